@@ -1,0 +1,58 @@
+# Compiler flags, the include/keel view of the source tree, and keel_layer(): one CMake library per layer.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # asserts stay on: they are cheap beside a matrix product
+
+find_program(KEEL_CCACHE ccache)
+if(KEEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+
+# Contraction is off and fma is written where it is meant, so that bits do not depend on
+# which expressions a compiler happens to fuse; -ffast-math is never used (docs/architecture.md, Numbers).
+add_library(keel_flags INTERFACE)
+target_compile_options(keel_flags INTERFACE
+  -Wall -Wextra -Wno-unknown-pragmas -fno-math-errno -fno-trapping-math -ffp-contract=off)
+if(KEEL_NATIVE)
+  target_compile_options(keel_flags INTERFACE -march=native)
+else()
+  target_compile_options(keel_flags INTERFACE -march=x86-64-v3)
+endif()
+if(KEEL_SANITIZE)
+  add_compile_options(-fsanitize=${KEEL_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${KEEL_SANITIZE})
+endif()
+
+# `#include "keel/runtime/tensor.h"` works in the build tree exactly as it does once installed.
+function(keel_expose folder)
+  file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/include/keel")
+  file(CREATE_LINK "${CMAKE_SOURCE_DIR}/${folder}" "${CMAKE_BINARY_DIR}/include/keel/${folder}" SYMBOLIC)
+endfunction()
+
+# keel_layer(NAME SOURCES ... [DEPENDS layers ...] [LINKS private libraries ...])
+function(keel_layer name)
+  cmake_parse_arguments(LAYER "" "" "SOURCES;DEPENDS;LINKS" ${ARGN})
+  keel_expose(${name})
+  add_library(keel_${name} ${LAYER_SOURCES})
+  add_library(keel::${name} ALIAS keel_${name})
+  set_target_properties(keel_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(keel_${name} PUBLIC cxx_std_20)
+  target_include_directories(keel_${name} PUBLIC
+    "$<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  foreach(layer IN LISTS LAYER_DEPENDS)
+    target_link_libraries(keel_${name} PUBLIC keel::${layer})
+  endforeach()
+  target_link_libraries(keel_${name} PRIVATE $<BUILD_INTERFACE:keel_flags> ${LAYER_LINKS})
+  set_property(GLOBAL APPEND PROPERTY KEEL_LAYERS ${name})
+endfunction()

@@ -1,0 +1,1 @@
+# `cmake --install` and the package that find_package(keel) reads.

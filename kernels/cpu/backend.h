@@ -1,0 +1,23 @@
+#pragma once
+// The CPU backend, family by family: each function fills its entries of the table.
+
+#include "keel/kernels/table.h"
+
+namespace keel::cpu {
+
+void add_elementwise(KernelTable& table);
+void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, dropout
+void add_reduce(KernelTable& table);
+void add_matmul(KernelTable& table);
+void add_attention(KernelTable& table);
+void add_softmax(KernelTable& table);
+void add_cross_entropy(KernelTable& table);
+void add_norm(KernelTable& table);
+void add_embedding(KernelTable& table);
+void add_select(KernelTable& table);
+void add_update(KernelTable& table);
+
+// Overwrites the matmul entry where oneDNN was built in; see cpu/onednn_matmul.cpp.
+void add_onednn(KernelTable& table);
+
+}  // namespace keel::cpu

@@ -1,0 +1,39 @@
+#pragma once
+// Matrix products, with bias and GELU fused behind them.
+
+#include "keel/runtime/tensor.h"
+
+namespace keel {
+
+enum class Epilogue : unsigned char { none, bias, bias_gelu };  // gelu: the tanh approximation
+
+// out = epilogue(alpha * a b) or out += a b.
+struct MatmulArgs {
+  Tensor a;    // (batch..., m, k), each matrix dense or transposed; batch strides free
+  Tensor b;    // (batch..., k, n), likewise
+  Tensor out;  // (batch..., m, n); rows dense; f32, or the dtype of a
+  float alpha = 1;
+  bool accumulate = false;  // add to what `out` holds
+  Epilogue epilogue = Epilogue::none;
+  Tensor bias = {};            // (n), the dtype of a
+  Tensor pre_activation = {};  // optional with bias_gelu: a b + bias, shaped like out
+};
+
+struct MatmulOptions {
+  Epilogue epilogue = Epilogue::none;
+  Tensor bias = {};
+  Tensor* pre_activation = nullptr;  // set to the value before GELU when given
+  Tensor into = {};                  // write here instead of a new tensor
+  bool accumulate = false;           // add to `into`
+  float alpha = 1;
+};
+
+namespace kernels {
+
+// a: (batch..., m, k) and b: (batch..., k, n) of one dtype; batch dimensions equal, or absent on one
+// side. A transposed operand is a transposed view, e.g. matmul(x, weight.transpose(0, 1)). A 2-d `b` with a batched
+// dense `a` is one flat product. Sums in fp32 (fp64 for f64); bf16 and f16 results rounded once.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+
+}  // namespace kernels
+}  // namespace keel

@@ -1,0 +1,44 @@
+#include "keel/kernels/table.h"
+
+#include <mutex>
+
+#include "keel/kernels/cpu/backend.h"
+
+namespace keel {
+namespace {
+
+struct OwnedTable {
+  KernelTable table;
+  std::once_flag filled;
+};
+
+void fill_table(KernelTable& table, KernelChoice choice) {
+  cpu::add_elementwise(table);
+  cpu::add_copy(table);
+  cpu::add_reduce(table);
+  cpu::add_matmul(table);
+  cpu::add_attention(table);
+  cpu::add_softmax(table);
+  cpu::add_cross_entropy(table);
+  cpu::add_norm(table);
+  cpu::add_embedding(table);
+  cpu::add_select(table);
+  cpu::add_update(table);
+#ifdef KEEL_HAVE_ONEDNN
+  if (choice == KernelChoice::automatic) cpu::add_onednn(table);
+#else
+  (void)choice;
+#endif
+}
+
+}  // namespace
+
+const KernelTable& kernel_table(const Context& context) {
+  if (const KernelTable* table = context.kernel_table().load(std::memory_order_acquire)) return *table;
+  auto& owned = context.resource<OwnedTable>();
+  std::call_once(owned.filled, [&] { fill_table(owned.table, context.kernel_choice()); });
+  context.kernel_table().store(&owned.table, std::memory_order_release);
+  return owned.table;
+}
+
+}  // namespace keel

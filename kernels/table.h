@@ -1,0 +1,68 @@
+#pragma once
+// The backend contract on one screen: what a device must offer, as plain function pointers.
+//
+// Each backend first fills the table with keel's own kernels; faster libraries then overwrite the
+// entries that they support. An entry receives checked arguments and allocated outputs: shapes,
+// dtypes and devices were verified by the public function of its family. A null entry is an honest
+// "not implemented on this device".
+
+#include <array>
+#include <string_view>
+
+#include "keel/kernels/attention.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/embedding.h"
+#include "keel/kernels/loss.h"
+#include "keel/kernels/matmul.h"
+#include "keel/kernels/norm.h"
+#include "keel/kernels/reduce.h"
+#include "keel/kernels/select.h"
+#include "keel/kernels/softmax.h"
+#include "keel/kernels/update.h"
+
+namespace keel {
+
+struct KernelTable {
+  UnaryTable unary;    // one forward and one backward for each functor of UnaryOps
+  BinaryTable binary;  // likewise for BinaryOps
+
+  void (*copy)(const Tensor& from, const Tensor& to) = nullptr;  // strided, any dtype to any dtype
+  void (*fill)(const Tensor& out, double value) = nullptr;
+  void (*where)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
+  void (*accumulate)(const Tensor& from, const Tensor& into) = nullptr;  // into += from
+  void (*scale)(const Tensor& x, double factor) = nullptr;               // x *= factor, in place
+  void (*dropout)(const DropoutArgs&) = nullptr;
+
+  void (*reduce)(const ReduceArgs&) = nullptr;
+  void (*matmul)(const MatmulArgs&) = nullptr;
+  void (*softmax)(const SoftmaxArgs&) = nullptr;
+  void (*softmax_backward)(const SoftmaxBackwardArgs&) = nullptr;
+  void (*cross_entropy)(const CrossEntropyArgs&) = nullptr;
+  void (*norm)(const NormArgs&) = nullptr;
+  void (*norm_backward)(const NormBackwardArgs&) = nullptr;
+  void (*embedding)(const EmbeddingArgs&) = nullptr;
+  void (*embedding_backward)(const EmbeddingBackwardArgs&) = nullptr;
+  void (*attention)(const AttentionArgs&) = nullptr;
+  void (*attention_backward)(const AttentionBackwardArgs&) = nullptr;
+  void (*gather)(const GatherArgs&) = nullptr;
+  void (*index_select)(const IndexSelectArgs&) = nullptr;
+  void (*index_add)(const IndexSelectArgs&) = nullptr;  // the derivative of index_select
+  void (*top_k)(const TopKArgs&) = nullptr;
+
+  void (*adamw)(const AdamWArgs&) = nullptr;
+  void (*sgd)(const SgdArgs&) = nullptr;
+  double (*sum_of_squares)(const Tensor& x) = nullptr;  // fp64, fixed order
+  bool (*all_finite)(const Tensor& x) = nullptr;
+};
+
+// The table of this context's device, built on first use according to its KernelChoice.
+const KernelTable& kernel_table(const Context& context);
+
+// Calls an entry, or says that this device does not have it.
+template <class... Params, class... Args>
+auto run_kernel(const Context& context, std::string_view name, auto(*entry)(Params...), const Args&... args) {
+  if (entry == nullptr) throw Error(concat(name, " is not implemented on ", context.device()), ErrorKind::unsupported);
+  return entry(args...);
+}
+
+}  // namespace keel

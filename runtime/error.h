@@ -1,0 +1,70 @@
+#pragma once
+// The one exception type of keel, and the check that throws it.
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace keel {
+
+// What went wrong, so that a program can choose its answer (the command line exits 2 on `input` and `io`).
+enum class ErrorKind {
+  input,        // the caller's values: shapes, configuration, a malformed file
+  io,           // the operating system refused: missing file, full disk
+  numeric,      // a non-finite loss or gradient
+  unsupported,  // this backend or build does not offer it
+  interrupted,  // a signal asked for an orderly stop
+  internal,     // a broken promise inside keel
+};
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, ErrorKind kind = ErrorKind::input)
+      : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+// Joins its arguments as `<<` prints them.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+// The candidate that `word` most likely meant, or an empty string when none is near.
+// Nearness is the Levenshtein distance, at most a third of the longer word.
+template <class Candidates>
+std::string nearest(std::string_view word, const Candidates& candidates);
+
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+template <class Candidates>
+std::string nearest(std::string_view word, const Candidates& candidates) {
+  std::string best;
+  std::size_t best_distance = ~std::size_t{0};
+  for (const auto& candidate : candidates) {
+    const std::string_view text(candidate);
+    const std::size_t distance = edit_distance(word, text);
+    const std::size_t longer = word.size() > text.size() ? word.size() : text.size();
+    if (distance < best_distance && distance * 3 <= longer + 2) {
+      best = text;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace keel
+
+// Throws keel::Error with the remaining arguments joined, unless `condition` holds.
+// The message says what, where (operation, shapes, dtypes, device) and what to do.
+#define KEEL_CHECK(condition, ...)                      \
+  do {                                                  \
+    if (!(condition)) [[unlikely]]                      \
+      throw ::keel::Error(::keel::concat(__VA_ARGS__)); \
+  } while (false)

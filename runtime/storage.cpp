@@ -1,0 +1,52 @@
+#include "keel/runtime/storage.h"
+
+#include <exception>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+
+Storage::Storage(Context context, std::size_t bytes, Purpose purpose)
+    : context_(std::move(context)), bytes_(bytes), purpose_(purpose) {
+  restore();
+}
+
+Storage::Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter)
+    : context_(std::move(context)),
+      memory_(memory),
+      bytes_(bytes),
+      purpose_(purpose),
+      adopted_(true),
+      deleter_(std::move(deleter)) {
+  KEEL_CHECK(memory != nullptr || bytes == 0, "cannot adopt a null pointer as ", bytes, " bytes");
+}
+
+Storage::~Storage() {
+  if (!adopted_) {
+    context_.allocator().release(memory_, bytes_, purpose_);
+  } else if (deleter_) {
+    try {
+      deleter_(memory_);
+    } catch (const std::exception& error) {
+      context_.log(LogLevel::error, concat("the deleter of adopted memory failed: ", error.what()));
+    }
+  }
+}
+
+void Storage::drop() {
+  KEEL_CHECK(!adopted_, "memory that the caller owns cannot be dropped");
+  context_.allocator().release(memory_, bytes_, purpose_);
+  memory_ = nullptr;
+}
+
+void Storage::restore() {
+  if (memory_ == nullptr) memory_ = context_.allocator().allocate(bytes_, purpose_);
+}
+
+void Storage::throw_dropped() const {
+  throw Error(concat("the memory of this ", name_of(purpose_), " storage (", bytes_,
+                     " bytes) was dropped and nothing brings it back; gather it before use"),
+              ErrorKind::internal);
+}
+
+}  // namespace keel

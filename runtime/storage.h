@@ -1,0 +1,66 @@
+#pragma once
+// The memory behind tensors: owned, versioned, and able to go away and come back.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "keel/runtime/context.h"
+
+namespace keel {
+
+// Memory of one device, shared by all views of it. Not copyable; held by std::shared_ptr.
+//
+// A storage may drop its memory and get it back while its views stay valid. The touch hook runs
+// whenever data() is asked for: it may restore the memory or wait for a transfer into it. Sharded
+// parameters and overlapped gathers rest on this.
+class Storage {
+ public:
+  using TouchHook = std::function<void(Storage&)>;
+  using Deleter = std::function<void(void*)>;
+
+  // Allocates `bytes` uninitialised bytes from the context.
+  Storage(Context context, std::size_t bytes, Purpose purpose);
+  // Adopts the caller's memory; `deleter` (may be empty) is called once at the end.
+  Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  // The first byte, after the touch hook ran. Throws when the memory was dropped and no hook brought it back.
+  std::byte* data() {
+    if (touch_hook_) [[unlikely]]
+      touch_hook_(*this);
+    if (memory_ == nullptr && bytes_ != 0) [[unlikely]]
+      throw_dropped();
+    return static_cast<std::byte*>(memory_);
+  }
+
+  const Context& context() const { return context_; }
+  std::size_t bytes() const { return bytes_; }
+  Purpose purpose() const { return purpose_; }
+
+  // Counts in-place writes. drop() and restore() leave it, since the numbers are the same again.
+  std::uint64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+  bool resident() const { return memory_ != nullptr || bytes_ == 0; }
+  void drop();     // gives the memory back; adopted memory cannot be dropped
+  void restore();  // memory again, contents undefined until written
+  void set_touch_hook(TouchHook hook) { touch_hook_ = std::move(hook); }
+
+ private:
+  [[noreturn]] void throw_dropped() const;
+
+  Context context_;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::uint64_t version_ = 0;
+  Purpose purpose_;
+  bool adopted_ = false;
+  Deleter deleter_;
+  TouchHook touch_hook_;
+};
+
+}  // namespace keel
