@@ -138,8 +138,8 @@ const SchemaRow kRows[] = {
      "log_every|log_interval"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
-     "Numbers to compute in (auto: those this processor multiplies fastest), after what processes share out: one alone "
-     "treats ddp and zero1 to zero3 alike.",
+     "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
+     "fastest. One process alone treats ddp and zero1 to zero3 alike.",
      "precision|dtype|mixed_precision"},
     {"device", kDevice, "auto", kAny, kAlways, "Where to compute; auto: the fastest device of this build."},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
