@@ -16,11 +16,13 @@ namespace keel::cpu {
 namespace {
 
 constexpr std::int64_t kBlockSteps = 384;        // of k: an A panel of 18 KiB
-constexpr std::int64_t kBlockColumns = 256;      // of B: a block of 384 KiB
 constexpr std::int64_t kTaskRows = 96;           // rows of C a task computes when B is shared
 constexpr std::int64_t kSharedUnits = 2 << 20;   // of the shared operand at a time (8 MiB)
 constexpr std::int64_t kTaskProducts = 1 << 21;  // multiply-adds that are worth a task (20 microseconds)
 constexpr std::int64_t kTasks = 64;              // wanted at least where the product is large enough
+
+template <class P>  // of B, whole panels: a block of 384 KiB
+constexpr std::int64_t kBlockColumns = 256 / kTileColumns<P>* kTileColumns<P>;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return divide_up(value, multiple) * multiple; }
@@ -59,8 +61,8 @@ struct BlockProduct {
   const Finish<Sum>* finish = nullptr;
 
   void run() const {
-    for (std::int64_t block = 0; block < n; block += kBlockColumns) {
-      const std::int64_t block_end = std::min(n, block + kBlockColumns);
+    for (std::int64_t block = 0; block < n; block += kBlockColumns<P>) {
+      const std::int64_t block_end = std::min(n, block + kBlockColumns<P>);
       for (std::int64_t i = 0; i < m; i += kTileRows) {
         for (std::int64_t j = block; j < block_end; j += kColumns) tile(i, j);
       }
@@ -142,7 +144,7 @@ class ParallelProduct {
     const std::int64_t granule = left_shared_ ? kTileColumns<P> : kTileRows;
     const std::int64_t products = std::max<std::int64_t>(1, shared * args.k);
     const std::int64_t wanted = std::max(divide_up(free, kTasks), divide_up(kTaskProducts, products));
-    task_extent_ = std::min(round_up(wanted, granule), left_shared_ ? kBlockColumns : kTaskRows);
+    task_extent_ = std::min(round_up(wanted, granule), left_shared_ ? kBlockColumns<P> : kTaskRows);
     super_ = std::max(block_, kSharedUnits / std::max<std::int64_t>(shared, 1) / block_ * block_);
     direct_ = std::is_same_v<Out, Sum> && args.epilogue == Epilogue::none;
   }
