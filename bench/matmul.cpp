@@ -65,7 +65,8 @@ Contestant product_of(const Context& context, const Layer& layer, Product produc
     case Product::gelu:
       return [=] {
         Tensor before;
-        kernels::matmul(x, weight.transpose(0, 1), {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &before});
+        kernels::matmul(x, weight.transpose(0, 1),
+                        {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &before});
       };
     case Product::grad_x: return [=] { kernels::matmul(grad, weight); };
     default: return [=] { kernels::matmul(grad.transpose(0, 1), x, {.into = grad_weight}); };
@@ -75,15 +76,18 @@ Contestant product_of(const Context& context, const Layer& layer, Product produc
 void run(int threads, double seconds, DType dtype) {
   const Context plain = testing::context(threads, KernelChoice::plain);
   const Context automatic = testing::context(threads);
-  const double peak = dtype == DType::bf16 ? ceiling<cpu::Product<bf16>>(plain, 0.3) : ceiling<cpu::Product<float>>(plain, 0.3);
+  const double peak =
+      dtype == DType::bf16 ? ceiling<cpu::Product<bf16>>(plain, 0.3) : ceiling<cpu::Product<float>>(plain, 0.3);
   std::printf("%s, %d threads; plain: %s; automatic: %s; ceiling %.0f GFLOP/s\n", std::string(name_of(dtype)).c_str(),
               threads, kernels::matmul_backend(plain, dtype).c_str(), kernels::matmul_backend(automatic, dtype).c_str(),
               2e-9 * peak);
-  std::printf("%22s %5s  %15s %15s  %10s %10s\n", "rows x out x in", "", "plain/ceiling", "auto/ceiling", "plain/auto", "(median)");
+  std::printf("%22s %5s  %15s %15s  %10s %10s\n", "rows x out x in", "", "plain/ceiling", "auto/ceiling", "plain/auto",
+              "(median)");
   for (const Layer& layer : kLayers) {
     for (const auto& [product, name] : kProducts) {
       if (product == Product::gelu && layer.out != 4 * layer.in) continue;
-      const auto times = race({product_of(plain, layer, product, dtype), product_of(automatic, layer, product, dtype)}, seconds);
+      const auto times =
+          race({product_of(plain, layer, product, dtype), product_of(automatic, layer, product, dtype)}, seconds);
       const double products = static_cast<double>(layer.rows * layer.out * layer.in);
       std::printf("%6ld x %5ld x %5ld %5s  %15.2f %15.2f  %10.2f %10.2f\n", layer.rows, layer.out, layer.in, name,
                   products / times[0].best / peak, products / times[1].best / peak, times[1].best / times[0].best,

@@ -117,7 +117,9 @@ void execute(const Context& context, Plans& plans, const Plan& plan, const Matmu
 
 // A stride that oneDNN accepts where the extent is 1 and the stride has no meaning.
 Problem problem_of(const MatmulArgs& args) {
-  const auto stride = [](const Tensor& x, int dim, std::int64_t otherwise) { return x.dim(dim) == 1 ? otherwise : x.stride(dim); };
+  const auto stride = [](const Tensor& x, int dim, std::int64_t otherwise) {
+    return x.dim(dim) == 1 ? otherwise : x.stride(dim);
+  };
   Problem p = {};
   p.m = args.out.dim(0);
   p.n = args.out.dim(1);
@@ -172,7 +174,8 @@ std::string onednn_backend(DType dtype) {
   const std::string name = concat("oneDNN ", version.major, '.', version.minor, '.', version.patch);
   if (multiplies(dtype)) return concat(name, " (", name_of_processor(), ")");
   if (dtype == DType::f32) return concat(plain_backend(dtype), ": ", name, " may use ", name_of_processor(), " only");
-  if (dtype == DType::bf16) return concat(plain_backend(dtype), ": ", name, " needs AVX-512 bf16 or AMX, here is ", name_of_processor());
+  if (dtype == DType::bf16)
+    return concat(plain_backend(dtype), ": ", name, " needs AVX-512 bf16 or AMX, here is ", name_of_processor());
   return concat(plain_backend(dtype), ": ", name, " multiplies no ", dtype);
 }
 
