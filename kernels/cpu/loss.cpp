@@ -14,21 +14,18 @@ struct LossRow {
   A smoothing;
   A grad_scale;
 
-  A operator()(const T* logits, std::int64_t target, T* grad, A* wide, A* exps) const {
-    const A* const x = widen_row(logits, classes, wide);
-    const A at_target = x[target];
-    const auto [max, sum] = exponentials(x, classes, exps);
-    const A log_sum = math::log(sum);
-    A loss = log_sum - (at_target - max);
-    const A uniform = smoothing / static_cast<A>(classes);
-    if (smoothing != 0) {
-      const A largest = max;
-      const A distance = row_sum<A>(classes, [&](auto at) { return at(x) - largest; });
-      loss = (1 - smoothing) * loss + uniform * (static_cast<A>(classes) * log_sum - distance);
-    }
+  A operator()(const T* logits, std::int64_t target, T* grad, A* exps) const {
+    const A at_target = widen(logits[target]);
+    // Summed before the exponentials, which need the same scratch.
+    const A total = smoothing == 0 ? A{0} : row_sum(widen_row(logits, classes, exps), classes);
+    const auto [max, sum] = exponentials(logits, classes, exps);
+    const A lse_above_max = math::log(sum);
+    const A count = static_cast<A>(classes);
+    A loss = lse_above_max - (at_target - max);
+    if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_max - (total / count - max));
     if (grad == nullptr) return loss;
-    A* const to = staged_row(grad, wide);
-    const A factor = grad_scale / sum, shift = grad_scale * uniform;
+    A* const to = staged_row(grad, exps);
+    const A factor = grad_scale / sum, shift = grad_scale * smoothing / count;
     for (std::int64_t j = 0; j < classes; ++j) to[j] = exps[j] * factor - shift;
     to[target] -= grad_scale * (1 - smoothing);
     store_row(to, classes, grad);
@@ -47,14 +44,14 @@ void cross_entropy_rows(const CrossEntropyArgs& args) {
   const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing), static_cast<A>(args.grad_scale)};
   const Context& context = args.logits.context();
   parallel_for(context, rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
-    const Scratch<A> wide(context, wide_count<T>(classes)), exps(context, padded(classes));
+    const Scratch<A> exps(context, padded<A>(classes));
     for (std::int64_t r = begin; r < end; ++r) {
       T* const grad = grads == nullptr ? nullptr : grads + r * classes;
       if (targets[r] == args.ignore_index) {
         losses[r] = 0;
         if (grad != nullptr) std::fill(grad, grad + classes, T(0));
       } else {
-        losses[r] = loss_row(logits + r * classes, targets[r], grad, wide.data(), exps.data());
+        losses[r] = loss_row(logits + r * classes, targets[r], grad, exps.data());
       }
     }
   });

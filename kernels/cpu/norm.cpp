@@ -54,13 +54,13 @@ void norm_rows(const NormArgs& args) {
       const auto [mean, rstd] = moments(args.kind, row, cols, static_cast<A>(args.epsilon));
       if (means != nullptr) means[r] = mean;
       rstds[r] = rstd;
-      A* const to = staged_row(out + at, wide.data());
+      T* const to = out + at;
       const A centre = mean, factor = rstd;
       if (bias != nullptr)
-        for (std::int64_t j = 0; j < cols; ++j) to[j] = (row[j] - centre) * factor * weight[j] + bias[j];
+        for (std::int64_t j = 0; j < cols; ++j)
+          to[j] = static_cast<T>((row[j] - centre) * factor * weight[j] + bias[j]);
       else
-        for (std::int64_t j = 0; j < cols; ++j) to[j] = (row[j] - centre) * factor * weight[j];
-      store_row(to, cols, out + at);
+        for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>((row[j] - centre) * factor * weight[j]);
     }
   });
 }
@@ -82,51 +82,57 @@ class BackwardRows {
   explicit BackwardRows(const NormBackwardArgs& args)
       : args_(args),
         cols_(args.x.dim(1)),
-        wide_(args.x.context(), 3 * wide_count<T>(cols_)),
-        scratch_(args.x.context(), 2 * cols_),
-        weight_(widen_row(args.weight.data<T>(), cols_, wide_.data())) {}
+        wide_weight_(args.x.context(), wide_count<T>(cols_)),
+        wide_grad_(args.x.context(), wide_count<T>(cols_)),
+        wide_x_(args.x.context(), wide_count<T>(cols_)),
+        weight_(widen_row(args.weight.data<T>(), cols_, wide_weight_.data())) {}
 
   void operator()(std::int64_t r, const ColumnSums<A>& sums) {
-    const std::int64_t at = r * cols_;
-    const std::int64_t stride = wide_count<T>(cols_);
-    const A* const grad = widen_row(args_.grad_output.data<T>() + at, cols_, wide_.data() + stride);
-    const A* const x = widen_row(args_.x.data<T>() + at, cols_, wide_.data() + 2 * stride);
-    A* const scaled = scratch_.data();
-    A* const x_hat = scratch_.data() + cols_;
+    const std::int64_t at = r * cols_, cols = cols_;
+    const A* const grad = widen_row(args_.grad_output.data<T>() + at, cols, wide_grad_.data());
+    const A* const x = widen_row(args_.x.data<T>() + at, cols, wide_x_.data());
+    const A* const weight = weight_;
     const A mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[r] : A{0};
     const A rstd = args_.rstd.data<A>()[r];
-    for (std::int64_t j = 0; j < cols_; ++j) {
-      scaled[j] = grad[j] * weight_[j];
-      x_hat[j] = (x[j] - mean) * rstd;
+    add_columns(grad, x, mean, rstd, sums);
+
+    const A count = static_cast<A>(cols);
+    const A mean_grad = args_.kind == NormKind::rms
+                            ? A{0}
+                            : row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight); }) / count;
+    const A dot = row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight) * (lanes(x) - mean); });
+    const A slope = rstd * rstd * dot / count;  // x_hat mean(g x_hat) = (x - mean) slope
+    T* const grad_x = args_.grad_x.data<T>() + at;
+    if (args_.grad_sum.defined()) {
+      const T* const grad_sum = args_.grad_sum.data<T>() + at;
+      for (std::int64_t j = 0; j < cols; ++j)
+        grad_x[j] =
+            static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope) + widen(grad_sum[j]));
+    } else {
+      for (std::int64_t j = 0; j < cols; ++j)
+        grad_x[j] = static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope));
     }
-    if (sums.weight != nullptr)
-      for (std::int64_t j = 0; j < cols_; ++j) sums.weight[j] += grad[j] * x_hat[j];
-    if (sums.bias != nullptr)
-      for (std::int64_t j = 0; j < cols_; ++j) sums.bias[j] += grad[j];
-    store_grad_x(at, scaled, x_hat, rstd);
   }
 
  private:
-  void store_grad_x(std::int64_t at, A* scaled, const A* x_hat, A rstd) const {
-    const A count = static_cast<A>(cols_);
-    const A mean_grad = args_.kind == NormKind::layer ? row_sum(scaled, cols_) / count : A{0};
-    const A mean_product = row_sum<A>(cols_, [&](auto lanes) { return lanes(scaled) * lanes(x_hat); }) / count;
-    T* const grad_x = args_.grad_x.data<T>() + at;
-    A* const to = staged_row(grad_x, scaled);
-    if (args_.grad_sum.defined()) {
-      const T* const grad_sum = args_.grad_sum.data<T>() + at;
-      for (std::int64_t j = 0; j < cols_; ++j)
-        to[j] = rstd * (scaled[j] - mean_grad - x_hat[j] * mean_product) + widen(grad_sum[j]);
-    } else {
-      for (std::int64_t j = 0; j < cols_; ++j) to[j] = rstd * (scaled[j] - mean_grad - x_hat[j] * mean_product);
+  void add_columns(const A* grad, const A* x, A mean, A rstd, const ColumnSums<A>& sums) const {
+    A* const __restrict weight = sums.weight;
+    A* const __restrict bias = sums.bias;
+    if (weight != nullptr && bias != nullptr) {
+      for (std::int64_t j = 0; j < cols_; ++j) {
+        weight[j] += grad[j] * ((x[j] - mean) * rstd);
+        bias[j] += grad[j];
+      }
+    } else if (weight != nullptr) {
+      for (std::int64_t j = 0; j < cols_; ++j) weight[j] += grad[j] * ((x[j] - mean) * rstd);
+    } else if (bias != nullptr) {
+      for (std::int64_t j = 0; j < cols_; ++j) bias[j] += grad[j];
     }
-    store_row(to, cols_, grad_x);
   }
 
   const NormBackwardArgs& args_;
   std::int64_t cols_;
-  Scratch<A> wide_;     // weight, a row of grad_output, a row of x
-  Scratch<A> scratch_;  // g, x_hat
+  Scratch<A> wide_weight_, wide_grad_, wide_x_;
   const A* weight_;
 };
 

@@ -83,7 +83,8 @@ using Lanes [[gnu::vector_size(32)]] = A;
 template <class A>
 inline constexpr std::int64_t kLanes = 32 / sizeof(A);
 
-// What a term of row_sum() reads rows through: several elements at once, or one.
+// What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp64
+// may read fp32 rows.
 template <class A>
 struct LanesAt {
   std::int64_t i;
@@ -92,11 +93,20 @@ struct LanesAt {
     std::memcpy(&lanes, row + i, sizeof(lanes));
     return lanes;
   }
+  Lanes<double> operator()(const float* row) const requires std::is_same_v<A, double> {
+    using Narrow [[gnu::vector_size(16)]] = float;
+    Narrow lanes;
+    std::memcpy(&lanes, row + i, sizeof(lanes));
+    return __builtin_convertvector(lanes, Lanes<double>);
+  }
 };
 template <class A>
 struct ElementAt {
   std::int64_t i;
-  A operator()(const A* row) const { return row[i]; }
+  template <class T>
+  A operator()(const T* row) const {
+    return row[i];
+  }
 };
 
 // Folds term(at) for 0 <= i < n by `combine`, where at(row) is row[i]. Both are generic in their

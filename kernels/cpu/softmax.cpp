@@ -13,19 +13,19 @@ void softmax(const SoftmaxArgs& args) {
     T* const out = args.out.data<T>();
     const Context& context = args.x.context();
     parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> wide(context, wide_count<T>(cols)), exps(context, padded(cols));
+      const Scratch<A> scratch(context, padded<A>(cols));
+      A* const exps = scratch.data();
       for (std::int64_t r = begin; r < end; ++r) {
-        const A* const from = widen_row(x + r * cols, cols, wide.data());
-        const auto [max, sum] = exponentials(from, cols, exps.data());
-        A* const to = staged_row(out + r * cols, exps.data());
+        const T* const from = x + r * cols;
+        T* const to = out + r * cols;
+        const auto [max, sum] = exponentials(from, cols, exps);
         if (args.log) {
-          const A log_sum = math::log(sum), largest = max;
-          for (std::int64_t j = 0; j < cols; ++j) to[j] = from[j] - largest - log_sum;
+          const A largest = max, log_sum = math::log(sum);
+          for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(widen(from[j]) - largest - log_sum);
         } else {
           const A scale = A{1} / sum;
-          for (std::int64_t j = 0; j < cols; ++j) to[j] = exps.data()[j] * scale;
+          for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(exps[j] * scale);
         }
-        store_row(to, cols, out + r * cols);
       }
     });
   });

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/rows.h"
@@ -105,62 +106,59 @@ void sgd(const SgdArgs& args) {
   });
 }
 
-constexpr std::int64_t kBlock = 512;  // elements converted at a time, so that they stay in the first cache
+template <class A>
+double squares(const A* x, std::int64_t count) {
+  return row_sum<double>(count, [&](auto at) { return at(x) * at(x); });
+}
+
+// Narrow floats are widened a block at a time, so that it stays in the first cache.
+template <class T>
+double squares_of_chunk(const T* x, std::int64_t count) {
+  if constexpr (std::is_same_v<T, Accumulator<T>>) {
+    return squares(x, count);
+  } else {
+    constexpr std::int64_t kBlock = 1024;
+    float wide[kBlock];
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; i += kBlock) {
+      const std::int64_t block = std::min(kBlock, count - i);
+      sum += squares(widen_row(x + i, block, wide), block);
+    }
+    return sum;
+  }
+}
 
 double sum_of_squares(const Tensor& x) {
-  const std::int64_t count = x.numel();
-  const Scratch<double> partials(x.context(), (count + kElementGrain - 1) / kElementGrain);
+  const std::int64_t count = x.numel(), chunks = (count + kElementGrain - 1) / kElementGrain;
+  const Scratch<double> partials(x.context(), chunks);
   visit_floating(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const data = x.data<T>();
     parallel_for(x.context(), count, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      double wide[kBlock];
-      double sum = 0;
-      for (std::int64_t i = begin; i < end; i += kBlock) {
-        const std::int64_t block = std::min(kBlock, end - i);
-        for (std::int64_t j = 0; j < block; ++j) wide[j] = static_cast<double>(widen(data[i + j]));
-        sum += row_sum<double>(block, [&](auto at) { return at(wide) * at(wide); });
-      }
-      partials.data()[begin / kElementGrain] = sum;
+      partials.data()[begin / kElementGrain] = squares_of_chunk(data + begin, end - begin);
     });
   });
-  return row_sum(partials.data(), (count + kElementGrain - 1) / kElementGrain);
+  return row_sum(partials.data(), chunks);
 }
 
-// The exponent bits, all set in infinities and NaN alone.
-template <class T>
-struct Exponent;
-template <>
-struct Exponent<float> {
-  static constexpr std::uint32_t mask = 0x7f800000u;
-};
-template <>
-struct Exponent<double> {
-  static constexpr std::uint64_t mask = 0x7ff0000000000000u;
-};
-template <>
-struct Exponent<bf16> {
-  static constexpr std::uint16_t mask = 0x7f80u;
-};
-template <>
-struct Exponent<f16> {
-  static constexpr std::uint16_t mask = 0x7c00u;
-};
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
+std::uint16_t bits_of(bf16 value) { return value.bits; }
+std::uint16_t bits_of(f16 value) { return value.bits; }
 
 bool all_finite(const Tensor& x) {
   std::atomic<bool> finite = true;
   visit_floating(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    using Bits = decltype(bits_of(T{}));
     const T* const data = x.data<T>();
+    // Infinities and NaN alone have every bit of the exponent set.
+    const Bits exponent = bits_of(static_cast<T>(std::numeric_limits<Accumulator<T>>::infinity()));
     parallel_for(x.context(), x.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      constexpr auto kMask = Exponent<T>::mask;
-      using Bits = std::remove_const_t<decltype(kMask)>;
-      Bits bad = 0;
-      for (std::int64_t i = begin; i < end; ++i) {
-        const Bits exponent = std::bit_cast<Bits>(data[i]) & kMask;
-        bad |= static_cast<Bits>(exponent == kMask ? 1 : 0);
-      }
-      if (bad != 0) finite.store(false, std::memory_order_relaxed);
+      Bits largest = 0;
+      for (std::int64_t i = begin; i < end; ++i)
+        largest = std::max(largest, static_cast<Bits>(bits_of(data[i]) & exponent));
+      if (largest == exponent) finite.store(false, std::memory_order_relaxed);
     });
   });
   return finite;
