@@ -124,11 +124,14 @@ A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
     d = combine(d, term(LanesAt<A>{i + 3 * lanes}));
   }
   for (; i + lanes <= n; i += lanes) a = combine(a, term(LanesAt<A>{i}));
-  A total = start;
-  for (; i < n; ++i) total = combine(total, term(ElementAt<A>{i}));
+  A rest = start;
+  for (; i < n; ++i) rest = combine(rest, term(ElementAt<A>{i}));
   a = combine(combine(a, b), combine(c, d));
-  for (std::int64_t lane = 0; lane < lanes; ++lane) total = combine(total, a[lane]);
-  return total;
+  A folded[lanes];
+  std::memcpy(folded, &a, sizeof(a));
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
+    for (std::int64_t lane = 0; lane < half; ++lane) folded[lane] = combine(folded[lane], folded[lane + half]);
+  return combine(folded[0], rest);
 }
 
 template <class A, class Term>

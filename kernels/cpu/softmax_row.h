@@ -6,23 +6,11 @@
 
 namespace keel::cpu {
 
-// Room that exponentials() needs for a row of n elements: whole vectors, so that no exp is left
-// for a scalar tail.
+// Room that exponentials() needs for a row of n elements: whole vectors, so that nothing is left
+// for scalar tails.
 template <class A>
 std::int64_t padded(std::int64_t n) {
   return (n + kLanes<A> - 1) / kLanes<A> * kLanes<A>;
-}
-
-// exps[i] = exp(x[i] - shift) for i < n; writes up to padded(n). `exps` may be x.
-template <class A>
-void shifted_exp(const A* x, std::int64_t n, A shift, A* exps) {
-  const std::int64_t whole = n / kLanes<A> * kLanes<A>;
-  for (std::int64_t i = 0; i < whole; ++i) exps[i] = math::exp(x[i] - shift);
-  if (whole == n) return;
-  const std::int64_t end = padded<A>(n);
-  for (std::int64_t i = whole; i < n; ++i) exps[i] = x[i] - shift;
-  std::fill(exps + n, exps + end, A{0});
-  for (std::int64_t i = whole; i < end; ++i) exps[i] = math::exp(exps[i]);
 }
 
 template <class A>
@@ -39,9 +27,11 @@ Exponentials<A> exponentials(const T* x, std::int64_t n, A* exps) {
   constexpr A kNone = -std::numeric_limits<A>::infinity();
   A max = kNone, sum = 0;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, n - begin);
-    const A* const block = widen_row(x + begin, count, exps + begin);
-    const A block_max = row_max(block, count);
+    const std::int64_t count = std::min(kBlock, n - begin), whole = padded<A>(count);
+    A* const block = exps + begin;
+    for (std::int64_t i = 0; i < count; ++i) block[i] = widen(x[begin + i]);
+    std::fill(block + count, block + whole, kNone);
+    const A block_max = row_max(block, whole);
     if (block_max > max) {
       if (begin > 0) {
         const A factor = math::exp(max - block_max);
@@ -50,8 +40,9 @@ Exponentials<A> exponentials(const T* x, std::int64_t n, A* exps) {
       }
       max = block_max;
     }
-    shifted_exp(block, count, max == kNone ? A{0} : max, exps + begin);
-    sum += row_sum(exps + begin, count);
+    const A shift = max == kNone ? A{0} : max;
+    for (std::int64_t i = 0; i < whole; ++i) block[i] = math::exp(block[i] - shift);
+    sum += row_sum(block, whole);
   }
   return {max, sum};
 }
