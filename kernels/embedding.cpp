@@ -35,7 +35,7 @@ void embedding_backward(const Tensor& grad_output, const Tensor& ids, const Tens
   check_context(kOp, "grad_table", grad_table, grad_output.context());
   KEEL_CHECK(grad_table.rank() == 2, kOp, ": grad_table must be (vocabulary, width), got ", grad_table);
   KEEL_CHECK(grad_table.dtype() == DType::f32 || grad_table.dtype() == grad_output.dtype(), kOp,
-             ": grad_table must be f32 or ", grad_output.dtype(), ", got ", grad_table);
+             ": grad_table must have the dtype of grad_output or f32, got ", grad_table);
   check_dense(kOp, "grad_table", grad_table);
   Dims shape = ids.shape();
   shape.push_back(grad_table.dim(1));

@@ -20,7 +20,7 @@ Dims row_shape(const Tensor& x) {
 void check_parameter_gradient(const char* op, const char* role, const Tensor& gradient, const Tensor& x) {
   if (!gradient.defined()) return;
   const bool fits = gradient.dtype() == DType::f32 || gradient.dtype() == x.dtype();
-  KEEL_CHECK(fits, op, ": ", role, " must be f32 or ", x.dtype(), ", got ", gradient);
+  KEEL_CHECK(fits, op, ": ", role, " must have the dtype of x or f32, got ", gradient);
   check_tensor(op, role, gradient, {x.dim(-1)}, gradient.dtype(), x.context());
   check_dense(op, role, gradient);
 }

@@ -22,8 +22,8 @@ DType check_update(const char* op, const Args& args) {
   check_dense(op, "parameter", parameter);
   const DType wide = parameter.dtype() == DType::f64 ? DType::f64 : DType::f32;
   if (parameter.dtype() == wide)
-    KEEL_CHECK(!args.master.defined(), op, ": a ", wide,
-               " parameter is its own master copy, but one was given: ", args.master);
+    KEEL_CHECK(!args.master.defined(), op, ": a parameter in ", wide,
+               " is its own master copy, but one was given: ", args.master);
   else check_flat(op, "master", args.master, parameter, wide);
   check_defined(op, "gradient", args.gradient);
   check_flat(op, "gradient", args.gradient, parameter,

@@ -37,7 +37,7 @@ void add_rows(const EmbeddingBackwardArgs& args, const PositionsByIndex& positio
   const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain * vocabulary / std::max<std::int64_t>(1, work));
   const Context& context = args.grad_output.context();
   parallel_for(context, vocabulary, grain, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch<A> sums(context, width);
+    const Workspace<A> sums(context, width);
     A* const sum = sums.data();
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t* const first = positions.begin(row);

@@ -44,8 +44,8 @@ class PositionsByIndex {
   const std::int64_t* end(std::int64_t index) const { return positions_.data() + ends_.data()[index]; }
 
  private:
-  Scratch<std::int64_t> ends_;
-  Scratch<std::int64_t> positions_;
+  Workspace<std::int64_t> ends_;
+  Workspace<std::int64_t> positions_;
 };
 
 }  // namespace keel::cpu

@@ -44,7 +44,7 @@ void cross_entropy_rows(const CrossEntropyArgs& args) {
   const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing), static_cast<A>(args.grad_scale)};
   const Context& context = args.logits.context();
   parallel_for(context, rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
-    const Scratch<A> exps(context, padded<A>(classes));
+    const Workspace<A> exps(context, padded<A>(classes));
     for (std::int64_t r = begin; r < end; ++r) {
       T* const grad = grads == nullptr ? nullptr : grads + r * classes;
       if (targets[r] == args.ignore_index) {

@@ -43,8 +43,8 @@ void norm_rows(const NormArgs& args) {
   A* const means = args.kind == NormKind::layer ? args.mean.data<A>() : nullptr;
   A* const rstds = args.rstd.data<A>();
   parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-    const Scratch<A> wide(context, wide_count<T>(cols)), wide_weight(context, wide_count<T>(cols));
-    const Scratch<A> wide_bias(context, wide_count<T>(cols));
+    const Workspace<A> wide(context, wide_count<T>(cols)), wide_weight(context, wide_count<T>(cols));
+    const Workspace<A> wide_bias(context, wide_count<T>(cols));
     const A* const weight = widen_row(args.weight.data<T>(), cols, wide_weight.data());
     const A* const bias = args.bias.defined() ? widen_row(args.bias.data<T>(), cols, wide_bias.data()) : nullptr;
     for (std::int64_t r = begin; r < end; ++r) {
@@ -132,7 +132,7 @@ class BackwardRows {
 
   const NormBackwardArgs& args_;
   std::int64_t cols_;
-  Scratch<A> wide_weight_, wide_grad_, wide_x_;
+  Workspace<A> wide_weight_, wide_grad_, wide_x_;
   const A* weight_;
 };
 
@@ -144,7 +144,7 @@ void add_partials(const A* partials, std::int64_t chunks, std::int64_t cols, con
     using D = typename decltype(tag)::type;
     D* const to = destination.data<D>();
     parallel_for(context, cols, row_grain(chunks), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> totals(context, end - begin);
+      const Workspace<A> totals(context, end - begin);
       A* const total = totals.data();
       for (std::int64_t j = begin; j < end; ++j) total[j - begin] = add ? static_cast<A>(widen(to[j])) : A{0};
       for (std::int64_t c = 0; c < chunks; ++c)
@@ -164,8 +164,8 @@ void norm_backward_rows(const NormBackwardArgs& args) {
   const Context& context = args.x.context();
   const std::int64_t grain = std::max(row_grain(cols), (rows + kMaxChunks - 1) / kMaxChunks);
   const std::int64_t chunks = (rows + grain - 1) / grain;
-  const Scratch<A> weight_sums(context, args.grad_weight.defined() ? chunks * cols : 0);
-  const Scratch<A> bias_sums(context, args.grad_bias.defined() ? chunks * cols : 0);
+  const Workspace<A> weight_sums(context, args.grad_weight.defined() ? chunks * cols : 0);
+  const Workspace<A> bias_sums(context, args.grad_bias.defined() ? chunks * cols : 0);
   parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = begin / grain * cols;
     const ColumnSums<A> sums{args.grad_weight.defined() ? weight_sums.data() + at : nullptr,

@@ -1,5 +1,5 @@
 #pragma once
-// Row arithmetic that the CPU kernels share: rows in fp32 or fp64, sums and maxima in a fixed order, scratch memory.
+// Row arithmetic that the CPU kernels share: rows in fp32 or fp64, sums and maxima in a fixed order.
 //
 // A kernel widens a row, works on contiguous accumulators, and rounds once when it stores the result.
 // Elementwise loops are left to the compiler; reductions are written with vector lanes, since
@@ -11,29 +11,11 @@
 #include <limits>
 #include <type_traits>
 
+#include "keel/kernels/cpu/workspace.h"
 #include "keel/runtime/dtype.h"
 #include "keel/runtime/parallel.h"
 
 namespace keel::cpu {
-
-// Uninitialised workspace of a chunk of rows, counted by the context's allocator (which caches it).
-template <class T>
-class Scratch {
- public:
-  Scratch(const Context& context, std::int64_t count)
-      : allocator_(context.allocator()),
-        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
-        data_(static_cast<T*>(allocator_.allocate(bytes_, Purpose::workspace))) {}
-  ~Scratch() { allocator_.release(data_, bytes_, Purpose::workspace); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  T* data() const { return data_; }
-
- private:
-  Allocator& allocator_;
-  std::size_t bytes_;
-  T* data_;
-};
 
 // Rows of this many columns that are worth a chunk of parallel_for.
 inline std::int64_t row_grain(std::int64_t cols) {

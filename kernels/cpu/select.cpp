@@ -58,7 +58,7 @@ void index_add(const IndexSelectArgs& args) {
     T* const target = args.x.data<T>();
     const T* const source = args.out.data<T>();
     parallel_for(context, args.x.dim(0) * extent, row_grain(inner), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> wide(context, wide_count<T>(inner));
+      const Workspace<A> wide(context, wide_count<T>(inner));
       for (std::int64_t line = begin; line < end; ++line) {
         const std::int64_t outer = line / extent, row = line % extent;
         if (positions.begin(row) == positions.end(row)) continue;
@@ -95,8 +95,8 @@ void top_k(const TopKArgs& args) {
     const T* const x = args.x.data<T>();
     T* const values = args.values.data<T>();
     parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> wide(context, wide_count<T>(cols));
-      const Scratch<std::int64_t> order(context, cols);
+      const Workspace<A> wide(context, wide_count<T>(cols));
+      const Workspace<std::int64_t> order(context, cols);
       std::int64_t* const first = order.data();
       for (std::int64_t r = begin; r < end; ++r) {
         const A* const row = widen_row(x + r * cols, cols, wide.data());

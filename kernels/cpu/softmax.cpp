@@ -13,7 +13,7 @@ void softmax(const SoftmaxArgs& args) {
     T* const out = args.out.data<T>();
     const Context& context = args.x.context();
     parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> scratch(context, padded<A>(cols));
+      const Workspace<A> scratch(context, padded<A>(cols));
       A* const exps = scratch.data();
       for (std::int64_t r = begin; r < end; ++r) {
         const T* const from = x + r * cols;
@@ -42,7 +42,7 @@ void softmax_backward(const SoftmaxBackwardArgs& args) {
     T* const grad_input = args.grad_input.data<T>();
     const Context& context = args.out.context();
     parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<A> wide_out(context, wide_count<T>(cols)), wide_grad(context, wide_count<T>(cols));
+      const Workspace<A> wide_out(context, wide_count<T>(cols)), wide_grad(context, wide_count<T>(cols));
       for (std::int64_t r = begin; r < end; ++r) {
         const A* const y = widen_row(out + r * cols, cols, wide_out.data());
         const A* const g = widen_row(grad_output + r * cols, cols, wide_grad.data());

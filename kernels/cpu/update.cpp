@@ -130,7 +130,7 @@ double squares_of_chunk(const T* x, std::int64_t count) {
 
 double sum_of_squares(const Tensor& x) {
   const std::int64_t count = x.numel(), chunks = (count + kElementGrain - 1) / kElementGrain;
-  const Scratch<double> partials(x.context(), chunks);
+  const Workspace<double> partials(x.context(), chunks);
   visit_floating(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const data = x.data<T>();
