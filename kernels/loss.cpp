@@ -26,14 +26,13 @@ std::int64_t count_targets(const Tensor& targets, std::int64_t classes, std::int
 
 // The mean over `count` rows, summed in row order.
 Tensor mean_loss(const Tensor& losses, std::int64_t count) {
-  const Tensor loss = empty(losses.context(), {}, losses.dtype());
-  visit_floating(losses.dtype(), [&](auto tag) {
+  return visit_floating(losses.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     double total = 0;
     for (const T value : losses.to_vector<T>()) total += static_cast<Accumulator<T>>(value);
-    *loss.data<T>() = static_cast<T>(count == 0 ? 0 : total / static_cast<double>(count));
+    const double mean = count == 0 ? 0 : total / static_cast<double>(count);
+    return from_values(losses.context(), std::vector<T>{static_cast<T>(mean)}, {});
   });
-  return loss;
 }
 
 }  // namespace
@@ -62,6 +61,7 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, st
   run_kernel(logits.context(), kOp, kernel_table(logits.context()).cross_entropy, args);
   if (gradient == LogitsGradient::over_logits) logits.mark_written();
   result.grad_logits = args.grad_logits;
+  result.losses = args.losses;
   result.loss = mean_loss(args.losses, result.count);
   return result;
 }

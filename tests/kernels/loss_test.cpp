@@ -79,6 +79,23 @@ TEST(CrossEntropy, EqualsADoubleReferenceForEveryDtypeSizeAndSmoothing) {
       }
 }
 
+TEST(CrossEntropy, GivesALossForEachRowWhoseMeanIsTheLoss) {
+  const Context context = testing::context();
+  const Tensor logits = uniform_tensor(context, {7, 9}, 11);
+  const std::vector<std::int64_t> targets = some_targets(7, 9);
+  const CrossEntropyResult result = cross_entropy(logits, as_tensor(context, targets));
+  const std::vector<double> losses = doubles(result.losses);
+  ASSERT_EQ(losses.size(), 7u);
+  double total = 0;
+  for (std::int64_t row = 0; row < 7; ++row) {
+    const std::vector<std::int64_t> target = {targets[static_cast<std::size_t>(row)]};
+    const double alone = cross_entropy(logits.slice(0, row, row + 1), as_tensor(context, target)).loss.item();
+    EXPECT_EQ(losses[static_cast<std::size_t>(row)], alone);
+    total += alone;
+  }
+  EXPECT_NEAR(result.loss.item(), total / static_cast<double>(result.count), 1e-6);
+}
+
 TEST(CrossEntropy, ReadsTargetsOfEitherIndexDtype) {
   const Context context = testing::context();
   const Tensor logits = uniform_tensor(context, {4, 9}, 2);
