@@ -43,6 +43,8 @@ class TrainObserver {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
   virtual void on_message(LogLevel, std::string_view) {}
+  // Asked after each step; true ends the run in good order: it saves and returns.
+  virtual bool stop_requested() { return false; }
 };
 
 struct ConsoleOptions {

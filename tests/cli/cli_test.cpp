@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <algorithm>
+#include <sstream>
 
 #include "cli/machine.h"
 #include "keel/trainer/schema.h"
@@ -15,8 +16,8 @@ using testing::run_keel;
 TEST(Program, VersionIsOneLine) {
   const Outcome outcome = run_keel("--version");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_TRUE(std::regex_match(outcome.out, std::regex("keel \\d+\\.\\d+\\.\\d+ \\([0-9a-z ]+\\+?\\)\n")))
-      << outcome.out;
+  EXPECT_TRUE(outcome.out.starts_with("keel " KEEL_VERSION " (")) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with(")\n")) << outcome.out;
 }
 
 TEST(Program, EveryCommandHasHelpWithAnExample) {
@@ -24,12 +25,9 @@ TEST(Program, EveryCommandHasHelpWithAnExample) {
   EXPECT_EQ(program.code, 0);
   EXPECT_NE(program.out.find("Exit codes:"), std::string::npos);
   int commands = 0;
-  const std::regex entry("\n  ([a-z]+)   ");
-  const std::string list = program.out.substr(program.out.find("Subcommands:"));
-  for (std::sregex_iterator match(list.begin(), list.end(), entry), end; match != end; ++match) {
-    const std::string name = (*match)[1];
-    if (name == "keel") continue;
-    ++commands;
+  std::istringstream list(program.out.substr(program.out.find("Subcommands:\n") + 13));
+  for (std::string line; std::getline(list, line) && line.starts_with("  "); ++commands) {
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
     const Outcome help = run_keel(name + " --help");
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("\n  keel " + name), std::string::npos) << help.out;
