@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "keel/data/draws.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/random.h"
 
 namespace keel {
 
@@ -56,6 +56,18 @@ Batch ExampleLoader::load(std::int64_t step, RowRange range) const {
   std::vector<Example> examples;
   for (std::int64_t row = range.begin; row < range.end; ++row) examples.push_back(source_(step, row));
   return collate(context_, examples, options_.block, options_.padding, step * options_.rows + range.begin);
+}
+
+ExampleLoader shuffled_examples(Context context, std::vector<Example> examples, ExampleOptions options,
+                                std::uint64_t seed) {
+  KEEL_CHECK(!examples.empty(), "there are no examples to load");
+  options.count = Loader::kEndless;
+  auto source = [list = std::make_shared<const std::vector<Example>>(std::move(examples)), rows = options.rows, seed](
+                    std::int64_t step, std::int64_t row) {
+    const auto count = static_cast<std::int64_t>(list->size());
+    return (*list)[static_cast<std::size_t>(shuffled(step * rows + row, count, seed))];
+  };
+  return ExampleLoader(std::move(context), std::move(source), options);
 }
 
 }  // namespace keel
