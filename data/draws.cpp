@@ -2,9 +2,9 @@
 
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "keel/runtime/error.h"
-#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
@@ -13,7 +13,7 @@ constexpr std::uint32_t kFeistelRounds = 6;
 
 using Words = std::array<std::uint32_t, 4>;
 
-// PLACEHOLDER
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 Words philox_words(std::uint64_t seed, Words counter) {
   std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
