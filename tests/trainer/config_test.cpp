@@ -11,6 +11,7 @@
 
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
+#include "tests/temporary_folder.h"
 
 namespace keel {
 namespace {
@@ -218,14 +219,15 @@ TEST(Config, ResolvedYamlLoadsToTheSameConfig) {
 }
 
 TEST(Config, LoadsAFileAndRefusesOneThatCannotBeRead) {
-  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "tiny run.yaml";
+  const testing::TemporaryFolder folder;
+  const std::string file = folder / "tiny run.yaml";
   std::ofstream(file) << with("");
   EXPECT_EQ(load_config(file, {"clip=2"}).clip, 2);
   EXPECT_EQ(load_config(file).run, "runs/tiny run");
   std::ofstream(file) << std::string(100000, '#');
   EXPECT_THROW(load_config(file), Error);
   std::filesystem::remove(file);
-  for (const std::string& path : {file.string(), ::testing::TempDir()}) try {
+  for (const std::string& path : {file, folder.path()}) try {
       load_config(path);
       ADD_FAILURE() << path;
     } catch (const Error& error) {
