@@ -5,7 +5,7 @@
 
 #include "keel/kernels/cpu/pack.h"
 #include "keel/kernels/cpu/workspace.h"
-#include "keel/runtime/math.h"
+#include "keel/kernels/functors.h"
 #include "keel/runtime/parallel.h"
 
 // Blocking, after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008):
@@ -174,12 +174,6 @@ struct BlockProduct {
   }
 };
 
-// The tanh approximation of GELU (Hendrycks and Gimpel 2016): sqrt(2 / pi) inside.
-template <class S>
-S gelu_tanh(S x) {
-  return S(0.5) * x * (1 + math::tanh(S(0.7978845608028654) * (x + S(0.044715) * x * x * x)));
-}
-
 template <class Sum, class Out>
 void store_row(const Sum* sums, std::int64_t n, Out* out) {
   std::int64_t q = 0;
@@ -211,7 +205,7 @@ void write_row(const GemmArgs<T, Out>& args, const Accumulator<T>* sums, std::in
   for (std::int64_t q = 0; q < columns; ++q) before[q] = Out(sums[q] + static_cast<Sum>(bias[q]));
   if (args.epilogue == Epilogue::bias_gelu) {
     // GELU of the rounded value, so that the fused product equals the separate operations.
-    for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(gelu_tanh(static_cast<Sum>(before[q])));
+    for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(GeluTanh{}.forward(static_cast<Sum>(before[q])));
   }
 }
 
