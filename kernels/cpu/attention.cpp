@@ -51,13 +51,12 @@ class Forward {
     const Workspace<Unit> left(context_,
                                std::max(left_workspace_units<T>(rows, size), left_workspace_units<T>(rows, limit)));
     for (std::int64_t block = chunk; block < shape_.blocks; block += shape_.chunks) {
-      const QueryBlock queries(shape_, kv_head, block);
+      const QueryBlock queries = query_block(shape_, kv_head, block);
       const std::int64_t seen = shape_.visible(b, queries.end - 1);
       multiply_packed<T>(queries.rows(), seen, size, static_cast<Sum>(shape_.scale),
                          q_.matrix(b, queries.head, queries.begin), keys, false, scores.data(), stride, left.data());
       Sum inverse[kQueryBlock];
-      for (std::int64_t i = 0; i < queries.rows(); ++i)
-        inverse[i] = softmax_row(scores.data() + i * stride, b, queries.head, queries.begin + i, seen);
+      softmax(scores.data(), b, queries, seen, inverse);
       const MatrixView<Sum> probabilities = {scores.data(), stride, 1};
       multiply_packed<T>(queries.rows(), size, seen, Sum(1), probabilities, values, false, block_out.data(), size,
                          left.data());
@@ -69,31 +68,35 @@ class Forward {
     }
   }
 
-  // Turns scores into exponentials, zero from the first hidden key up to `end`; returns 1 / their sum.
-  Sum softmax_row(Sum* scores, std::int64_t b, std::int64_t head, std::int64_t query, std::int64_t end) const {
-    const std::int64_t seen = shape_.visible(b, query);
-    std::fill(scores + seen, scores + end, Sum(0));
-    Sum& lse = lse_[(b * shape_.heads + head) * shape_.queries + query];
-    if (seen == 0) {
-      lse = -std::numeric_limits<Sum>::infinity();
-      return 0;
+  // Turns scores into exponentials, zero from the first hidden key up to `end`; inverse: 1 / their sums.
+  void softmax(Sum* scores, std::int64_t b, const QueryBlock& queries, std::int64_t end, Sum* inverse) const {
+    Sum largest[kQueryBlock], sums[kQueryBlock];
+    for (std::int64_t i = 0; i < queries.rows(); ++i) {
+      Sum* row = scores + i * shape_.score_stride();
+      const std::int64_t seen = shape_.visible(b, queries.begin + i);
+      const std::int64_t padded = pad_row(row, seen);
+      largest[i] = seen == 0 ? Sum(0) : row_max(row, padded);
+      sums[i] = exponentials(row, padded, largest[i]);
+      if (padded < end) std::fill(row + padded, row + end, Sum(0));
     }
-    const Sum largest = row_max(scores, seen);
-    const Sum sum = exponentials(scores, seen, largest);
-    lse = largest + math::log(sum);
-    return 1 / sum;
+    Sum* lse = lse_ + (b * shape_.heads + queries.head) * shape_.queries + queries.begin;
+    for (std::int64_t i = 0; i < queries.rows(); ++i) {
+      lse[i] = largest[i] + math::log(sums[i]);  // -infinity where no key is seen
+      inverse[i] = sums[i] == 0 ? Sum(0) : 1 / sums[i];
+    }
   }
 
   // A few queries: each key and value is read once from where it lies.
   void run_rows(std::int64_t b, std::int64_t kv_head, std::int64_t chunk) const {
-    const Workspace<Sum> scores(context_, shape_.keys), sums(context_, shape_.size);
+    const Workspace<Sum> scores(context_, shape_.score_stride()), sums(context_, shape_.size);
     for (std::int64_t row = chunk; row < shape_.group * shape_.queries; row += shape_.chunks) {
       const std::int64_t head = kv_head * shape_.group + row / shape_.queries, query = row % shape_.queries;
       const std::int64_t seen = shape_.visible(b, query);
       const T* q = q_.row(b, head, query);
       for (std::int64_t j = 0; j < seen; ++j)
         scores.data()[j] = static_cast<Sum>(shape_.scale) * dot<Sum>(q, k_.row(b, kv_head, j), shape_.size);
-      const Sum inverse = softmax_row(scores.data(), b, head, query, seen);
+      Sum inverse;
+      softmax(scores.data(), b, QueryBlock{head, query, query + 1}, seen, &inverse);
       std::fill(sums.data(), sums.data() + shape_.size, Sum(0));
       for (std::int64_t j = 0; j < seen; ++j) {
         const T* value = v_.row(b, kv_head, j);

@@ -101,7 +101,7 @@ class Backward {
     const Packed packed(*this, b, kv_head, limit);
     const Scratch scratch(*this, limit);
     for (std::int64_t block = chunk; block < shape_.blocks; block += shape_.chunks)
-      run_block(b, QueryBlock(shape_, kv_head, block), packed, scratch, sums);
+      run_block(b, query_block(shape_, kv_head, block), packed, scratch, sums);
   }
 
   void run_block(std::int64_t b, const QueryBlock& queries, const Packed& packed, const Scratch& scratch,
@@ -140,8 +140,10 @@ class Backward {
     const Sum lse = lse_[(b * shape_.heads + queries.head) * shape_.queries + query];
     const Sum delta = dot<Sum>(grad_out_.row(b, queries.head, query), out_.row(b, queries.head, query), shape_.size);
     const Sum scale = static_cast<Sum>(shape_.scale);
-    for (std::int64_t j = 0; j < seen; ++j) p[j] = math::exp(p[j] - lse);
-    for (std::int64_t j = 0; j < seen; ++j) ds[j] = p[j] * (ds[j] - delta) * scale;
+    for (std::int64_t j = 0; j < seen; j += kLanes<Sum>) {  // whole vectors: the rows have room
+      for (int l = 0; l < kLanes<Sum>; ++l) p[j + l] = math::exp(p[j + l] - lse);
+      for (int l = 0; l < kLanes<Sum>; ++l) ds[j + l] = p[j + l] * (ds[j + l] - delta) * scale;
+    }
     std::fill(p + seen, p + end, Sum(0));
     std::fill(ds + seen, ds + end, Sum(0));
   }

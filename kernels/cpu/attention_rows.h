@@ -77,51 +77,62 @@ struct AttentionShape {
   std::int64_t score_stride() const { return (keys + 15) / 16 * 16 + 16; }
 };
 
-// One block of queries of one head.
+// Queries [begin, end) of one head.
 struct QueryBlock {
   std::int64_t head, begin, end;
-  QueryBlock(const AttentionShape& shape, std::int64_t kv_head, std::int64_t block)
-      : head(kv_head * shape.group + block / shape.head_blocks),
-        begin(block % shape.head_blocks * shape.block_extent),
-        end(std::min(shape.queries, begin + shape.block_extent)) {}
   std::int64_t rows() const { return end - begin; }
 };
-
-template <class S>
-S horizontal_sum(Vector<S> lanes) {
-  S sum = 0;
-  for (int l = 0; l < kLanes<S>; ++l) sum += lanes[l];
-  return sum;
+inline QueryBlock query_block(const AttentionShape& shape, std::int64_t kv_head, std::int64_t block) {
+  const std::int64_t begin = block % shape.head_blocks * shape.block_extent;
+  return {kv_head * shape.group + block / shape.head_blocks, begin,
+          std::min(shape.queries, begin + shape.block_extent)};
 }
 
-// NaN is passed over here; it comes out of the exponentials.
+// Joins the lanes by halves.
+template <class S, class Join>
+S join_lanes(Vector<S> lanes, Join join) {
+  S values[kLanes<S>];
+  store_vector<S>(values, lanes);
+#pragma GCC unroll 4
+  for (int half = kLanes<S> / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) values[l] = join(values[l], values[l + half]);
+  }
+  return values[0];
+}
 template <class S>
-S row_max(const S* x, std::int64_t n) {
-  constexpr S lowest = -std::numeric_limits<S>::infinity();
-  Vector<S> lanes = lowest - Vector<S>{};
-  std::int64_t j = 0;
-  for (; j + kLanes<S> <= n; j += kLanes<S>) {
+S horizontal_sum(Vector<S> lanes) {
+  return join_lanes<S>(lanes, [](S a, S b) { return a + b; });
+}
+
+// Rows of scores are handled in whole vectors; their capacity allows it. Whatever follows the first n
+// numbers is made -infinity, whose exponential is zero.
+template <class S>
+std::int64_t pad_row(S* x, std::int64_t n) {
+  const std::int64_t padded = (n + kLanes<S> - 1) / kLanes<S> * kLanes<S>;
+  for (std::int64_t j = n; j < padded; ++j) x[j] = -std::numeric_limits<S>::infinity();
+  return padded;
+}
+
+// Of a padded row. NaN is passed over here; it comes out of the exponentials.
+template <class S>
+S row_max(const S* x, std::int64_t padded) {
+  Vector<S> lanes = load_vector<S>(x);
+  for (std::int64_t j = kLanes<S>; j < padded; j += kLanes<S>) {
     const Vector<S> value = load_vector<S>(x + j);
     lanes = value > lanes ? value : lanes;
   }
-  S largest = lowest;
-  for (int l = 0; l < kLanes<S>; ++l) largest = std::max(largest, lanes[l]);
-  for (; j < n; ++j) largest = std::max(largest, x[j]);
-  return largest;
+  return join_lanes<S>(lanes, [](S a, S b) { return a > b ? a : b; });
 }
 
-// x[j] = exp(x[j] - shift); returns the sum, added in a fixed order.
+// x[j] = exp(x[j] - shift) of a padded row; returns the sum, added in a fixed order.
 template <class S>
-S exponentials(S* x, std::int64_t n, S shift) {
+S exponentials(S* x, std::int64_t padded, S shift) {
   Vector<S> lanes{};
-  std::int64_t j = 0;
-  for (; j + kLanes<S> <= n; j += kLanes<S>) {
+  for (std::int64_t j = 0; j < padded; j += kLanes<S>) {
     for (int l = 0; l < kLanes<S>; ++l) x[j + l] = math::exp(x[j + l] - shift);
     lanes += load_vector<S>(x + j);
   }
-  S sum = horizontal_sum<S>(lanes);
-  for (; j < n; ++j) sum += x[j] = math::exp(x[j] - shift);
-  return sum;
+  return horizontal_sum<S>(lanes);
 }
 
 // Sum of x[j] y[j] with x widened to S, added in a fixed order.
