@@ -6,7 +6,8 @@
 namespace keel::cpu {
 
 void add_elementwise(KernelTable& table);
-void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, dropout
+void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale
+void add_dropout(KernelTable& table);
 void add_reduce(KernelTable& table);
 void add_matmul(KernelTable& table);
 void add_attention(KernelTable& table);
