@@ -14,7 +14,7 @@ struct AttentionArgs {
   Tensor q;             // (batch, heads, queries, head_size); any strides with a dense last dimension
   Tensor k, v;          // (batch, kv_heads, keys, head_size), likewise
   Tensor out;           // (batch, heads, queries, head_size), likewise (e.g. a view of (B, T, H, D))
-  Tensor lse;           // f32 (batch, heads, queries): log of the sum of exponentials, for backward; optional
+  Tensor lse;           // f32 (f64 for f64) (batch, heads, queries): log of the sum of exponentials; optional
   bool causal = false;  // query i sees keys j <= i + q_offset
   std::int64_t q_offset = 0;
   Tensor lengths = {};      // optional i64 (batch): keys at or past it are padding

@@ -17,6 +17,14 @@ void fill_table(KernelTable& table, KernelChoice choice) {
   cpu::add_copy(table);
   cpu::add_dropout(table);
   cpu::add_reduce(table);
+  cpu::add_matmul(table);
+  cpu::add_attention(table);
+  cpu::add_softmax(table);
+  cpu::add_cross_entropy(table);
+  cpu::add_norm(table);
+  cpu::add_embedding(table);
+  cpu::add_select(table);
+  cpu::add_update(table);
 #ifdef KEEL_HAVE_ONEDNN
   if (choice == KernelChoice::automatic) cpu::add_onednn(table);
 #else

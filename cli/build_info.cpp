@@ -1,0 +1,14 @@
+#include "build_info.h"
+
+#include "keel_commit.h"
+
+namespace keel::cli {
+
+const BuildInfo& build_info() {
+  static constexpr BuildInfo kInfo = {KEEL_VERSION, kCommit, KEEL_COMPILER, KEEL_FLAGS};
+  return kInfo;
+}
+
+std::string version_line() { return "keel " + std::string(build_info().version) + " (" + std::string(kCommit) + ")"; }
+
+}  // namespace keel::cli

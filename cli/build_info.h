@@ -1,0 +1,20 @@
+#pragma once
+// What this program was built from, and how.
+
+#include <string>
+#include <string_view>
+
+namespace keel::cli {
+
+struct BuildInfo {
+  std::string_view version;
+  std::string_view commit;  // of the source tree when it was last built, "+" where files differed from it
+  std::string_view compiler;
+  std::string_view flags;
+};
+
+const BuildInfo& build_info();
+// "keel 0.1.0 (8d74d1d)".
+std::string version_line();
+
+}  // namespace keel::cli

@@ -1,0 +1,13 @@
+#pragma once
+// The subcommands of the program `keel`: each adds itself to the command line and does its work when it is named.
+
+namespace CLI {
+class App;
+}
+
+namespace keel::cli {
+
+void add_docs(CLI::App& program);
+void add_env(CLI::App& program);
+
+}  // namespace keel::cli

@@ -1,0 +1,22 @@
+// `keel docs`: reference pages that are generated from the program itself.
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+
+#include "commands.h"
+#include "keel/trainer/schema.h"
+
+namespace keel::cli {
+
+void add_docs(CLI::App& program) {
+  CLI::App* docs = program.add_subcommand("docs", "Print a reference page that is made from the program.");
+  docs->require_subcommand(1);
+  docs->footer("\nExample:\n  keel docs config > docs/config.md");
+  docs->add_subcommand("config", "All keys of a configuration, as Markdown.")->callback([] {
+    std::cout << config_reference();
+  });
+}
+
+}  // namespace keel::cli

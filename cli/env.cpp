@@ -1,0 +1,99 @@
+// `keel env`: what this machine offers, what this build can use of it, and why not the rest.
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "build_info.h"
+#include "commands.h"
+#include "keel/runtime/context.h"
+#include "machine.h"
+
+namespace keel::cli {
+namespace {
+
+void print(std::string_view name, std::string_view value) {
+  std::cout << std::left << std::setw(13) << name << value << '\n';
+}
+
+void print_build() {
+  const BuildInfo& info = build_info();
+  print("keel", fmt::format("{} ({})", info.version, info.commit));
+  print("compiler", fmt::format("{}, {}", info.compiler, info.flags));
+}
+
+// The memory limit of the container in bytes; 0: none.
+double container_limit() {
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    if (const double limit = std::atof(file_text(path).c_str()); limit > 0) return limit;
+  return 0;
+}
+
+void print_machine(const Context& context) {
+  const std::string processor = file_text("/proc/cpuinfo");
+  const std::string name = value_of(processor, "model name");
+  print("processor", name.empty() ? "unknown" : name);
+  print("features", vector_features(value_of(processor, "flags")));
+  const char* wish = std::getenv("OMP_NUM_THREADS");
+  print("threads", fmt::format("{} of {} processors{}", context.threads(), std::thread::hardware_concurrency(),
+                               wish == nullptr ? "" : fmt::format(" (OMP_NUM_THREADS={})", wish)));
+
+  const std::string memory = file_text("/proc/meminfo");
+  const auto bytes = [&](const char* key) { return 1024 * std::atof(value_of(memory, key).c_str()); };
+  std::string size =
+      fmt::format("{}, {} available", binary_size(bytes("MemTotal")), binary_size(bytes("MemAvailable")));
+  if (const double limit = container_limit(); limit > 0 && limit < bytes("MemTotal"))
+    size += fmt::format("; this container may use {}", binary_size(limit));
+  print("memory", size);
+
+  const std::string pages = file_text("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string use = "not offered by this system";
+  if (pages.find("[always]") != std::string::npos) use = "given to all large blocks";
+  else if (pages.find("[madvise]") != std::string::npos) use = "given to large blocks that ask for them, as keel's do";
+  else if (pages.find("[never]") != std::string::npos) use = "switched off by this system";
+  print("huge pages", use);
+}
+
+bool library_loads(const char* name) {
+  void* handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (handle != nullptr) ::dlclose(handle);
+  return handle != nullptr;
+}
+
+std::string found_program(const char* name) {
+  const std::string path = program_path(name);
+  return path.empty() ? fmt::format("no {} in PATH", name) : path;
+}
+
+void print_distribution() {
+  print("CUDA", fmt::format("not used: this version computes on the processor (driver: {}; compiler: {})",
+                            library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
+  print("MPI", fmt::format("not used: this version trains in one process (launcher: {})", found_program("mpirun")));
+}
+
+void print_environment() {
+  const Context context = Context::create();
+  print_build();
+  print("devices", to_string(context.device()));
+  print_machine(context);
+  print_distribution();
+}
+
+}  // namespace
+
+void add_env(CLI::App& program) {
+  CLI::App* env = program.add_subcommand("env", "What this machine and this build of keel offer, and why not more.");
+  env->footer("\nExample:\n  keel env");
+  env->callback(print_environment);
+}
+
+}  // namespace keel::cli

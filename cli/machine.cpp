@@ -1,0 +1,60 @@
+#include "machine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace keel::cli {
+
+std::string value_of(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos || !line.starts_with(name)) continue;
+    if (line.substr(name.size(), colon - name.size()).find_first_not_of(" \t") != std::string_view::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string_view::npos ? "" : std::string(line.substr(begin));
+  }
+  return "";
+}
+
+std::string vector_features(std::string_view flags) {
+  const std::string padded = fmt::format(" {} ", flags);
+  std::string found;
+  for (const std::string_view feature : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16",
+                                         "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"})
+    if (padded.find(fmt::format(" {} ", feature)) != std::string::npos)
+      found += fmt::format("{}{}", found.empty() ? "" : " ", feature);
+  return found.empty() ? "none that keel uses" : found;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string program_path(std::string_view name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = fmt::format("{}/{}", folder.empty() ? "." : folder, name);
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
+}
+
+std::string binary_size(double bytes) {
+  for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {
+    if (bytes < 1024) return fmt::format("{:.{}f} {}", bytes, bytes < 100 && unit != "B" ? 1 : 0, unit);
+    bytes /= 1024;
+  }
+  return fmt::format("{:.1f} TiB", bytes);
+}
+
+}  // namespace keel::cli

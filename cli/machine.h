@@ -1,0 +1,24 @@
+#pragma once
+// What the operating system says about this machine, for `keel env`.
+
+#include <string>
+#include <string_view>
+
+namespace keel::cli {
+
+// The first value of `name` in text like /proc/cpuinfo or /proc/meminfo ("name : value"); empty when there is none.
+std::string value_of(std::string_view text, std::string_view name);
+
+// The vector features that keel can use, as far as a processor's flags contain them.
+std::string vector_features(std::string_view flags);
+
+// A whole small file, empty when it cannot be read.
+std::string file_text(const std::string& path);
+
+// The path of a program in PATH; empty when there is none.
+std::string program_path(std::string_view name);
+
+// "62.8 GiB".
+std::string binary_size(double bytes);
+
+}  // namespace keel::cli

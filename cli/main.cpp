@@ -1,0 +1,100 @@
+// The program `keel`: reads the command line, runs one subcommand, and turns errors into lines and exit codes.
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "build_info.h"
+#include "commands.h"
+#include "keel/runtime/error.h"
+
+namespace {
+
+constexpr int kInternalError = 1;
+constexpr int kBadInput = 2;
+constexpr int kNotFinite = 3;
+
+constexpr const char* kFooter = R"(
+Examples:
+  keel env                     what this machine and this build offer
+  keel docs config             all keys of a configuration, as Markdown
+  keel COMMAND --help          options and examples of a command
+
+Exit codes:
+  0    done
+  1    a defect of keel itself
+  2    bad input: an option, a configuration, a file that is missing or malformed, a full disk
+  3    a loss or gradient was not finite
+  130  stopped by Ctrl-C, after saving; 143: by SIGTERM)";
+
+int exit_code(keel::ErrorKind kind) {
+  switch (kind) {
+    case keel::ErrorKind::numeric: return kNotFinite;
+    case keel::ErrorKind::internal: return kInternalError;
+    default: return kBadInput;
+  }
+}
+
+// One "keel: error: ..." for each line of the message.
+int report(std::string_view message, int code) {
+  while (true) {
+    const std::size_t end = message.find('\n');
+    std::cerr << "keel: error: " << message.substr(0, end) << '\n';
+    if (end == std::string_view::npos) return code;
+    message.remove_prefix(end + 1);
+  }
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// What was wrong with the command line itself.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  const std::string help = keel::concat("`keel ", chosen.empty() ? "" : chosen[0]->get_name() + " ", "--help`");
+  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
+    const std::string likely = keel::nearest(argv[1], command_names(app));
+    return keel::concat("unknown command '", argv[1], "'",
+                        likely.empty() ? "; " + help + " lists them" : ", did you mean '" + likely + "'?");
+  }
+  return keel::concat(error.what(), "; see ", help);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("keel trains language models: a training runtime written from scratch.", "keel");
+  app.set_version_flag("--version", keel::cli::version_line());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  keel::cli::add_env(app);
+  keel::cli::add_docs(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return report(usage_message(app, error, argc, argv), kBadInput);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const keel::Error& error) {
+    return report(error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    return report("out of memory; a smaller batch.micro needs less", kBadInput);
+  } catch (const std::exception& error) {
+    return report(keel::concat(error.what(), " (unexpected; please report this)"), kInternalError);
+  }
+}

@@ -1,0 +1,108 @@
+#include "keel/kernels/attention.h"
+
+#include <cmath>
+
+#include "keel/kernels/table.h"
+
+namespace keel::kernels {
+namespace {
+
+void check_layout(std::string_view name, const Tensor& x, const Tensor& like) {
+  KEEL_CHECK(x.defined() && x.rank() == 4, "attention: ", name, " must be (batch, heads, time, head size), got ", x);
+  KEEL_CHECK(x.dtype() == like.dtype() && is_floating(x.dtype()), "attention: ", name, " ", x,
+             " must have the floating dtype of q, ", like);
+  KEEL_CHECK(x.context() == like.context(), "attention: ", name, " ", x, " and q ", like,
+             " belong to different contexts");
+  KEEL_CHECK(x.dim(3) <= 1 || x.stride(3) == 1, "attention: the last dimension of ", name,
+             " must be dense, strides are ", x.strides(), "; make it contiguous()");
+}
+
+void check_shape(std::string_view name, const Tensor& x, const Tensor& like) {
+  check_layout(name, x, like);
+  KEEL_CHECK(x.shape() == like.shape(), "attention: ", name, " ", x, " must be shaped ", like.shape());
+}
+
+void check_reserved(const AttentionArgs& args) {
+  const auto refuse = [&](bool given, std::string_view option) {
+    if (given)
+      throw Error(concat("attention: the option `", option, "` is not implemented on ", args.q.device()),
+                  ErrorKind::unsupported);
+  };
+  refuse(args.bias.defined(), "bias");
+  refuse(args.window != 0, "window");
+  refuse(args.dropout != 0, "dropout");
+}
+
+DType lse_dtype(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+void check_inputs(AttentionArgs& args) {
+  const Tensor &q = args.q, &k = args.k, &v = args.v;
+  check_layout("q", q, q);
+  check_layout("k", k, q);
+  check_shape("v", v, k);
+  KEEL_CHECK(k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: batch and head size of q ", q, " and k ", k,
+             " differ");
+  KEEL_CHECK(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "attention: ", q.dim(1), " query heads cannot share ", k.dim(1),
+             " key/value heads evenly");
+  KEEL_CHECK(args.q_offset >= 0, "attention: q_offset must not be negative, got ", args.q_offset);
+  KEEL_CHECK(args.scale >= 0 && std::isfinite(args.scale),
+             "attention: scale must be positive, or 0 for 1 / sqrt(head size)");
+  check_reserved(args);
+  if (args.scale == 0 && q.dim(3) > 0) args.scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
+  if (args.lengths.defined()) {
+    const Tensor& lengths = args.lengths;
+    KEEL_CHECK(lengths.dtype() == DType::i64 && lengths.shape() == Dims{q.dim(0)} && lengths.is_contiguous(),
+               "attention: lengths must be dense i64 (", q.dim(0), "), got ", lengths);
+    KEEL_CHECK(lengths.context() == q.context(), "attention: lengths ", lengths, " and q ", q,
+               " belong to different contexts");
+  }
+}
+
+void check_lse(const AttentionArgs& args) {
+  const Tensor &q = args.q, &lse = args.lse;
+  KEEL_CHECK(lse.dtype() == lse_dtype(q) && lse.shape() == Dims({q.dim(0), q.dim(1), q.dim(2)}) &&
+                 lse.is_contiguous() && lse.context() == q.context(),
+             "attention: lse must be dense ", lse_dtype(q), " (", q.dim(0), ", ", q.dim(1), ", ", q.dim(2), "), got ",
+             lse);
+}
+
+void fill_gradient(std::string_view name, Tensor& gradient, const Tensor& like) {
+  if (!gradient.defined()) gradient = empty_like(like);
+  check_shape(name, gradient, like);
+}
+
+}  // namespace
+
+AttentionArgs attention(AttentionArgs args) {
+  check_inputs(args);
+  const Tensor& q = args.q;
+  if (!args.out.defined()) args.out = empty_like(q);
+  check_shape("out", args.out, q);
+  if (!args.lse.defined()) args.lse = empty(q.context(), {q.dim(0), q.dim(1), q.dim(2)}, lse_dtype(q));
+  check_lse(args);
+  if (q.numel() == 0) return args;
+  run_kernel(q.context(), "attention", kernel_table(q.context()).attention, args);
+  args.out.mark_written();
+  args.lse.mark_written();
+  return args;
+}
+
+AttentionBackwardArgs attention_backward(AttentionBackwardArgs args) {
+  AttentionArgs& forward = args.forward;
+  check_inputs(forward);
+  KEEL_CHECK(forward.out.defined() && forward.lse.defined(),
+             "attention backward needs `out` and `lse` of the forward call");
+  check_shape("out", forward.out, forward.q);
+  check_lse(forward);
+  check_shape("grad_out", args.grad_out, forward.q);
+  fill_gradient("grad_q", args.grad_q, forward.q);
+  fill_gradient("grad_k", args.grad_k, forward.k);
+  fill_gradient("grad_v", args.grad_v, forward.v);
+  if (forward.q.numel() == 0 && forward.k.numel() == 0) return args;
+  const Context& context = forward.q.context();
+  run_kernel(context, "attention backward", kernel_table(context).attention_backward, args);
+  for (const Tensor& gradient : {args.grad_q, args.grad_k, args.grad_v}) gradient.mark_written();
+  return args;
+}
+
+}  // namespace keel::kernels

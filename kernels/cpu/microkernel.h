@@ -1,0 +1,102 @@
+#pragma once
+// The innermost product: one register tile of C from packed panels of A and B.
+//
+// Tiles are kTileRows x kTileVectors vectors of sums: 12 x 2 of the 32 AVX-512 registers or 4 x 3 of
+// the 16 AVX2 registers, which leaves room for a row of B and one broadcast element of A. Each step
+// loads fewer operands than it multiplies, so the multipliers are what limits (Goto and van de Geijn 2008).
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "keel/runtime/half.h"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+namespace keel::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+inline constexpr int kTileRows = 12;
+inline constexpr int kTileVectors = 2;
+#else
+inline constexpr int kVectorBytes = 32;
+inline constexpr int kTileRows = 4;
+inline constexpr int kTileVectors = 3;
+#endif
+
+template <class T>
+struct VectorOf {
+  using Type [[gnu::vector_size(kVectorBytes)]] = T;
+};
+template <class T>
+using Vector = typename VectorOf<T>::Type;
+template <class T>
+inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <class T>
+Vector<T> load_vector(const void* from) {
+  Vector<T> value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class T>
+void store_vector(void* to, Vector<T> value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// How packed numbers are multiplied. A Unit holds kDepth consecutive numbers along k; one step of
+// the micro-kernel consumes one unit of each row and column.
+template <class T>
+struct WideProduct {  // fp32 and fp64; narrower floats are widened while they are packed
+  using Unit = T;
+  using Sum = T;
+  static constexpr int kDepth = 1;
+  static Vector<Sum> multiply_add(Unit a, Vector<Unit> b, Vector<Sum> sum) { return a * b + sum; }
+};
+
+#if defined(__AVX512BF16__)
+// Pairs of bf16 with fp32 sums: twice the products of an fp32 step in the same time.
+struct PairProduct {
+  using Unit = std::uint32_t;
+  using Sum = float;
+  static constexpr int kDepth = 2;
+  static Vector<Sum> multiply_add(Unit a, Vector<Unit> b, Vector<Sum> sum) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(static_cast<int>(a)), (__m512bh)b);
+  }
+};
+#endif
+
+template <class T>
+struct ProductOf {
+  using Type = WideProduct<float>;
+};
+template <>
+struct ProductOf<double> {
+  using Type = WideProduct<double>;
+};
+#if defined(__AVX512BF16__)
+template <>
+struct ProductOf<bf16> {
+  using Type = PairProduct;
+};
+#endif
+template <class T>
+using Product = typename ProductOf<T>::Type;
+
+template <class P>
+inline constexpr int kTileColumns = kTileVectors* kLanes<typename P::Sum>;
+
+// c[i][j] = alpha * sum_s a[s][i] b[s][j] (+ c[i][j] with `add`).
+// a: panel (steps, kTileRows); b: panel (steps, kTileColumns); c: row stride ldc.
+template <class P>
+using TileKernel = void (*)(std::int64_t steps, const typename P::Unit* a, const typename P::Unit* b,
+                            typename P::Sum alpha, bool add, typename P::Sum* c, std::int64_t ldc);
+
+// The kernel for the given rows (1 to kTileRows) and vectors (1 to kTileVectors): edges do no idle work.
+template <class P>
+TileKernel<P> tile_kernel(std::int64_t rows, std::int64_t vectors);
+
+}  // namespace keel::cpu

@@ -1,0 +1,278 @@
+#include "keel/runtime/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBufferBytes = 1 << 16;
+// The system takes at most about 2 GiB a call.
+constexpr std::size_t kWriteBytes = 1 << 30;
+
+[[noreturn]] void throw_io(std::string_view action, std::string_view path, std::string_view reason) {
+  throw Error(concat("cannot ", action, " '", path, "': ", reason), ErrorKind::io);
+}
+
+std::string reason_of(int code) { return std::generic_category().message(code); }
+
+// An open descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+// An empty path would open nothing, or the current folder.
+std::string checked(std::string path) {
+  if (path.empty()) throw Error("a file name is missing: the path is empty", ErrorKind::io);
+  return path;
+}
+
+fs::path without_trailing_slash(const std::string& path) {
+  fs::path result(path);
+  while (!result.has_filename() && result.has_parent_path() && result != result.root_path())
+    result = result.parent_path();
+  return result;
+}
+
+fs::path folder_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? fs::path(".") : parent;
+}
+
+void sync_path(const std::string& path, int flags) {
+  const Descriptor file(path, O_RDONLY | flags);
+  if (file.get() < 0 || ::fsync(file.get()) != 0) throw_io("flush", path, reason_of(errno));
+}
+
+// Files before the folders that hold them, so that no durable name points at missing contents.
+void sync_tree(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_symlink()) continue;
+    if (entry.is_directory()) sync_tree(entry.path());
+    else sync_path(entry.path().string(), 0);
+  }
+  sync_path(folder.string(), O_DIRECTORY);
+}
+
+// Writes all bytes at `offset`; returns 0 or the error number.
+int write_fully(int descriptor, std::span<const std::byte> bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(bytes.size(), kWriteBytes);
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    if (written == 0) return ENOSPC;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return 0;
+}
+
+// Renames a folder to `to`; what stood there, if it may be replaced, ends up as `replaced`. Returns 0 or
+// the error number; EINVAL or ENOSYS where the file system lacks these flags.
+int rename_in_one_step(const std::string& from, const std::string& to, IfExists if_exists, std::string& replaced) {
+  // rename() alone would silently replace an empty folder.
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EEXIST || if_exists == IfExists::refuse) return errno;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) return errno;
+  replaced = from;
+  return 0;
+}
+
+int rename_in_two_steps(const std::string& from, const std::string& to, IfExists if_exists, std::string& replaced) {
+  std::error_code ignored;
+  const bool exists = fs::exists(fs::symlink_status(to, ignored));
+  if (exists && if_exists == IfExists::refuse) return EEXIST;
+  const std::string aside = to + ".old";
+  fs::remove_all(aside, ignored);
+  if (exists && ::rename(to.c_str(), aside.c_str()) != 0) return errno;
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int code = errno;
+    if (exists) ::rename(aside.c_str(), to.c_str());
+    return code;
+  }
+  if (exists) replaced = aside;
+  return 0;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path, Mapping mapping) : path_(checked(std::move(path))), mapping_(mapping) {
+  const Descriptor file(path_, O_RDONLY | O_NONBLOCK);
+  struct stat status = {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) throw_io("read", path_, reason_of(errno));
+  if (S_ISDIR(status.st_mode)) throw_io("read", path_, "it is a folder; name a file");
+  if (!S_ISREG(status.st_mode)) throw_io("read", path_, "it is not a regular file, so it cannot be mapped");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  const bool writable = mapping == Mapping::copy_on_write;
+  void* memory = ::mmap(nullptr, size_, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                        MAP_PRIVATE | (writable ? MAP_NORESERVE : 0), file.get(), 0);
+  if (memory == MAP_FAILED) throw_io("map", path_, reason_of(errno));
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+MappedFile::~MappedFile() {
+  if (memory_ != nullptr) ::munmap(memory_, size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      memory_(std::exchange(other.memory_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapping_(other.mapping_) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(memory_, other.memory_);
+  std::swap(size_, other.size_);
+  std::swap(mapping_, other.mapping_);
+  return *this;
+}
+
+std::byte* MappedFile::writable() const {
+  KEEL_CHECK(mapping_ == Mapping::copy_on_write, "'", path_, "' is mapped read-only; map it copy_on_write to write");
+  return memory_;
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(checked(std::move(path))) {
+  if (fs::path(path_).filename().empty()) throw_io("write", path_, "it names a folder; name a file");
+  std::error_code ignored;
+  if (fs::is_directory(path_, ignored)) throw_io("write", path_, "it is a folder; name a file");
+  static std::atomic<unsigned> counter = 0;
+  // A name may be left over from another program with this process number.
+  do {
+    const std::string name =
+        concat(".", fs::path(path_).filename().string(), ".", ::getpid(), "-", counter.fetch_add(1), ".tmp");
+    temporary_ = (fs::path(path_).parent_path() / name).string();
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ >= 0) return;
+  const int code = errno;
+  if (code == ENOENT) throw_io("write", path_, concat("the folder ", folder_of(path_), " does not exist"));
+  throw_io("write", path_, reason_of(code));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(int code) const {
+  throw_io("write", path_, concat(reason_of(code), " (the file is as it was before)"));
+}
+
+void AtomicFile::flush() {
+  const std::uint64_t begin = size_ - buffer_.size();
+  if (const int code = write_fully(descriptor_, std::as_bytes(std::span(buffer_)), begin)) fail(code);
+  buffer_.clear();
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  KEEL_CHECK(descriptor_ >= 0, "'", path_, "' is committed already; nothing more can be written");
+  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
+  if (bytes.size() < kBufferBytes) buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  else if (const int code = write_fully(descriptor_, bytes, size_)) fail(code);
+  size_ += bytes.size();
+}
+
+void AtomicFile::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  KEEL_CHECK(descriptor_ >= 0, "'", path_, "' is committed already; nothing more can be written");
+  KEEL_CHECK(offset <= size_ && bytes.size() <= size_ - offset, "'", path_, "' has ", size_, " bytes; ", bytes.size(),
+             " bytes at ", offset, " reach past them");
+  flush();
+  if (const int code = write_fully(descriptor_, bytes, offset)) fail(code);
+}
+
+void AtomicFile::commit() {
+  KEEL_CHECK(descriptor_ >= 0, "'", path_, "' is committed already");
+  flush();
+  if (::fsync(descriptor_) != 0) fail(errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  ::close(descriptor_);
+  descriptor_ = -1;
+  sync_path(folder_of(path_).string(), O_DIRECTORY);
+}
+
+AtomicFolder::AtomicFolder(std::string path, IfExists if_exists)
+    : path_(without_trailing_slash(checked(std::move(path))).string()),
+      temporary_(path_ + ".tmp"),
+      if_exists_(if_exists) {
+  std::error_code error;
+  if (if_exists == IfExists::refuse && fs::exists(fs::symlink_status(path_, error)))
+    throw_io("create folder", path_, "it exists already; remove it or choose another name");
+  fs::remove_all(temporary_, error);
+  if (!error) fs::create_directory(temporary_, error);
+  if (error == std::errc::no_such_file_or_directory)
+    throw_io("create folder", path_, concat("the folder ", folder_of(path_), " does not exist"));
+  if (error) throw_io("create folder", path_, error.message());
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::commit() {
+  KEEL_CHECK(!committed_, "folder '", path_, "' is committed already");
+  try {
+    sync_tree(temporary_);
+  } catch (const fs::filesystem_error& error) { throw_io("create folder", path_, error.code().message()); }
+  std::string replaced;
+  int code = rename_in_one_step(temporary_, path_, if_exists_, replaced);
+  if (code == EINVAL || code == ENOSYS) code = rename_in_two_steps(temporary_, path_, if_exists_, replaced);
+  if (code != 0) throw_io("create folder", path_, reason_of(code));
+  committed_ = true;
+  sync_path(folder_of(path_).string(), O_DIRECTORY);
+  std::error_code ignored;
+  if (!replaced.empty()) fs::remove_all(replaced, ignored);
+}
+
+std::string read_text_file(const std::string& path) {
+  const Descriptor file(checked(path), O_RDONLY);
+  if (file.get() < 0) throw_io("read", path, reason_of(errno));
+  std::string text;
+  struct stat status = {};
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) text.reserve(status.st_size + 1);
+  for (;;) {
+    const std::size_t begin = text.size();
+    text.resize(std::max(text.capacity(), begin + kBufferBytes));
+    const ssize_t count = ::read(file.get(), text.data() + begin, text.size() - begin);
+    text.resize(begin + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return text;
+    if (count < 0 && errno != EINTR) throw_io("read", path, reason_of(errno));
+  }
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace keel

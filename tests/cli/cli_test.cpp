@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/machine.h"
+#include "keel/trainer/schema.h"
+#include "tests/cli/program.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::run_keel;
+
+TEST(Program, VersionIsOneLine) {
+  const Outcome outcome = run_keel("--version");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(outcome.out.starts_with("keel " KEEL_VERSION " (")) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with(")\n")) << outcome.out;
+}
+
+TEST(Program, EveryCommandHasHelpWithAnExample) {
+  const Outcome program = run_keel("--help");
+  EXPECT_EQ(program.code, 0);
+  EXPECT_NE(program.out.find("Exit codes:"), std::string::npos);
+  int commands = 0;
+  std::istringstream list(program.out.substr(program.out.find("Subcommands:\n") + 13));
+  for (std::string line; std::getline(list, line) && line.starts_with("  "); ++commands) {
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    const Outcome help = run_keel(name + " --help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("\n  keel " + name), std::string::npos) << help.out;
+  }
+  EXPECT_GE(commands, 2);
+}
+
+TEST(Program, AWrongCommandLineIsOneClearLineAndExitCode2) {
+  for (const char* arguments : {"", "en", "--bad", "env --bad", "env more", "docs", "docs nothing"}) {
+    const Outcome outcome = run_keel(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_TRUE(outcome.err.starts_with("keel: error: ")) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_EQ(run_keel("emv").err, "keel: error: unknown command 'emv', did you mean 'env'?\n");
+}
+
+TEST(Program, DocsConfigPrintsTheReferencePage) {
+  const Outcome outcome = run_keel("docs config");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, config_reference());
+}
+
+TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
+  const Outcome outcome = run_keel("env");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* row : {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ",
+                          "huge pages ", "CUDA ", "MPI "})
+    EXPECT_NE(("\n" + outcome.out).find(concat("\n", row)), std::string::npos) << row << "\n" << outcome.out;
+}
+
+TEST(Machine, FindsValuesByTheirWholeName) {
+  const std::string text = "model\t\t: 17\nmodel name\t: Some Processor\nflags :\nMemTotal:   24 kB\n";
+  EXPECT_EQ(value_of(text, "model"), "17");
+  EXPECT_EQ(value_of(text, "model name"), "Some Processor");
+  EXPECT_EQ(value_of(text, "MemTotal"), "24 kB");
+  EXPECT_EQ(value_of(text, "flags"), "");
+  EXPECT_EQ(value_of(text, "Mem"), "");
+  EXPECT_EQ(value_of("", "model"), "");
+}
+
+TEST(Machine, ListsFeaturesByWholeWords) {
+  EXPECT_EQ(vector_features("fpu avx2 fma avx512f avx512_bf16"), "avx2 fma avx512f avx512_bf16");
+  EXPECT_EQ(vector_features("avx512fx xfma"), "none that keel uses");
+}
+
+TEST(Machine, SizesAreShort) {
+  EXPECT_EQ(binary_size(0), "0 B");
+  EXPECT_EQ(binary_size(1536), "1.5 KiB");
+  EXPECT_EQ(binary_size(24.0 * (1 << 30)), "24.0 GiB");
+  EXPECT_EQ(binary_size(2048.0 * (1 << 30)), "2.0 TiB");
+}
+
+}  // namespace
+}  // namespace keel::cli

@@ -1,0 +1,302 @@
+#include "keel/trainer/config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "keel/runtime/error.h"
+#include "keel/trainer/schema.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+// The message of the Error that the text must cause; empty when it is accepted.
+std::string message_of(std::string_view yaml, const Overrides& overrides = {}) {
+  try {
+    parse_config(yaml, "c.yaml", overrides);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::input);
+    return error.what();
+  }
+  return "";
+}
+
+std::string with(std::string_view line) { return "steps: 100\ndata: {type: addition}\n" + std::string(line) + "\n"; }
+
+TEST(Config, ReadsTheExampleOfTheDocumentation) {
+  const Config config = parse_config(config_example(), "c.yaml");
+  EXPECT_EQ(config.seed, 1u);
+  EXPECT_EQ(config.steps, 2000);
+  EXPECT_EQ(config.model.layers, 4);
+  EXPECT_EQ(config.model.heads, 4);
+  EXPECT_EQ(config.model.width, 128);
+  EXPECT_EQ(config.model.block, 64);
+  EXPECT_EQ(config.data.type, DataConfig::Type::text);
+  EXPECT_EQ(config.data.path, "corpus.txt");
+  EXPECT_EQ(config.data.tokenizer, DataConfig::Tokenizer::byte);
+  EXPECT_EQ(config.data.validation, 0.1);
+  EXPECT_EQ(config.batch.global, 48);
+  EXPECT_EQ(config.batch.micro, 12);
+  EXPECT_EQ(config.optimizer.type, OptimizerConfig::Type::adamw);
+  EXPECT_EQ(config.optimizer.lr, 1e-3);
+  EXPECT_EQ(config.optimizer.betas, (std::array{0.9, 0.99}));
+  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config.scheduler.type, SchedulerConfig::Type::cosine);
+  EXPECT_EQ(config.scheduler.warmup, 100);
+  EXPECT_EQ(config.scheduler.min_lr, 1e-4);
+  EXPECT_EQ(config.eval.every, 250);
+  EXPECT_EQ(config.checkpoint.every, 500);
+  EXPECT_EQ(config.checkpoint.keep, 2);
+  EXPECT_EQ(to_string(config.strategy), "bf16");
+}
+
+TEST(Config, DefaultsFollowFromOtherValues) {
+  const Config config = parse_config("{steps: 30, seed: 7, data: {type: addition}, batch: {global: 20}}", "a/b.yaml");
+  EXPECT_EQ(config.batch.micro, 20);
+  EXPECT_EQ(config.scheduler.steps, 30);
+  EXPECT_EQ(config.data.seed, 7u);
+  EXPECT_EQ(config.run, "runs/b");
+  EXPECT_EQ(config.clip, 1);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(parse_config(with("optimizer: {type: SGD}"), "c").optimizer.weight_decay, 0);
+  EXPECT_EQ(config.data.path, "");  // does not apply, so it keeps the value of Config{}
+}
+
+TEST(Config, NamedModelsHaveThePublishedSizes) {
+  const Config config = parse_config(with("model: {name: gpt2-xl, block: 256}"), "c.yaml");
+  EXPECT_EQ(config.model.layers, 48);
+  EXPECT_EQ(config.model.heads, 25);
+  EXPECT_EQ(config.model.width, 1600);
+  EXPECT_EQ(config.model.block, 256);
+  EXPECT_EQ(config.model.vocabulary, 50257);
+  EXPECT_EQ(message_of(with("model: {name: gpt2, layers: 3}")),
+            "c.yaml:3: model.layers: applies only when model.name is custom, and model.name is gpt2; remove one of the "
+            "two");
+}
+
+TEST(Config, OverridesReplaceValuesAndSections) {
+  const Overrides overrides = {"optimizer.lr=3e-4", "model={width: 64, heads: 2}", "steps=5", "steps=6",
+                               "data.type=text",    "data.path=my corpus.txt"};
+  const Config config =
+      parse_config("steps: 9\nmodel: {layers: 9, width: 90}\ndata: {type: addition}\n", "c", overrides);
+  EXPECT_EQ(config.optimizer.lr, 3e-4);
+  EXPECT_EQ(config.model.width, 64);
+  EXPECT_EQ(config.model.layers, 4);  // the section was replaced, so this is the default again
+  EXPECT_EQ(config.steps, 6);
+  EXPECT_EQ(config.data.path, "my corpus.txt");
+}
+
+struct Wrong {
+  std::string yaml;
+  std::string message;
+};
+
+TEST(Config, EveryMistakeIsNamedWithItsPlace) {
+  const Wrong cases[] = {
+      {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},
+      {with("optimizer: {learning_rate: 1}"),
+       "c.yaml:3: unknown key 'optimizer.learning_rate', did you mean 'optimizer.lr'?"},
+      {with("lr: 1"), "c.yaml:3: unknown key 'lr', did you mean 'optimizer.lr'?"},
+      {with("batch_size: 1"), "c.yaml:3: unknown key 'batch_size', did you mean 'batch.global'?"},
+      {with("xylophone: 1"), "c.yaml:3: unknown key 'xylophone'; `keel train --help-config` lists all keys"},
+      {with("seed: -1"), "c.yaml:3: seed: expects a whole number from 0 to 18446744073709551615, got '-1'"},
+      {with("threads: 1.5"), "c.yaml:3: threads: expects a whole number from 0 to 4096, got '1.5'"},
+      {with("clip: \"1\""), "c.yaml:3: clip: expects a number >= 0, got '1' in quotes, which make it a text"},
+      {with("clip: nan"), "c.yaml:3: clip: expects a number >= 0, got 'nan'"},
+      {with("clip: 1e999"), "c.yaml:3: clip: expects a number >= 0, got '1e999'"},
+      {with("clip:"), "c.yaml:3: clip: expects a number >= 0, got nothing"},
+      {with("clip: [1]"), "c.yaml:3: clip: expects a number >= 0, got a list"},
+      {with("clip: {a: 1}"), "c.yaml:3: clip: expects a value, got a mapping"},
+      {with("model: 3"), "c.yaml:3: model: is a section; write it as `model: {key: value, ...}`"},
+      {with("model: {bias: yes}"), "c.yaml:3: model.bias: expects true or false, got 'yes'"},
+      {with("model: {dropout: 1}"), "c.yaml:3: model.dropout: expects a number from 0 to below 1, got '1'"},
+      {with("optimizer: {lr: 0}"), "c.yaml:3: optimizer.lr: expects a number > 0, got '0'"},
+      {with("optimizer: {betas: [0.9]}"),
+       "c.yaml:3: optimizer.betas: expects a list of two numbers from 0 to below 1, got a list"},
+      {with("optimizer:\n  type: adamw"),
+       "c.yaml:4: optimizer.type: expects AdamW or SGD, got 'adamw'; did you mean 'AdamW'?"},
+      {with("optimizer: {momentum: 0.9}"),
+       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, and optimizer.type is AdamW; remove one "
+       "of the two"},
+      {with("optimizer: {type: SGD, nesterov: true}"),
+       "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
+      {with("optimizer: {lr: 1e-4}\nscheduler: {min_lr: 1e-3}"),
+       "c.yaml:4: scheduler.min_lr: 0.001 is above optimizer.lr 0.0001; the rate falls from lr to min_lr"},
+      {with("scheduler: {warmup: 101}"),
+       "c.yaml:3: scheduler.warmup: 101 warm-up steps do not fit into the schedule's 100"},
+      {with("scheduler: {type: constant, warmup: 101}"),
+       "c.yaml:3: scheduler.warmup: 101 warm-up steps do not fit into 100 steps"},
+      {with("model: {heads: 3}"),
+       "c.yaml:3: model.heads: 3 heads do not divide the width 128; choose a width that is a multiple"},
+      {with("batch: {global: 10, micro: 4}"), "c.yaml:3: batch.micro: 4 does not divide batch.global 10"},
+      {with("steps: 3"), "c.yaml:3: key 'steps' is given twice, first on line 1"},
+      {with("clip: 1\n\tseed: 1"), "c.yaml:4: a tab is used as indentation; use spaces"},
+      {with("---\nclip: 1"), "c.yaml:4: a second document starts (---); keep one"},
+      {with("clip: &a 1"), "c.yaml:3: anchors and aliases (&, *) are not used here; write the value out"},
+      {with("clip: !!float 1"), "c.yaml:3: tags (!) are not used here; write the plain value"},
+      {with("%YAML 1.2"), "c.yaml:3: directives (%) are not used here"},
+      {with("run: 'x\nclip: 1"), "c.yaml:3: a quote or bracket is opened and not closed"},
+      {with("model: {heads: 4"), "c.yaml:3: a quote or bracket is opened and not closed"},
+      {with("'a\\tb': 1"), "c.yaml:3: unknown key 'a\\tb'; `keel train --help-config` lists all keys"},
+      {with("\"a\\tb\": 1"), "c.yaml:3: unknown key 'a\\x09b'; `keel train --help-config` lists all keys"},
+      {with("[a]: 1"), "c.yaml:3: a key must be a word, as in `steps: 100`"},
+      {with("optimizer.lr: 1"),
+       "c.yaml:3: key 'optimizer.lr' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"},
+      {with("strategy: zero4-bf16"),
+       "c.yaml:3: strategy: expects fp32, bf16 or auto, alone or after ddp-, zero1-, zero2- or zero3-, as in "
+       "zero2-bf16; got 'zero4-bf16'"},
+      {with("strategy: ddp-fp16"),
+       "c.yaml:3: strategy: fp16 needs loss scaling, which is not part of this version; use bf16"},
+      {with("run: ''"), "c.yaml:3: run: is empty"},
+      {"- steps", "c.yaml:1: expects keys with values, as in `steps: 100`"},
+      {"", "c.yaml: steps: is missing, and has no default\nc.yaml: data.path: is missing, and has no default"},
+      {"steps: 1\ndata: 3", "c.yaml:2: data: is a section; write it as `data: {key: value, ...}`"},
+      {"data: {type: addition}", "c.yaml: steps: is missing, and has no default"},
+      {"steps: 1\ndata:\n  type: tokens", "c.yaml:3: data.path: is missing, and has no default"},
+      {std::string("steps: 1\0", 9), "c.yaml:1: holds zero bytes: it is not a text file"},
+  };
+  for (const Wrong& wrong : cases) EXPECT_EQ(message_of(wrong.yaml), wrong.message) << wrong.yaml;
+}
+
+TEST(Config, SyntaxErrorsNameTheirLine) {
+  for (const char* line : {"a: b: c", "]", "clip: @1"}) {
+    const std::string message = message_of(with(line));
+    EXPECT_TRUE(message.starts_with("c.yaml:")) << message;
+    EXPECT_NE(message.find("not valid YAML: "), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << "one mistake, one line: " << message;
+  }
+}
+
+TEST(Config, AllMistakesAreReportedTogetherSortedByLine) {
+  EXPECT_EQ(message_of("seed: x\nbatch: {global: 0, micro: 3}\nmodell: {}\nclip: -1\n", {"threads=x", "bogus"}),
+            "c.yaml:1: seed: expects a whole number from 0 to 18446744073709551615, got 'x'\n"
+            "c.yaml:2: batch.global: expects a whole number from 1 to 16777216, got '0'\n"
+            "c.yaml:3: unknown key 'modell', did you mean 'model'?\n"
+            "c.yaml:4: clip: expects a number >= 0, got '-1'\n"
+            "c.yaml: steps: is missing, and has no default\n"
+            "c.yaml: data.path: is missing, and has no default\n"
+            "command line, 'threads=x': threads: expects a whole number from 0 to 4096, got 'x'\n"
+            "command line, 'bogus': expects KEY=VALUE, as in optimizer.lr=3e-4");
+}
+
+TEST(Config, MistakesOfTheCommandLineNameTheOverride) {
+  const Wrong cases[] = {
+      {"optimizer.lr=x", "optimizer.lr: expects a number > 0, got 'x'"},
+      {"optimizer.lr=", "optimizer.lr: expects a number > 0, got nothing"},
+      {"optimizer.lrr=1", "unknown key 'optimizer.lrr', did you mean 'optimizer.lr'?"},
+      {"model={widht: 3}", "unknown key 'model.widht', did you mean 'model.width'?"},
+      {"model={heads: 3", "model: a quote or bracket is opened and not closed"},
+      {"=1", "expects KEY=VALUE, as in optimizer.lr=3e-4"},
+  };
+  for (const Wrong& wrong : cases)
+    EXPECT_EQ(message_of(with(""), {wrong.yaml}), "command line, '" + wrong.yaml + "': " + wrong.message);
+}
+
+TEST(Config, ResolvedYamlLoadsToTheSameConfig) {
+  const std::string files[] = {
+      std::string(config_example()),
+      with(""),
+      with("seed: 18446744073709551615\nrun: \"a b: #\\\"\\\\\\n\\t'\"\nresume: 'null'"),
+      with("optimizer: {type: SGD, momentum: 0.9, nesterov: true, lr: 0.30000000000000004}\nscheduler: {type: "
+           "constant}"),
+      with("model: {name: gpt2-large, vocabulary: 300}\nstrategy: zero3-auto\ndevice: cpu\nkernels: plain"),
+      "steps: 1\ndata: {type: tokens, path: ~/x y, validation: 0}\ntime_limit: 1e-3",
+  };
+  for (const std::string& yaml : files) {
+    const Config config = parse_config(yaml, "first.yaml");
+    const std::string resolved = to_yaml(config);
+    EXPECT_EQ(parse_config(resolved, "second.yaml"), config) << resolved;
+    EXPECT_EQ(to_yaml(parse_config(resolved, "second.yaml")), resolved);
+  }
+}
+
+TEST(Config, LoadsAFileAndRefusesOneThatCannotBeRead) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder / "tiny run.yaml";
+  std::ofstream(file) << with("");
+  EXPECT_EQ(load_config(file, {"clip=2"}).clip, 2);
+  EXPECT_EQ(load_config(file).run, "runs/tiny run");
+  std::ofstream(file) << std::string(100000, '#');
+  EXPECT_THROW(load_config(file), Error);
+  std::filesystem::remove(file);
+  for (const std::string& path : {file, folder.path()}) try {
+      load_config(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::io);
+      EXPECT_TRUE(std::string(error.what()).starts_with(path)) << error.what();
+    }
+}
+
+TEST(Strategy, EveryNameOfTheGrammarReadsBack) {
+  for (const char* stage : {"", "ddp-", "zero1-", "zero2-", "zero3-"})
+    for (const char* precision : {"fp32", "bf16", "auto"}) {
+      const std::string name = std::string(stage) + precision;
+      EXPECT_EQ(to_string(parse_strategy(name)), name);
+      EXPECT_EQ(single_process_note(parse_strategy(name)).empty(), *stage == '\0');
+    }
+  for (const char* name : {"", "-fp32", "zero2", "zero2-", "ddp", "fp16", "zero0-fp32", "fp32-zero2"})
+    EXPECT_THROW(parse_strategy(name), Error) << name;
+}
+
+// Every single-byte deletion, and seeded cuts, swaps and insertions of YAML's own characters: each text gives a
+// Config that survives the round trip, or an Error whose lines all name a place.
+TEST(Config, MutatedFilesGiveAConfigOrAnError) {
+  const std::string original = std::string(config_example()) + "clip: 1.0\nresume: never # comment\nrun: 'a''b'\n";
+  const std::vector<std::string> pieces = {"{",        "}",    "[",     "]",   ":",  ": ", ",",    "\n",
+                                           "\n\n",     "- ",   "? ",    "|\n", ">",  "&a", "*a",   "!!x ",
+                                           "%",        "@",    "`",     "'",   "\"", "\\", "\t",   "#",
+                                           "---",      "...",  "<<",    "~",   "-",  "\r", "\x80", "\xef\xbb\xbf",
+                                           "\xff\xfe", "null", "1e400", "-0"};
+  std::mt19937_64 random(7);
+  const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  int accepted = 0;
+  constexpr int kRounds = 6000;
+  for (int round = 0; round < kRounds; ++round) {
+    std::string text = original;
+    if (round < static_cast<int>(original.size())) text.erase(static_cast<std::size_t>(round), 1);
+    else
+      for (std::size_t edits = 1 + pick(4); edits > 0 && !text.empty(); --edits) {
+        const std::size_t at = pick(text.size());
+        switch (pick(5)) {
+          case 0: text.insert(at, pieces[pick(pieces.size())]); break;
+          case 1: text.erase(at, 1 + pick(20)); break;
+          case 2: text[at] = static_cast<char>(random()); break;
+          case 3: std::swap(text[at], text[pick(text.size())]); break;
+          default: text.insert(at, text.substr(pick(text.size()), 1 + pick(40))); break;
+        }
+      }
+    try {
+      const Config config = parse_config(text, "c.yaml");
+      ++accepted;
+      ASSERT_EQ(parse_config(to_yaml(config), "c.yaml"), config) << text;
+    } catch (const Error& error) {
+      std::istringstream lines(error.what());
+      for (std::string line; std::getline(lines, line);) ASSERT_TRUE(line.starts_with("c.yaml:")) << line;
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 100);  // or the mutations would be too coarse to test anything
+  EXPECT_LT(accepted, kRounds);
+}
+
+TEST(Config, DeepAndLongFilesAreRefusedQuickly) {
+  for (const char* piece : {"[", "{", "{a: ", "- ", "? ", "a: [", "'", "&a [*a,", "!", "a:\n b:\n"}) {
+    std::string text;
+    while (text.size() + 8 < 60000) text += piece;
+    EXPECT_THROW(parse_config(text, "c.yaml"), Error) << piece;
+  }
+  std::string keys;
+  for (int i = 0; i < 8000; ++i) keys += concat("k", i, ":\n");
+  EXPECT_THROW(parse_config(keys, "c.yaml"), Error);
+}
+
+}  // namespace
+}  // namespace keel

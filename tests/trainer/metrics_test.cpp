@@ -1,0 +1,125 @@
+#include "keel/trainer/metrics.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+struct Metrics : ::testing::Test {
+  testing::TemporaryFolder folder;
+  std::string path = folder / "metrics.jsonl";
+  std::string text() const { return read_text_file(path); }
+};
+
+TEST_F(Metrics, EachRecordIsOneLineInTheGivenOrder) {
+  MetricsWriter writer(path);
+  writer.write(1, {{"loss", 2.5}, {"tokens", std::int64_t{768}}, {"phase", "warm-up"}});
+  EXPECT_EQ(text(), "{\"step\":1,\"loss\":2.5,\"tokens\":768,\"phase\":\"warm-up\"}\n");  // before the writer ends
+  writer.write(2, {});
+  EXPECT_EQ(text().substr(text().find('\n') + 1), "{\"step\":2}\n");
+}
+
+TEST_F(Metrics, NumbersThatAreNotFiniteStayValidJson) {
+  MetricsWriter(path).write(3, {{"loss", NAN}, {"norm", INFINITY}, {"x", -INFINITY}, {"lr", 0.5}});
+  EXPECT_EQ(text(),
+            "{\"step\":3,\"loss\":null,\"norm\":null,\"x\":null,\"lr\":0.5,"
+            "\"nonfinite\":{\"loss\":\"nan\",\"norm\":\"inf\",\"x\":\"-inf\"}}\n");
+}
+
+TEST_F(Metrics, EveryFiniteNumberReadsBackExactly) {
+  std::mt19937_64 random(3);
+  MetricsWriter writer(path);
+  std::vector<double> values;
+  for (int i = 0; i < 500; ++i) {
+    const double value = std::bit_cast<double>(random());
+    if (!std::isfinite(value)) continue;
+    values.push_back(value);
+    writer.write(i, {{"value", value}});
+  }
+  std::istringstream lines(text());
+  std::size_t i = 0;
+  for (std::string line; std::getline(lines, line); ++i)
+    EXPECT_EQ(nlohmann::json::parse(line)["value"].get<double>(), values[i]);
+  EXPECT_EQ(i, values.size());
+}
+
+TEST_F(Metrics, AResumedRunDropsWhatCameAfterItsStep) {
+  {
+    MetricsWriter writer(path);
+    for (int step = 1; step <= 5; ++step) writer.write(step, {{"loss", 1.0 * step}});
+  }
+  MetricsWriter(path, 3).write(4, {{"loss", -1.0}});
+  EXPECT_EQ(text(),
+            "{\"step\":1,\"loss\":1.0}\n{\"step\":2,\"loss\":2.0}\n{\"step\":3,\"loss\":3.0}\n"
+            "{\"step\":4,\"loss\":-1.0}\n");
+  MetricsWriter(path, 0).write(1, {});
+  EXPECT_EQ(text(), "{\"step\":1}\n");
+}
+
+TEST_F(Metrics, ALineThatACrashCutShortIsDropped) {
+  for (const char* rest : {"{\"step\":2,\"lo", "{\"step\":2}", "\0\0"}) {
+    std::ofstream(path, std::ios::binary) << "{\"step\":1}\n" << rest;
+    MetricsWriter(path).write(2, {});
+    EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n");
+  }
+}
+
+TEST_F(Metrics, AForeignFileIsRefusedAndLeftAlone) {
+  for (const char* foreign : {"my notes\n", "{\"step\":1}\n\n", "[]\n", "{\"step\":\"1\"}\n", "{}\n{\"step\":9}\n"}) {
+    std::ofstream(path, std::ios::binary) << foreign;
+    EXPECT_THROW(MetricsWriter(path, 0), Error) << foreign;
+    EXPECT_EQ(text(), foreign);
+  }
+}
+
+TEST_F(Metrics, AFullDiskIsAnErrorThatLeavesWholeLines) {
+  MetricsWriter writer(path);
+  writer.write(1, {});
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit;
+  ::getrlimit(RLIMIT_FSIZE, &old_limit);
+  for (const rlim_t room : {0, 5}) {  // bytes that still fit: none, or a part of the line
+    const rlimit limit = {text().size() + room, old_limit.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      writer.write(2, {});
+      ADD_FAILURE();
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::io); }
+    EXPECT_EQ(text(), "{\"step\":1}\n");
+  }
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  ::signal(SIGXFSZ, old_handler);
+  writer.write(3, {});
+  EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":3}\n");
+}
+
+TEST_F(Metrics, AMissingFolderIsAnError) {
+  try {
+    MetricsWriter(path + "/no/such/folder");
+    ADD_FAILURE();
+  } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::io); }
+}
+
+TEST_F(Metrics, ANameIsUsedOnce) {
+  MetricsWriter writer(path);
+  EXPECT_THROW(writer.write(1, {{"loss", 1.0}, {"loss", 2.0}}), Error);
+  EXPECT_THROW(writer.write(1, {{"step", 1.0}}), Error);
+  EXPECT_THROW(writer.write(1, {{"nonfinite", 1.0}}), Error);
+  EXPECT_EQ(text(), "");
+}
+
+}  // namespace
+}  // namespace keel

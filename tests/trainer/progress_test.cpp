@@ -1,0 +1,140 @@
+#include "keel/trainer/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace keel {
+namespace {
+
+StepReport report_of(std::int64_t step, std::int64_t steps = 2000) {
+  return {.step = step,
+          .steps = steps,
+          .loss = 2.34567,
+          .tokens_per_s = 20100,
+          .lr = 1e-3,
+          .grad_norm = 0.5,
+          .seconds_left = 83};
+}
+
+// A console whose clock and width the test turns.
+struct FakeConsole {
+  std::ostringstream out;
+  double time = 0;
+  int columns = 80;
+  ConsoleOptions options(bool terminal, bool utf8 = false) {
+    return {.terminal = terminal, .utf8 = utf8, .width = [this] { return columns; }, .now = [this] { return time; }};
+  }
+  std::string take() {
+    std::string text = out.str();
+    out.str("");
+    return text;
+  }
+};
+
+std::size_t columns_of(const std::string& text) {
+  std::size_t count = 0;
+  for (const unsigned char c : text) count += (c & 0xc0) != 0x80;
+  return count;
+}
+
+TEST(Progress, APipeGetsPlainLinesAtIntervals) {
+  FakeConsole console;
+  ConsoleObserver observer(console.out, console.options(false));
+  observer.on_step(report_of(1));
+  EXPECT_EQ(console.take(), "step 1/2000  loss 2.3457  1:23 left  20.1k tok/s  lr 0.001  grad 0.50\n");
+  console.time = 9.9;
+  observer.on_step(report_of(2));
+  EXPECT_EQ(console.take(), "");
+  console.time = 10;
+  observer.on_step(report_of(3));
+  EXPECT_EQ(console.take().substr(0, 11), "step 3/2000");
+  observer.on_step(report_of(2000));  // the last step is always told
+  EXPECT_EQ(console.take().substr(0, 14), "step 2000/2000");
+}
+
+TEST(Progress, OtherEventsAreOneLineEach) {
+  FakeConsole console;
+  ConsoleObserver observer(console.out, console.options(false));
+  observer.on_eval({.step = 250, .loss = 1.88, .exact_match = {}, .seconds = 0.25});
+  observer.on_eval({.step = 300, .loss = 0.01, .exact_match = 0.9876, .seconds = 2});
+  observer.on_checkpoint({.step = 500, .path = "runs/add/step-500"});
+  observer.on_message(LogLevel::info, "auto chose bf16");
+  observer.on_message(LogLevel::warning, "few threads");
+  EXPECT_EQ(console.take(),
+            "step 250  validation loss 1.8800  (0.2 s)\n"
+            "step 300  held-out exact match 98.8%  validation loss 0.0100  (2.0 s)\n"
+            "step 500  saved runs/add/step-500\n"
+            "auto chose bf16\n"
+            "warning: few threads\n");
+}
+
+TEST(Progress, ATerminalLineIsRedrawnAtMostTenTimesASecond) {
+  FakeConsole console;
+  console.columns = 100;
+  {
+    ConsoleObserver observer(console.out, console.options(true));
+    observer.on_step(report_of(500));
+    const std::string line =
+        " 500/2000 [#######......................]  loss 2.3457  1:23 left  20.1k tok/s  lr 0.001  grad 0.50";
+    EXPECT_EQ(console.take(), "\r" + line + "\x1b[K");
+    console.time = 0.09;
+    observer.on_step(report_of(501));
+    EXPECT_EQ(console.take(), "");
+    observer.on_message(LogLevel::info, "hello");
+    EXPECT_EQ(console.take(), "\rhello\x1b[K\n" + line + "\x1b[K");
+    console.time = 0.11;
+    observer.on_step(report_of(502));
+    EXPECT_EQ(console.take().substr(0, 10), "\r 502/2000");
+  }
+  EXPECT_EQ(console.take(), "\n");  // the shell's prompt starts on a line of its own
+}
+
+TEST(Progress, TheLineNeverReachesTheLastColumn) {
+  for (int columns = 0; columns <= 200; ++columns)
+    for (const bool utf8 : {false, true}) {
+      FakeConsole console;
+      console.columns = columns;
+      ConsoleObserver observer(console.out, console.options(true, utf8));
+      observer.on_step(report_of(1999));
+      std::string text = console.take();
+      ASSERT_TRUE(text.starts_with("\r") && text.ends_with("\x1b[K"));
+      text = text.substr(1, text.size() - 4);
+      EXPECT_LE(columns_of(text), static_cast<std::size_t>(std::max(columns - 1, 0)));
+      EXPECT_EQ(text.starts_with("1999/2000"), columns >= 10);
+      EXPECT_EQ(text.find("loss 2.3457") != std::string::npos, columns >= 23);
+      EXPECT_EQ(text.find("grad 0.50") != std::string::npos, columns >= 68);
+    }
+}
+
+TEST(Progress, BlocksFillInEighths) {
+  FakeConsole console;
+  console.columns = 40;  // the rate does not fit, so the bar gets its room
+  ConsoleObserver observer(console.out, console.options(true, true));
+  observer.on_step(report_of(31, 80));
+  EXPECT_EQ(console.take(), "\r31/80 [██▋    ]  loss 2.3457  1:23 left\x1b[K");
+}
+
+TEST(Progress, NumbersAndTimesAreShort) {
+  const std::pair<double, const char*> numbers[] = {
+      {0, "0"},         {949.6, "950"},   {999.4, "999"},    {999.6, "1.00k"},   {9994, "9.99k"},   {9996, "10.0k"},
+      {20100, "20.1k"}, {412345, "412k"}, {1.25e6, "1.25M"}, {999.6e6, "1.00G"}, {INFINITY, "inf"}, {NAN, "nan"}};
+  for (const auto& [value, text] : numbers) EXPECT_EQ(compact_number(value), text) << value;
+  const std::pair<double, const char*> times[] = {{0, "0:00"},   {42.4, "0:42"},    {59.6, "1:00"},
+                                                  {187, "3:07"}, {3723, "1:02:03"}, {183600, "2d 03h"},
+                                                  {-1, "?"},     {INFINITY, "?"},   {NAN, "?"}};
+  for (const auto& [value, text] : times) EXPECT_EQ(compact_duration(value), text) << value;
+}
+
+TEST(Progress, AFileIsNoTerminal) {
+  std::FILE* file = std::tmpfile();
+  const ConsoleOptions options = console_options(fileno(file));
+  EXPECT_FALSE(options.terminal);
+  EXPECT_EQ(options.width(), 80);
+  std::fclose(file);
+}
+
+}  // namespace
+}  // namespace keel

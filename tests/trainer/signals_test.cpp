@@ -1,0 +1,66 @@
+#include "keel/trainer/signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <thread>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+TEST(Signals, TheFirstSignalIsOnlyNoted) {
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    const SignalScope scope;
+    EXPECT_EQ(scope.received(), 0);
+    ::raise(signal_number);
+    EXPECT_EQ(scope.received(), signal_number);
+    ::raise(SIGTERM);  // repeated by a job system
+    EXPECT_EQ(scope.received(), signal_number);
+  }
+}
+
+TEST(Signals, OldHandlersComeBack) {
+  static int calls = 0;
+  const auto old = ::signal(SIGTERM, [](int) { ++calls; });
+  {
+    const SignalScope scope;
+    ::raise(SIGTERM);
+    EXPECT_EQ(calls, 0);
+  }
+  ::raise(SIGTERM);
+  EXPECT_EQ(calls, 1);
+  ::signal(SIGTERM, old);
+}
+
+TEST(Signals, AnIgnoredSignalStaysIgnored) {
+  const auto old = ::signal(SIGINT, SIG_IGN);
+  {
+    const SignalScope scope;
+    ::raise(SIGINT);
+    EXPECT_EQ(scope.received(), 0);
+  }
+  ::signal(SIGINT, old);
+}
+
+TEST(Signals, ASecondScopeIsRefused) {
+  const SignalScope scope;
+  EXPECT_THROW(std::make_unique<SignalScope>(), Error);
+}
+
+TEST(SignalsDeathTest, ASecondInterruptEndsTheProcess) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const int first : {SIGINT, SIGTERM})
+    EXPECT_EXIT(
+        {
+          const SignalScope scope;
+          ::raise(first);
+          ::raise(SIGINT);
+        },
+        ::testing::KilledBySignal(SIGINT), "");
+}
+
+}  // namespace
+}  // namespace keel

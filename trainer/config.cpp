@@ -1,0 +1,382 @@
+#include "keel/trainer/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "keel/runtime/error.h"
+#include "keel/trainer/schema.h"
+#include "keel/trainer/yaml_reader.h"
+
+namespace keel {
+namespace {
+
+constexpr int kNoLine = std::numeric_limits<int>::max();
+
+// Where a value was written: a line of the file, or an override.
+struct Place {
+  int line = kNoLine;
+  int override_number = 0;  // from 1; 0: in the file
+  std::string text;         // "c.yaml:7" or "command line, 'steps=x'"
+  auto order() const { return std::pair(override_number, line); }
+};
+
+struct Problem {
+  Place place;
+  std::string message;
+};
+
+struct Given {
+  std::string key;  // "optimizer.lr"
+  YamlNode value;   // a mapping only where it is empty or deeper than sections go
+  Place place;
+};
+
+bool is_inside(std::string_view key, std::string_view section) {
+  return key.size() > section.size() && key.starts_with(section) && key[section.size()] == '.';
+}
+bool is_section(std::string_view key) {
+  return std::any_of(schema().begin(), schema().end(), [&](const auto& row) { return is_inside(row.key, key); });
+}
+bool is_key(std::string_view key) {
+  return std::any_of(schema().begin(), schema().end(), [&](const auto& row) { return row.key == key; });
+}
+
+// The key that `key` was probably meant to be; empty when there is none.
+std::string likely_key(std::string_view key) {
+  if (key.size() > 64) return "";
+  const std::string_view word = key.substr(key.rfind('.') + 1);
+  std::vector<std::string_view> keys;
+  for (const SchemaRow& row : schema()) {
+    const std::vector<std::string_view> names = split_choices(row.known_as);
+    const bool same_section =
+        key.size() == word.size() || is_inside(row.key, key.substr(0, key.size() - word.size() - 1));
+    if (same_section && std::find(names.begin(), names.end(), word) != names.end()) return std::string(row.key);
+    keys.push_back(row.key);
+    if (row.key.find('.') != std::string_view::npos) keys.push_back(row.key.substr(0, row.key.find('.')));
+  }
+  if (const std::string close = nearest(key, keys); !close.empty()) return close;
+  for (const std::string_view candidate : keys)
+    if (candidate.substr(candidate.rfind('.') + 1) == word) return std::string(candidate);
+  return "";
+}
+
+// One line that shows what a message quotes from the file, control characters as \x0a.
+std::string printable(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7f) line += fmt::format("\\x{:02x}", code);
+    else line += c;
+  }
+  return line;
+}
+
+// Turns what was written into a Config and collects everything that is wrong with it.
+class Resolver {
+ public:
+  explicit Resolver(std::string_view name) : name_(name) {}
+
+  void add_file(std::string_view yaml);
+  void add_override(const std::string& text);
+  Config resolve();
+
+ private:
+  Place file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
+  Place missing_place(std::string_view key) const;
+  void report(const Place& place, std::string message) { problems_.push_back({place, std::move(message)}); }
+  void report_key(std::string_view key, const Place& place, std::string_view message) {
+    report(place, concat(key, ": ", message));
+    mark_broken(key);
+  }
+  void mark_broken(std::string_view key_or_section);
+
+  void flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
+               std::vector<Given>& out);
+  const Given* find(std::string_view key) const;
+  void check_names();
+  std::optional<std::string> choice_of(std::string_view key) const;
+  void resolve_key(std::span<const SchemaRow> rows);
+  void resolve_default(const SchemaRow& row);
+  void check_together();
+  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message);
+
+  std::string name_;
+  std::vector<Given> given_;
+  std::vector<Problem> problems_;
+  std::set<std::string, std::less<>> broken_;  // keys whose value is unknown after an error
+  bool readable_ = true;
+  int overrides_ = 0;
+  Config config_;
+};
+
+// Lists the leaves below `mapping`, with their full keys. Two levels are enough for every key.
+void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
+                       std::vector<Given>& out) {
+  for (const YamlEntry& entry : mapping.entries) {
+    const Place place = override_place ? *override_place : file_place(entry.line);
+    const std::string key = prefix + entry.key;
+    if (entry.key.find('.') != std::string::npos) {
+      report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
+    } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty()) {
+      flatten(key + ".", entry.value, override_place, out);
+    } else {
+      out.push_back({key, entry.value, place});
+    }
+  }
+}
+
+void Resolver::add_file(std::string_view yaml) {
+  const YamlDocument document = read_yaml(yaml);
+  for (const YamlProblem& problem : document.problems) report(file_place(problem.line), problem.message);
+  readable_ = document.complete || document.problems.empty();
+  if (document.root.kind == YamlNode::Kind::mapping) flatten("", document.root, nullptr, given_);
+  else if (document.root.kind != YamlNode::Kind::null) {
+    report(file_place(std::max(document.root.line, 1)), "expects keys with values, as in `steps: 100`");
+    readable_ = false;
+  }
+}
+
+void Resolver::add_override(const std::string& text) {
+  const Place place = {0, ++overrides_, concat("command line, '", text, "'")};
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
+  const std::string key = text.substr(0, equals);
+  const YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
+  for (const YamlProblem& problem : document.problems) report(place, concat(key, ": ", problem.message));
+  if (!document.problems.empty()) return mark_broken(key);
+  std::erase_if(given_, [&](const Given& old) { return old.key == key || is_inside(old.key, key); });
+  if (document.root.kind == YamlNode::Kind::mapping && !document.root.entries.empty() &&
+      key.find('.') == std::string::npos)
+    flatten(key + ".", document.root, &place, given_);
+  else given_.push_back({key, document.root, place});
+}
+
+const Given* Resolver::find(std::string_view key) const {
+  const auto found = std::find_if(given_.begin(), given_.end(), [&](const Given& given) { return given.key == key; });
+  return found == given_.end() ? nullptr : &*found;
+}
+
+void Resolver::mark_broken(std::string_view key_or_section) {
+  broken_.emplace(key_or_section);
+  for (const SchemaRow& row : schema())
+    if (is_inside(row.key, key_or_section)) broken_.emplace(row.key);
+}
+
+// The first line of the key's section, where that is in the file.
+Place Resolver::missing_place(std::string_view key) const {
+  for (const Given& given : given_)
+    if (given.place.override_number == 0 && is_inside(given.key, key.substr(0, key.find('.')))) return given.place;
+  return {kNoLine, 0, name_};
+}
+
+void Resolver::check_names() {
+  for (const Given& given : given_) {
+    if (is_key(given.key)) continue;
+    const std::string parent = given.key.substr(0, given.key.find('.'));
+    if (is_section(given.key)) {
+      if (given.value.kind != YamlNode::Kind::mapping) {
+        report_key(given.key, given.place, concat("is a section; write it as `", given.key, ": {key: value, ...}`"));
+      }
+    } else if (parent != given.key && is_key(parent)) {
+      report_key(parent, given.place, "expects a value, got a mapping");
+    } else {
+      const std::string likely = likely_key(given.key);
+      report(given.place, concat("unknown key '", given.key, "'",
+                                 likely.empty() ? "; `keel train --help-config` lists all keys"
+                                                : concat(", did you mean '", likely, "'?")));
+    }
+  }
+}
+
+// The resolved value of a row that others depend on; nothing where it is unknown after an error.
+std::optional<std::string> Resolver::choice_of(std::string_view key) const {
+  if (broken_.contains(key)) return std::nullopt;
+  for (const SchemaRow& row : schema())
+    if (row.key == key) return value_text(row, config_);
+  return std::nullopt;
+}
+
+// `rows`: the rows of one key, of which at most one applies.
+void Resolver::resolve_key(std::span<const SchemaRow> rows) {
+  const std::string_view key = rows[0].key;
+  if (broken_.contains(key)) return;
+  const Given* given = find(key);
+  const SchemaRow* applicable = nullptr;
+  std::string actual;
+  for (const SchemaRow& row : rows) {
+    if (!row.when.key.empty()) {
+      const std::optional<std::string> choice = choice_of(row.when.key);
+      if (!choice) return mark_broken(key);
+      actual = *choice;
+    }
+    if (row.when.accepts(actual)) applicable = &row;
+  }
+  if (applicable == nullptr) {
+    if (given != nullptr)
+      report_key(key, given->place,
+                 concat("applies only when ", describe_condition(rows[0]), ", and ", rows[0].when.key, " is ", actual,
+                        "; remove one of the two"));
+  } else if (given != nullptr) {
+    try {
+      set_value(*applicable, config_, given->value);
+    } catch (const Error& error) { report_key(key, given->place, error.what()); }
+  } else {
+    resolve_default(*applicable);
+  }
+}
+
+void Resolver::resolve_default(const SchemaRow& row) {
+  if (row.standard.empty()) return report_key(row.key, missing_place(row.key), "is missing, and has no default");
+  std::string text(row.standard);
+  if (text[0] == '=') {
+    const std::optional<std::string> value = choice_of(row.standard.substr(1));
+    if (!value) return mark_broken(row.key);
+    text = *value;
+  }
+  if (const std::size_t at = text.find("<name>"); at != std::string::npos) {
+    const std::string stem = std::filesystem::path(name_).stem().string();
+    set_value(row, config_, {.kind = YamlNode::Kind::scalar, .text = text.replace(at, 6, stem)});
+  } else {
+    set_value(row, config_, read_yaml(text).root);
+  }
+}
+
+// Reports `message` under the first of `keys`, at the last place that gave one of them.
+void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message) {
+  for (const std::string_view key : keys)
+    if (broken_.contains(key)) return;
+  if (holds) return;
+  Place place = {kNoLine, 0, name_};
+  for (const std::string_view key : keys)
+    if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
+      place = given->place;
+  report(place, concat(*keys.begin(), ": ", message));
+}
+
+void Resolver::check_together() {
+  const Config& c = config_;
+  require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
+          fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
+                      c.model.width));
+  require(c.batch.micro == 0 || c.batch.global % c.batch.micro == 0, {"batch.micro", "batch.global"},
+          fmt::format("{} does not divide batch.global {}", c.batch.micro, c.batch.global));
+  require(
+      c.scheduler.min_lr <= c.optimizer.lr, {"scheduler.min_lr", "optimizer.lr"},
+      fmt::format("{} is above optimizer.lr {}; the rate falls from lr to min_lr", c.scheduler.min_lr, c.optimizer.lr));
+  const bool decays = c.scheduler.type != SchedulerConfig::Type::constant;
+  require(!decays || c.scheduler.warmup <= c.scheduler.steps, {"scheduler.warmup", "scheduler.steps", "steps"},
+          fmt::format("{} warm-up steps do not fit into the schedule's {}", c.scheduler.warmup, c.scheduler.steps));
+  require(decays || c.scheduler.warmup <= c.steps, {"scheduler.warmup", "steps"},
+          fmt::format("{} warm-up steps do not fit into {} steps", c.scheduler.warmup, c.steps));
+  require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
+          "needs optimizer.momentum above 0");
+}
+
+struct Size {
+  std::int64_t layers, heads, width;
+};
+// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
+constexpr Size kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
+
+Config Resolver::resolve() {
+  if (readable_) {
+    check_names();
+    const std::span<const SchemaRow> rows = schema();
+    for (std::size_t first = 0, last = 0; first < rows.size(); first = last) {
+      while (last < rows.size() && rows[last].key == rows[first].key) ++last;
+      resolve_key(rows.subspan(first, last - first));
+    }
+    if (config_.model.name != ModelConfig::Name::custom) {
+      const Size& size = kPublished[static_cast<std::size_t>(config_.model.name)];
+      config_.model.layers = size.layers;
+      config_.model.heads = size.heads;
+      config_.model.width = size.width;
+    }
+    check_together();
+  }
+  if (problems_.empty()) return config_;
+  std::stable_sort(problems_.begin(), problems_.end(),
+                   [](const Problem& a, const Problem& b) { return a.place.order() < b.place.order(); });
+  std::string message;
+  for (const Problem& problem : problems_)
+    message += concat(message.empty() ? "" : "\n", printable(concat(problem.place.text, ": ", problem.message)));
+  throw Error(message);
+}
+
+constexpr std::string_view kStages[] = {"", "ddp-", "zero1-", "zero2-", "zero3-"};
+constexpr std::string_view kPrecisions[] = {"auto", "fp32", "bf16"};
+
+}  // namespace
+
+Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides) {
+  Resolver resolver(name);
+  resolver.add_file(yaml);
+  for (const std::string& text : overrides) resolver.add_override(text);
+  return resolver.resolve();
+}
+
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    throw Error(concat(file.string(), ": is a folder; a YAML file is needed"), ErrorKind::io);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error(concat(file.string(), ": cannot be opened; is the path right?"), ErrorKind::io);
+  // One byte more than is allowed is enough to refuse a file of any size.
+  std::string text(kLongestYaml + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) throw Error(concat(file.string(), ": cannot be read"), ErrorKind::io);
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return parse_config(text, file.string(), overrides);
+}
+
+std::string to_yaml(const Config& config) {
+  std::string text;
+  std::string section;
+  std::map<std::string_view, std::string> values;
+  for (const SchemaRow& row : schema()) {
+    const auto chosen = values.find(row.when.key);
+    if (!row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
+    const std::string& value = values[row.key] = value_text(row, config);
+    const std::size_t dot = row.key.find('.');
+    const std::string_view parent = dot == std::string_view::npos ? "" : row.key.substr(0, dot);
+    if (parent.empty()) {
+      text += concat(row.key, ": ", value, "\n");
+    } else {
+      if (parent != section) text += concat(parent, ":\n");
+      text += concat("  ", row.key.substr(dot + 1), ": ", value, "\n");
+    }
+    section = parent;
+  }
+  return text;
+}
+
+Strategy parse_strategy(std::string_view text) {
+  for (std::size_t stage = 0; stage < std::size(kStages); ++stage)
+    for (std::size_t precision = 0; precision < std::size(kPrecisions); ++precision)
+      if (text == concat(kStages[stage], kPrecisions[precision]))
+        return {static_cast<Strategy::Stage>(stage), static_cast<Strategy::Precision>(precision)};
+  if (text.ends_with("fp16"))
+    throw Error("fp16 needs loss scaling, which is not part of this version; use bf16", ErrorKind::unsupported);
+  throw Error(
+      concat("expects fp32, bf16 or auto, alone or after ddp-, zero1-, zero2- or zero3-, as in zero2-bf16; got '",
+             text.substr(0, 60), "'"));
+}
+
+std::string to_string(const Strategy& strategy) {
+  return concat(kStages[static_cast<std::size_t>(strategy.stage)],
+                kPrecisions[static_cast<std::size_t>(strategy.precision)]);
+}
+
+std::string single_process_note(const Strategy& strategy) {
+  if (strategy.stage == Strategy::Stage::none) return "";
+  return concat("strategy ", to_string(strategy), ": one process has nothing to share out, so it trains as ",
+                kPrecisions[static_cast<std::size_t>(strategy.precision)], ", with the same result");
+}
+
+}  // namespace keel

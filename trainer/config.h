@@ -1,0 +1,139 @@
+#pragma once
+// Everything that a training run needs to know, read from a YAML file and checked.
+//
+// The keys, their defaults and their limits are the rows of keel/trainer/schema.h. Members of keys
+// that do not apply (momentum under AdamW) keep the values below, so equal runs have equal Configs.
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/runtime/context.h"
+
+namespace keel {
+
+struct ModelConfig {
+  enum class Type : unsigned char { gpt };
+  enum class Name : unsigned char { custom, gpt2, gpt2_medium, gpt2_large, gpt2_xl };
+  Type type = Type::gpt;
+  Name name = Name::custom;     // another name has set layers, heads and width
+  std::int64_t layers = 0;      // transformer blocks
+  std::int64_t heads = 0;       // attention heads; divides width
+  std::int64_t width = 0;       // channels
+  std::int64_t block = 0;       // longest sequence, in tokens
+  std::int64_t vocabulary = 0;  // 0: as many tokens as the tokenizer has
+  double dropout = 0;
+  bool bias = false;  // biases in linear layers and layer norms
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct DataConfig {
+  enum class Type : unsigned char { text, tokens, addition };
+  enum class Tokenizer : unsigned char { byte, character };
+  Type type = Type::text;
+  std::string path;  // text, tokens
+  Tokenizer tokenizer = Tokenizer::byte;
+  double validation = 0;    // the last fraction of the data, never trained on
+  std::int64_t digits = 0;  // of each addend
+  std::uint64_t seed = 0;   // order of the data
+  bool operator==(const DataConfig&) const = default;
+};
+
+// Sequences. A step sums the gradients of `global` of them; `micro` are computed at a time on one rank.
+struct BatchConfig {
+  std::int64_t global = 0;
+  std::int64_t micro = 0;  // divides global
+  bool operator==(const BatchConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  enum class Type : unsigned char { adamw, sgd };
+  Type type = Type::adamw;
+  double lr = 0;
+  std::array<double, 2> betas = {};
+  double eps = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool nesterov = false;
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+// After `warmup` linear steps the rate goes from optimizer.lr to min_lr, reached at step `steps`.
+struct SchedulerConfig {
+  enum class Type : unsigned char { cosine, constant, linear };
+  Type type = Type::cosine;
+  std::int64_t warmup = 0;
+  double min_lr = 0;
+  std::int64_t steps = 0;
+  bool operator==(const SchedulerConfig&) const = default;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0;    // steps; 0: only at the end
+  std::int64_t batches = 0;  // 0: the whole validation part
+  std::int64_t samples = 0;  // held-out pairs, of data that is made up
+  bool operator==(const EvalConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;  // steps; 0: only at the end
+  std::int64_t keep = 0;   // newest checkpoints that stay
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct LogConfig {
+  std::int64_t every = 0;  // steps between two lines of metrics
+  bool operator==(const LogConfig&) const = default;
+};
+
+// What is sharded among ranks, and in which numbers: "zero2-bf16" as two values.
+struct Strategy {
+  enum class Stage : unsigned char { none, ddp, zero1, zero2, zero3 };
+  enum class Precision : unsigned char { automatic, fp32, bf16 };
+  Stage stage = Stage::none;
+  Precision precision = Precision::fp32;
+  bool operator==(const Strategy&) const = default;
+};
+
+// Reads [ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16}; anything else is an Error that lists the names.
+Strategy parse_strategy(std::string_view text);
+std::string to_string(const Strategy& strategy);
+// What to tell a user who asked one process for a strategy of several; empty when there is nothing to say.
+std::string single_process_note(const Strategy& strategy);
+
+struct Config {
+  std::uint64_t seed = 0;
+  std::int64_t steps = 0;
+  double time_limit = 0;  // seconds; 0: none
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  double clip = 0;  // longest gradient, by its 2-norm; 0: not clipped
+  EvalConfig eval;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  Strategy strategy;
+  std::string device;  // "auto", or what parse_device reads
+  int threads = 0;     // 0: one for each processor that the process may use
+  KernelChoice kernels = KernelChoice::automatic;
+  std::string run;     // output folder
+  std::string resume;  // "never", "auto", or the path of a checkpoint
+  bool operator==(const Config&) const = default;
+};
+
+// Reads YAML text; `name` is what messages call it ("c.yaml"). An override is "optimizer.lr=3e-4" or
+// "model={layers: 2, width: 64}": the former replaces one value, the latter a whole section; later ones win.
+// One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`.
+Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {});
+// Likewise from a file. A file that cannot be read is an Error of kind io.
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+
+// The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
+std::string to_yaml(const Config& config);
+
+}  // namespace keel

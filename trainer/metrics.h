@@ -1,0 +1,41 @@
+#pragma once
+// The numbers of a run as JSON lines, one record a line, that stay valid through stops and resumes.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace keel {
+
+struct Metric {
+  std::string_view name;  // not "step", which every record has
+  std::variant<double, std::int64_t, std::string_view> value;
+};
+
+class MetricsWriter {
+ public:
+  // Appends to `path`, which is made where there is none. Of an older file the records up to `last_step` stay; later
+  // ones, and a last line that a crash cut short, are dropped in one step (the file is replaced, never half
+  // written). Other lines that are no records are an Error that names the line.
+  explicit MetricsWriter(std::string path, std::int64_t last_step = std::numeric_limits<std::int64_t>::max());
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  // Writes {"step":12,"loss":2.5} and hands the line to the system before it returns. JSON has no word for infinities
+  // and NaN: such a value is null, and "nonfinite" says which it was, as in
+  // {"step":12,"loss":null,"nonfinite":{"loss":"nan"}}. A full disk is an Error of kind io.
+  void write(std::int64_t step, std::span<const Metric> metrics);
+  void write(std::int64_t step, std::initializer_list<Metric> metrics) {
+    write(step, std::span(metrics.begin(), metrics.size()));
+  }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace keel

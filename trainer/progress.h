@@ -1,0 +1,91 @@
+#pragma once
+// What a training run tells while it works, and an observer that shows it on a console.
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "keel/runtime/context.h"
+
+namespace keel {
+
+struct StepReport {
+  std::int64_t step = 0;               // steps done
+  std::int64_t steps = 0;              // of the whole run
+  double loss = 0;                     // mean over the step's tokens, in nats
+  double tokens_per_s = 0;             // trained
+  double lr = 0;                       // used by this step
+  double grad_norm = 0;                // before clipping
+  std::optional<double> seconds_left;  // nothing while it cannot be estimated
+};
+
+struct EvalReport {
+  std::int64_t step = 0;
+  std::optional<double> loss;         // mean over the evaluated tokens, in nats
+  std::optional<double> exact_match;  // fraction of held-out tasks answered without a mistake
+  double seconds = 0;                 // that the evaluation took
+};
+
+struct CheckpointReport {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+// Called by the training thread, in the order of events. A function that throws ends the run.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_step(const StepReport&) {}
+  virtual void on_eval(const EvalReport&) {}
+  virtual void on_checkpoint(const CheckpointReport&) {}
+  virtual void on_message(LogLevel, std::string_view) {}
+  // Asked after each step; true ends the run in good order: it saves and returns.
+  virtual bool stop_requested() { return false; }
+};
+
+struct ConsoleOptions {
+  bool terminal = false;             // true: one line is redrawn in place; false: plain lines
+  bool utf8 = false;                 // the bar may use block characters
+  double interval = 10;              // seconds between two plain lines
+  std::function<int()> width = {};   // columns, asked at every draw; without it 80
+  std::function<double()> now = {};  // seconds of a steady clock; without it the system's
+};
+
+// What suits a file descriptor: a terminal's width and alphabet, or plain lines for a pipe or file.
+ConsoleOptions console_options(int file_descriptor);
+
+// A progress line (at most 10 redraws a second), and one line for everything else that happens.
+// May be called from several threads.
+class ConsoleObserver : public TrainObserver {
+ public:
+  // `out` must outlive the observer.
+  explicit ConsoleObserver(std::ostream& out, ConsoleOptions options = {});
+  ~ConsoleObserver() override;  // leaves the cursor on a new line
+
+  void on_step(const StepReport& report) override;
+  void on_eval(const EvalReport& report) override;
+  void on_checkpoint(const CheckpointReport& report) override;
+  void on_message(LogLevel level, std::string_view message) override;
+
+ private:
+  void print_line(std::string_view line);
+  std::string progress_line(const StepReport& report) const;
+  double now() const;
+
+  std::ostream& out_;
+  ConsoleOptions options_;
+  std::mutex mutex_;
+  std::string shown_;  // the progress line on the terminal; empty: none
+  std::optional<double> last_draw_;
+};
+
+// "950", "20.1k", "1.25M".
+std::string compact_number(double value);
+// "0:42", "3:07", "1:02:03", "2d 03h".
+std::string compact_duration(double seconds);
+
+}  // namespace keel

@@ -1,0 +1,181 @@
+#include "keel/trainer/schema.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace keel {
+namespace {
+
+// An accessor: a captureless lambda from a Config to the member at `path`.
+#define KEEL_FIELD(path) \
+  [](Config & config) -> auto& { return config.path; }
+
+// The enumerators of the member are in the order of `choices`.
+template <class Accessor>
+constexpr ChoiceField choice(Accessor, std::string_view choices) {
+  using Enum = std::remove_reference_t<decltype(Accessor{}(std::declval<Config&>()))>;
+  static_assert(std::is_enum_v<Enum>);
+  return {[](const Config& config) { return static_cast<int>(Accessor{}(const_cast<Config&>(config))); },
+          [](Config& config, int index) { Accessor{}(config) = static_cast<Enum>(index); }, choices};
+}
+
+constexpr ParsedField kStrategy = {
+    [](const Config& config) { return to_string(config.strategy); },
+    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); },
+    "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16}"};
+
+constexpr ParsedField kDevice = {[](const Config& config) { return config.device; },
+                                 [](Config& config, std::string_view text) {
+                                   if (text != "auto") parse_device(text);
+                                   config.device = text;
+                                 },
+                                 "auto, cpu, cuda:0, emulated:0"};
+
+constexpr Range kAny = {};
+constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
+constexpr Range at_least(double low) { return {.low = low}; }
+constexpr Range above(double low) { return {.low = low, .low_open = true}; }
+constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
+
+constexpr Condition kAlways = {};
+constexpr Condition kSized = {"model.name", "custom"};
+constexpr Condition kNamed = {"model.name", "gpt2|gpt2-medium|gpt2-large|gpt2-xl"};
+constexpr Condition kText = {"data.type", "text"};
+constexpr Condition kFile = {"data.type", "text|tokens"};
+constexpr Condition kAddition = {"data.type", "addition"};
+constexpr Condition kAdamW = {"optimizer.type", "AdamW"};
+constexpr Condition kSgd = {"optimizer.type", "SGD"};
+constexpr Condition kDecaying = {"scheduler.type", "cosine|linear"};
+
+// key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
+const SchemaRow kRows[] = {
+    {"seed", KEEL_FIELD(seed), "1", kAny, kAlways, "Seed of every random draw: initial weights, data order, dropout.",
+     "random_seed"},
+    {"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
+     "max_steps|max_iters|iterations"},
+    {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
+     "Seconds of training after which the run ends in good order; 0: no limit."},
+
+    {"model.type", choice(KEEL_FIELD(model.type), "gpt"), "gpt", kAny, kAlways,
+     "Architecture; gpt is GPT-2's: learned positions, tied output layer."},
+    {"model.name", choice(KEEL_FIELD(model.name), "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl"), "custom", kAny,
+     kAlways, "A published size, which sets layers, heads and width; custom: they are given.", "size"},
+    {"model.layers", KEEL_FIELD(model.layers), "4", between(1, 1024), kSized, "Transformer blocks.",
+     "n_layer|num_layers|depth"},
+    {"model.heads", KEEL_FIELD(model.heads), "4", between(1, 1024), kSized, "Attention heads; must divide the width.",
+     "n_head|num_heads"},
+    {"model.width", KEEL_FIELD(model.width), "128", between(1, 65536), kSized, "Channels between the blocks.",
+     "n_embd|hidden_size|d_model"},
+    {"model.block", KEEL_FIELD(model.block), "64", between(1, 1048576), kSized, "Longest sequence, in tokens.",
+     "block_size|context|sequence_length|seq_len"},
+    {"model.block", KEEL_FIELD(model.block), "1024", between(1, 1048576), kNamed, "Longest sequence, in tokens."},
+    {"model.vocabulary", KEEL_FIELD(model.vocabulary), "0", between(0, 16777216), kSized,
+     "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.", "vocab_size|vocab"},
+    {"model.vocabulary", KEEL_FIELD(model.vocabulary), "50257", between(0, 16777216), kNamed,
+     "Rows of the embedding table; 0: as many as the data's tokenizer has tokens."},
+    {"model.dropout", KEEL_FIELD(model.dropout), "0", kFraction, kAlways,
+     "Probability that an activation is dropped in training."},
+    {"model.bias", KEEL_FIELD(model.bias), "true", kAny, kAlways, "Biases in linear layers and layer norms."},
+
+    {"data.type", choice(KEEL_FIELD(data.type), "text|tokens|addition"), "text", kAny, kAlways,
+     "A text file, a file of token numbers, or sums like 347+586= made up on the fly.", "dataset"},
+    {"data.path", KEEL_FIELD(data.path), "", kAny, kFile, "The file, relative to the folder keel is started in.",
+     "file|text"},
+    {"data.tokenizer", choice(KEEL_FIELD(data.tokenizer), "byte|character"), "byte", kAny, kText,
+     "One token for each byte, or for each different character of the text."},
+    {"data.validation", KEEL_FIELD(data.validation), "0.1", between(0, 0.5), kFile,
+     "Fraction at the end of the file that is never trained on; 0: no evaluation.", "validation_fraction|val_split"},
+    {"data.digits", KEEL_FIELD(data.digits), "3", between(1, 9), kAddition, "Digits of each number to add."},
+    {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
+
+    {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
+     "Sequences whose gradients make one optimizer step.", "batch_size|size"},
+    {"batch.micro", KEEL_FIELD(batch.micro), "=batch.global", between(1, 16777216), kAlways,
+     "Sequences computed at a time; must divide batch.global. Less needs less memory, for the same result.",
+     "micro_batch|per_device"},
+
+    {"optimizer.type", choice(KEEL_FIELD(optimizer.type), "AdamW|SGD"), "AdamW", kAny, kAlways, "Update rule.",
+     "optim|name"},
+    {"optimizer.lr", KEEL_FIELD(optimizer.lr), "1e-3", above(0), kAlways, "Learning rate after the warm-up.",
+     "learning_rate|max_lr"},
+    {"optimizer.betas", KEEL_FIELD(optimizer.betas), "[0.9, 0.999]", kFraction, kAdamW,
+     "Decay rates of the means of the gradient and of its square.", "beta|beta1|beta2"},
+    {"optimizer.eps", KEEL_FIELD(optimizer.eps), "1e-8", above(0), kAdamW,
+     "Added to the root of the mean square, against division by zero.", "epsilon"},
+    {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0.1", at_least(0), kAdamW,
+     "Decoupled weight decay of matrices; biases and norms have none.", "decay|wd"},
+    {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0", at_least(0), kSgd,
+     "L2 penalty of matrices; biases and norms have none."},
+    {"optimizer.momentum", KEEL_FIELD(optimizer.momentum), "0", kFraction, kSgd, "Decay rate of the velocity."},
+    {"optimizer.nesterov", KEEL_FIELD(optimizer.nesterov), "false", kAny, kSgd,
+     "Nesterov's form of momentum; needs a momentum above 0."},
+
+    {"scheduler.type", choice(KEEL_FIELD(scheduler.type), "cosine|constant|linear"), "cosine", kAny, kAlways,
+     "How the learning rate falls after the warm-up.", "lr_scheduler|schedule"},
+    {"scheduler.warmup", KEEL_FIELD(scheduler.warmup), "0", at_least(0), kAlways,
+     "Steps in which the learning rate rises from 0 to optimizer.lr.", "warmup_steps|num_warmup_steps|warmup_iters"},
+    {"scheduler.min_lr", KEEL_FIELD(scheduler.min_lr), "0", at_least(0), kDecaying,
+     "Learning rate at the end of the schedule; at most optimizer.lr.", "final_lr|end_lr"},
+    {"scheduler.steps", KEEL_FIELD(scheduler.steps), "=steps", at_least(1), kDecaying,
+     "Step at which min_lr is reached; it stays there.", "lr_decay_iters"},
+
+    {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kAlways,
+     "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
+
+    {"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
+     "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"},
+    {"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kFile,
+     "Batches of one evaluation; 0: the whole validation part.", "eval_iters"},
+    {"eval.samples", KEEL_FIELD(eval.samples), "1000", at_least(1), kAddition,
+     "Held-out sums that one evaluation answers."},
+
+    {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
+     "Steps between two checkpoints; 0: only at the end.", "save_every|checkpoint_every"},
+    {"checkpoint.keep", KEEL_FIELD(checkpoint.keep), "2", at_least(1), kAlways, "Newest checkpoints that stay on disk.",
+     "max_checkpoints"},
+    {"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways, "Steps between two lines of metrics.jsonl.",
+     "log_every|log_interval"},
+
+    {"strategy", kStrategy, "fp32", kAny, kAlways,
+     "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
+     "fastest. One process alone treats ddp and zero1 to zero3 alike.",
+     "precision|dtype|mixed_precision"},
+    {"device", kDevice, "auto", kAny, kAlways, "Where to compute; auto: the fastest device of this build."},
+    {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
+     "Processor threads; 0: one for each processor that keel may use.", "num_threads"},
+    {"kernels", choice(KEEL_FIELD(kernels), "auto|plain"), "auto", kAny, kAlways,
+     "auto: the fastest implementation of each operation; plain: only keel's own."},
+    {"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",
+     "output|out_dir|output_dir|run_dir"},
+    {"resume", KEEL_FIELD(resume), "never", kAny, kAlways,
+     "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint; or a checkpoint's path."},
+};
+
+#undef KEEL_FIELD
+
+}  // namespace
+
+std::span<const SchemaRow> schema() { return kRows; }
+
+bool Range::contains(double value) const {
+  return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+std::vector<std::string_view> split_choices(std::string_view choices) {
+  std::vector<std::string_view> parts;
+  while (!choices.empty()) {
+    const std::size_t end = std::min(choices.find('|'), choices.size());
+    parts.push_back(choices.substr(0, end));
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return parts;
+}
+
+bool Condition::accepts(std::string_view value) const {
+  for (const std::string_view accepted : split_choices(values))
+    if (accepted == value) return true;
+  return key.empty();
+}
+
+}  // namespace keel

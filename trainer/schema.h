@@ -1,0 +1,87 @@
+#pragma once
+// The table of all configuration keys: parser, checks, help and docs/config.md are made from it.
+//
+// A new key is a member of Config and a row in schema.cpp.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "keel/trainer/config.h"
+#include "keel/trainer/yaml_reader.h"
+
+namespace keel {
+
+// How a row reaches its member of Config; which alternative it is gives the type of the key.
+template <class T>
+using Access = T& (*)(Config&);
+// One of `choices` ("AdamW|SGD"), by its place in the list.
+struct ChoiceField {
+  int (*get)(const Config&);
+  void (*set)(Config&, int);
+  std::string_view choices;
+};
+// Text of its own grammar; `set` throws Error for what it does not read.
+struct ParsedField {
+  std::string (*get)(const Config&);
+  void (*set)(Config&, std::string_view);
+  std::string_view grammar;
+};
+using Field = std::variant<Access<bool>, Access<int>, Access<std::int64_t>, Access<std::uint64_t>, Access<double>,
+                           Access<std::array<double, 2>>, Access<std::string>, ChoiceField, ParsedField>;
+
+// The numbers that a key accepts.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = false;
+  bool contains(double value) const;
+};
+
+// A row applies when `key` (a choice in an earlier row) has one of `values`, written "a|b"; without a key, always.
+struct Condition {
+  std::string_view key;
+  std::string_view values;
+  bool accepts(std::string_view value) const;
+};
+
+struct SchemaRow {
+  std::string_view key;  // "optimizer.lr"
+  Field field;
+  // As YAML; empty: the key is required; "=batch.global": the value of that earlier key; <name> in a text:
+  // the name of the file, without folder and extension.
+  std::string_view standard;
+  Range range;
+  Condition when;
+  std::string_view help;           // one line, with the unit
+  std::string_view known_as = {};  // "learning_rate|max_lr": other programs' words, for suggestions
+};
+
+// All rows, in the order of documentation and resolved files. A key whose default depends on another key has
+// one row for each case, next to each other.
+std::span<const SchemaRow> schema();
+
+// The parts of "a|b|c"; none for an empty text.
+std::vector<std::string_view> split_choices(std::string_view choices);
+
+// Sets the row's member; throws Error saying what was expected ("expects a number > 0, got 'abc'").
+void set_value(const SchemaRow& row, Config& config, const YamlNode& node);
+// The member as YAML, such that set_value reads the same value back.
+std::string value_text(const SchemaRow& row, const Config& config);
+
+// For people: "a number > 0", "AdamW or SGD", ...
+std::string describe_values(const SchemaRow& row);
+std::string describe_default(const SchemaRow& row);
+std::string describe_condition(const SchemaRow& row);  // "optimizer.type is AdamW"; empty: always
+
+std::string config_help();       // plain text, for `keel train --help-config`
+std::string config_reference();  // Markdown: docs/config.md
+std::string_view config_example();
+
+}  // namespace keel

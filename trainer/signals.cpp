@@ -1,0 +1,50 @@
+#include "keel/trainer/signals.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+// A handler has no other way to reach anything. Lock-free, hence allowed in one.
+std::atomic<int> received_signal = 0;
+std::atomic<bool> installed = false;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+struct sigaction previous[2];
+
+void handle(int signal_number) {
+  int none = 0;
+  if (received_signal.compare_exchange_strong(none, signal_number) || signal_number != SIGINT) return;
+  // The signal is blocked while its handler runs, so this takes effect on return.
+  ::signal(SIGINT, SIG_DFL);
+  ::raise(SIGINT);
+}
+
+}  // namespace
+
+SignalScope::SignalScope() {
+  if (installed.exchange(true)) throw Error("a SignalScope is active already; a process has one", ErrorKind::internal);
+  received_signal = 0;
+  struct sigaction action = {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;  // an interrupted write goes on
+  sigemptyset(&action.sa_mask);
+  for (int i = 0; i < 2; ++i) {
+    ::sigaction(kSignals[i], nullptr, &previous[i]);
+    if (previous[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+SignalScope::~SignalScope() {
+  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+  installed = false;
+}
+
+int SignalScope::received() const noexcept { return received_signal; }
+
+}  // namespace keel

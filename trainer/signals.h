@@ -1,0 +1,21 @@
+#pragma once
+// Turns Ctrl-C and SIGTERM into a flag, so that a program can finish its step and save.
+
+namespace keel {
+
+// While it lives, the first SIGINT or SIGTERM is only noted; a further SIGINT ends the process at once, as
+// without this class. A further SIGTERM changes nothing: job systems send it to the group and again to each process.
+// A signal that the process ignores (nohup) stays ignored. Only programs install it, never the library;
+// one at a time, another is an Error.
+class SignalScope {
+ public:
+  SignalScope();
+  ~SignalScope();  // restores what was installed before
+  SignalScope(const SignalScope&) = delete;
+  SignalScope& operator=(const SignalScope&) = delete;
+
+  // The signal that asked for a stop, 0 for none. May be called from any thread.
+  int received() const noexcept;
+};
+
+}  // namespace keel

@@ -1,0 +1,46 @@
+#pragma once
+// A small, strict view of YAML: one document as a tree of texts that know their lines.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel {
+
+struct YamlEntry;
+
+struct YamlNode {
+  enum class Kind : unsigned char { null, scalar, list, mapping };
+  Kind kind = Kind::null;
+  int line = 0;           // from 1
+  bool quoted = false;    // a scalar between quotes is text, whatever it looks like
+  std::string text = {};  // of a scalar
+  std::vector<YamlNode> items = {};
+  std::vector<YamlEntry> entries = {};  // of a mapping, in the order of the file
+};
+
+struct YamlEntry {
+  std::string key;
+  int line = 0;
+  YamlNode value;
+};
+
+struct YamlProblem {
+  int line = 0;
+  std::string message;
+};
+
+struct YamlDocument {
+  YamlNode root;          // null for an empty text
+  bool complete = false;  // false: reading stopped at the last problem, and `root` holds nothing
+  std::vector<YamlProblem> problems;
+};
+
+// Texts beyond this many bytes are refused: no configuration is that long.
+inline constexpr std::size_t kLongestYaml = 65536;
+
+// Refused, each with its line: syntax errors, tabs as indentation, a key given twice, several documents,
+// anchors, aliases and tags. Never throws for what the text holds.
+YamlDocument read_yaml(std::string_view text);
+
+}  // namespace keel
