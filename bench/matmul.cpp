@@ -1,5 +1,5 @@
-// The matrix products of a GPT's training step: keel's own kernels against what `automatic` chooses, and
-// both against the ceiling of this processor, a loop of fused multiply-adds that touches registers only.
+// The matrix products of a GPT's training step: keel's own kernels against oneDNN, and both against the
+// ceiling of this processor, a loop of fused multiply-adds that touches registers only.
 //
 // usage: bench_matmul [threads] [seconds per product] [f32|bf16]
 
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bench/measure.h"
+#include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/microkernel.h"
 #include "keel/runtime/parallel.h"
 #include "tests/support.h"
@@ -74,22 +75,26 @@ Contestant product_of(const Context& context, const Layer& layer, Product produc
 }
 
 void run(int threads, double seconds, DType dtype) {
-  const Context plain = testing::context(threads, KernelChoice::plain);
-  const Context automatic = testing::context(threads);
+  const Context own = testing::context(threads, KernelChoice::plain);
+  const Context other = testing::context(threads);
+  KernelTable table = kernel_table(other);
+  if (cpu::onednn_entry() != nullptr) table.matmul = cpu::onednn_entry();
+  other.kernel_table() = &table;
   const double peak =
-      dtype == DType::bf16 ? ceiling<cpu::Product<bf16>>(plain, 0.3) : ceiling<cpu::Product<float>>(plain, 0.3);
-  std::printf("%s, %d threads; plain: %s; automatic: %s; ceiling %.0f GFLOP/s\n", std::string(name_of(dtype)).c_str(),
-              threads, kernels::matmul_backend(plain, dtype).c_str(), kernels::matmul_backend(automatic, dtype).c_str(),
-              2e-9 * peak);
-  std::printf("%22s %5s  %15s %15s  %10s %10s\n", "rows x out x in", "", "plain/ceiling", "auto/ceiling", "plain/auto",
+      dtype == DType::bf16 ? ceiling<cpu::Product<bf16>>(own, 0.3) : ceiling<cpu::Product<float>>(own, 0.3);
+  std::printf("%s, %d threads; own: %s; automatic would take: %s; ceiling %.0f GFLOP/s%s\n",
+              std::string(name_of(dtype)).c_str(), threads, cpu::plain_backend(dtype).c_str(),
+              kernels::matmul_backend(other, dtype).c_str(), 2e-9 * peak,
+              cpu::onednn_entry() == nullptr ? "; oneDNN was not built in: own twice" : "");
+  std::printf("%21s %5s  %12s %14s  %10s %9s\n", "rows x out x in", "", "own/ceiling", "oneDNN/ceiling", "own/oneDNN",
               "(median)");
   for (const Layer& layer : kLayers) {
     for (const auto& [product, name] : kProducts) {
       if (product == Product::gelu && layer.out != 4 * layer.in) continue;
       const auto times =
-          race({product_of(plain, layer, product, dtype), product_of(automatic, layer, product, dtype)}, seconds);
+          race({product_of(own, layer, product, dtype), product_of(other, layer, product, dtype)}, seconds);
       const double products = static_cast<double>(layer.rows * layer.out * layer.in);
-      std::printf("%6ld x %5ld x %5ld %5s  %15.2f %15.2f  %10.2f %10.2f\n", layer.rows, layer.out, layer.in, name,
+      std::printf("%6ld x %5ld x %4ld %5s  %12.2f %14.2f  %10.2f %9.2f\n", layer.rows, layer.out, layer.in, name,
                   products / times[0].best / peak, products / times[1].best / peak, times[1].best / times[0].best,
                   times[1].median / times[0].median);
       std::fflush(stdout);

@@ -20,14 +20,19 @@ void add_embedding(KernelTable& table);
 void add_select(KernelTable& table);
 void add_update(KernelTable& table);
 
-// keel's own matmul entry, which the faster one hands back to where it declines.
+// keel's own matmul entry, which oneDNN's hands back to where it declines.
 void multiply_plain(const MatmulArgs& args);
 // What that entry computes with: "keel (AVX-512, bf16 dot products)".
 std::string plain_backend(DType dtype);
 
-// Overwrites the matmul entry where oneDNN was built in; see cpu/onednn_matmul.cpp.
+// Takes the matmul entry over for the dtypes that oneDNN multiplies faster; see cpu/onednn_matmul.cpp.
+// These three exist where oneDNN was built in.
 void add_onednn(KernelTable& table);
+void multiply_onednn(const MatmulArgs& args);
 // Which library multiplies this dtype here, and why.
 std::string onednn_backend(DType dtype);
+
+// multiply_onednn, or null where it was not built in: for tests and benchmarks.
+void (*onednn_entry())(const MatmulArgs& args);
 
 }  // namespace keel::cpu

@@ -79,6 +79,14 @@ std::string plain_backend(DType dtype) {
   return concat("keel (", vectors, pairs ? ", bf16 dot products)" : widened ? ", widened to f32)" : ")");
 }
 
+void (*onednn_entry())(const MatmulArgs& args) {
+#ifdef KEEL_HAVE_ONEDNN
+  return multiply_onednn;
+#else
+  return nullptr;
+#endif
+}
+
 void add_matmul(KernelTable& table) { table.matmul = multiply_plain; }
 
 }  // namespace keel::cpu

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "keel/kernels/cpu/backend.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -15,6 +16,22 @@ using testing::relative_error;
 using testing::uniform_tensor;
 
 constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+
+// One context for each implementation: keel's own kernels, what `automatic` prefers, oneDNN wherever it can.
+const std::vector<Context>& every_context() {
+  static const std::vector<Context> contexts = [] {
+    std::vector<Context> list = {testing::context(2, KernelChoice::plain), testing::context(2)};
+    if (cpu::onednn_entry() != nullptr) {
+      const Context onednn = testing::context(2);
+      static KernelTable table = kernel_table(onednn);
+      table.matmul = cpu::onednn_entry();
+      onednn.kernel_table() = &table;
+      list.push_back(onednn);
+    }
+    return list;
+  }();
+  return contexts;
+}
 
 // Rounding of one result of this dtype, relative to the norm of all.
 double tolerance(DType dtype) {
@@ -70,8 +87,7 @@ std::string message_of(const std::function<void()>& f) {
 
 TEST(Matmul, EqualsADoubleReferenceForEveryLayout) {
   const Dims sizes[] = {{1, 1, 1}, {2, 3, 5}, {13, 33, 7}, {7, 47, 65}, {12, 32, 2}, {64, 65, 31}};
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       for (const Layout left : kLayouts) {
         for (const Layout right : kLayouts) {
@@ -91,8 +107,7 @@ TEST(Matmul, EqualsADoubleReferenceAroundTheEdgesOfItsBlocks) {
   // m, n, k: tiles of 12 x 32, column blocks of 256, k blocks of 384 steps, tasks of 96 rows.
   const Dims sizes[] = {{96, 96, 400},  {97, 31, 385}, {37, 129, 1000}, {300, 50, 777}, {5, 300, 800},
                         {257, 513, 63}, {100, 200, 1}, {500, 24, 769},  {600, 530, 20}};
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       for (const Dims& size : sizes) {
         for (const bool transposed : {false, true}) {
@@ -118,8 +133,7 @@ TEST(Matmul, SumsALongInnerExtentPieceByPiece) {
 }
 
 TEST(Matmul, AddsToItsDestination) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       for (const std::int64_t k : {33, 900}) {
         const Tensor a = uniform_tensor(context, {k, 50}, 7, dtype).transpose(0, 1);
@@ -141,8 +155,7 @@ TEST(Matmul, AddsToItsDestination) {
 }
 
 TEST(Matmul, OverwritesItsDestinationInEitherDtypeAndScalesByAlpha) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       const Tensor a = uniform_tensor(context, {20, 500}, 10, dtype), b = uniform_tensor(context, {500, 36}, 11, dtype);
       std::vector<double> expected = reference(a, b);
@@ -158,8 +171,7 @@ TEST(Matmul, OverwritesItsDestinationInEitherDtypeAndScalesByAlpha) {
 }
 
 TEST(Matmul, FusesBiasAndGelu) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       for (const std::int64_t k : {24, 800}) {
         const std::int64_t m = 45, n = 83;
@@ -188,8 +200,7 @@ TEST(Matmul, FusesBiasAndGelu) {
 }
 
 TEST(Matmul, MultipliesBatchesOfAnyStrideOneByOne) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       // (batch, time, heads, size) seen as (batch, heads, time, size): the heads interleave.
       const Tensor a = uniform_tensor(context, {2, 19, 3, 8}, 15, dtype).transpose(1, 2);
@@ -225,8 +236,7 @@ TEST(Matmul, SharesAMatrixAmongABatchOnEitherSide) {
 }
 
 TEST(Matmul, GivesZerosForAnEmptyInnerExtentAndNothingForAnEmptyResult) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     EXPECT_EQ(doubles(kernels::matmul(uniform_tensor(context, {3, 0}, 20), uniform_tensor(context, {0, 2}, 20))),
               std::vector<double>(6, 0));
     EXPECT_EQ(kernels::matmul(uniform_tensor(context, {0, 4}, 20), uniform_tensor(context, {4, 2}, 20)).shape(),
@@ -242,8 +252,7 @@ TEST(Matmul, GivesZerosForAnEmptyInnerExtentAndNothingForAnEmptyResult) {
 }
 
 TEST(Matmul, CarriesInfinityAndNan) {
-  for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
-    const Context context = testing::context(2, choice);
+  for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       const Tensor a = testing::tensor_of(context, {1, 2, NAN, 0, INFINITY, 1}, {3, 2}, dtype);
       const Tensor b = testing::tensor_of(context, {1, 1}, {2, 1}, dtype);
@@ -267,6 +276,15 @@ TEST(Matmul, GivesTheSameBitsAtOneAndTwoThreads) {
       EXPECT_EQ(run(one), run(two)) << dtype << ' ' << size;
     }
   }
+}
+
+TEST(Matmul, NamesWhatMultipliesEachDtype) {
+  const Context automatic = testing::context(), plain = testing::context(1, KernelChoice::plain);
+  for (const DType dtype : kFloats) {
+    EXPECT_EQ(kernels::matmul_backend(plain, dtype).rfind("keel (", 0), 0u);
+    EXPECT_FALSE(kernels::matmul_backend(automatic, dtype).empty());
+  }
+  EXPECT_THROW(kernels::matmul_backend(plain, DType::i64), Error);
 }
 
 TEST(Matmul, SaysWhatDoesNotFit) {
