@@ -16,7 +16,7 @@ struct YamlNode {
   bool quoted = false;    // a scalar between quotes is text, whatever it looks like
   std::string text = {};  // of a scalar
   std::vector<YamlNode> items = {};
-  std::vector<YamlEntry> entries = {};  // of a mapping, in the order of the file
+  std::vector<YamlEntry> entries;  // of a mapping, in the order of the file
 };
 
 struct YamlEntry {

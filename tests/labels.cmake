@@ -1,0 +1,28 @@
+# Read by CTest after the tests are discovered: gives single cases further labels.
+#   quick     the first case of each test suite: one test of each kind (scripts/test --quick)
+#   sanitize  what the asan and tsan builds run: suites about memory, threads and files, and all of quick
+#   avx2      what runs once more with oneDNN capped to AVX2
+#   slow      suites named Slow...: minutes rather than seconds, only on request
+cmake_policy(VERSION 3.25)
+set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|File|Safetensors|Loader|Prefetch|Engine|Backward|Attention)")
+set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
+
+set(suites_seen)
+foreach(layer IN ITEMS runtime kernels autograd nn optim data trainer cli)
+  foreach(case IN LISTS test_${layer}_TESTS)
+    string(REGEX MATCH "^[^.]*" suite "${case}")
+    if(suite MATCHES "^Slow")
+      set_tests_properties("${case}" PROPERTIES LABELS slow)
+      continue()
+    endif()
+    if(NOT suite IN_LIST suites_seen)
+      list(APPEND suites_seen "${suite}")
+      set_tests_properties("${case}" PROPERTIES LABELS "quick;sanitize")
+    elseif(suite MATCHES "${sanitized}")
+      set_tests_properties("${case}" PROPERTIES LABELS sanitize)
+    endif()
+    if(suite MATCHES "${matrix_suites}")
+      set_tests_properties("${case}" PROPERTIES LABELS avx2)
+    endif()
+  endforeach()
+endforeach()
