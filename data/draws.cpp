@@ -10,7 +10,7 @@ std::int64_t draw_below(std::int64_t bound, PhiloxKey key, std::int64_t step, st
                                     static_cast<std::uint32_t>(row), attempt},
                                    key);
   const std::uint64_t bits = std::uint64_t{words[0]} << 32 | words[1];
-  return static_cast<std::int64_t>(below(bits, static_cast<std::uint64_t>(bound)));
+  return static_cast<std::int64_t>(random_below(bits, static_cast<std::uint64_t>(bound)));
 }
 
 std::int64_t epoch_element(std::int64_t index, std::int64_t size, std::uint64_t seed) {
