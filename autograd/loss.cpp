@@ -34,9 +34,10 @@ CrossEntropyLoss cross_entropy(const Variable& logits, const Tensor& targets, co
   const Variable loss =
       record("cross_entropy", result.loss, {logits}, {result.grad_logits},
              [shape = logits.shape()](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
+               const Tensor grad_logits = saved[0];
                const double upstream = grad[0].item();
-               if (upstream != 1) kernels::scale(saved[0], upstream);
-               return {saved[0].view(shape)};
+               if (upstream != 1) kernels::scale(grad_logits, upstream);
+               return {grad_logits.view(shape)};
              });
   return {loss, result.count};
 }
