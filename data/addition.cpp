@@ -7,6 +7,7 @@
 
 #include "keel/data/draws.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
@@ -16,14 +17,6 @@ constexpr std::int64_t kLargestLimit = 1'000'000'000;
 constexpr std::u32string_view kCharacters = U"\n+0123456789=";
 // The order of the held-out pairs is part of the task, so it has a seed of its own.
 constexpr std::uint64_t kHeldOutSeed = 0x6b65656c;
-
-// The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 std::string padded(std::int64_t number, int width) {
   std::string text = std::to_string(number);
@@ -42,21 +35,23 @@ AdditionTask::AdditionTask(int digits)
 
 bool AdditionTask::held_out(const Addends& pair) {
   const auto [low, high] = std::minmax(pair.first, pair.second);
-  return mix(static_cast<std::uint64_t>(low * kLargestLimit + high)) % kHeldOutModulus == 0;
+  return mix64(static_cast<std::uint64_t>(low * kLargestLimit + high)) % kHeldOutModulus == 0;
 }
 
 Addends AdditionTask::training_pair(std::uint64_t seed, std::int64_t step, std::int64_t row) const {
+  const PhiloxKey key = key_of(seed, "addition");
   for (std::uint32_t attempt = 0;; ++attempt) {
-    const std::int64_t drawn = draw_below(limit_ * limit_, seed, DrawPurpose::addition, step, row, attempt);
+    const std::int64_t drawn = draw_below(limit_ * limit_, key, step, row, attempt);
     const Addends pair = {drawn / limit_, drawn % limit_};
     if (!held_out(pair)) return pair;
   }
 }
 
 std::vector<Addends> AdditionTask::held_out_pairs(std::int64_t count) const {
+  const RandomOrder order(static_cast<std::uint64_t>(limit_ * limit_), kHeldOutSeed, 0);
   std::vector<Addends> pairs;
   for (std::int64_t i = 0; i < limit_ * limit_ && static_cast<std::int64_t>(pairs.size()) < count; ++i) {
-    const std::int64_t place = shuffled(i, limit_ * limit_, kHeldOutSeed);
+    const auto place = static_cast<std::int64_t>(order[static_cast<std::uint64_t>(i)]);
     const Addends pair = {place / limit_, place % limit_};
     if (held_out(pair)) pairs.push_back(pair);
   }

@@ -65,7 +65,7 @@ ExampleLoader shuffled_examples(Context context, std::vector<Example> examples, 
   auto source = [list = std::make_shared<const std::vector<Example>>(std::move(examples)), rows = options.rows, seed](
                     std::int64_t step, std::int64_t row) {
     const auto count = static_cast<std::int64_t>(list->size());
-    return (*list)[static_cast<std::size_t>(shuffled(step * rows + row, count, seed))];
+    return (*list)[static_cast<std::size_t>(epoch_element(step * rows + row, count, seed))];
   };
   return ExampleLoader(std::move(context), std::move(source), options);
 }

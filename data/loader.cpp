@@ -51,9 +51,9 @@ RandomWindowLoader::RandomWindowLoader(Context context, Tokens tokens, const Win
 Batch RandomWindowLoader::load(std::int64_t step, RowRange range) const {
   check_range(step, range);
   const std::int64_t places = tokens_.size() - options_.block;
-  return load_windows(context_, tokens_, options_, step, range, [&](std::int64_t row) {
-    return draw_below(places, options_.seed, DrawPurpose::window, step, row);
-  });
+  const PhiloxKey key = key_of(options_.seed, "window");
+  return load_windows(context_, tokens_, options_, step, range,
+                      [&](std::int64_t row) { return draw_below(places, key, step, row); });
 }
 
 SequentialLoader::SequentialLoader(Context context, Tokens tokens, const WindowOptions& options)
@@ -81,7 +81,7 @@ EpochLoader::EpochLoader(Context context, Tokens tokens, const WindowOptions& op
 Batch EpochLoader::load(std::int64_t step, RowRange range) const {
   check_range(step, range);
   return load_windows(context_, tokens_, options_, step, range, [&](std::int64_t row) {
-    return shuffled(step * options_.rows + row, windows(), options_.seed) * options_.block;
+    return epoch_element(step * options_.rows + row, windows(), options_.seed) * options_.block;
   });
 }
 

@@ -1,12 +1,14 @@
 #include "keel/data/token_file.h"
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
@@ -26,12 +28,9 @@ static_assert(sizeof(Header) == 64);
 
 constexpr std::uint32_t kVersion = 1;
 
-// FNV-1a (Fowler, Noll, Vo) of everything before the hash.
+// Of everything before the hash.
 std::uint64_t hash_of(const Header& header) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte byte : std::as_bytes(std::span(&header, 1)).first(offsetof(Header, hash)))
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
-  return hash;
+  return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(Header, hash)});
 }
 
 Header checked_header(std::span<const std::byte> file) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <random>
@@ -25,6 +26,8 @@ std::string file_of(const std::string& header, const std::string& data) { return
 
 // The reason for which a file of this header and data is refused; empty when it is read.
 std::string refusal(const TemporaryFolder& folder, const std::string& file) {
+  // A file that is truncated and written again is flushed to the disk by some file systems; a new one is not.
+  std::filesystem::remove(folder / "a.safetensors");
   std::ofstream(folder / "a.safetensors", std::ios::binary) << file;
   return error_of([&] { SafetensorsFile opened(folder / "a.safetensors"); });
 }

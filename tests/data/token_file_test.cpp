@@ -35,6 +35,7 @@ void write_tokens(const std::string& path, std::span<const std::uint32_t> tokens
 }
 
 std::string refusal(const TemporaryFolder& folder, const std::string& contents) {
+  std::filesystem::remove(folder / "bad");
   std::ofstream(folder / "bad", std::ios::binary) << contents;
   return error_of([&] { open_token_file(folder / "bad"); });
 }

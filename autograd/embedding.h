@@ -1,0 +1,11 @@
+#pragma once
+// Differentiable table look-up.
+
+#include "keel/autograd/record.h"
+
+namespace keel {
+
+// table: (vocabulary, width); ids: i32 or i64, any shape; out: (ids..., width). Only the table has a gradient.
+Variable embedding(const Variable& table, const Tensor& ids);
+
+}  // namespace keel

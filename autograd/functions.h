@@ -1,0 +1,12 @@
+#pragma once
+// Every differentiable function.
+
+#include "keel/autograd/attention.h"
+#include "keel/autograd/checkpoint.h"
+#include "keel/autograd/elementwise.h"
+#include "keel/autograd/embedding.h"
+#include "keel/autograd/loss.h"
+#include "keel/autograd/matmul.h"
+#include "keel/autograd/norm.h"
+#include "keel/autograd/reduce.h"
+#include "keel/autograd/shape.h"

@@ -1,0 +1,122 @@
+#include "keel/autograd/record.h"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+thread_local LeafCollector* collector = nullptr;
+
+}  // namespace
+
+Saved::Saved(std::span<const Tensor> tensors) {
+  entries_.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) entries_.push_back({tensor, tensor.defined() ? tensor.storage()->version() : 0});
+}
+
+const Tensor& Saved::operator[](std::size_t i) const {
+  const Entry& entry = entries_[i];
+  if (entry.tensor.defined())
+    KEEL_CHECK(entry.tensor.storage()->version() == entry.version, "the backward of ", name_, " needs ", entry.tensor,
+               ", which was changed in place after the forward pass; clone it before writing to it");
+  return entry.tensor;
+}
+
+bool Need::operator[](std::size_t input) const { return node_.inputs()[input].needed(); }
+
+std::optional<Destination> Need::destination(std::size_t input) const {
+  const auto inputs = node_.inputs();
+  const std::shared_ptr<Leaf>& leaf = inputs[input].leaf;
+  if (!leaf || !leaf->grad.defined()) return std::nullopt;
+  // An input that occurs twice cannot be written to before its first contribution has landed.
+  for (std::size_t i = 0; i < input; ++i)
+    if (inputs[i].leaf == leaf) return std::nullopt;
+  return Destination{leaf->grad, leaf->has_grad};
+}
+
+Node::Node(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs,
+           std::span<const Tensor> saved, BackwardFunction function)
+    : name_(name), saved_(saved), function_(std::move(function)) {
+  saved_.name_ = name;
+  for (const Tensor& output : outputs) outputs_.push_back({output.shape(), output.dtype()});
+  inputs_.reserve(inputs.size());
+  for (const Variable& input : inputs) {
+    inputs_.push_back({input.node(), input.output_index(), input.leaf(), input.defined() ? input.shape() : Dims{}});
+    if (input.node()) sequence_ = std::max(sequence_, input.node()->sequence());
+  }
+  ++sequence_;
+}
+
+Node::~Node() { release_inputs(); }
+
+void Node::release_inputs() {
+  std::vector<std::shared_ptr<Node>> pending;
+  const auto take = [&pending](std::vector<Edge>& edges) {
+    for (Edge& edge : edges)
+      if (edge.node && edge.node.use_count() == 1) pending.push_back(std::move(edge.node));
+    edges.clear();
+  };
+  take(inputs_);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = std::move(pending.back());
+    pending.pop_back();
+    take(node->inputs_);
+  }
+}
+
+Gradients Node::run(std::span<const Tensor> grad_outputs) {
+  if (released_)
+    throw Error(concat("backward went through ", name_,
+                       " before and its saved tensors are gone; a second backward through one graph is not offered: "
+                       "compute the loss again, or add the losses and call backward once"));
+  released_ = true;
+  const NoGrad no_grad;
+  Gradients gradients = function_(saved_, grad_outputs, Need(*this));
+  function_ = nullptr;
+  saved_ = Saved();
+  if (gradients.size() != inputs_.size())
+    throw Error(
+        concat(name_, " has ", inputs_.size(), " inputs, but its backward gave ", gradients.size(), " gradients"),
+        ErrorKind::internal);
+  return gradients;
+}
+
+bool must_record(std::span<const Variable> inputs) {
+  if (collector)
+    for (const Variable& input : inputs) {
+      if (!input.leaf()) continue;
+      auto& leaves = collector->leaves_;
+      const auto same = [&](const Variable& other) { return other.leaf() == input.leaf(); };
+      if (std::none_of(leaves.begin(), leaves.end(), same)) leaves.push_back(input);
+    }
+  return grad_mode() == GradMode::record &&
+         std::any_of(inputs.begin(), inputs.end(), [](const Variable& v) { return v.requires_grad(); });
+}
+
+std::vector<Variable> record(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs,
+                             std::span<const Tensor> saved, BackwardFunction function) {
+  std::vector<Variable> variables;
+  variables.reserve(outputs.size());
+  if (!must_record(inputs)) {
+    for (const Tensor& output : outputs) variables.emplace_back(output);
+    return variables;
+  }
+  const auto node = std::make_shared<Node>(name, outputs, inputs, saved, std::move(function));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    variables.push_back(Variable::from_node(outputs[i], node, static_cast<int>(i)));
+  return variables;
+}
+
+LeafCollector::LeafCollector() : outer_(collector) { collector = this; }
+
+LeafCollector::~LeafCollector() {
+  collector = outer_;
+  if (!outer_) return;
+  // A checkpoint inside a checkpoint: the outer one touches these leaves too.
+  for (const Variable& leaf : leaves_) {
+    const auto same = [&](const Variable& other) { return other.leaf() == leaf.leaf(); };
+    if (std::none_of(outer_->leaves_.begin(), outer_->leaves_.end(), same)) outer_->leaves_.push_back(leaf);
+  }
+}
+
+}  // namespace keel

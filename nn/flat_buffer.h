@@ -1,0 +1,62 @@
+#pragma once
+// Flat memory: the parameters of one unit as one dense range, with views for the model.
+//
+// Values and gradients of all parameters of a (unit, trainable) pair lie one behind the other, so that
+// optimizers, norms and collectives walk plain memory. The layout is the same at every sharding stage.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "keel/nn/module.h"
+
+namespace keel {
+
+// Number types of a run. `wire` (what collectives send) joins with distribution.
+struct PrecisionPolicy {
+  DType parameter = DType::f32;  // values and activations
+  DType gradient = DType::f32;   // accumulators that get more than one contribution; others have the parameter's dtype
+  bool master() const { return parameter == DType::bf16 || parameter == DType::f16; }  // fp32 master weights
+
+  static PrecisionPolicy of(DType parameter) { return {parameter, parameter == DType::f64 ? DType::f64 : DType::f32}; }
+};
+
+// One parameter inside a flat buffer.
+struct Segment {
+  std::string name;
+  Dims shape;
+  std::int64_t offset;  // elements from the start of the buffer
+  std::int64_t numel;
+  std::shared_ptr<Parameter::State> parameter;
+};
+
+struct FlatBuffer {
+  std::string unit;  // path of the unit; "" is the root
+  bool trainable = true;
+  std::vector<Segment> segments;
+  std::int64_t numel = 0;   // of all segments
+  std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment
+  Tensor values;            // (padded), the policy's parameter dtype
+  Tensor master;            // f32 (padded) where values are narrower than fp32; else undefined
+  Tensor gradient;          // (padded) when trainable
+
+  // Gradients are overwritten by their first contribution; no memory is touched here.
+  void zero_grad();
+  // Writes zeros where no contribution has landed, so that the whole gradient range is valid.
+  void complete_gradient();
+};
+
+inline constexpr std::int64_t kFlatAlignment = 128;  // elements
+
+struct MaterializeOptions {
+  PrecisionPolicy policy = {};
+  std::uint64_t seed = 1;
+  bool accumulates = false;  // more than one backward between steps, so every gradient is an accumulator
+};
+
+// Gives every parameter of the model memory and its initial numbers, and returns the buffers in
+// visiting order of their units. Values belong to the purposes parameter, gradient and optimizer (master).
+// A parameter that occurs in several places belongs to the root unit.
+std::vector<FlatBuffer> materialize(Module& model, const Context& context, const MaterializeOptions& options = {});
+
+}  // namespace keel

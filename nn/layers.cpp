@@ -1,0 +1,102 @@
+#include "keel/nn/layers.h"
+
+#include <array>
+
+#include "keel/autograd/functions.h"
+
+namespace keel {
+namespace {
+
+struct ActivationRow {
+  std::string_view name;
+  ActivationKind kind;
+  Variable (*function)(const Variable&);
+};
+constexpr std::array<ActivationRow, 6> kActivations = {{
+    {"relu", ActivationKind::relu, relu},
+    {"gelu", ActivationKind::gelu, gelu},
+    {"gelu_tanh", ActivationKind::gelu_tanh, gelu_tanh},
+    {"silu", ActivationKind::silu, silu},
+    {"tanh", ActivationKind::tanh, tanh},
+    {"sigmoid", ActivationKind::sigmoid, sigmoid},
+}};
+
+}  // namespace
+
+ActivationKind parse_activation(std::string_view name) {
+  std::string known;
+  for (const ActivationRow& row : kActivations) {
+    if (row.name == name) return row.kind;
+    known += concat(known.empty() ? "" : ", ", row.name);
+  }
+  throw Error(concat("unknown activation '", name, "'; known are ", known));
+}
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias)
+    : Linear(in, out, with_bias, Initializer::fan_in(in), Initializer::fan_in(in)) {}
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer weights, Initializer biases)
+    : weight({out, in}, weights) {
+  if (with_bias) bias = Parameter({out}, biases);
+}
+Variable Linear::forward(const Variable& x, Forward&) const { return linear(x, weight, bias); }
+void Linear::visit(Visitor& v) {
+  v("weight", weight);
+  v("bias", bias);
+}
+
+Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights)
+    : weight({vocabulary, width}, weights) {}
+Variable Embedding::operator()(const Tensor& ids) const { return embedding(weight, ids); }
+void Embedding::visit(Visitor& v) { v("weight", weight); }
+
+LayerNorm::LayerNorm(std::int64_t width, bool with_bias, double epsilon)
+    : weight({width}, Initializer::ones()), epsilon(epsilon) {
+  if (with_bias) bias = Parameter({width}, Initializer::zeros());
+}
+Variable LayerNorm::forward(const Variable& x, Forward&) const { return layer_norm(x, weight, bias, epsilon); }
+void LayerNorm::visit(Visitor& v) {
+  v("weight", weight);
+  v("bias", bias);
+}
+
+RMSNorm::RMSNorm(std::int64_t width, double epsilon) : weight({width}, Initializer::ones()), epsilon(epsilon) {}
+Variable RMSNorm::forward(const Variable& x, Forward&) const { return rms_norm(x, weight, epsilon); }
+void RMSNorm::visit(Visitor& v) { v("weight", weight); }
+
+Dropout::Dropout(double probability) : probability(probability) {
+  KEEL_CHECK(probability >= 0 && probability < 1, "dropout probability must be in [0, 1), got ", probability);
+}
+Variable Dropout::forward(const Variable& x, Forward& pass) const {
+  if (!pass.training || probability == 0) return x;
+  KEEL_CHECK(pass.sample_ids.defined(), "training with dropout needs the batch's sample ids (Forward::sample_ids)");
+  return dropout(x, probability, pass.random.next(), pass.sample_ids);
+}
+
+Variable Activation::forward(const Variable& x, Forward&) const {
+  return kActivations[static_cast<std::size_t>(kind)].function(x);
+}
+
+Mlp::Mlp(const std::vector<std::int64_t>& sizes, ActivationKind activation) : activation(activation) {
+  KEEL_CHECK(sizes.size() >= 2, "an Mlp needs at least an input and an output size");
+  for (std::size_t i = 0; i + 1 < sizes.size(); ++i) layers.emplace_back(sizes[i], sizes[i + 1]);
+}
+Variable Mlp::forward(const Variable& x, Forward& pass) const {
+  const Activation activate(activation);
+  Variable h = x;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    h = layers[i](h, pass);
+    if (i + 1 < layers.size()) h = activate(h, pass);
+  }
+  return h;
+}
+void Mlp::visit(Visitor& v) { v("layers", layers); }
+
+Variable Sequential::forward(const Variable& x, Forward& pass) const {
+  Variable h = x;
+  for (const auto& layer : layers) h = layer->forward(h, pass);
+  return h;
+}
+void Sequential::visit(Visitor& v) { v("layers", layers); }
+
+}  // namespace keel

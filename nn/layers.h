@@ -1,0 +1,105 @@
+#pragma once
+// The building blocks of models: linear, embedding, norms, dropout, activations, and chains of them.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "keel/nn/module.h"
+
+namespace keel {
+
+// A module with one input and one output.
+class Layer : public Module {
+ public:
+  virtual Variable forward(const Variable& x, Forward& pass) const = 0;
+  Variable operator()(const Variable& x, Forward& pass) const { return forward(x, pass); }
+  Variable operator()(const Variable& x) const {  // evaluation
+    Forward pass;
+    return forward(x, pass);
+  }
+};
+
+// x weight^T + bias for x: (..., in).
+class Linear : public Layer {
+ public:
+  Parameter weight;  // (out, in)
+  Parameter bias;    // (out), or absent
+  Linear(std::int64_t in, std::int64_t out, bool with_bias = true);
+  Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer weights,
+         Initializer biases = Initializer::zeros());
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor& v) override;
+};
+
+// Rows of a table: ids (...) -> (..., width).
+class Embedding : public Module {
+ public:
+  Parameter weight;  // (vocabulary, width)
+  Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights = Initializer::normal(1));
+  Variable operator()(const Tensor& ids) const;
+  void visit(Visitor& v) override;
+};
+
+class LayerNorm : public Layer {
+ public:
+  Parameter weight, bias;  // (width); bias may be absent
+  double epsilon;
+  explicit LayerNorm(std::int64_t width, bool with_bias = true, double epsilon = 1e-5);
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor& v) override;
+};
+
+class RMSNorm : public Layer {
+ public:
+  Parameter weight;  // (width)
+  double epsilon;
+  explicit RMSNorm(std::int64_t width, double epsilon = 1e-6);
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor& v) override;
+};
+
+// Identity in evaluation. x: (batch, positions, channels); the mask depends on global sample ids only.
+class Dropout : public Layer {
+ public:
+  double probability;
+  explicit Dropout(double probability);
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor&) override {}
+};
+
+enum class ActivationKind : unsigned char { relu, gelu, gelu_tanh, silu, tanh, sigmoid };
+ActivationKind parse_activation(std::string_view name);
+
+class Activation : public Layer {
+ public:
+  ActivationKind kind;
+  explicit Activation(ActivationKind kind) : kind(kind) {}
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor&) override {}
+};
+
+// Linear layers with an activation between them. sizes: {in, hidden..., out}.
+class Mlp : public Layer {
+ public:
+  std::vector<Linear> layers;
+  ActivationKind activation;
+  explicit Mlp(const std::vector<std::int64_t>& sizes, ActivationKind activation = ActivationKind::relu);
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor& v) override;
+};
+
+// Layers one after another: `Sequential(Linear(4, 8), Activation(ActivationKind::relu), Linear(8, 1))`.
+class Sequential : public Layer {
+ public:
+  std::vector<std::unique_ptr<Layer>> layers;
+  template <class... L>
+  requires(std::is_base_of_v<Layer, L>&&...) explicit Sequential(L... given) {
+    (layers.push_back(std::make_unique<L>(std::move(given))), ...);
+  }
+  Variable forward(const Variable& x, Forward& pass) const override;
+  void visit(Visitor& v) override;
+};
+
+}  // namespace keel

@@ -1,0 +1,66 @@
+#pragma once
+// GPT-2: token and position embeddings, pre-norm blocks, a head tied to the token embedding.
+//
+// Radford et al. 2019, "Language models are unsupervised multitask learners". Weights start as
+// N(0, 0.02), projections into the residual stream as N(0, 0.02 / sqrt(2 layers)), biases as zero.
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "keel/autograd/loss.h"
+#include "keel/nn/transformer.h"
+
+namespace keel {
+
+struct GptOptions {
+  std::int64_t vocabulary = 50257;
+  std::int64_t block = 1024;  // longest sequence
+  int layers = 12;
+  int heads = 12;
+  std::int64_t width = 768;
+  double dropout = 0;  // of embeddings and of what each part adds to the stream; attention weights are not dropped
+  bool bias = true;
+};
+// gpt2, gpt2-medium, gpt2-large, gpt2-xl; an Error lists them.
+GptOptions gpt_by_name(std::string_view name);
+
+class Gpt : public Module {
+ public:
+  GptOptions options;
+  Embedding wte;  // (vocabulary, width); its weight is also the head's
+  Embedding wpe;  // (block, width)
+  std::vector<TransformerBlock> h;
+  LayerNorm ln_f;
+  Parameter head;          // tied to wte.weight
+  bool recompute = false;  // keep only each block's input and compute it again during backward
+
+  explicit Gpt(const GptOptions& options);
+
+  // tokens: i32 or i64 (batch, time), time <= block -> logits (batch, time, vocabulary).
+  Variable operator()(const Tensor& tokens, Forward& pass) const;
+  // Mean cross-entropy against targets (batch, time); targets equal to -100 do not count.
+  CrossEntropyLoss loss(const Tensor& tokens, const Tensor& targets, Forward& pass) const;
+
+  // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
+  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
+  KeyValueCache make_cache(std::int64_t batch) const;
+
+  void visit(Visitor& v) override;
+
+ private:
+  Variable embed(const Tensor& tokens, std::int64_t first_position) const;
+};
+
+struct SamplingOptions {
+  std::int64_t tokens = 100;
+  double temperature = 1;  // 0 takes the likeliest token
+  std::int64_t top_k = 0;  // 0 means all
+  std::uint64_t seed = 1;
+};
+// Continues `prompt` (at least one token), calling on_token for each new one; returning false stops.
+// Past the block length the context slides: the newer half is read again.
+void generate(const Gpt& model, std::span<const std::int64_t> prompt, const SamplingOptions& options,
+              const std::function<bool(std::int64_t token)>& on_token);
+
+}  // namespace keel

@@ -1,0 +1,23 @@
+#pragma once
+// State dicts: a model's numbers by name, to save, load, copy and count.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "keel/nn/flat_buffer.h"
+
+namespace keel {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// Every parameter once, in visiting order, as views of the model's memory.
+NamedTensors state_dict(Module& model);
+// The fp32 master where there is one, else the value.
+NamedTensors master_state_dict(const std::vector<FlatBuffer>& buffers);
+
+// Copies `state` into values and masters. Every name and shape must agree: an Error lists what is missing,
+// what is extra, and what has another shape, and nothing is changed.
+void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state);
+
+}  // namespace keel

@@ -1,0 +1,102 @@
+#include "keel/nn/transformer.h"
+
+#include "keel/autograd/functions.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+int kv_heads_of(const BlockOptions& options) { return options.kv_heads == 0 ? options.heads : options.kv_heads; }
+
+std::int64_t checked_head_size(const BlockOptions& options) {
+  KEEL_CHECK(options.heads > 0 && options.width % options.heads == 0, "width ", options.width, " is not a multiple of ",
+             options.heads, " heads");
+  KEEL_CHECK(options.heads % kv_heads_of(options) == 0, options.heads, " heads are not a multiple of ",
+             kv_heads_of(options), " key/value heads");
+  return options.width / options.heads;
+}
+
+Linear into_stream(std::int64_t in, const BlockOptions& options) {
+  return Linear(in, options.width, options.bias, Initializer::normal(options.deviation * options.residual_scale));
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
+    : c_attn(options.width, checked_head_size(options) * (options.heads + 2 * kv_heads_of(options)), options.bias,
+             Initializer::normal(options.deviation)),
+      c_proj(into_stream(options.width, options)),
+      heads_(options.heads),
+      kv_heads_(kv_heads_of(options)),
+      causal_(options.causal) {}
+
+Variable MultiHeadAttention::operator()(const Variable& x, const Tensor& lengths) const {
+  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, {.causal = causal_, .lengths = lengths}));
+}
+
+Variable MultiHeadAttention::operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const {
+  const std::int64_t batch = x.dim(0), time = x.dim(1), end = cache.length + time;
+  KEEL_CHECK(end <= cache.capacity, "the key/value cache holds ", cache.capacity, " positions; ", end, " are needed");
+  const Tensor qkv = c_attn(x).value();
+  const PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
+  kernels::copy_into(cache.keys[layer].slice(2, cache.length, end), views.k);
+  kernels::copy_into(cache.values[layer].slice(2, cache.length, end), views.v);
+  const Variable out =
+      attention(Variable(views.q), Variable(cache.keys[layer].slice(2, 0, end)),
+                Variable(cache.values[layer].slice(2, 0, end)), {.causal = causal_, .q_offset = cache.length});
+  return c_proj(view(transpose(out, 1, 2), {batch, time, -1}));
+}
+
+void MultiHeadAttention::visit(Visitor& v) {
+  v("c_attn", c_attn);
+  v("c_proj", c_proj);
+}
+
+FeedForward::FeedForward(const BlockOptions& options)
+    : c_fc(options.width, 4 * options.width, options.bias, Initializer::normal(options.deviation)),
+      c_proj(into_stream(4 * options.width, options)) {}
+Variable FeedForward::operator()(const Variable& x) const {
+  const Variable hidden = c_fc.bias.defined() ? linear_gelu(x, c_fc.weight, c_fc.bias) : gelu_tanh(c_fc(x));
+  return c_proj(hidden);
+}
+void FeedForward::visit(Visitor& v) {
+  v("c_fc", c_fc);
+  v("c_proj", c_proj);
+}
+
+Variable advance(Stream& stream, const LayerNorm& norm) {
+  if (!stream.branch.defined()) return norm(stream.sum);
+  ResidualNorm next = add_norm(NormKind::layer, stream.sum, stream.branch, norm.weight, norm.bias, norm.epsilon);
+  stream = {next.sum, {}};
+  return next.out;
+}
+
+TransformerBlock::TransformerBlock(const BlockOptions& options)
+    : ln_1(options.width, options.bias, options.epsilon),
+      attn(options),
+      ln_2(options.width, options.bias, options.epsilon),
+      mlp(options),
+      dropout(options.dropout) {}
+
+Stream TransformerBlock::operator()(Stream stream, Forward& pass, const Tensor& lengths) const {
+  const Scope scope(*this);
+  stream.branch = dropout(attn(advance(stream, ln_1), lengths), pass);
+  stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
+  return stream;
+}
+
+Stream TransformerBlock::operator()(Stream stream, KeyValueCache& cache, std::size_t layer) const {
+  const Scope scope(*this);
+  stream.branch = attn(advance(stream, ln_1), cache, layer);
+  stream.branch = mlp(advance(stream, ln_2));
+  return stream;
+}
+
+void TransformerBlock::visit(Visitor& v) {
+  v("ln_1", ln_1);
+  v("attn", attn);
+  v("ln_2", ln_2);
+  v("mlp", mlp);
+}
+
+}  // namespace keel

@@ -1,0 +1,81 @@
+#pragma once
+// The transformer's parts: multi-head attention with an optional key/value cache, the feed-forward
+// part, and the pre-norm block.
+
+#include <vector>
+
+#include "keel/nn/layers.h"
+
+namespace keel {
+
+// Keys and values of the positions seen so far, one pair a layer.
+struct KeyValueCache {
+  std::vector<Tensor> keys, values;  // each (batch, kv_heads, capacity, head_size)
+  std::int64_t length = 0;           // positions filled
+  std::int64_t capacity = 0;
+};
+
+// Shape and initialisation of a block.
+struct BlockOptions {
+  std::int64_t width = 0;
+  int heads = 1;
+  int kv_heads = 0;  // 0 means heads
+  bool causal = true;
+  bool bias = true;
+  double dropout = 0;         // of what attention and feed-forward add to the stream
+  double deviation = 0.02;    // of the weights
+  double residual_scale = 1;  // factor on the deviation of the two projections into the stream
+  double epsilon = 1e-5;
+};
+
+class MultiHeadAttention : public Module {
+ public:
+  Linear c_attn;  // queries, keys and values in one product: (heads + 2 kv_heads) head_size
+  Linear c_proj;
+  explicit MultiHeadAttention(const BlockOptions& options);
+  // x: (batch, time, width) -> the same shape. lengths: optional i64 (batch), keys past it are padding.
+  Variable operator()(const Variable& x, const Tensor& lengths = {}) const;
+  // The same for x at positions cache.length ..., whose keys and values are added to layer `layer` of the cache.
+  Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
+  void visit(Visitor& v) override;
+  int kv_heads() const { return kv_heads_; }
+
+ private:
+  int heads_, kv_heads_;
+  bool causal_;
+};
+
+// Linear, GELU (tanh approximation), Linear; four times as wide inside.
+class FeedForward : public Module {
+ public:
+  Linear c_fc, c_proj;
+  explicit FeedForward(const BlockOptions& options);
+  Variable operator()(const Variable& x) const;
+  void visit(Visitor& v) override;
+};
+
+// A residual stream whose last addition is still to be done, so that it can be fused with the next norm.
+struct Stream {
+  Variable sum;
+  Variable branch = {};  // to be added to `sum`; empty at the start
+};
+// norm(stream.sum + stream.branch); leaves the completed sum in the stream.
+Variable advance(Stream& stream, const LayerNorm& norm);
+
+// x += attention(norm(x)); x += feed_forward(norm(x)) (pre-norm, as GPT-2 has it).
+class TransformerBlock : public Module {
+ public:
+  LayerNorm ln_1;
+  MultiHeadAttention attn;
+  LayerNorm ln_2;
+  FeedForward mlp;
+  Dropout dropout;
+  explicit TransformerBlock(const BlockOptions& options);
+  Stream operator()(Stream stream, Forward& pass, const Tensor& lengths = {}) const;
+  // Generation: no gradient, keys and values go to layer `layer` of the cache.
+  Stream operator()(Stream stream, KeyValueCache& cache, std::size_t layer) const;
+  void visit(Visitor& v) override;
+  bool is_unit() const override { return true; }
+};
+
+}  // namespace keel
