@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "keel/data/json_reason.h"
 #include "keel/data/safetensors.h"
 #include "keel/data/safetensors_format.h"
 
@@ -12,12 +13,6 @@ namespace {
 
 using nlohmann::json;
 namespace format = safetensors;
-
-// nlohmann prefixes its messages with an identifier in brackets.
-std::string without_prefix(std::string_view message) {
-  const std::size_t end = message.find("] ");
-  return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
-}
 
 // Follows the JSON as it is read: the format has one fixed shape, so whatever departs from it is refused
 // at its first token and no document, however deep or large, is ever built.
@@ -112,7 +107,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw Error(concat("the header is not valid JSON: ", without_prefix(error.what())));
+    throw Error(concat("the header is not valid JSON: ", json_reason(error.what())));
   }
 
  private:

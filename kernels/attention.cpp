@@ -25,7 +25,7 @@ void check_shape(std::string_view name, const Tensor& x, const Tensor& like) {
 void check_reserved(const AttentionArgs& args) {
   const auto refuse = [&](bool given, std::string_view option) {
     if (given)
-      throw Error(concat("attention: the option `", option, "` is not implemented on ", args.q.device()),
+      throw Error(keel::concat("attention: the option `", option, "` is not implemented on ", args.q.device()),
                   ErrorKind::unsupported);
   };
   refuse(args.bias.defined(), "bias");

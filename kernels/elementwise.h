@@ -18,7 +18,7 @@ namespace keel {
 // `parameter` is the functor's number (exponent of pow, slope of leaky_relu, ...), unused by most.
 struct UnaryEntry {
   void (*forward)(const Tensor& x, const Tensor& y, double parameter) = nullptr;
-  // kept: the input or the output of forward, as the functor's `keep` says.
+  // kept: the input or the output of forward, as the functor's `keep` says; ignored for Keep::none.
   void (*backward)(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input, double parameter) = nullptr;
 };
 struct BinaryEntry {
@@ -32,7 +32,7 @@ using BinaryTable = std::array<BinaryEntry, static_cast<std::size_t>(BinaryOps::
 
 namespace kernels {
 
-// `op` is index_of<Gelu, UnaryOps> and the like.
+// `op` is index_of<Gelu, UnaryOps> and the like. Integers are taken by the operations that is_integral_op names.
 Tensor unary(int op, const Tensor& x, double parameter = 0);
 Tensor unary_backward(int op, const Tensor& grad_output, const Tensor& kept, double parameter = 0);
 // Comparisons give u8 tensors of 0 and 1. Both inputs have one dtype.
@@ -52,7 +52,9 @@ Tensor binary(const Tensor& a, const Tensor& b) {
 // The shape that a and b broadcast to; an Error when they do not.
 Dims broadcast_shapes(const Dims& a, const Dims& b);
 
-// Writes `from` (broadcast to `to`) into `to`, converting the dtype. Views welcome on both sides.
+// Writes `from` (broadcast to `to`) into `to`, converting the dtype: to narrower floats by rounding to nearest
+// even, to integers by cutting the fraction off (undefined where it does not fit). Views welcome on both sides;
+// they must not overlap.
 void copy_into(const Tensor& to, const Tensor& from);
 Tensor cast(const Tensor& x, DType dtype);  // x itself when it already has the dtype
 Tensor contiguous(const Tensor& x);         // x itself when it is dense

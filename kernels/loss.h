@@ -22,6 +22,7 @@ namespace kernels {
 struct CrossEntropyResult {
   Tensor loss;             // f32 scalar (f64 for f64): mean over the targets that are not ignored
   std::int64_t count = 0;  // how many those are; 0 gives a loss of 0
+  Tensor losses;           // (rows) likewise: 0 where ignored
   Tensor grad_logits;      // defined when asked for: the gradient of `loss`
 };
 enum class LogitsGradient : unsigned char { none, fresh, over_logits };

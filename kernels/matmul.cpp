@@ -1,5 +1,6 @@
 #include "keel/kernels/matmul.h"
 
+#include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/table.h"
 
 namespace keel::kernels {
@@ -61,6 +62,17 @@ Tensor with_batch(const Tensor& x, const Dims& batch) {
 }
 
 }  // namespace
+
+std::string matmul_backend(const Context& context, DType dtype) {
+  KEEL_CHECK(is_floating(dtype), "matmul multiplies floating dtypes, not ", dtype);
+#ifdef KEEL_HAVE_ONEDNN
+  if (context.kernel_choice() == KernelChoice::automatic) return cpu::onednn_backend(dtype);
+  return keel::concat(cpu::plain_backend(dtype), ": kernels=plain");
+#else
+  (void)context;
+  return keel::concat(cpu::plain_backend(dtype), ": built without oneDNN");
+#endif
+}
 
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   check_operands(a, b);

@@ -1,6 +1,8 @@
 #pragma once
 // Matrix products, with bias and GELU fused behind them.
 
+#include <string>
+
 #include "keel/runtime/tensor.h"
 
 namespace keel {
@@ -29,6 +31,9 @@ struct MatmulOptions {
 };
 
 namespace kernels {
+
+// What multiplies matrices of this dtype in this context and why, in a line: "oneDNN 2.6.3 (AVX-512 bf16)".
+std::string matmul_backend(const Context& context, DType dtype);
 
 // a: (batch..., m, k) and b: (batch..., k, n) of one dtype; batch dimensions equal, or absent on one
 // side. A transposed operand is a transposed view, e.g. matmul(x, weight.transpose(0, 1)). A 2-d `b` with a batched

@@ -15,6 +15,7 @@ struct OwnedTable {
 void fill_table(KernelTable& table, KernelChoice choice) {
   cpu::add_elementwise(table);
   cpu::add_copy(table);
+  cpu::add_dropout(table);
   cpu::add_reduce(table);
   cpu::add_matmul(table);
   cpu::add_attention(table);

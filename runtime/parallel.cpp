@@ -58,4 +58,15 @@ void parallel_for(const Context& context, std::int64_t n, std::int64_t grain,
   if (failure) std::rethrow_exception(failure);
 }
 
+void run_with_library_threads([[maybe_unused]] const Context& context, FunctionRef<void()> f) {
+#ifdef _OPENMP
+  struct Restore {
+    int threads = omp_get_max_threads();
+    ~Restore() { omp_set_num_threads(threads); }
+  } restore;
+  omp_set_num_threads(inside_parallel ? 1 : context.threads());
+#endif
+  f();
+}
+
 }  // namespace keel

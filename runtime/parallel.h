@@ -33,6 +33,10 @@ class FunctionRef<R(Args...)> {
 void parallel_for(const Context& context, std::int64_t n, std::int64_t grain,
                   FunctionRef<void(std::int64_t begin, std::int64_t end)> f);
 
+// Calls f in this thread while a library that f uses may start OpenMP teams of its own: they get
+// context.threads() threads, or one where this thread already belongs to a parallel_for.
+void run_with_library_threads(const Context& context, FunctionRef<void()> f);
+
 // Elements of a simple loop that are worth a thread of their own (about 10 microseconds of work).
 inline constexpr std::int64_t kElementGrain = 16384;
 

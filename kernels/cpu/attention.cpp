@@ -80,7 +80,7 @@ class Forward {
     }
     const Sum largest = row_max(scores, seen);
     const Sum sum = exponentials(scores, seen, largest);
-    lse = largest + std::log(sum);
+    lse = largest + math::log(sum);
     return 1 / sum;
   }
 

@@ -5,7 +5,7 @@
 
 #include "keel/kernels/cpu/pack.h"
 #include "keel/kernels/cpu/workspace.h"
-#include "keel/runtime/math.h"
+#include "keel/kernels/functors.h"
 #include "keel/runtime/parallel.h"
 
 // Blocking, after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008):
@@ -16,11 +16,14 @@ namespace keel::cpu {
 namespace {
 
 constexpr std::int64_t kBlockSteps = 384;        // of k: an A panel of 18 KiB
-constexpr std::int64_t kBlockColumns = 256;      // of B: a block of 384 KiB
+constexpr std::int64_t kUnpackedColumns = 768;   // of B, up to which A is not packed where it need not be
 constexpr std::int64_t kTaskRows = 96;           // rows of C a task computes when B is shared
 constexpr std::int64_t kSharedUnits = 2 << 20;   // of the shared operand at a time (8 MiB)
-constexpr std::int64_t kTaskProducts = 1 << 21;  // multiply-adds that are worth a task (20 microseconds)
-constexpr std::int64_t kTasks = 64;              // wanted at least where the product is large enough
+constexpr std::int64_t kTaskProducts = 1 << 22;  // multiply-adds that are worth a task (20 microseconds)
+constexpr std::int64_t kTasks = 32;              // wanted at least where the product is large enough
+
+template <class P>  // of B, whole panels: a block of 384 KiB
+constexpr std::int64_t kBlockColumns = 256 / kTileColumns<P>* kTileColumns<P>;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return divide_up(value, multiple) * multiple; }
@@ -40,6 +43,65 @@ template <class Sum>
 using Finish = FunctionRef<void(const Sum* tile, std::int64_t ld, std::int64_t i, std::int64_t j, std::int64_t rows,
                                 std::int64_t columns)>;
 
+// The left operand of a block: panels (steps, kTileRows) one after the other, or rows as they lie in memory.
+template <class P>
+struct Left {
+  const typename P::Unit* units;
+  std::int64_t row = 0;  // units from one row to the next; 0 for panels
+
+  bool packed() const { return row == 0; }
+  const typename P::Unit* at(std::int64_t i, std::int64_t steps) const {
+    return units + (packed() ? i / kTileRows * kTileRows * steps : i * row);
+  }
+};
+
+// Whether the micro-kernel can read (m, k) of `a` where it lies: whole units, dense along k. Packing
+// costs about n / 10 of the product, so it is left out where n is small; not where rows lie a multiple
+// of 4 KiB apart, since they would then share eight lines of the first-level cache.
+template <class P, class T>
+bool readable_in_place(const MatrixView<T>& a, std::int64_t m, std::int64_t n, std::int64_t k) {
+  if constexpr (sizeof(T) * P::kDepth != sizeof(typename P::Unit)) return false;
+  constexpr std::int64_t size = sizeof(T);
+  const bool units = a.col == 1 && k % P::kDepth == 0 && a.row % P::kDepth == 0 && a.row != 0 &&
+                     reinterpret_cast<std::uintptr_t>(a.data) % sizeof(typename P::Unit) == 0;
+  return units && (m <= kTileRows || (n <= kUnpackedColumns && a.row * size % 4096 != 0));
+}
+
+template <class P, class T>
+Left<P> left_in_place(const MatrixView<T>& a) {
+  return {reinterpret_cast<const typename P::Unit*>(a.data), a.row / P::kDepth};
+}
+
+// Source of the block that will be packed next: fetched into the second-level cache a few lines at a
+// time while the current block is multiplied, since packing by itself would wait for memory.
+class Ahead {
+ public:
+  Ahead() = default;
+  template <class T>
+  Ahead(const MatrixView<T>& x, std::int64_t rows, std::int64_t columns)
+      : next_(reinterpret_cast<const char*>(x.data)),
+        stride_((x.col == 1 ? x.row : x.col) * static_cast<std::int64_t>(sizeof(T))),
+        row_bytes_((x.col == 1 ? columns : rows) * static_cast<std::int64_t>(sizeof(T))),
+        rows_left_(x.col == 1 ? rows : columns) {}
+
+  std::int64_t lines() const { return rows_left_ * ((row_bytes_ + kLine - 1) / kLine); }
+  void fetch(std::int64_t lines) {
+    for (; lines > 0 && rows_left_ > 0; --lines) {
+      __builtin_prefetch(next_ + at_, 0, 2);
+      at_ += kLine;
+      if (at_ < row_bytes_) continue;
+      at_ = 0;
+      next_ += stride_;
+      --rows_left_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const char* next_ = nullptr;
+  std::int64_t stride_ = 0, row_bytes_ = 0, rows_left_ = 0, at_ = 0;
+};
+
 // The product of one k block of packed panels, added to (or written over) c; or handed to `finish`
 // tile by tile, in which case c may be null when there is nothing to add to.
 template <class P>
@@ -49,20 +111,28 @@ struct BlockProduct {
   static constexpr std::int64_t kColumns = kTileColumns<P>;
 
   std::int64_t m, n, steps;
-  const Unit* a;                    // panels (steps, kTileRows), one after the other
-  const Unit* b;                    // panels (steps, kColumns)
-  std::int64_t a_stride, b_stride;  // units from one panel to the next
+  Left<P> a;
+  const Unit* b;          // panels (steps, kColumns)
+  std::int64_t b_stride;  // units from one panel to the next
   Sum alpha;
   bool add;
   Sum* c;
   std::int64_t ldc;
   const Finish<Sum>* finish = nullptr;
+  bf16* rounded = nullptr;  // with PairProduct: whole finished tiles are rounded to here instead
+  std::int64_t ld_rounded = 0;
+  Ahead ahead = {};
 
-  void run() const {
-    for (std::int64_t block = 0; block < n; block += kBlockColumns) {
-      const std::int64_t block_end = std::min(n, block + kBlockColumns);
+  void run() {
+    const std::int64_t tiles = divide_up(m, kTileRows) * divide_up(n, kColumns);
+    const std::int64_t lines = divide_up(ahead.lines(), tiles);
+    for (std::int64_t block = 0; block < n; block += kBlockColumns<P>) {
+      const std::int64_t block_end = std::min(n, block + kBlockColumns<P>);
       for (std::int64_t i = 0; i < m; i += kTileRows) {
-        for (std::int64_t j = block; j < block_end; j += kColumns) tile(i, j);
+        for (std::int64_t j = block; j < block_end; j += kColumns) {
+          ahead.fetch(lines);
+          tile(i, j);
+        }
       }
     }
   }
@@ -72,18 +142,25 @@ struct BlockProduct {
     const std::int64_t rows = std::min<std::int64_t>(kTileRows, m - i);
     const std::int64_t columns = std::min(kColumns, n - j);
     const std::int64_t vectors = divide_up(columns, kLanes<Sum>);
-    const TileKernel<P> kernel = tile_kernel<P>(rows, vectors);
-    const Unit* left = a + i / kTileRows * a_stride;
+    const TileKernel<P, Sum> kernel = tile_kernel<P, Sum>(a.packed(), rows, vectors);
+    const Unit* left = a.at(i, steps);
     const Unit* right = b + j / kColumns * b_stride;
+    if constexpr (P::kDepth == 2) {
+      if (rounded != nullptr && rows == kTileRows && columns == kColumns) {
+        tile_kernel<P, bf16>(a.packed(), rows, vectors)(steps, left, a.row, right, alpha, false,
+                                                        rounded + i * ld_rounded + j, ld_rounded);
+        return;
+      }
+    }
     const bool whole_vectors = columns == vectors * kLanes<Sum>;
     if (c != nullptr && whole_vectors) {
       Sum* target = c + i * ldc + j;
-      kernel(steps, left, right, alpha, add, target, ldc);
+      kernel(steps, left, a.row, right, alpha, add, target, ldc);
       if (finish != nullptr) (*finish)(target, ldc, i, j, rows, columns);
       return;
     }
     alignas(kVectorBytes) Sum buffer[kTileRows * kColumns];
-    kernel(steps, left, right, alpha, false, buffer, kColumns);
+    kernel(steps, left, a.row, right, alpha, false, buffer, kColumns);
     if (c != nullptr) {
       for (std::int64_t r = 0; r < rows; ++r) {
         Sum* target = c + (i + r) * ldc + j;
@@ -97,10 +174,16 @@ struct BlockProduct {
   }
 };
 
-// The tanh approximation of GELU (Hendrycks and Gimpel 2016): sqrt(2 / pi) inside.
-template <class S>
-S gelu_tanh(S x) {
-  return S(0.5) * x * (1 + math::tanh(S(0.7978845608028654) * (x + S(0.044715) * x * x * x)));
+template <class Sum, class Out>
+void store_row(const Sum* sums, std::int64_t n, Out* out) {
+  std::int64_t q = 0;
+#if defined(__AVX512BF16__)
+  if constexpr (std::is_same_v<Out, bf16>) {
+    for (; q + 32 <= n; q += 32)
+      store_rounded(load_vector<float>(sums + q), load_vector<float>(sums + q + 16), out + q);
+  }
+#endif
+  for (; q < n; ++q) out[q] = Out(sums[q]);
 }
 
 // Writes finished sums to the output: bias, GELU, rounding, addition.
@@ -113,7 +196,7 @@ void write_row(const GemmArgs<T, Out>& args, const Accumulator<T>* sums, std::in
     if (args.accumulate) {
       for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(static_cast<Sum>(c[q]) + sums[q]);
     } else {
-      for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(sums[q]);
+      store_row(sums, columns, c);
     }
     return;
   }
@@ -122,7 +205,7 @@ void write_row(const GemmArgs<T, Out>& args, const Accumulator<T>* sums, std::in
   for (std::int64_t q = 0; q < columns; ++q) before[q] = Out(sums[q] + static_cast<Sum>(bias[q]));
   if (args.epilogue == Epilogue::bias_gelu) {
     // GELU of the rounded value, so that the fused product equals the separate operations.
-    for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(gelu_tanh(static_cast<Sum>(before[q])));
+    for (std::int64_t q = 0; q < columns; ++q) c[q] = Out(GeluTanh{}.forward(static_cast<Sum>(before[q])));
   }
 }
 
@@ -142,9 +225,10 @@ class ParallelProduct {
     const std::int64_t granule = left_shared_ ? kTileColumns<P> : kTileRows;
     const std::int64_t products = std::max<std::int64_t>(1, shared * args.k);
     const std::int64_t wanted = std::max(divide_up(free, kTasks), divide_up(kTaskProducts, products));
-    task_extent_ = std::min(round_up(wanted, granule), left_shared_ ? kBlockColumns : kTaskRows);
+    task_extent_ = std::min(round_up(wanted, granule), left_shared_ ? kBlockColumns<P> : kTaskRows);
     super_ = std::max(block_, kSharedUnits / std::max<std::int64_t>(shared, 1) / block_ * block_);
     direct_ = std::is_same_v<Out, Sum> && args.epilogue == Epilogue::none;
+    left_in_place_ = readable_in_place<P>(args.a, args.m, args.n, args.k);
   }
 
   void run() {
@@ -157,7 +241,7 @@ class ParallelProduct {
     std::int64_t first = 0;
     do {  // once also for k = 0, which writes zeros
       const std::int64_t last = std::min(steps_, first + super_);
-      pack_shared(panels.data(), first, last);
+      if (!left_shared_ || !left_in_place_) pack_shared(panels.data(), first, last);
       parallel_for(context_, free, task_extent_, [&](std::int64_t begin, std::int64_t end) {
         run_task(panels.data(), sums ? sums->data() : nullptr, first, last, begin, end);
       });
@@ -228,23 +312,44 @@ class ParallelProduct {
       const std::int64_t block_end = std::min(last, s + block_);
       const Unit* shared = shared_panels + (s - first) * padded_shared;
       if (left_shared_) pack_right(column, n, s, block_end, own_panels.data());
-      else pack_left(row, m, s, block_end, own_panels.data());
+      else if (!left_in_place_) pack_left(row, m, s, block_end, own_panels.data());
       BlockProduct<P> product;
       product.m = m;
       product.n = n;
       product.steps = block_end - s;
-      product.a = left_shared_ ? shared : own_panels.data();
+      product.a = {left_shared_ ? shared : own_panels.data()};
+      if (left_in_place_) product.a = left_in_place<P>(args_.a.at(row, s * P::kDepth));
       product.b = left_shared_ ? own_panels.data() : shared;
-      product.a_stride = product.steps * kTileRows;
       product.b_stride = product.steps * kTileColumns<P>;
       product.alpha = args_.alpha;
       product.add = s > 0 || (direct_ && args_.accumulate);
       product.c = sums;
       product.ldc = ld;
       product.finish = !direct_ && block_end == steps_ ? &finish : nullptr;
+      if constexpr (std::is_same_v<Out, bf16>) {
+        if (sums == nullptr && args_.epilogue == Epilogue::none && !args_.accumulate) {
+          product.rounded = args_.c + row * args_.ldc + column;
+          product.ld_rounded = args_.ldc;
+        }
+      }
+      product.ahead = next_source(begin, end, block_end, last);
       product.run();
       s = block_end;
     } while (s < last);
+  }
+
+  // What this thread will pack next: the following k block of its rows (or columns), or the first of the next task's.
+  Ahead next_source(std::int64_t begin, std::int64_t end, std::int64_t step, std::int64_t last) const {
+    if (!left_shared_ && left_in_place_) return {};
+    if (step == last) {
+      step = 0;
+      begin = end;
+      end = std::min(end + task_extent_, left_shared_ ? args_.n : args_.m);
+      if (begin >= end) return {};
+    }
+    const std::int64_t k = k_of(step, std::min(last, step + block_));
+    if (left_shared_) return Ahead(args_.b.at(step * P::kDepth, begin).transposed(), end - begin, k);
+    return Ahead(args_.a.at(begin, step * P::kDepth), end - begin, k);
   }
 
   const Context& context_;
@@ -254,6 +359,7 @@ class ParallelProduct {
   std::int64_t super_;        // steps for which the shared operand is packed at once
   bool left_shared_;          // A is the operand that all tasks share
   std::int64_t task_extent_;  // columns (left shared) or rows of C in a task
+  bool left_in_place_;        // A is not packed
   bool direct_;               // sums go straight to the output
 };
 
@@ -293,18 +399,19 @@ void multiply_packed(std::int64_t m, std::int64_t n, std::int64_t k, Accumulator
   using P = Product<T>;
   const std::int64_t all_steps = steps_of<P>(b.k), block = block_steps(all_steps), steps = steps_of<P>(k);
   const std::int64_t padded = round_up(b.n, kTileColumns<P>);
+  const bool in_place = readable_in_place<P>(a, m, n, k);
   std::int64_t s = 0;
   do {
     const std::int64_t block_end = std::min(steps, s + block);
     const std::int64_t packed_steps = std::min(all_steps, s + block) - s;
-    pack<P, kTileRows>(a.at(0, s * P::kDepth), m, std::min(k, block_end * P::kDepth) - s * P::kDepth, workspace);
+    const MatrixView<Source> left = a.at(0, s * P::kDepth);
+    if (!in_place) pack<P, kTileRows>(left, m, std::min(k, block_end * P::kDepth) - s * P::kDepth, workspace);
     BlockProduct<P> product;
     product.m = m;
     product.n = n;
     product.steps = block_end - s;
-    product.a = workspace;
+    product.a = in_place ? left_in_place<P>(left) : Left<P>{workspace};
     product.b = b.units + s * padded;
-    product.a_stride = product.steps * kTileRows;
     product.b_stride = packed_steps * kTileColumns<P>;
     product.alpha = alpha;
     product.add = accumulate || s > 0;

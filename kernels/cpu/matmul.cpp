@@ -62,7 +62,9 @@ void multiply(const MatmulArgs& args) {
   else parallel_for(context, count, std::max<std::int64_t>(1, kChunkProducts / products), multiply_range);
 }
 
-void matmul(const MatmulArgs& args) {
+}  // namespace
+
+void multiply_plain(const MatmulArgs& args) {
   visit_floating(args.a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (args.out.dtype() == dtype_of<T>()) multiply<T, T>(args);
@@ -70,8 +72,13 @@ void matmul(const MatmulArgs& args) {
   });
 }
 
-}  // namespace
+std::string plain_backend(DType dtype) {
+  const char* vectors = kVectorBytes == 64 ? "AVX-512" : "AVX2";
+  const bool pairs = dtype == DType::bf16 && Product<bf16>::kDepth == 2;
+  const bool widened = !pairs && (dtype == DType::bf16 || dtype == DType::f16);
+  return concat("keel (", vectors, pairs ? ", bf16 dot products)" : widened ? ", widened to f32)" : ")");
+}
 
-void add_matmul(KernelTable& table) { table.matmul = matmul; }
+void add_matmul(KernelTable& table) { table.matmul = multiply_plain; }
 
 }  // namespace keel::cpu

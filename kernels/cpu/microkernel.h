@@ -47,6 +47,14 @@ void store_vector(void* to, Vector<T> value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+#if defined(__AVX512BF16__)
+// Rounds 32 sums to bf16 as the conversion of bf16 does, except that results below 2^-126 become zero.
+inline void store_rounded(Vector<float> low, Vector<float> high, bf16* to) {
+  const __m512bh rounded = _mm512_cvtne2ps_pbh(high, low);
+  std::memcpy(to, &rounded, sizeof rounded);
+}
+#endif
+
 // How packed numbers are multiplied. A Unit holds kDepth consecutive numbers along k; one step of
 // the micro-kernel consumes one unit of each row and column.
 template <class T>
@@ -89,14 +97,16 @@ using Product = typename ProductOf<T>::Type;
 template <class P>
 inline constexpr int kTileColumns = kTileVectors* kLanes<typename P::Sum>;
 
-// c[i][j] = alpha * sum_s a[s][i] b[s][j] (+ c[i][j] with `add`).
-// a: panel (steps, kTileRows); b: panel (steps, kTileColumns); c: row stride ldc.
-template <class P>
-using TileKernel = void (*)(std::int64_t steps, const typename P::Unit* a, const typename P::Unit* b,
-                            typename P::Sum alpha, bool add, typename P::Sum* c, std::int64_t ldc);
+// c[i][j] = alpha * sum_s a[i][s] b[s][j] (+ c[i][j] with `add`), rounded to Out. Row i of A starts at
+// a + i * a_row and is dense along k, unless A is packed: then it is a panel (steps, kTileRows).
+// b: panel (steps, kTileColumns); c: row stride ldc.
+template <class P, class Out>
+using TileKernel = void (*)(std::int64_t steps, const typename P::Unit* a, std::int64_t a_row,
+                            const typename P::Unit* b, typename P::Sum alpha, bool add, Out* c, std::int64_t ldc);
 
 // The kernel for the given rows (1 to kTileRows) and vectors (1 to kTileVectors): edges do no idle work.
-template <class P>
-TileKernel<P> tile_kernel(std::int64_t rows, std::int64_t vectors);
+// Out is P::Sum; also bf16 with PairProduct, for whole tiles.
+template <class P, class Out>
+TileKernel<P, Out> tile_kernel(bool packed, std::int64_t rows, std::int64_t vectors);
 
 }  // namespace keel::cpu

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "keel/kernels/cpu/gemm.h"
 #include "keel/kernels/cpu/microkernel.h"
@@ -36,31 +37,33 @@ void load_units(const T* from, typename P::Unit* units) {
   }
 }
 
+// Element w of the result is element from(w) of a and b side by side.
+template <int N, auto from, class V>
+V shuffle(V a, V b) {
+  return [&]<int... W>(std::integer_sequence<int, W...>) { return __builtin_shufflevector(a, b, from(W)...); }
+  (std::make_integer_sequence<int, N>{});
+}
+
 // Four rows of kLanes units become kLanes steps of four units: out[s * width + i] = row_i[s].
 template <class Unit>
 void transpose_four_rows(const Unit (&rows)[4][kLanes<Unit>], std::int64_t width, Unit* out) {
   constexpr int lanes = kLanes<Unit>;
   if constexpr (sizeof(Unit) == 4) {
     using V = Vector<Unit>;
-    using Indices = Vector<std::int32_t>;
     // Within each 128-bit lane: interleave by one, then by two.
-    Indices low, high, low_pair, high_pair;
-    for (int l = 0; l < lanes; ++l) {
-      const int lane = l & ~3, at = l & 3;
-      low[l] = lane + at / 2 + (at & 1) * lanes;
-      high[l] = low[l] + 2;
-      low_pair[l] = lane + (at & 1) + (at / 2) * lanes;
-      high_pair[l] = low_pair[l] + 2;
-    }
+    constexpr auto low = [](int l) { return (l & ~3) + (l & 3) / 2 + (l & 1) * lanes; };
+    constexpr auto high = [](int l) { return (l & ~3) + (l & 3) / 2 + (l & 1) * lanes + 2; };
+    constexpr auto low_pair = [](int l) { return (l & ~3) + (l & 1) + (l & 3) / 2 * lanes; };
+    constexpr auto high_pair = [](int l) { return (l & ~3) + (l & 1) + (l & 3) / 2 * lanes + 2; };
     const V r0 = load_vector<Unit>(rows[0]), r1 = load_vector<Unit>(rows[1]);
     const V r2 = load_vector<Unit>(rows[2]), r3 = load_vector<Unit>(rows[3]);
-    const V low01 = __builtin_shuffle(r0, r1, low), high01 = __builtin_shuffle(r0, r1, high);
-    const V low23 = __builtin_shuffle(r2, r3, low), high23 = __builtin_shuffle(r2, r3, high);
+    const V low01 = shuffle<lanes, low>(r0, r1), high01 = shuffle<lanes, high>(r0, r1);
+    const V low23 = shuffle<lanes, low>(r2, r3), high23 = shuffle<lanes, high>(r2, r3);
     Unit steps[4][lanes];
-    store_vector<Unit>(steps[0], __builtin_shuffle(low01, low23, low_pair));
-    store_vector<Unit>(steps[1], __builtin_shuffle(low01, low23, high_pair));
-    store_vector<Unit>(steps[2], __builtin_shuffle(high01, high23, low_pair));
-    store_vector<Unit>(steps[3], __builtin_shuffle(high01, high23, high_pair));
+    store_vector<Unit>(steps[0], shuffle<lanes, low_pair>(low01, low23));
+    store_vector<Unit>(steps[1], shuffle<lanes, high_pair>(low01, low23));
+    store_vector<Unit>(steps[2], shuffle<lanes, low_pair>(high01, high23));
+    store_vector<Unit>(steps[3], shuffle<lanes, high_pair>(high01, high23));
     for (int l = 0; l < lanes; l += 4) {
       for (int q = 0; q < 4; ++q) std::memcpy(out + (l + q) * width, steps[q] + l, 4 * sizeof(Unit));
     }
@@ -99,34 +102,86 @@ void pack_panel_along_k(const T* x, std::int64_t row_stride, int rows, std::int6
   }
 }
 
+template <class T, int N>
+struct ShortVector {
+  using Type [[gnu::vector_size(sizeof(T) * N)]] = T;
+};
+
+// N units of the numbers first[i] (at k) and second[i] (at k + 1), for N neighbouring rows. Written on
+// vectors where it matters: the compiler leaves loops of twelve scalar.
+template <class P, int N, class T>
+void store_units(const T* first, const T* second, typename P::Unit* out) {
+  using Words = typename ShortVector<std::uint32_t, N>::Type;
+  using Halves = typename ShortVector<std::uint16_t, N>::Type;
+  const auto words_of = [](const T* from) {
+    Words words;
+    if constexpr (std::is_same_v<T, bf16>) {
+      Halves halves;
+      std::memcpy(&halves, from, sizeof halves);
+      words = __builtin_convertvector(halves, Words);
+    } else {  // rounded as the conversion of bf16 does it
+      std::memcpy(&words, from, sizeof words);
+      const Words rounded = (words + 0x7fffu + ((words >> 16) & 1u)) >> 16;
+      words = (words & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u - Words{} : rounded;
+    }
+    return words;
+  };
+  if constexpr (std::is_same_v<T, typename P::Unit>) {
+    std::memcpy(out, first, N * sizeof(T));
+  } else if constexpr (P::kDepth == 2 && std::is_same_v<T, bf16> && N == 8) {
+    Halves low, high;
+    std::memcpy(&low, first, sizeof low);
+    std::memcpy(&high, second, sizeof high);
+    constexpr auto left = [](int w) { return w / 2 + w % 2 * N; };
+    constexpr auto right = [](int w) { return w / 2 + w % 2 * N + N / 2; };
+    const Halves before = shuffle<N, left>(low, high), after = shuffle<N, right>(low, high);
+    std::memcpy(out, &before, sizeof before);
+    std::memcpy(out + N / 2, &after, sizeof after);
+  } else if constexpr (P::kDepth == 2) {
+    const Words units = words_of(first) | words_of(second) << 16;
+    std::memcpy(out, &units, sizeof units);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    const Words units = words_of(first) << 16;
+    std::memcpy(out, &units, sizeof units);
+  } else if constexpr (std::is_same_v<T, f16>) {  // widened as the conversion of f16 does it
+    using Floats = typename ShortVector<float, N>::Type;
+    Halves halves;
+    std::memcpy(&halves, first, sizeof halves);
+    const Words bits = __builtin_convertvector(halves, Words);
+    const Words magnitude = (bits & 0x7fffu) << 13;
+    const Words finite = (Words)((Floats)magnitude * 0x1p112f);
+    const Words units = (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite) | (bits & 0x8000u) << 16;
+    std::memcpy(out, &units, sizeof units);
+  } else {
+    for (int w = 0; w < N; ++w) out[w] = make_unit<P>(first[w], second[w]);
+  }
+}
+
+// One step of a panel: the units of its first `count` rows.
+template <class P, int Width, class T>
+void pack_step(const T* first, const T* second, std::int64_t count, typename P::Unit* out) {
+  if (count >= Width) {
+    constexpr int kEights = Width / 8 * 8;
+    for (int w = 0; w < kEights; w += 8) store_units<P, 8>(first + w, second + w, out + w);
+    if constexpr (kEights < Width) store_units<P, 4>(first + kEights, second + kEights, out + kEights);
+  } else {
+    for (int w = 0; w < Width; ++w) out[w] = w < count ? make_unit<P>(first[w], second[w]) : 0;
+  }
+}
+
 // All panels of rows that are consecutive across k (element (i, p) at x[i + p * k_stride]): step by
 // step, so that each row of memory is read once from end to end.
 template <class P, int Width, class T>
 void pack_across_k(const T* x, std::int64_t k_stride, std::int64_t rows, std::int64_t k, typename P::Unit* out) {
+  static constexpr T kZeros[Width] = {};
   const std::int64_t steps = (k + P::kDepth - 1) / P::kDepth;
-  const auto pack_step = [&](std::int64_t s, const T* first, const T* second) {
-    typename P::Unit* target = out + s * Width;
-    std::int64_t i = 0;
-    for (; i + Width <= rows; i += Width, target += steps * Width) {
-      for (int w = 0; w < Width; ++w) target[w] = make_unit<P>(first[i + w], second[i + w]);
-    }
-    if (i < rows) {
-      for (int w = 0; w < Width; ++w) target[w] = i + w < rows ? make_unit<P>(first[i + w], second[i + w]) : 0;
-    }
-  };
-  const std::int64_t whole = k / P::kDepth;
-  for (std::int64_t s = 0; s < whole; ++s) {
-    const T* first = x + s * P::kDepth * k_stride;
-    pack_step(s, first, first + (P::kDepth - 1) * k_stride);
-  }
-  if constexpr (P::kDepth == 2) {
-    if (whole < steps) {
-      const T* last = x + whole * 2 * k_stride;
-      typename P::Unit* target = out + whole * Width;
-      for (std::int64_t i = 0; i < rows; i += Width, target += steps * Width) {
-        for (int w = 0; w < Width; ++w) target[w] = i + w < rows ? make_unit<P>(last[i + w], T(0.0f)) : 0;
-      }
-    }
+  for (std::int64_t s = 0; s < steps; ++s) {
+    const std::int64_t at = s * P::kDepth;
+    const bool single = at + P::kDepth > k;  // an odd last number is paired with zero
+    const T* first = x + at * k_stride;
+    for (std::int64_t i = 0; i < rows; i += Width)
+      pack_step<P, Width>(first + i, single ? kZeros : first + i + (P::kDepth - 1) * k_stride, rows - i,
+                          out + i * steps + s * Width);
   }
 }
 

@@ -89,8 +89,8 @@ TEST(Matmul, EqualsADoubleReferenceForEveryLayout) {
 
 TEST(Matmul, EqualsADoubleReferenceAroundTheEdgesOfItsBlocks) {
   // m, n, k: tiles of 12 x 32, column blocks of 256, k blocks of 384 steps, tasks of 96 rows.
-  const Dims sizes[] = {{96, 96, 400}, {97, 31, 385},  {37, 129, 1000}, {300, 50, 777},
-                        {5, 300, 800}, {257, 513, 63}, {100, 200, 1},   {500, 24, 769}};
+  const Dims sizes[] = {{96, 96, 400},  {97, 31, 385}, {37, 129, 1000}, {300, 50, 777}, {5, 300, 800},
+                        {257, 513, 63}, {100, 200, 1}, {500, 24, 769},  {600, 530, 20}};
   for (const KernelChoice choice : {KernelChoice::automatic, KernelChoice::plain}) {
     const Context context = testing::context(2, choice);
     for (const DType dtype : kFloats) {

@@ -1,0 +1,14 @@
+#pragma once
+// What a JSON library's message says once its identifier in brackets is taken off.
+
+#include <string>
+#include <string_view>
+
+namespace keel {
+
+inline std::string json_reason(std::string_view message) {
+  const std::size_t end = message.find("] ");
+  return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
+}
+
+}  // namespace keel

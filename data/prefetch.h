@@ -1,0 +1,52 @@
+#pragma once
+// Loads batches ahead of their use, on a thread of its own.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "keel/data/batch.h"
+
+namespace keel {
+
+class PrefetchLoader {
+ public:
+  // Batches come in the order of steps from `first_step` on, and within a step in the order of `ranges`
+  // (empty: one batch of all rows). Ranges are clipped to the rows that a step has. At most `depth` wait.
+  PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_t first_step, std::vector<RowRange> ranges = {},
+                 int depth = 2);
+  ~PrefetchLoader();
+  PrefetchLoader(const PrefetchLoader&) = delete;
+  PrefetchLoader& operator=(const PrefetchLoader&) = delete;
+
+  // Waits for the next batch; none after the loader's last step. An error met while loading is thrown here, once
+  // the batches before it are taken, and at every call after that.
+  std::optional<Batch> next();
+
+ private:
+  void work();
+  // False when the batches are no longer wanted.
+  bool put(Batch batch);
+
+  std::shared_ptr<const Loader> loader_;
+  std::int64_t first_step_;
+  std::vector<RowRange> ranges_;
+  std::size_t depth_;
+
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  std::deque<Batch> waiting_;
+  std::exception_ptr error_;
+  bool finished_ = false;  // the thread adds nothing more
+  bool stopped_ = false;   // nobody takes more
+
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace keel

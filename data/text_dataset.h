@@ -1,0 +1,33 @@
+#pragma once
+// A text as tokens, split into a part to train on and a part to validate on.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "keel/data/tokenizer.h"
+#include "keel/data/tokens.h"
+
+namespace keel {
+
+struct TextDataset {
+  Tokens train;
+  Tokens validation;
+  std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file whose tokenizer is not at hand
+};
+
+struct SplitOptions {
+  double validation = 0.1;  // the last fraction of the tokens; in [0, 1)
+  std::int64_t block = 1;   // tokens of a window; the training part must hold one and its targets
+};
+
+// Reads and encodes a text file. Missing, empty or too short for a block: an Error that says what to do.
+// The other function makes a tokenizer of this kind (byte, character) for the text.
+TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split);
+TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
+
+// Maps a token file (keel/data/token_file.h). Its tokenizer is read from the `tokenizer.json` beside it, which must
+// be of the name and size that the file states; without one only the byte tokenizer is known.
+TextDataset open_tokens(const std::string& path, const SplitOptions& split);
+
+}  // namespace keel

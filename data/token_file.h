@@ -1,0 +1,46 @@
+#pragma once
+// Files of tokens: a checked header of 64 bytes, then the tokens, 2 or 4 bytes each, little-endian.
+//
+// Header: "KEELTOK1", then u32 version, u32 bytes of a token, u64 vocabulary size, u64 token count, 24 bytes of the
+// tokenizer's name padded with zeros, u64 FNV-1a hash of the 56 bytes before it.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "keel/data/tokens.h"
+#include "keel/runtime/file.h"
+
+namespace keel {
+
+struct TokenFile {
+  Tokens tokens;  // a view of the mapped file
+  std::string tokenizer;
+};
+
+// Maps a token file. A wrong header or size is an Error that names path and reason; so is a token outside the
+// vocabulary, found at once in files of up to kScannedTokens tokens and otherwise when it is read.
+TokenFile open_token_file(const std::string& path);
+inline constexpr std::int64_t kScannedTokens = 1 << 24;
+inline constexpr std::string_view kTokenFileMagic = "KEELTOK1";  // the first bytes of a token file
+
+// Writes a token file piece by piece, atomically (keel/runtime/file.h): it appears at commit().
+class TokenFileWriter {
+ public:
+  // `tokenizer`: at most 23 bytes, the name that made the tokens.
+  TokenFileWriter(std::string path, std::int64_t vocabulary_size, std::string tokenizer);
+  // A token outside the vocabulary is an Error that names its position.
+  void append(std::span<const std::uint32_t> tokens);
+  void commit();
+
+ private:
+  void write_header(bool again);
+
+  AtomicFile file_;
+  std::int64_t vocabulary_size_;
+  std::string tokenizer_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace keel

@@ -1,0 +1,95 @@
+#include "keel/data/tokens.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+void check_vocabulary(std::int64_t size, const std::string& source) {
+  KEEL_CHECK(size > 0 && size <= kMaxVocabulary, "'", source, "': a vocabulary has 1 to ", kMaxVocabulary,
+             " tokens, not ", size);
+}
+
+// `values` begin at `position` of the source.
+template <class T>
+void check_range(std::span<const T> values, std::int64_t position, std::int64_t vocabulary, const std::string& source) {
+  T largest = 0;
+  for (const T value : values) largest = std::max(largest, value);
+  if (largest < vocabulary) return;
+  const auto bad = std::find_if(values.begin(), values.end(), [&](T value) { return value >= vocabulary; });
+  throw Error(concat("token ", *bad, " at position ", position + (bad - values.begin()), " of '", source,
+                     "' is outside the vocabulary of ", vocabulary, " tokens"));
+}
+
+// Calls f with `count` tokens as a span of their own type.
+template <class F>
+void visit_tokens(const void* memory, int bytes, std::int64_t begin, std::size_t count, F&& f) {
+  if (bytes == 2) f(std::span(static_cast<const std::uint16_t*>(memory) + begin, count));
+  else f(std::span(static_cast<const std::uint32_t*>(memory) + begin, count));
+}
+
+}  // namespace
+
+int token_bytes(std::int64_t vocabulary_size) { return vocabulary_size <= 65536 ? 2 : 4; }
+
+Tokens::Tokens(std::span<const std::uint32_t> values, std::int64_t vocabulary_size, std::string source)
+    : size_(static_cast<std::int64_t>(values.size())),
+      vocabulary_size_(vocabulary_size),
+      bytes_(token_bytes(vocabulary_size)) {
+  check_vocabulary(vocabulary_size, source);
+  check_range(values, 0, vocabulary_size, source);
+  const auto keep = [&]<class T>(std::vector<T> copy) {
+    const auto owner = std::make_shared<const std::vector<T>>(std::move(copy));
+    memory_ = owner->data();
+    source_ = std::make_shared<const Source>(Source{owner, std::move(source)});
+  };
+  if (bytes_ == 2) keep(std::vector<std::uint16_t>(values.begin(), values.end()));
+  else keep(std::vector<std::uint32_t>(values.begin(), values.end()));
+}
+
+Tokens::Tokens(std::shared_ptr<const void> owner, const void* memory, std::int64_t size, int bytes,
+               std::int64_t vocabulary_size, std::string source)
+    : memory_(memory), size_(size), vocabulary_size_(vocabulary_size), bytes_(bytes) {
+  check_vocabulary(vocabulary_size, source);
+  KEEL_CHECK(bytes == 2 || bytes == 4, "'", source, "': a token has 2 or 4 bytes, not ", bytes);
+  KEEL_CHECK(size >= 0 && (memory != nullptr || size == 0), "'", source, "': no memory holds ", size, " tokens");
+  source_ = std::make_shared<const Source>(Source{std::move(owner), std::move(source)});
+}
+
+std::uint32_t Tokens::operator[](std::int64_t i) const {
+  std::int32_t value = 0;
+  copy(i, std::span(&value, 1));
+  return static_cast<std::uint32_t>(value);
+}
+
+Tokens Tokens::slice(std::int64_t begin, std::int64_t end) const {
+  KEEL_CHECK(0 <= begin && begin <= end && end <= size_, "tokens [", begin, ", ", end, ") are outside a sequence of ",
+             size_);
+  Tokens part = *this;
+  part.begin_ += begin;
+  part.size_ = end - begin;
+  return part;
+}
+
+void Tokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
+  const auto count = static_cast<std::int64_t>(out.size());
+  KEEL_CHECK(0 <= begin && begin <= size_ && count <= size_ - begin, count, " tokens at ", begin,
+             " reach past a sequence of ", size_);
+  if (count == 0) return;
+  visit_tokens(memory_, bytes_, begin_ + begin, out.size(), [&](auto values) {
+    check_range(values, begin_ + begin, vocabulary_size_, source_->name);
+    std::copy(values.begin(), values.end(), out.begin());
+  });
+}
+
+void Tokens::check() const {
+  if (size_ == 0) return;
+  visit_tokens(memory_, bytes_, begin_, static_cast<std::size_t>(size_),
+               [&](auto values) { check_range(values, begin_, vocabulary_size_, source_->name); });
+}
+
+}  // namespace keel

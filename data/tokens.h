@@ -1,0 +1,51 @@
+#pragma once
+// A read-only sequence of tokens, in memory or in a mapped file.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace keel {
+
+// 2 where every token below `vocabulary_size` fits into 16 bits, else 4.
+int token_bytes(std::int64_t vocabulary_size);
+
+// The largest vocabulary: tokens are i32 in a batch.
+inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
+
+// A value handle: copies and slices share the memory. Tokens are 2 or 4 bytes each; one that does not belong
+// to the vocabulary is an Error, when it is read, that names its position in the source.
+class Tokens {
+ public:
+  Tokens() = default;  // no tokens
+  // A copy in as few bytes as the vocabulary allows, checked. `source` names the sequence in messages.
+  Tokens(std::span<const std::uint32_t> values, std::int64_t vocabulary_size, std::string source);
+  // Somebody's memory, kept alive by `owner`: `size` tokens of `bytes` (2 or 4) bytes each.
+  Tokens(std::shared_ptr<const void> owner, const void* memory, std::int64_t size, int bytes,
+         std::int64_t vocabulary_size, std::string source);
+
+  std::int64_t size() const { return size_; }
+  std::int64_t vocabulary_size() const { return vocabulary_size_; }
+  std::uint32_t operator[](std::int64_t i) const;
+  // The tokens [begin, end).
+  Tokens slice(std::int64_t begin, std::int64_t end) const;
+  // The tokens from `begin` on, as many as `out` holds.
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const;
+  // Reads every token once.
+  void check() const;
+
+ private:
+  struct Source {
+    std::shared_ptr<const void> owner;
+    std::string name;
+  };
+  std::shared_ptr<const Source> source_;
+  const void* memory_ = nullptr;  // of the first token of the source
+  std::int64_t begin_ = 0;
+  std::int64_t size_ = 0;
+  std::int64_t vocabulary_size_ = 0;
+  int bytes_ = 2;
+};
+
+}  // namespace keel

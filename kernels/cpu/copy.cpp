@@ -1,0 +1,198 @@
+// Moving numbers: copies between any layouts and dtypes, fill, where, and in-place sums and products.
+
+#include <algorithm>
+#include <cstring>
+
+#include "keel/kernels/cpu/backend.h"
+#include "keel/kernels/cpu/blocks.h"
+
+namespace keel::cpu {
+namespace {
+
+// Both sides of a copy with the dimensions they have in common: joined where both are dense across them.
+struct CopyPlan {
+  Dims shape, from, to;
+};
+
+CopyPlan plan_copy(const Tensor& from, const Tensor& to) {
+  CopyPlan plan;
+  for (int i = 0; i < to.rank(); ++i) {
+    const std::int64_t extent = to.shape()[i];
+    if (extent == 1) continue;
+    const int last = plan.shape.size() - 1;
+    if (last >= 0 && plan.from[last] == extent * from.strides()[i] && plan.to[last] == extent * to.strides()[i]) {
+      plan.shape[last] *= extent;
+      plan.from[last] = from.strides()[i];
+      plan.to[last] = to.strides()[i];
+    } else {
+      plan.shape.push_back(extent);
+      plan.from.push_back(from.strides()[i]);
+      plan.to.push_back(to.strides()[i]);
+    }
+  }
+  if (plan.shape.empty()) plan = {{1}, {1}, {1}};
+  return plan;
+}
+
+// Rows along the last dimension, whichever strides they have.
+template <class T>
+void copy_rows(const Context& context, const CopyPlan& plan, const T* from, T* to) {
+  const Layout from_layout{plan.shape, plan.from}, to_layout{plan.shape, plan.to};
+  const std::int64_t from_stride = plan.from.back(), to_stride = plan.to.back();
+  parallel_for(context, product(plan.shape), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+    RowCursor source(from_layout, begin), target(to_layout, begin);
+    while (begin < end) {
+      const std::int64_t count = std::min({source.left(), target.left(), end - begin});
+      const T* in = from + source.offset();
+      T* out = to + target.offset();
+      if (from_stride == 1 && to_stride == 1) {
+        std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(T));
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) out[i * to_stride] = in[i * from_stride];
+      }
+      begin += count;
+      if (begin == end) break;
+      source.advance(count);
+      target.advance(count);
+    }
+  });
+}
+
+// The source is dense along dimension `along`, the target along the last one: squares of 32 x 32 elements,
+// whose lines on both sides stay in the first cache while they are turned.
+template <class T>
+void copy_transposed(const Context& context, const CopyPlan& plan, int along, const T* from, T* to) {
+  constexpr std::int64_t kSide = 32;
+  const int last = plan.shape.size() - 1;
+  Layout from_outer, to_outer;
+  for (int i = 0; i < last; ++i) {
+    if (i == along) continue;
+    from_outer.shape.push_back(plan.shape[i]);
+    from_outer.strides.push_back(plan.from[i]);
+    to_outer.strides.push_back(plan.to[i]);
+  }
+  if (from_outer.shape.empty()) from_outer = Layout(Dims{1}, Dims{0}), to_outer = from_outer;
+  to_outer.shape = from_outer.shape;
+  const std::int64_t rows = plan.shape[along], columns = plan.shape[last];
+  const std::int64_t tiles_down = (rows + kSide - 1) / kSide, tiles_across = (columns + kSide - 1) / kSide;
+  const std::int64_t from_stride = plan.from[last], to_stride = plan.to[along];
+  parallel_for(context, product(from_outer.shape) * tiles_down * tiles_across, kElementGrain / (kSide * kSide),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t tile = begin; tile < end; ++tile) {
+                   const std::int64_t outer = tile / (tiles_down * tiles_across);
+                   const std::int64_t r0 = tile / tiles_across % tiles_down * kSide;
+                   const std::int64_t c0 = tile % tiles_across * kSide;
+                   const T* in = from + RowCursor(from_outer, outer).offset();
+                   T* out = to + RowCursor(to_outer, outer).offset();
+                   const std::int64_t r1 = std::min(rows, r0 + kSide), c1 = std::min(columns, c0 + kSide);
+                   for (std::int64_t r = r0; r < r1; ++r)
+                     for (std::int64_t c = c0; c < c1; ++c) out[r * to_stride + c] = in[r + c * from_stride];
+                 }
+               });
+}
+
+template <class T>
+void copy_same(const Tensor& from, const Tensor& to) {
+  const CopyPlan plan = plan_copy(from, to);
+  const T* source = from.data<T>();
+  T* target = to.data<T>();
+  int along = -1;
+  if (plan.to.back() == 1 && plan.from.back() > 1)
+    for (int i = 0; i + 1 < plan.shape.size(); ++i)
+      if (plan.from[i] == 1) along = i;
+  if (along >= 0) copy_transposed(to.context(), plan, along, source, target);
+  else copy_rows(to.context(), plan, source, target);
+}
+
+// Through C: straight from the source's type to the target's where one of them is C.
+template <class C>
+void convert(const Tensor& from, const Tensor& to) {
+  const Reader<C> reader(from);
+  const Writer<C> writer(to);
+  parallel_for(to.context(), to.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+    constexpr int kLength = block_length<C>();
+    alignas(64) C buffer[kLength];
+    for (std::int64_t at = begin; at < end; at += kLength) {
+      const int n = static_cast<int>(std::min<std::int64_t>(kLength, end - at));
+      writer.store(at, n, reader(at, n, writer.target(at, buffer)));
+    }
+  });
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  if (to.numel() == 0) return;
+  const DType a = from.dtype(), b = to.dtype();
+  if (a == b) return visit_dtype(a, [&](auto tag) { copy_same<typename decltype(tag)::type>(from, to); });
+  if (!is_floating(a) && !is_floating(b)) return convert<std::int64_t>(from, to);
+  // Integers may need more than the 24 bits of an fp32.
+  if (!is_floating(a) || !is_floating(b) || a == DType::f64 || b == DType::f64) return convert<double>(from, to);
+  convert<float>(from, to);
+}
+
+template <class C>
+void fill_block(C* out, const C* const*, int n, double value) {
+  std::fill_n(out, n, static_cast<C>(value));
+}
+
+void fill(const Tensor& out, double value) {
+  visit_compute_type(out.dtype(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    run_blocks<C, 0>(out, {}, fill_block<C>, value);
+  });
+}
+
+template <class C>
+void where_block(C* out, const C* const* in, int n, double) {
+  const C *condition = in[0], *a = in[1], *b = in[2];
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) out[i] = condition[i] != C(0) ? a[i] : b[i];
+}
+
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+  visit_compute_type(out.dtype(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    run_blocks<C, 3>(out, {condition, a, b}, where_block<C>, 0);
+  });
+}
+
+template <class C>
+void add_block(C* out, const C* const* in, int n, double) {
+  const C *into = in[0], *from = in[1];
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) out[i] = into[i] + from[i];
+}
+
+void accumulate(const Tensor& from, const Tensor& into) {
+  const DType wider = from.dtype() == DType::f64 ? DType::f64 : into.dtype();
+  visit_compute_type(wider, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    run_blocks<C, 2>(into, {into, from}, add_block<C>, 0);
+  });
+}
+
+template <class C>
+void scale_block(C* out, const C* const* in, int n, double factor) {
+  const C* x = in[0];
+  const C by = static_cast<C>(factor);
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) out[i] = x[i] * by;
+}
+
+void scale(const Tensor& x, double factor) {
+  visit_compute_type(x.dtype(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    run_blocks<C, 1>(x, {x}, scale_block<C>, factor);
+  });
+}
+
+}  // namespace
+
+void add_copy(KernelTable& table) {
+  table.copy = copy;
+  table.fill = fill;
+  table.where = where;
+  table.accumulate = accumulate;
+  table.scale = scale;
+}
+
+}  // namespace keel::cpu

@@ -1,0 +1,72 @@
+#include "keel/kernels/cpu/backend.h"
+#include "keel/kernels/cpu/softmax_row.h"
+
+namespace keel::cpu {
+namespace {
+
+// One row of the loss, and of its gradient when `grad` is not null. With targets
+// q = (1 - smoothing) onehot(target) + smoothing / classes the loss is sum_j q_j (lse - x_j),
+// and its gradient softmax(x) - q. The gradient may overwrite the logits.
+template <class T>
+struct LossRow {
+  using A = Accumulator<T>;
+  std::int64_t classes;
+  A smoothing;
+  A grad_scale;
+
+  A operator()(const T* logits, std::int64_t target, T* grad, A* exps) const {
+    const A at_target = widen(logits[target]);
+    // Summed before the exponentials, which need the same scratch.
+    const A total = smoothing == 0 ? A{0} : row_sum(widen_row(logits, classes, exps), classes);
+    const auto [max, sum] = exponentials(logits, classes, exps);
+    const A lse_above_max = math::log(sum);
+    const A count = static_cast<A>(classes);
+    A loss = lse_above_max - (at_target - max);
+    if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_max - (total / count - max));
+    if (grad == nullptr) return loss;
+    A* const to = staged_row(grad, exps);
+    const A factor = grad_scale / sum, shift = grad_scale * smoothing / count;
+    for (std::int64_t j = 0; j < classes; ++j) to[j] = exps[j] * factor - shift;
+    to[target] -= grad_scale * (1 - smoothing);
+    store_row(to, classes, grad);
+    return loss;
+  }
+};
+
+template <class T, class Index>
+void cross_entropy_rows(const CrossEntropyArgs& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.logits.dim(0), classes = args.logits.dim(1);
+  const T* const logits = args.logits.data<T>();
+  const Index* const targets = args.targets.data<Index>();
+  A* const losses = args.losses.data<A>();
+  T* const grads = args.grad_logits.defined() ? args.grad_logits.data<T>() : nullptr;
+  const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing), static_cast<A>(args.grad_scale)};
+  const Context& context = args.logits.context();
+  parallel_for(context, rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
+    const Workspace<A> exps(context, padded<A>(classes));
+    for (std::int64_t r = begin; r < end; ++r) {
+      T* const grad = grads == nullptr ? nullptr : grads + r * classes;
+      if (targets[r] == args.ignore_index) {
+        losses[r] = 0;
+        if (grad != nullptr) std::fill(grad, grad + classes, T(0));
+      } else {
+        losses[r] = loss_row(logits + r * classes, targets[r], grad, exps.data());
+      }
+    }
+  });
+}
+
+void cross_entropy(const CrossEntropyArgs& args) {
+  visit_floating(args.logits.dtype(), [&](auto value) {
+    visit_index(args.targets.dtype(), [&](auto index) {
+      cross_entropy_rows<typename decltype(value)::type, typename decltype(index)::type>(args);
+    });
+  });
+}
+
+}  // namespace
+
+void add_cross_entropy(KernelTable& table) { table.cross_entropy = cross_entropy; }
+
+}  // namespace keel::cpu

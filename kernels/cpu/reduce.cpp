@@ -1,0 +1,273 @@
+// Reductions over any dimensions, by trees that depend on the shape alone.
+//
+// The reduced range of every output is cut into chunks of fixed length, each reduced by one task; the
+// partial results are then combined pairwise. Two shapes of task: along the reduced dimension (by rows),
+// or across whole rows of neighbouring outputs at once (by columns), whichever memory is dense in.
+
+#include <algorithm>
+#include <limits>
+
+#include "keel/kernels/cpu/backend.h"
+#include "keel/kernels/cpu/blocks.h"
+
+namespace keel::cpu {
+namespace {
+
+struct SumOf {
+  template <class C>
+  C operator()(C a, C b) const {
+    return a + b;
+  }
+};
+struct MaxOf {
+  template <class C>
+  C operator()(C a, C b) const {
+    return Maximum{}.forward(a, b);
+  }
+};
+struct MinOf {
+  template <class C>
+  C operator()(C a, C b) const {
+    return Minimum{}.forward(a, b);
+  }
+};
+
+constexpr std::int64_t kRowChunk = 16384;   // elements reduced by one task along a row
+constexpr std::int64_t kColumnChunk = 64;   // rows reduced by one task across columns
+constexpr std::int64_t kColumnBlock = 512;  // columns of such a task
+constexpr std::int64_t kFewColumns = 16;    // below it, working across columns does not pay
+
+// x seen as outputs times reduced elements.
+struct Split {
+  Tensor ordered;        // x with the kept dimensions in front
+  Layout kept, reduced;  // of x
+  std::int64_t outputs = 1, count = 1;
+};
+
+Split split_dims(const Tensor& x, const Dims& dims) {
+  Dims kept_shape, kept_strides, reduced_shape, reduced_strides, order;
+  for (int i = 0, next = 0; i < x.rank(); ++i) {
+    if (next < dims.size() && dims[next] == i) {
+      ++next;
+      continue;
+    }
+    order.push_back(i);
+    kept_shape.push_back(x.shape()[i]);
+    kept_strides.push_back(x.strides()[i]);
+  }
+  for (const std::int64_t dim : dims) {
+    order.push_back(dim);
+    reduced_shape.push_back(x.shape()[static_cast<int>(dim)]);
+    reduced_strides.push_back(x.strides()[static_cast<int>(dim)]);
+  }
+  return {x.permute(order), Layout(kept_shape, kept_strides), Layout(reduced_shape, reduced_strides),
+          product(kept_shape), product(reduced_shape)};
+}
+
+bool by_columns(const Split& split) {
+  return split.kept.strides.back() == 1 && split.kept.shape.back() >= kFewColumns && split.reduced.strides.back() != 1;
+}
+
+// n >= 1 values: 16 interleaved running values, combined pairwise.
+template <class Op, class C>
+C reduce_block(const C* x, int n) {
+  constexpr int kLanes = 16;
+  constexpr Op op;
+  if (n < kLanes) {
+    C result = x[0];
+    for (int i = 1; i < n; ++i) result = op(result, x[i]);
+    return result;
+  }
+  C lanes[kLanes];
+  for (int l = 0; l < kLanes; ++l) lanes[l] = x[l];
+  int i = kLanes;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] = op(lanes[l], x[i + l]);
+  for (int l = 0; i < n; ++i, ++l) lanes[l] = op(lanes[l], x[i]);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] = op(lanes[l], lanes[l + half]);
+  return lanes[0];
+}
+
+// partial: (outputs, chunks)
+template <class Op, class C>
+void reduce_by_rows(const Split& split, std::int64_t chunks, C* partial) {
+  const Reader<C> reader(split.ordered);
+  const std::int64_t longest = std::min(split.count, kRowChunk);
+  parallel_for(split.ordered.context(), split.outputs * chunks, std::max<std::int64_t>(1, kElementGrain / longest),
+               [&](std::int64_t begin, std::int64_t end) {
+                 constexpr int kLength = block_length<C>();
+                 alignas(64) C buffer[kLength];
+                 for (std::int64_t task = begin; task < end; ++task) {
+                   const std::int64_t first = task % chunks * kRowChunk;
+                   const std::int64_t last = std::min(split.count, first + kRowChunk);
+                   C result{};
+                   for (std::int64_t at = first; at < last; at += kLength) {
+                     const int n = static_cast<int>(std::min<std::int64_t>(kLength, last - at));
+                     const C* block = reader(task / chunks * split.count + at, n, buffer);
+                     const C value = reduce_block<Op>(block, n);
+                     result = at == first ? value : Op{}(result, value);
+                   }
+                   partial[task] = result;
+                 }
+               });
+}
+
+// acc[j] = op of column j of `rows` rows, each `row` elements from the last; n columns.
+template <class Op, class T, class C>
+void reduce_columns(const T* base, RowCursor row, std::int64_t rows, int n, C* acc) {
+  constexpr Op op;
+  const T* x = base + row.offset();
+  for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
+  std::int64_t r = 1;
+  const auto next = [&] {
+    row.advance(1);
+    return base + row.offset();
+  };
+  for (; r + 4 <= rows; r += 4) {
+    const T *a = next(), *b = next(), *c = next(), *d = next();
+    for (int j = 0; j < n; ++j)
+      acc[j] = op(acc[j], op(op(widen<T, C>(a[j]), widen<T, C>(b[j])), op(widen<T, C>(c[j]), widen<T, C>(d[j]))));
+  }
+  for (; r < rows; ++r) {
+    x = next();
+    for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
+  }
+}
+
+// partial: (outer outputs, chunks, columns)
+template <class Op, class T, class C>
+void reduce_by_columns(const Split& split, std::int64_t chunks, C* partial) {
+  const T* x = split.ordered.data<T>();
+  const std::int64_t columns = split.kept.shape.back();
+  const std::int64_t blocks = (columns + kColumnBlock - 1) / kColumnBlock;
+  const std::int64_t task_size = std::min(columns, kColumnBlock) * std::min(split.count, kColumnChunk);
+  parallel_for(split.ordered.context(), split.outputs / columns * chunks * blocks,
+               std::max<std::int64_t>(1, kElementGrain / task_size), [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t task = begin; task < end; ++task) {
+                   const std::int64_t outer = task / (chunks * blocks), chunk = task / blocks % chunks;
+                   const std::int64_t column = task % blocks * kColumnBlock;
+                   const T* base = x + RowCursor(split.kept, outer * columns + column).offset();
+                   const std::int64_t first = chunk * kColumnChunk;
+                   const std::int64_t rows = std::min(kColumnChunk, split.count - first);
+                   const int n = static_cast<int>(std::min(kColumnBlock, columns - column));
+                   reduce_columns<Op>(base, RowCursor(split.reduced, first), rows, n,
+                                      partial + (outer * chunks + chunk) * columns + column);
+                 }
+               });
+}
+
+// Combines partial (outer, chunks, columns) pairwise into its chunks 0.
+template <class Op, class C>
+void combine_chunks(const Context& context, std::int64_t outer, std::int64_t chunks, std::int64_t columns, C* partial) {
+  parallel_for(context, outer, std::max<std::int64_t>(1, kElementGrain / (chunks * columns)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t o = begin; o < end; ++o)
+                   for (std::int64_t step = 1; step < chunks; step *= 2)
+                     for (std::int64_t c = 0; c + step < chunks; c += 2 * step) {
+                       C* into = partial + (o * chunks + c) * columns;
+                       const C* from = into + step * columns;
+                       for (std::int64_t j = 0; j < columns; ++j) into[j] = Op{}(into[j], from[j]);
+                     }
+               });
+}
+
+template <class C>
+void divide_block(C* out, const C* const* in, int n, double divisor) {
+  const C by = static_cast<C>(divisor);
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) out[i] = in[0][i] / by;
+}
+template <class C>
+void add_block(C* out, const C* const* in, int n, double) {
+#pragma GCC ivdep
+  for (int i = 0; i < n; ++i) out[i] = in[0][i] + in[1][i];
+}
+
+template <class Op, class C>
+void reduce_as(const ReduceArgs& args) {
+  const Split split = split_dims(args.x, args.dims);
+  const bool columnwise = by_columns(split);
+  const std::int64_t length = columnwise ? kColumnChunk : kRowChunk;
+  const std::int64_t chunks = (split.count + length - 1) / length;
+  const std::int64_t columns = columnwise ? split.kept.shape.back() : 1;
+  const std::int64_t outer = split.outputs / columns;
+  const Context& context = args.x.context();
+
+  const bool direct =
+      chunks == 1 && args.out.dtype() == dtype_of<C>() && !args.add && args.reduction != Reduction::mean;
+  const Tensor out = args.out.view({outer, columns});
+  const Tensor partial =
+      direct ? out.unsqueeze(1) : empty(context, {outer, chunks, columns}, dtype_of<C>(), Purpose::workspace);
+  C* values = partial.template data<C>();
+  if (columnwise) {
+    visit_dtype(args.x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      // Each dtype meets only its own compute type here.
+      if constexpr (std::is_same_v<C, std::int64_t> ? std::is_integral_v<T> : std::is_same_v<C, Accumulator<T>>)
+        reduce_by_columns<Op, T>(split, chunks, values);
+    });
+  } else {
+    reduce_by_rows<Op>(split, chunks, values);
+  }
+  if (chunks > 1) combine_chunks<Op>(context, outer, chunks, columns, values);
+  if (direct) return;
+  const Tensor result = partial.select(1, 0);
+  if (args.reduction == Reduction::mean)
+    run_blocks<C, 1>(out, {result}, divide_block<C>, static_cast<double>(split.count));
+  else if (args.add) run_blocks<C, 2>(out, {out, result}, add_block<C>, 0);
+  else kernel_table(context).copy(result, out);
+}
+
+// Position of the first largest value: the largest of each block first, then its place in the block.
+template <class C>
+void argmax_as(const ReduceArgs& args) {
+  const Split split = split_dims(args.x, args.dims);
+  const Reader<C> reader(split.ordered);
+  auto* out = args.out.data<std::int64_t>();
+  parallel_for(args.x.context(), split.outputs, std::max<std::int64_t>(1, kElementGrain / split.count),
+               [&](std::int64_t begin, std::int64_t end) {
+                 constexpr int kLength = block_length<C>();
+                 alignas(64) C buffer[kLength];
+                 for (std::int64_t o = begin; o < end; ++o) {
+                   C best{};
+                   for (std::int64_t at = 0; at < split.count; at += kLength) {
+                     const int n = static_cast<int>(std::min<std::int64_t>(kLength, split.count - at));
+                     const C* block = reader(o * split.count + at, n, buffer);
+                     const C largest = reduce_block<MaxOf>(block, n);
+                     const bool is_nan = largest != largest;
+                     if (at > 0 && !(largest > best) && !is_nan) continue;
+                     best = largest;
+                     int i = 0;
+                     while (block[i] != largest && !(is_nan && block[i] != block[i])) ++i;
+                     out[o] = at + i;
+                     if (is_nan) break;
+                   }
+                 }
+               });
+}
+
+void reduce(const ReduceArgs& args) {
+  if (args.out.numel() == 0) return;
+  if (args.x.numel() == 0) {
+    const double nothing = args.reduction == Reduction::mean ? std::numeric_limits<double>::quiet_NaN() : 0;
+    if (!args.add) kernel_table(args.out.context()).fill(args.out, nothing);
+    return;
+  }
+  visit_compute_type(args.x.dtype(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    switch (args.reduction) {
+      case Reduction::sum:
+      case Reduction::mean: return reduce_as<SumOf, C>(args);
+      case Reduction::max: return reduce_as<MaxOf, C>(args);
+      case Reduction::min: return reduce_as<MinOf, C>(args);
+      case Reduction::argmax: return argmax_as<C>(args);
+    }
+  });
+}
+
+}  // namespace
+
+void add_reduce(KernelTable& table) { table.reduce = reduce; }
+
+}  // namespace keel::cpu

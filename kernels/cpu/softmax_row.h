@@ -1,0 +1,50 @@
+#pragma once
+// The exponentials of a row relative to its maximum, which softmax and cross-entropy are made of.
+
+#include "keel/kernels/cpu/rows.h"
+#include "keel/runtime/math.h"
+
+namespace keel::cpu {
+
+// Room that exponentials() needs for a row of n elements: whole vectors, so that nothing is left
+// for scalar tails.
+template <class A>
+std::int64_t padded(std::int64_t n) {
+  return (n + kLanes<A> - 1) / kLanes<A> * kLanes<A>;
+}
+
+template <class A>
+struct Exponentials {
+  A max;
+  A sum;  // of exp(x - max); NaN when an x is NaN or +inf, 0 when all are -inf
+};
+
+// exps[i] = exp(x[i] - max), with room for padded(n). The row is read once, block by block: when a
+// block raises the maximum, what was computed before is rescaled (Milakov and Gimelshein 2018).
+template <class T, class A = Accumulator<T>>
+Exponentials<A> exponentials(const T* x, std::int64_t n, A* exps) {
+  constexpr std::int64_t kBlock = 2048;  // stays in the first cache between its maximum and its exponentials
+  constexpr A kNone = -std::numeric_limits<A>::infinity();
+  A max = kNone, sum = 0;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - begin), whole = padded<A>(count);
+    A* const block = exps + begin;
+    for (std::int64_t i = 0; i < count; ++i) block[i] = widen(x[begin + i]);
+    std::fill(block + count, block + whole, kNone);
+    const A block_max = row_max(block, whole);
+    if (block_max > max) {
+      if (begin > 0) {
+        const A factor = math::exp(max - block_max);
+        for (std::int64_t i = 0; i < begin; ++i) exps[i] *= factor;
+        sum *= factor;
+      }
+      max = block_max;
+    }
+    const A shift = max == kNone ? A{0} : max;
+    for (std::int64_t i = 0; i < whole; ++i) block[i] = math::exp(block[i] - shift);
+    sum += row_sum(block, whole);
+  }
+  return {max, sum};
+}
+
+}  // namespace keel::cpu

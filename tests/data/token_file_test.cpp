@@ -1,0 +1,164 @@
+#include "keel/data/token_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+std::vector<std::uint32_t> random_tokens(std::size_t count, std::int64_t vocabulary) {
+  std::mt19937_64 engine(count);
+  std::vector<std::uint32_t> tokens(count);
+  for (auto& token : tokens) token = static_cast<std::uint32_t>(engine() % static_cast<std::uint64_t>(vocabulary));
+  return tokens;
+}
+
+std::vector<std::uint32_t> values_of(const Tokens& tokens) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(tokens.size()));
+  tokens.copy(0, values);
+  return {values.begin(), values.end()};
+}
+
+void write_tokens(const std::string& path, std::span<const std::uint32_t> tokens, std::int64_t vocabulary) {
+  TokenFileWriter writer(path, vocabulary, "byte");
+  writer.append(tokens);
+  writer.commit();
+}
+
+std::string refusal(const TemporaryFolder& folder, const std::string& contents) {
+  std::ofstream(folder / "bad", std::ios::binary) << contents;
+  return error_of([&] { open_token_file(folder / "bad"); });
+}
+
+// FNV-1a, written again: the layout of the header is a promise to other programs.
+std::string with_hash(std::string file) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (int i = 0; i < 56; ++i)
+    hash = (hash ^ static_cast<unsigned char>(file[static_cast<std::size_t>(i)])) * 1099511628211u;
+  return file.replace(56, 8, reinterpret_cast<const char*>(&hash), 8);
+}
+
+TEST(TokenFile, RoundTripIsTheIdentityInTheFewestBytes) {
+  const TemporaryFolder folder;
+  for (const std::int64_t vocabulary : {1ll, 256ll, 65536ll, 65537ll, 1ll << 31}) {
+    const std::vector<std::uint32_t> tokens = random_tokens(1001, vocabulary);
+    TokenFileWriter writer(folder / "t", vocabulary, "character");
+    writer.append(std::span(tokens).first(1));
+    writer.append({});
+    writer.append(std::span(tokens).subspan(1));
+    writer.commit();
+    const TokenFile file = open_token_file(folder / "t");
+    EXPECT_EQ(file.tokenizer, "character");
+    EXPECT_EQ(file.tokens.vocabulary_size(), vocabulary);
+    EXPECT_EQ(values_of(file.tokens), tokens);
+    EXPECT_EQ(file.tokens[1000], tokens[1000]);
+    EXPECT_EQ(std::filesystem::file_size(folder / "t"), 64 + 1001 * (vocabulary <= 65536 ? 2u : 4u));
+  }
+}
+
+TEST(TokenFile, OfNoTokensIsAFile) {
+  const TemporaryFolder folder;
+  write_tokens(folder / "t", {}, 10);
+  EXPECT_EQ(open_token_file(folder / "t").tokens.size(), 0);
+}
+
+TEST(TokenFile, AppearsOnlyAtCommit) {
+  const TemporaryFolder folder;
+  { TokenFileWriter(folder / "t", 256, "byte").append(random_tokens(10, 256)); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(TokenFile, RefusesAWrongHeaderWithPathAndReason) {
+  const TemporaryFolder folder;
+  write_tokens(folder / "good", random_tokens(100, 256), 256);
+  const std::string good = read_text_file(folder / "good");
+  ASSERT_EQ(refusal(folder, with_hash(good)), "");
+  const auto changed = [&](std::size_t at, const std::string& bytes) {
+    return std::string(good).replace(at, bytes.size(), bytes);
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "0 bytes"},
+      {good.substr(0, 63), "fewer than the header's 64"},
+      {changed(0, "KEELTOK2"), "does not begin with KEELTOK1"},
+      {changed(8, "\2"), "version is 2"},
+      {changed(24, "\1"), "damaged"},
+      {changed(40, "B"), "damaged"},
+      {with_hash(changed(12, "\3")), "have 3 bytes"},
+      {with_hash(changed(16, std::string(8, '\0'))), "vocabulary has 0"},
+      {with_hash(changed(16, std::string(8, '\xff'))), "vocabulary has 18446744073709551615"},
+      {with_hash(changed(31, "\x7f")), "truncated"},
+      {with_hash(changed(32, std::string(24, 'n'))), "name has no end"},
+      {good.substr(0, good.size() - 2), "truncated"},
+      {good.substr(0, good.size() - 1), "should hold 100 tokens"},
+      {good + "xx", "202 bytes follow"},
+  };
+  for (const auto& [contents, reason] : cases) {
+    const std::string message = refusal(folder, contents);
+    EXPECT_NE(message.find(reason), std::string::npos) << reason << ": " << message;
+    EXPECT_NE(message.find(folder / "bad"), std::string::npos) << message;
+  }
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_NE(refusal(folder, good.substr(0, length)), "") << length;
+  EXPECT_NE(error_of([&] { open_token_file(folder / "none"); }).find("No such file"), std::string::npos);
+}
+
+TEST(TokenFile, NamesThePositionOfATokenBeyondTheVocabulary) {
+  const TemporaryFolder folder;
+  std::vector<std::uint32_t> tokens = random_tokens(100, 50);
+  write_tokens(folder / "good", tokens, 50);
+  std::string file = read_text_file(folder / "good");
+  file[64 + 2 * 37] = 50;
+  std::string message = refusal(folder, file);
+  EXPECT_NE(message.find("token 50 at position 37 of '" + folder / "bad" + "'"), std::string::npos) << message;
+
+  tokens[99] = 51;
+  message = error_of([&] { write_tokens(folder / "t", tokens, 50); });
+  EXPECT_NE(message.find("token 51 at position 99"), std::string::npos) << message;
+}
+
+TEST(TokenFile, OfManyTokensIsCheckedWhereItIsRead) {
+  const TemporaryFolder folder;
+  const std::int64_t count = kScannedTokens + 1;
+  write_tokens(folder / "t", std::vector<std::uint32_t>(static_cast<std::size_t>(count)), 50);
+  {
+    std::fstream file(folder / "t", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(64 + 2 * 1000);
+    file.put(60);
+  }
+  const Tokens tokens = open_token_file(folder / "t").tokens;
+  const Tokens part = tokens.slice(500, count);
+  EXPECT_EQ(part[499], 0u);
+  EXPECT_NE(error_of([&] { (void)part[500]; }).find("token 60 at position 1000"), std::string::npos);
+  EXPECT_NE(error_of([&] { tokens.check(); }).find("position 1000"), std::string::npos);
+}
+
+TEST(TokenFile, WriterRefusesAnImpossibleHeader) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(error_of([&] { TokenFileWriter writer(folder / "t", 0, "byte"); }).empty());
+  EXPECT_FALSE(error_of([&] { TokenFileWriter writer(folder / "t", (1ll << 31) + 1, "byte"); }).empty());
+  EXPECT_FALSE(error_of([&] { TokenFileWriter writer(folder / "t", 10, std::string(24, 'x')); }).empty());
+}
+
+TEST(Tokens, SlicesShareAndKnowTheirBounds) {
+  const std::vector<std::uint32_t> values = random_tokens(20, 100);
+  const Tokens tokens(values, 100, "values");
+  const Tokens part = tokens.slice(5, 15).slice(2, 10);
+  EXPECT_EQ(values_of(part), std::vector<std::uint32_t>(values.begin() + 7, values.begin() + 15));
+  EXPECT_FALSE(error_of([&] { part.slice(0, 9); }).empty());
+  EXPECT_FALSE(error_of([&] { (void)part[8]; }).empty());
+  EXPECT_FALSE(error_of([&] { (void)part[-1]; }).empty());
+  EXPECT_EQ(Tokens().size(), 0);
+  EXPECT_NE(error_of([&] { Tokens(values, 3, "values"); }).find("of 'values'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,257 @@
+#include "keel/kernels/update.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/row_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+using kernels::adamw;
+using kernels::all_finite;
+using kernels::sgd;
+using kernels::sum_of_squares;
+
+DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
+
+AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
+  AdamWArgs args{};
+  args.parameter = uniform_tensor(context, {count}, 1, parameter);
+  if (parameter != state_dtype(parameter)) args.master = tensor_of(context, doubles(args.parameter), {count});
+  args.gradient = uniform_tensor(context, {count}, 2, gradient);
+  args.m = zeros(context, {count}, state_dtype(parameter));
+  args.v = zeros(context, {count}, state_dtype(parameter));
+  args.lr = 0.01;
+  args.beta1 = 0.9;
+  args.beta2 = 0.95;
+  args.epsilon = 1e-8;
+  args.weight_decay = 0.1;
+  args.gradient_scale = 0.5;
+  return args;
+}
+
+SgdArgs sgd_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
+  SgdArgs args{};
+  args.parameter = uniform_tensor(context, {count}, 1, parameter);
+  if (parameter != state_dtype(parameter)) args.master = tensor_of(context, doubles(args.parameter), {count});
+  args.gradient = uniform_tensor(context, {count}, 2, gradient);
+  args.lr = 0.1;
+  args.weight_decay = 0.05;
+  args.gradient_scale = 0.25;
+  return args;
+}
+
+// The gradient of each step is the first one, turned by the step, so that moments matter.
+void turn_gradient(const Tensor& gradient, std::int64_t step) {
+  const std::vector<double> fresh = uniform(gradient.numel(), 100 + static_cast<std::uint64_t>(step));
+  const Tensor values = tensor_of(gradient.context(), fresh, gradient.shape(), gradient.dtype());
+  std::memcpy(gradient.raw(), values.raw(), gradient.bytes());
+}
+
+struct DtypePair {
+  DType parameter, gradient;
+};
+constexpr DtypePair kPairs[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
+                                {DType::f16, DType::f16}, {DType::f16, DType::f32},   {DType::f64, DType::f64},
+                                {DType::f64, DType::f32}};
+
+// The narrow parameter is its master rounded to nearest even.
+void expect_rounded_master(const Tensor& parameter, const Tensor& master) {
+  EXPECT_TRUE(same_bits(parameter, tensor_of(master.context(), doubles(master), parameter.shape(), parameter.dtype())));
+}
+
+TEST(AdamW, FollowsADoubleReferenceForTwentySteps) {
+  const Context context = testing::context();
+  for (const auto& [parameter, gradient] : kPairs) {
+    AdamWArgs args = adamw_args(context, 1237, parameter, gradient);
+    std::vector<double> p = doubles(args.parameter), m(p.size()), v(p.size());
+    for (args.step = 1; args.step <= 20; ++args.step) {
+      turn_gradient(args.gradient, args.step);
+      const std::vector<double> g = doubles(args.gradient);
+      const double bias1 = 1 - std::pow(args.beta1, args.step), bias2 = 1 - std::pow(args.beta2, args.step);
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        const double scaled = g[i] * args.gradient_scale;
+        p[i] -= args.lr * args.weight_decay * p[i];
+        m[i] = args.beta1 * m[i] + (1 - args.beta1) * scaled;
+        v[i] = args.beta2 * v[i] + (1 - args.beta2) * scaled * scaled;
+        p[i] -= args.lr / bias1 * m[i] / (std::sqrt(v[i] / bias2) + args.epsilon);
+      }
+      adamw(args);
+    }
+    const double allowed = parameter == DType::f64 ? 1e-13 : 1e-6;
+    EXPECT_LT(relative_error(doubles(args.master.defined() ? args.master : args.parameter), p), allowed) << parameter;
+    EXPECT_LT(relative_error(doubles(args.m), m), allowed);
+    EXPECT_LT(relative_error(doubles(args.v), v), allowed);
+    if (args.master.defined()) expect_rounded_master(args.parameter, args.master);
+  }
+}
+
+TEST(AdamW, SmallStepsReachANarrowParameterThroughItsMaster) {
+  const Context context = testing::context();
+  AdamWArgs args = adamw_args(context, 64, DType::bf16, DType::bf16);
+  for (const Tensor& one : {args.parameter, args.master, args.gradient})
+    visit_floating(one.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      std::fill(one.data<T>(), one.data<T>() + 64, T(1.0f));
+    });
+  args.lr = 1e-4;  // far below the spacing of bf16 near 1
+  args.weight_decay = 0;
+  for (args.step = 1; args.step <= 100; ++args.step) adamw(args);
+  EXPECT_NEAR(doubles(args.parameter)[0], 1 - 100 * 1e-4, 2e-3);
+}
+
+TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
+  const Context context = testing::context();
+  struct Setting {
+    double momentum, dampening;
+    bool nesterov;
+  };
+  for (const auto& [parameter, gradient] : kPairs)
+    for (const auto& [momentum, dampening, nesterov] :
+         {Setting{0, 0, false}, Setting{0.9, 0, false}, Setting{0.9, 0.3, false}, Setting{0.8, 0, true}}) {
+      SgdArgs args = sgd_args(context, 777, parameter, gradient);
+      args.momentum = momentum;
+      args.dampening = dampening;
+      args.nesterov = nesterov;
+      if (momentum != 0)  // its first contents are never read
+        args.momentum_buffer =
+            tensor_of(context, std::vector<double>(777, std::nan("")), {777}, state_dtype(parameter));
+      std::vector<double> p = doubles(args.parameter), buffer(p.size());
+      for (args.step = 1; args.step <= 5; ++args.step) {
+        turn_gradient(args.gradient, args.step);
+        const std::vector<double> g = doubles(args.gradient);
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          const double slope = g[i] * args.gradient_scale + args.weight_decay * p[i];
+          buffer[i] = args.step == 1 ? slope : momentum * buffer[i] + (1 - dampening) * slope;
+          p[i] -= args.lr * (momentum == 0 ? slope : nesterov ? slope + momentum * buffer[i] : buffer[i]);
+        }
+        sgd(args);
+      }
+      const double allowed = parameter == DType::f64 ? 1e-13 : 1e-6;
+      EXPECT_LT(relative_error(doubles(args.master.defined() ? args.master : args.parameter), p), allowed)
+          << parameter << momentum;
+      if (args.master.defined()) expect_rounded_master(args.parameter, args.master);
+    }
+}
+
+TEST(Updates, GiveTheSameBitsAtOneAndTwoThreadsAndOnASplitRange) {
+  const auto run = [](int threads, std::int64_t cut) {
+    const Context context = testing::context(threads);
+    AdamWArgs args = adamw_args(context, 50021, DType::bf16, DType::bf16);
+    for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, std::int64_t{50021}}}) {
+      AdamWArgs part = args;
+      for (Tensor* tensor : {&part.parameter, &part.master, &part.gradient, &part.m, &part.v})
+        *tensor = tensor->slice(0, begin, end);
+      part.step = 3;
+      adamw(part);
+    }
+    return args;
+  };
+  const AdamWArgs one = run(1, 50021), two = run(2, 50021), split = run(2, 12347);
+  for (const AdamWArgs& other : {two, split}) {
+    EXPECT_TRUE(same_bits(one.parameter, other.parameter) && same_bits(one.master, other.master));
+    EXPECT_TRUE(same_bits(one.m, other.m) && same_bits(one.v, other.v));
+  }
+}
+
+TEST(Updates, CountAsWritesOfWhatTheyChange) {
+  const Context context = testing::context();
+  AdamWArgs args = adamw_args(context, 4, DType::bf16, DType::bf16);
+  args.step = 1;
+  const std::uint64_t gradient = args.gradient.storage()->version();
+  adamw(args);
+  for (const Tensor& written : {args.parameter, args.master, args.m, args.v})
+    EXPECT_GT(written.storage()->version(), 0u);
+  EXPECT_EQ(args.gradient.storage()->version(), gradient);
+}
+
+TEST(SumOfSquares, IsExactInDoubleForEveryDtypeAndSize) {
+  const Context context = testing::context();
+  for (const DType dtype : kFloats)
+    for (const std::int64_t count : {0, 1, 7, 1023, 16384, 100003}) {
+      const Tensor x = uniform_tensor(context, {count}, 3, dtype, -100, 100);
+      double expected = 0;
+      for (const double value : doubles(x)) expected += value * value;
+      EXPECT_NEAR(sum_of_squares(x), expected, 1e-12 * expected) << dtype << count;
+    }
+}
+
+TEST(SumOfSquares, DoesNotOverflowWhereFp32Would) {
+  const Context context = testing::context();
+  const Tensor x = tensor_of(context, {1e30, -1e30, 3e38}, {3});
+  EXPECT_NEAR(sum_of_squares(x) / 9e76, 1, 1e-6);
+}
+
+TEST(SumOfSquares, GivesTheSameBitsAtOneAndTwoThreads) {
+  for (const DType dtype : kFloats) {
+    const auto run = [&](int threads) {
+      return sum_of_squares(uniform_tensor(testing::context(threads), {200003}, 4, dtype));
+    };
+    EXPECT_EQ(run(1), run(2));
+  }
+}
+
+TEST(AllFinite, FindsOneBadElementAnywhere) {
+  const Context context = testing::context();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : kFloats) {
+    const double largest = dtype == DType::f16 ? 65504 : 3e38;
+    EXPECT_TRUE(all_finite(tensor_of(context, {largest, -largest, 0, -0.0, 1e-7}, {5}, dtype)));
+    EXPECT_TRUE(all_finite(empty(context, {0}, dtype)));
+    for (const double bad : {infinity, -infinity, std::nan("")})
+      for (const std::size_t at : {0, 17, 16384, 33332}) {
+        std::vector<double> values(33333, 0.5);
+        values[at] = bad;
+        EXPECT_FALSE(all_finite(tensor_of(context, values, {33333}, dtype))) << dtype << bad << at;
+      }
+  }
+}
+
+TEST(AllFinite, ReadsAStridedView) {
+  const Context context = testing::context();
+  const Tensor x = tensor_of(context, {1, 2, std::nan(""), 4, 5, 6}, {2, 3});
+  EXPECT_TRUE(all_finite(x.slice(1, 0, 2)));
+  EXPECT_FALSE(all_finite(x.slice(1, 1, 3)));
+  EXPECT_EQ(sum_of_squares(x.slice(1, 0, 2)), 1 + 4 + 16 + 25);
+}
+
+TEST(Updates, RefuseTensorsThatDoNotBelongTogether) {
+  const Context context = testing::context();
+  AdamWArgs args = adamw_args(context, 6, DType::bf16, DType::bf16);
+  EXPECT_EQ(error_of([&] { adamw(args); }), "adamw: steps are counted from 1, got 0");
+  args.step = 1;
+  AdamWArgs wrong = args;
+  wrong.master = Tensor();
+  EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: master is an empty tensor handle");
+  wrong = args;
+  wrong.gradient = zeros(context, {6}, DType::f16);
+  EXPECT_EQ(error_of([&] { adamw(wrong); }),
+            "adamw: gradient must be bf16 with the 6 elements of the parameter, got f16 (6) on cpu");
+  wrong = args;
+  wrong.v = zeros(context, {5});
+  EXPECT_EQ(error_of([&] { adamw(wrong); }),
+            "adamw: v must be f32 with the 6 elements of the parameter, got f32 (5) on cpu");
+  wrong = args;
+  wrong.beta2 = 1;
+  EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: betas must be in [0, 1), got 0.9 and 1");
+  wrong = adamw_args(context, 6, DType::f32, DType::f32);
+  wrong.step = 1;
+  wrong.master = zeros(context, {6});
+  EXPECT_EQ(error_of([&] { adamw(wrong); }),
+            "adamw: a parameter in f32 is its own master copy, but one was given: f32 (6) on cpu");
+  SgdArgs momentum = sgd_args(context, 6, DType::f32, DType::f32);
+  momentum.step = 1;
+  momentum.nesterov = true;
+  EXPECT_EQ(error_of([&] { sgd(momentum); }), "sgd: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
+  momentum.momentum = 0.9;
+  EXPECT_EQ(error_of([&] { sgd(momentum); }), "sgd: momentum_buffer is an empty tensor handle");
+  EXPECT_EQ(error_of([&] { sum_of_squares(zeros(context, {2}, DType::i64)); }),
+            "sum_of_squares: x must be floating-point, got i64 (2) on cpu");
+}
+
+}  // namespace
+}  // namespace keel
