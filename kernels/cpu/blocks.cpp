@@ -110,7 +110,8 @@ Writer<C>::Writer(const Tensor& out)
     : data_(out.raw()),
       layout_(out),
       in_place_(layout_.dense() && out.dtype() == dtype_of<C>()),
-      store_(visit_dtype(out.dtype(), [](auto tag) -> Store { return &store_block<typename decltype(tag)::type, C>; })) {}
+      store_(
+          visit_dtype(out.dtype(), [](auto tag) -> Store { return &store_block<typename decltype(tag)::type, C>; })) {}
 
 template class Reader<float>;
 template class Reader<double>;
