@@ -23,6 +23,8 @@ foreach(layer IN LISTS layers)
       continue()
     elseif(link MATCHES "^keel::(.*)$")
       list(APPEND needs "${CMAKE_MATCH_1}")
+    elseif(IS_ABSOLUTE "${link}")
+      continue()  # a library file, exported by its path
     elseif(DEFINED package_of_${link})
       list(APPEND packages "${package_of_${link}}")
     else()

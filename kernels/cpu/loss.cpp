@@ -18,15 +18,15 @@ struct LossRow {
     const A at_target = widen(logits[target]);
     // Summed before the exponentials, which need the same scratch.
     const A total = smoothing == 0 ? A{0} : row_sum(widen_row(logits, classes, exps), classes);
-    const auto [max, sum] = exponentials(logits, classes, exps);
-    const A lse_above_max = math::log(sum);
+    const auto [shift, sum] = exponentials(logits, classes, exps);
+    const A lse_above_shift = math::log(sum);
     const A count = static_cast<A>(classes);
-    A loss = lse_above_max - (at_target - max);
-    if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_max - (total / count - max));
+    A loss = lse_above_shift - (at_target - shift);
+    if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_shift - (total / count - shift));
     if (grad == nullptr) return loss;
     A* const to = staged_row(grad, exps);
-    const A factor = grad_scale / sum, shift = grad_scale * smoothing / count;
-    for (std::int64_t j = 0; j < classes; ++j) to[j] = exps[j] * factor - shift;
+    const A factor = grad_scale / sum, uniform = grad_scale * smoothing / count;
+    for (std::int64_t j = 0; j < classes; ++j) to[j] = exps[j] * factor - uniform;
     to[target] -= grad_scale * (1 - smoothing);
     store_row(to, classes, grad);
     return loss;

@@ -18,10 +18,10 @@ void softmax(const SoftmaxArgs& args) {
       for (std::int64_t r = begin; r < end; ++r) {
         const T* const from = x + r * cols;
         T* const to = out + r * cols;
-        const auto [max, sum] = exponentials(from, cols, exps);
+        const auto [shift, sum] = exponentials(from, cols, exps);
         if (args.log) {
-          const A largest = max, log_sum = math::log(sum);
-          for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(widen(from[j]) - largest - log_sum);
+          const A subtracted = shift, log_sum = math::log(sum);
+          for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(widen(from[j]) - subtracted - log_sum);
         } else {
           const A scale = A{1} / sum;
           for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(exps[j] * scale);

@@ -15,36 +15,39 @@ std::int64_t padded(std::int64_t n) {
 
 template <class A>
 struct Exponentials {
-  A max;
-  A sum;  // of exp(x - max); NaN when an x is NaN or +inf, 0 when all are -inf
+  A shift;  // the row's maximum, or a little less
+  A sum;    // of exp(x - shift); NaN when an x is NaN or +inf, 0 when all are -inf
 };
 
-// exps[i] = exp(x[i] - max), with room for padded(n). The row is read once, block by block: when a
+// exps[i] = exp(x[i] - shift), with room for padded(n). The row is read once, block by block: when a
 // block raises the maximum, what was computed before is rescaled (Milakov and Gimelshein 2018).
 template <class T, class A = Accumulator<T>>
 Exponentials<A> exponentials(const T* x, std::int64_t n, A* exps) {
-  constexpr std::int64_t kBlock = 2048;  // stays in the first cache between its maximum and its exponentials
+  // So small that memory fetches the next block during the arithmetic of this one.
+  constexpr std::int64_t kBlock = 256;
+  // A maximum this little above the shift changes no digit of a quotient, and saves the rescaling.
+  constexpr A kSlack = 8;
   constexpr A kNone = -std::numeric_limits<A>::infinity();
-  A max = kNone, sum = 0;
+  A shift = kNone, sum = 0;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, n - begin), whole = padded<A>(count);
     A* const block = exps + begin;
     for (std::int64_t i = 0; i < count; ++i) block[i] = widen(x[begin + i]);
     std::fill(block + count, block + whole, kNone);
-    const A block_max = row_max(block, whole);
-    if (block_max > max) {
+    const A max = row_max(block, whole);
+    if (max - shift > kSlack) {
       if (begin > 0) {
-        const A factor = math::exp(max - block_max);
+        const A factor = math::exp(shift - max);
         for (std::int64_t i = 0; i < begin; ++i) exps[i] *= factor;
         sum *= factor;
       }
-      max = block_max;
+      shift = max;
     }
-    const A shift = max == kNone ? A{0} : max;
-    for (std::int64_t i = 0; i < whole; ++i) block[i] = math::exp(block[i] - shift);
+    const A subtracted = shift == kNone ? A{0} : shift;
+    for (std::int64_t i = 0; i < whole; ++i) block[i] = math::exp(block[i] - subtracted);
     sum += row_sum(block, whole);
   }
-  return {max, sum};
+  return {shift, sum};
 }
 
 }  // namespace keel::cpu
