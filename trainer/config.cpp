@@ -241,7 +241,7 @@ void Resolver::resolve_default(const SchemaRow& row) {
   }
   if (const std::size_t at = text.find("<name>"); at != std::string::npos) {
     const std::string stem = std::filesystem::path(name_).stem().string();
-    set_value(row, config_, {.kind = YamlNode::Kind::scalar, .text = text.replace(at, 6, stem)});
+    set_value(row, config_, YamlNode::scalar(text.replace(at, 6, stem)));
   } else {
     set_value(row, config_, read_yaml(text).root);
   }

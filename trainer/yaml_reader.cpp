@@ -24,17 +24,17 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
-    add(YamlNode{.kind = YamlNode::Kind::null, .line = line_of(mark)});
+    add(YamlNode::of(YamlNode::Kind::null, line_of(mark)));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
-    add(YamlNode{.kind = YamlNode::Kind::null, .line = line_of(mark)});
+    add(YamlNode::of(YamlNode::Kind::null, line_of(mark)));
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    add(YamlNode{.kind = YamlNode::Kind::scalar, .line = line_of(mark), .quoted = tag == "!", .text = value});
+    add(YamlNode::scalar(value, line_of(mark), tag == "!"));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
@@ -71,7 +71,7 @@ class TreeBuilder : public YAML::EventHandler {
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    open_.push_back({YamlNode{.kind = kind, .line = line_of(mark)}});
+    open_.push_back({YamlNode::of(kind, line_of(mark))});
   }
   void close() {
     YamlNode node = std::move(open_.back().node);

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace keel {
@@ -17,6 +18,9 @@ struct YamlNode {
   std::string text = {};  // of a scalar
   std::vector<YamlNode> items = {};
   std::vector<YamlEntry> entries;  // of a mapping, in the order of the file
+
+  static YamlNode of(Kind kind, int line);
+  static YamlNode scalar(std::string text, int line = 0, bool quoted = false);
 };
 
 struct YamlEntry {
@@ -24,6 +28,19 @@ struct YamlEntry {
   int line = 0;
   YamlNode value;
 };
+
+inline YamlNode YamlNode::of(Kind kind, int line) {
+  YamlNode node;
+  node.kind = kind;
+  node.line = line;
+  return node;
+}
+inline YamlNode YamlNode::scalar(std::string text, int line, bool quoted) {
+  YamlNode node = of(Kind::scalar, line);
+  node.quoted = quoted;
+  node.text = std::move(text);
+  return node;
+}
 
 struct YamlProblem {
   int line = 0;

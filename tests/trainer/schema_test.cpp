@@ -54,7 +54,7 @@ TEST(Schema, EveryChoiceSetsAndReadsBack) {
     if (is_choice(row))
       for (const std::string_view value : split_choices(std::get<ChoiceField>(row.field).choices)) {
         Config config;
-        set_value(row, config, {.kind = YamlNode::Kind::scalar, .text = std::string(value)});
+        set_value(row, config, YamlNode::scalar(std::string(value)));
         EXPECT_EQ(value_text(row, config), value) << row.key;
       }
 }

@@ -1,0 +1,162 @@
+// GPT-2 against PyTorch (tests/golden/gpt2_tiny.safetensors), and the laws of modules and flat memory.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "keel/autograd/backward.h"
+#include "keel/data/safetensors.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/nn/state.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::relative_error;
+
+GptOptions tiny() {
+  GptOptions options;
+  options.vocabulary = 61;
+  options.block = 16;
+  options.layers = 2;
+  options.heads = 4;
+  options.width = 32;
+  return options;
+}
+
+// The golden generator's rule: uniform numbers of the stream of that name, scaled by kind of tensor.
+void load_golden_weights(std::vector<FlatBuffer>& buffers) {
+  for (FlatBuffer& buffer : buffers)
+    for (const Segment& segment : buffer.segments) {
+      const bool bias = segment.name.ends_with(".bias");
+      const bool norm = segment.name.find("ln_") != std::string::npos;
+      const float scale = bias ? 0.1f : 0.2f;
+      const float offset = norm && !bias ? 1.0f : 0.0f;
+      std::vector<float> values(static_cast<std::size_t>(segment.numel));
+      fill_uniform(values, 1, segment.name);
+      for (float& value : values) value = (2 * value - 1) * scale + offset;
+      const Tensor numbers = from_values(buffer.values.context(), values, {segment.numel});
+      kernels::copy_into(buffer.values.slice(0, segment.offset, segment.offset + segment.numel), numbers);
+    }
+}
+
+TEST(Parity, ATinyGpt2HasPyTorchsLogitsLossAndGradients) {
+  const Context context = testing::context(1);
+  const SafetensorsFile golden(KEEL_SOURCE_DIR "/tests/golden/gpt2_tiny.safetensors");
+  const auto expected = [&](const std::string& name) { return doubles(golden.tensor(name, context)); };
+  Gpt model(tiny());
+  std::vector<FlatBuffer> buffers = materialize(model, context);
+  load_golden_weights(buffers);
+  const Tensor tokens = kernels::cast(golden.tensor("tokens", context), DType::i64);
+  const Tensor targets = kernels::cast(golden.tensor("targets", context), DType::i64);
+
+  Forward pass;
+  EXPECT_LT(relative_error(doubles(model(tokens, pass).value()), expected("logits")), 1e-5);
+  for (const bool recompute : {false, true}) {
+    for (FlatBuffer& buffer : buffers) buffer.zero_grad();
+    model.recompute = recompute;
+    const CrossEntropyLoss result = model.loss(tokens, targets, pass);
+    EXPECT_EQ(result.count, 31);
+    EXPECT_LT(relative_error(doubles(result.loss.value()), expected("loss")), 1e-5);
+    backward(result.loss);
+    std::size_t compared = 0;
+    for (const FlatBuffer& buffer : buffers)
+      for (const Segment& segment : buffer.segments) {
+        const Tensor grad = segment.parameter->variable.grad();
+        EXPECT_LT(relative_error(doubles(grad), expected("grad." + segment.name)), 1e-5) << segment.name;
+        ++compared;
+      }
+    EXPECT_EQ(compared, 28u);
+  }
+}
+
+TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
+  const Context context = testing::context(1);
+  Gpt model(tiny());
+  std::vector<FlatBuffer> buffers = materialize(model, context);
+  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {1, 8});
+  Forward pass;
+  const Tensor whole = model(tokens, pass).value();
+  KeyValueCache cache = model.make_cache(1);
+  model.next_logits(tokens.slice(1, 0, 5), cache);
+  model.next_logits(tokens.slice(1, 5, 7), cache);
+  const Tensor last = model.next_logits(tokens.slice(1, 7, 8), cache);
+  EXPECT_LT(relative_error(doubles(last), doubles(whole.select(1, 7))), 1e-5);
+}
+
+TEST(Gpt, GenerationRunsPastTheBlockAndRepeatsForOneSeed) {
+  const Context context = testing::context(1);
+  Gpt model(tiny());
+  std::vector<FlatBuffer> buffers = materialize(model, context);
+  const std::vector<std::int64_t> prompt = {7, 8};
+  const auto run = [&](std::uint64_t seed) {
+    std::vector<std::int64_t> text;
+    generate(model, prompt, {.tokens = 40, .temperature = 1, .top_k = 10, .seed = seed}, [&](std::int64_t token) {
+      text.push_back(token);
+      return true;
+    });
+    return text;
+  };
+  EXPECT_EQ(run(1).size(), 40u);
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1), run(2));
+}
+
+TEST(Gpt, TheNamedSizesHaveTheirPublishedParameterCounts) {
+  // 124,439,808 and 354,823,168: Radford et al.'s released checkpoints, tied head counted once.
+  Gpt small(gpt_by_name("gpt2"));
+  Gpt medium(gpt_by_name("gpt2-medium"));
+  EXPECT_EQ(count_parameters(small), 124439808);
+  EXPECT_EQ(count_parameters(medium), 354823168);
+  EXPECT_THROW(gpt_by_name("gpt3"), Error);
+}
+
+TEST(FlatBuffer, MemoryByPurposeEqualsTheFormula) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Context context = testing::context(1);
+    Gpt model(tiny());
+    const std::vector<FlatBuffer> buffers = materialize(model, context, {.policy = PrecisionPolicy::of(dtype)});
+    std::size_t padded = 0, root = 0;
+    for (const FlatBuffer& buffer : buffers) {
+      padded += static_cast<std::size_t>(buffer.padded);
+      if (buffer.unit.empty()) root += static_cast<std::size_t>(buffer.padded);
+    }
+    const std::size_t size = size_of(dtype);
+    const MemoryReport memory = context.memory();
+    EXPECT_EQ(memory[Purpose::parameter].current, padded * size);
+    EXPECT_EQ(memory[Purpose::gradient].current,
+              (padded - root) * size + root * 4);  // the tied head accumulates in fp32
+    EXPECT_EQ(memory[Purpose::optimizer].current, dtype == DType::bf16 ? padded * 4 : 0);
+  }
+}
+
+TEST(FlatBuffer, ATiedParameterHasOnePlaceInTheRootUnit) {
+  Gpt model(tiny());
+  const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1));
+  std::set<std::string> names;
+  for (const FlatBuffer& buffer : buffers)
+    for (const Segment& segment : buffer.segments) {
+      EXPECT_TRUE(names.insert(segment.name).second) << segment.name;
+      if (segment.name == "wte.weight") { EXPECT_EQ(buffer.unit, ""); }
+    }
+  EXPECT_FALSE(names.contains("lm_head.weight"));
+  EXPECT_EQ(buffers.size(), 3u);
+}
+
+TEST(State, WeightsOfAnotherModelAreRefusedAndNothingChanges) {
+  const Context context = testing::context(1);
+  Gpt model(tiny());
+  std::vector<FlatBuffer> buffers = materialize(model, context);
+  const std::vector<double> before = doubles(buffers[0].values);
+  NamedTensors state = master_state_dict(buffers);
+  for (auto& [name, tensor] : state) tensor = kernels::full(context, tensor.shape(), 2);
+  state.pop_back();
+  EXPECT_THROW(load_state(buffers, state), Error);
+  EXPECT_EQ(doubles(buffers[0].values), before);
+}
+
+}  // namespace
+}  // namespace keel
