@@ -34,7 +34,7 @@ CrossEntropyLoss cross_entropy(const Variable& logits, const Tensor& targets, co
   const Variable loss =
       record("cross_entropy", result.loss, {logits}, {result.grad_logits},
              [shape = logits.shape()](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
-               const Tensor grad_logits = saved[0];
+               const Tensor& grad_logits = saved[0];
                const double upstream = grad[0].item();
                if (upstream != 1) kernels::scale(grad_logits, upstream);
                return {grad_logits.view(shape)};
