@@ -5,6 +5,7 @@
 // or across whole rows of neighbouring outputs at once (by columns), whichever memory is dense in.
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "keel/kernels/cpu/backend.h"
@@ -68,10 +69,10 @@ bool by_columns(const Split& split) {
   return split.kept.strides.back() == 1 && split.kept.shape.back() >= kFewColumns && split.reduced.strides.back() != 1;
 }
 
-// n >= 1 values: 16 interleaved running values, combined pairwise.
+// n >= 1 values: 32 interleaved running values, combined pairwise.
 template <class Op, class C>
 C reduce_block(const C* x, int n) {
-  constexpr int kLanes = 16;
+  constexpr int kLanes = 32;
   constexpr Op op;
   if (n < kLanes) {
     C result = x[0];
@@ -89,6 +90,14 @@ C reduce_block(const C* x, int n) {
   return lanes[0];
 }
 
+// Neighbours first, so that equal numbers do not round the same way again and again. Overwrites `values`.
+template <class Op, class C>
+C combine_pairwise(C* values, std::size_t count) {
+  for (std::size_t step = 1; step < count; step *= 2)
+    for (std::size_t i = 0; i + step < count; i += 2 * step) values[i] = Op{}(values[i], values[i + step]);
+  return values[0];
+}
+
 // partial: (outputs, chunks)
 template <class Op, class C>
 void reduce_by_rows(const Split& split, std::int64_t chunks, C* partial) {
@@ -101,14 +110,14 @@ void reduce_by_rows(const Split& split, std::int64_t chunks, C* partial) {
                  for (std::int64_t task = begin; task < end; ++task) {
                    const std::int64_t first = task % chunks * kRowChunk;
                    const std::int64_t last = std::min(split.count, first + kRowChunk);
-                   C result{};
+                   std::array<C, kRowChunk / kLength> values;
+                   std::size_t blocks = 0;
                    for (std::int64_t at = first; at < last; at += kLength) {
                      const int n = static_cast<int>(std::min<std::int64_t>(kLength, last - at));
                      const C* block = reader(task / chunks * split.count + at, n, buffer);
-                     const C value = reduce_block<Op>(block, n);
-                     result = at == first ? value : Op{}(result, value);
+                     values[blocks++] = reduce_block<Op>(block, n);
                    }
-                   partial[task] = result;
+                   partial[task] = combine_pairwise<Op>(values.data(), blocks);
                  }
                });
 }
