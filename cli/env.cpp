@@ -16,6 +16,7 @@
 
 #include "build_info.h"
 #include "commands.h"
+#include "keel/kernels/matmul.h"
 #include "keel/runtime/context.h"
 #include "machine.h"
 
@@ -63,6 +64,12 @@ void add_machine(Rows& rows, const Context& context) {
   rows.emplace_back("huge pages", use);
 }
 
+void add_matmul(Rows& rows, const Context& context) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    rows.emplace_back(fmt::format("matmul {}", name_of(dtype)), kernels::matmul_backend(context, dtype));
+  rows.emplace_back("oneDNN", build_info().onednn);
+}
+
 bool library_loads(const char* name) {
   void* handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (handle != nullptr) ::dlclose(handle);
@@ -88,6 +95,7 @@ void print_environment() {
   add_build(rows);
   rows.emplace_back("devices", to_string(context.device()));
   add_machine(rows, context);
+  add_matmul(rows, context);
   add_distribution(rows);
   for (const auto& [name, value] : rows) std::cout << std::left << std::setw(13) << name << value << '\n';
 }
