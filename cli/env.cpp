@@ -10,9 +10,8 @@
 #include <iomanip>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "build_info.h"
 #include "commands.h"
@@ -23,12 +22,14 @@
 namespace keel::cli {
 namespace {
 
-using Rows = std::vector<std::pair<std::string, std::string>>;
+void print(std::string_view name, std::string_view value) {
+  std::cout << std::left << std::setw(13) << name << value << '\n';
+}
 
-void add_build(Rows& rows) {
+void print_build() {
   const BuildInfo& info = build_info();
-  rows.emplace_back("keel", fmt::format("{} ({})", info.version, info.commit));
-  rows.emplace_back("compiler", fmt::format("{}, {}", info.compiler, info.flags));
+  print("keel", fmt::format("{} ({})", info.version, info.commit));
+  print("compiler", fmt::format("{}, {}", info.compiler, info.flags));
 }
 
 // The memory limit of the container in bytes; 0: none.
@@ -38,15 +39,14 @@ double container_limit() {
   return 0;
 }
 
-void add_machine(Rows& rows, const Context& context) {
+void print_machine(const Context& context) {
   const std::string processor = file_text("/proc/cpuinfo");
   const std::string name = value_of(processor, "model name");
-  rows.emplace_back("processor", name.empty() ? "unknown" : name);
-  rows.emplace_back("features", vector_features(value_of(processor, "flags")));
+  print("processor", name.empty() ? "unknown" : name);
+  print("features", vector_features(value_of(processor, "flags")));
   const char* wish = std::getenv("OMP_NUM_THREADS");
-  rows.emplace_back("threads",
-                    fmt::format("{} of {} processors{}", context.threads(), std::thread::hardware_concurrency(),
-                                wish == nullptr ? "" : fmt::format(" (OMP_NUM_THREADS={})", wish)));
+  print("threads", fmt::format("{} of {} processors{}", context.threads(), std::thread::hardware_concurrency(),
+                               wish == nullptr ? "" : fmt::format(" (OMP_NUM_THREADS={})", wish)));
 
   const std::string memory = file_text("/proc/meminfo");
   const auto bytes = [&](const char* key) { return 1024 * std::atof(value_of(memory, key).c_str()); };
@@ -54,20 +54,20 @@ void add_machine(Rows& rows, const Context& context) {
       fmt::format("{}, {} available", binary_size(bytes("MemTotal")), binary_size(bytes("MemAvailable")));
   if (const double limit = container_limit(); limit > 0 && limit < bytes("MemTotal"))
     size += fmt::format("; this container may use {}", binary_size(limit));
-  rows.emplace_back("memory", size);
+  print("memory", size);
 
   const std::string pages = file_text("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string use = "not offered by this system";
   if (pages.find("[always]") != std::string::npos) use = "given to all large blocks";
   else if (pages.find("[madvise]") != std::string::npos) use = "given to large blocks that ask for them, as keel's do";
   else if (pages.find("[never]") != std::string::npos) use = "switched off by this system";
-  rows.emplace_back("huge pages", use);
+  print("huge pages", use);
 }
 
-void add_matmul(Rows& rows, const Context& context) {
+void print_matmul(const Context& context) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
-    rows.emplace_back(fmt::format("matmul {}", name_of(dtype)), kernels::matmul_backend(context, dtype));
-  rows.emplace_back("oneDNN", build_info().onednn);
+    print(fmt::format("matmul {}", name_of(dtype)), kernels::matmul_backend(context, dtype));
+  print("oneDNN", build_info().onednn);
 }
 
 bool library_loads(const char* name) {
@@ -81,23 +81,19 @@ std::string found_program(const char* name) {
   return path.empty() ? fmt::format("no {} in PATH", name) : path;
 }
 
-void add_distribution(Rows& rows) {
-  rows.emplace_back(
-      "CUDA", fmt::format("not used: this version computes on the processor (driver: {}; compiler: {})",
-                          library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
-  rows.emplace_back(
-      "MPI", fmt::format("not used: this version trains in one process (launcher: {})", found_program("mpirun")));
+void print_distribution() {
+  print("CUDA", fmt::format("not used: this version computes on the processor (driver: {}; compiler: {})",
+                            library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
+  print("MPI", fmt::format("not used: this version trains in one process (launcher: {})", found_program("mpirun")));
 }
 
 void print_environment() {
   const Context context = Context::create();
-  Rows rows;
-  add_build(rows);
-  rows.emplace_back("devices", to_string(context.device()));
-  add_machine(rows, context);
-  add_matmul(rows, context);
-  add_distribution(rows);
-  for (const auto& [name, value] : rows) std::cout << std::left << std::setw(13) << name << value << '\n';
+  print_build();
+  print("devices", to_string(context.device()));
+  print_machine(context);
+  print_matmul(context);
+  print_distribution();
 }
 
 }  // namespace
