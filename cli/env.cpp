@@ -15,6 +15,7 @@
 
 #include "build_info.h"
 #include "commands.h"
+#include "keel/kernels/matmul.h"
 #include "keel/runtime/context.h"
 #include "machine.h"
 
@@ -63,6 +64,12 @@ void print_machine(const Context& context) {
   print("huge pages", use);
 }
 
+void print_matmul(const Context& context) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    print(fmt::format("matmul {}", name_of(dtype)), kernels::matmul_backend(context, dtype));
+  print("oneDNN", build_info().onednn);
+}
+
 bool library_loads(const char* name) {
   void* handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
   if (handle != nullptr) ::dlclose(handle);
@@ -85,6 +92,7 @@ void print_environment() {
   print_build();
   print("devices", to_string(context.device()));
   print_machine(context);
+  print_matmul(context);
   print_distribution();
 }
 

@@ -57,7 +57,7 @@ TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
   for (const char* row : {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ",
-                          "huge pages ", "CUDA ", "MPI "})
+                          "huge pages ", "matmul f32 ", "matmul bf16 ", "oneDNN ", "CUDA ", "MPI "})
     EXPECT_NE(("\n" + outcome.out).find(concat("\n", row)), std::string::npos) << row << "\n" << outcome.out;
 }
 
