@@ -124,6 +124,7 @@ struct BlockProduct {
   Ahead ahead = {};
 
   void run() {
+    if (m <= 0 || n <= 0) return;
     const std::int64_t tiles = divide_up(m, kTileRows) * divide_up(n, kColumns);
     const std::int64_t lines = divide_up(ahead.lines(), tiles);
     for (std::int64_t block = 0; block < n; block += kBlockColumns<P>) {
