@@ -35,7 +35,8 @@ foreach(layer IN LISTS layers)
   string(APPEND KEEL_LAYER_TABLE "set(keel_${layer}_needs ${needs})\nset(keel_${layer}_packages ${packages})\n")
 
   # A backend's own headers are no part of the interface.
-  install(DIRECTORY "${CMAKE_SOURCE_DIR}/${layer}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${layer}"
+  get_target_property(folder keel_${layer} KEEL_FOLDER)
+  install(DIRECTORY "${CMAKE_SOURCE_DIR}/${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${folder}"
     FILES_MATCHING PATTERN "*.h" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE)
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()

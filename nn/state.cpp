@@ -39,33 +39,31 @@ NamedTensors master_state_dict(const std::vector<FlatBuffer>& buffers) {
   return state;
 }
 
-void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state) {
-  std::map<std::string, Tensor> by_name(state.begin(), state.end());
+void copy_state(const NamedTensors& from, const NamedTensors& to, std::string_view complaint) {
+  const std::map<std::string, Tensor> by_name(from.begin(), from.end());
   std::vector<std::string> missing, reshaped, extra;
-  std::set<std::string> known;
-  for (const FlatBuffer& buffer : buffers)
-    for (const Segment& segment : buffer.segments) {
-      known.insert(segment.name);
-      const auto found = by_name.find(segment.name);
-      if (found == by_name.end()) missing.push_back(segment.name);
-      else if (found->second.shape() != segment.shape)
-        reshaped.push_back(concat(segment.name, ' ', found->second.shape(), " instead of ", segment.shape));
-    }
-  for (const auto& [name, tensor] : state)
+  std::set<std::string_view> known;
+  for (const auto& [name, target] : to) {
+    known.insert(name);
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) missing.push_back(name);
+    else if (found->second.shape() != target.shape())
+      reshaped.push_back(concat(name, ' ', found->second.shape(), " instead of ", target.shape()));
+  }
+  for (const auto& [name, tensor] : from)
     if (!known.contains(name)) extra.push_back(name);
-  std::string complaint;
-  if (!missing.empty()) complaint += concat("; missing: ", list_some(missing));
-  if (!extra.empty()) complaint += concat("; unknown: ", list_some(extra));
-  if (!reshaped.empty()) complaint += concat("; of another shape: ", list_some(reshaped));
-  KEEL_CHECK(complaint.empty(), "these weights belong to another model", complaint);
+  std::string differences;
+  if (!missing.empty()) differences += concat("; missing: ", list_some(missing));
+  if (!extra.empty()) differences += concat("; unknown: ", list_some(extra));
+  if (!reshaped.empty()) differences += concat("; of another shape: ", list_some(reshaped));
+  KEEL_CHECK(differences.empty(), complaint, differences);
+  for (const auto& [name, target] : to) kernels::copy_into(target, by_name.at(name));
+}
 
-  for (FlatBuffer& buffer : buffers)
-    for (const Segment& segment : buffer.segments) {
-      const Tensor& from = by_name.at(segment.name);
-      for (const Tensor& flat : {buffer.values, buffer.master})
-        if (flat.defined())
-          kernels::copy_into(flat.slice(0, segment.offset, segment.offset + segment.numel).view(segment.shape), from);
-    }
+void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state) {
+  copy_state(state, master_state_dict(buffers), "these weights belong to another model");
+  for (const FlatBuffer& buffer : buffers)
+    if (buffer.master.defined()) kernels::copy_into(buffer.values, buffer.master);
 }
 
 }  // namespace keel

@@ -2,6 +2,7 @@
 // State dicts: a model's numbers by name, to save, load, copy and count.
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,10 @@ NamedTensors state_dict(Module& model);
 // The fp32 master where there is one, else the value.
 NamedTensors master_state_dict(const std::vector<FlatBuffer>& buffers);
 
-// Copies `state` into values and masters. Every name and shape must agree: an Error lists what is missing,
-// what is extra, and what has another shape, and nothing is changed.
+// Copies each tensor of `from` into that of the same name in `to`. Every name and shape must agree: an Error that
+// begins with `complaint` lists what is missing, what is extra, and what has another shape, and nothing is changed.
+void copy_state(const NamedTensors& from, const NamedTensors& to, std::string_view complaint);
+// Copies `state` into values and masters, checked likewise.
 void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state);
 
 }  // namespace keel

@@ -8,7 +8,7 @@ set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|File|Safetensors|Load
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
-foreach(layer IN ITEMS runtime kernels autograd nn optim data trainer cli)
+foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer cli)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")

@@ -1,0 +1,73 @@
+#pragma once
+// Optimizers: rules that turn gradients into new weights, on flat ranges of numbers.
+//
+// A rule owns no memory: whoever cuts the parameters into ranges (a whole model, or one rank's shard of it)
+// also keeps the state, so the same rule serves every way of sharding.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "keel/runtime/tensor.h"
+
+namespace keel {
+
+// How the parameters of a group differ from the rest: factors on the optimizer's own settings.
+struct ParameterGroup {
+  double lr_factor = 1;
+  double decay_factor = 1;
+  bool operator==(const ParameterGroup&) const = default;
+};
+
+// Chooses the group of a parameter by its name and shape.
+using GroupRule = std::function<ParameterGroup(std::string_view name, const Dims& shape)>;
+// Weight decay on matrices alone: biases and norms (rank 0 and 1) have none.
+ParameterGroup decay_matrices_only(std::string_view name, const Dims& shape);
+
+// Flat dense tensors of as many elements each: some parameters of one group, or a part of them.
+struct ParameterRange {
+  Tensor parameter;           // the model's copy; written
+  Tensor master;              // f32 weights where `parameter` is narrower, else undefined; written
+  Tensor gradient;            // f32 or the parameter's dtype
+  std::vector<Tensor> state;  // one for each of the optimizer's state_names(); written
+  ParameterGroup group;
+};
+
+// What all ranges of a step share.
+struct StepInput {
+  double lr = 0;
+  std::int64_t step = 1;      // counts the steps that were taken, from 1
+  double gradient_scale = 1;  // factor on every gradient: mean over tokens and clipping
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual std::string_view name() const = 0;
+  // What is kept for each element of a parameter, in the dtype of its master weights, zero at the start.
+  virtual std::vector<std::string_view> state_names() const = 0;
+  virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
+};
+
+// Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; formula at keel/kernels/update.h.
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+};
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options = {});
+
+// Stochastic gradient descent; with momentum, Polyak's or Nesterov's as Sutskever et al. 2013 state it.
+struct SgdOptions {
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;  // L2 penalty, part of the gradient
+  bool nesterov = false;
+};
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options = {});
+
+}  // namespace keel

@@ -1,0 +1,133 @@
+#include "keel/dist/parallel/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "keel/autograd/functions.h"
+#include "keel/nn/layers.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::relative_error;
+using testing::uniform_tensor;
+
+struct Net : Module {
+  Linear first{5, 7}, second{7, 3};
+  Variable operator()(const Tensor& x) const { return second(tanh(first(Variable(x)))); }
+  void visit(Visitor& v) override {
+    v("first", first);
+    v("second", second);
+  }
+};
+
+std::vector<double> all_weights(const Engine& engine) {
+  std::vector<double> all;
+  for (const auto& [name, tensor] : engine.weights())
+    for (const double value : doubles(tensor)) all.push_back(value);
+  return all;
+}
+
+Variable loss_of(const Net& net, const Tensor& x, const Tensor& y) { return mse_loss(net(x), Variable(y)); }
+
+TEST(Engine, WeighsMicroBatchesByTheirTokens) {
+  const Context context = testing::context(1);
+  const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+  Net whole_net, parts_net;
+  Engine whole(whole_net, context, make_sgd({.momentum = 0.9}));
+  Engine parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
+  for (int step = 0; step < 3; ++step) {
+    whole.backward(loss_of(whole_net, x, y), 6);
+    const StepResult a = whole.step(0.1);
+    for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 3), std::pair(3, 6)})
+      parts.backward(loss_of(parts_net, x.slice(0, begin, end), y.slice(0, begin, end)), end - begin);
+    const StepResult b = parts.step(0.1);
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
+  }
+  EXPECT_LT(relative_error(all_weights(whole), all_weights(parts)), 1e-6);
+}
+
+TEST(Engine, ClipsTheWholeGradientToTheLengthAsked) {
+  const Context context = testing::context(1);
+  const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+  Net net;
+  Engine engine(net, context, make_sgd(), {.clip = 0.01});
+  const std::vector<double> before = all_weights(engine);
+  engine.backward(loss_of(net, x, y));
+  const StepResult result = engine.step(1);
+  ASSERT_GT(result.grad_norm, 0.01);
+  const std::vector<double> after = all_weights(engine);
+  double moved = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) moved += (after[i] - before[i]) * (after[i] - before[i]);
+  EXPECT_NEAR(std::sqrt(moved), 0.01, 1e-5);
+}
+
+TEST(Engine, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheParameter) {
+  const Context context = testing::context(1);
+  const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+  Net net;
+  Engine engine(net, context, make_adamw());
+  const std::vector<double> before = all_weights(engine);
+  const Tensor bad = uniform_tensor(context, {6, 5}, 1);
+  bad.data<float>()[3] = std::numeric_limits<float>::infinity();
+  engine.backward(loss_of(net, bad, y));
+  const StepResult result = engine.step(0.1);
+  EXPECT_FALSE(result.taken);
+  EXPECT_EQ(result.first_bad, "first.weight");
+  EXPECT_EQ(engine.steps_taken(), 0);
+  EXPECT_EQ(all_weights(engine), before);
+  engine.backward(loss_of(net, x, y));
+  EXPECT_TRUE(engine.step(0.1).taken);
+  EXPECT_EQ(engine.steps_taken(), 1);
+}
+
+TEST(Engine, ContinuesFromItsSavedStateToTheSameBits) {
+  const Context context = testing::context(2);
+  const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const EngineOptions options{.policy = PrecisionPolicy::of(dtype)};
+    Net net, copy;
+    Engine engine(net, context, make_adamw(), options), other(copy, context, make_adamw(), options);
+    const Tensor input = kernels::cast(x, dtype), target = kernels::cast(y, dtype);
+    const auto train = [&](Engine& which, const Net& model) {
+      which.backward(loss_of(model, input, target));
+      which.step(0.01);
+    };
+    for (int step = 0; step < 2; ++step) train(engine, net);
+    other.load_weights(engine.weights());
+    other.load_optimizer_state(engine.optimizer_state(), engine.steps_taken());
+    train(engine, net);
+    train(other, copy);
+    EXPECT_EQ(all_weights(engine), all_weights(other));
+    EXPECT_EQ(other.steps_taken(), 3);
+  }
+}
+
+TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
+  const Context context = testing::context(1);
+  Net net, other;
+  Engine adamw(net, context, make_adamw()), sgd(other, context, make_sgd({.momentum = 0.9}));
+  EXPECT_THROW(adamw.load_optimizer_state(sgd.optimizer_state(), 1), Error);
+  EXPECT_THROW(adamw.step(0.1), Error);  // no backward before it
+}
+
+TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Context context = testing::context(1);
+    Net net;
+    const Engine engine(net, context, make_adamw(), {.policy = PrecisionPolicy::of(dtype)});
+    const std::size_t padded = 128;  // 66 parameters, in one buffer
+    ASSERT_EQ(count_parameters(net), 5 * 7 + 7 + 7 * 3 + 3);
+    const MemoryReport memory = context.memory();
+    EXPECT_EQ(memory[Purpose::parameter].current, padded * size_of(dtype));
+    EXPECT_EQ(memory[Purpose::gradient].current, padded * size_of(dtype));
+    EXPECT_EQ(memory[Purpose::optimizer].current, padded * (dtype == DType::f32 ? 8 : 12));
+  }
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,71 @@
+#include "keel/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::tensor_of;
+using testing::uniform_tensor;
+
+struct Numbers {
+  Tensor parameter, gradient;
+  std::vector<Tensor> state;
+
+  Numbers(const Context& context, const Optimizer& optimizer, std::int64_t count)
+      : parameter(uniform_tensor(context, {count}, 1)), gradient(uniform_tensor(context, {count}, 2)) {
+    for (std::size_t i = 0; i < optimizer.state_names().size(); ++i) state.push_back(zeros(context, {count}));
+  }
+  ParameterRange range(std::int64_t begin, std::int64_t end, ParameterGroup group = {}) const {
+    ParameterRange range{parameter.slice(0, begin, end), {}, gradient.slice(0, begin, end), {}, group};
+    for (const Tensor& each : state) range.state.push_back(each.slice(0, begin, end));
+    return range;
+  }
+};
+
+std::vector<std::unique_ptr<Optimizer>> every_optimizer() {
+  std::vector<std::unique_ptr<Optimizer>> all;
+  all.push_back(make_adamw({.weight_decay = 0.1}));
+  all.push_back(make_sgd({.weight_decay = 0.1}));
+  all.push_back(make_sgd({.momentum = 0.9, .dampening = 0.2}));
+  all.push_back(make_sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}));
+  return all;
+}
+
+TEST(Optimizer, UpdatesAWholeAndItsPartsToTheSameBits) {
+  const Context context = testing::context(2);
+  for (const auto& optimizer : every_optimizer()) {
+    const Numbers whole(context, *optimizer, 1000), parts(context, *optimizer, 1000);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const StepInput input{.lr = 0.01, .step = step, .gradient_scale = 0.5};
+      optimizer->update(std::vector{whole.range(0, 1000)}, input);
+      optimizer->update(std::vector{parts.range(0, 1), parts.range(1, 640), parts.range(640, 1000)}, input);
+    }
+    EXPECT_EQ(doubles(whole.parameter), doubles(parts.parameter)) << optimizer->name();
+    for (std::size_t i = 0; i < whole.state.size(); ++i) EXPECT_EQ(doubles(whole.state[i]), doubles(parts.state[i]));
+  }
+}
+
+TEST(Optimizer, ScalesRateAndDecayByTheGroup) {
+  const Context context = testing::context(1);
+  const auto with = make_sgd({.weight_decay = 0.2}), without = make_sgd({});
+  const Numbers a(context, *with, 8), b(context, *without, 8), c(context, *without, 8);
+  const StepInput input{.lr = 0.1};
+  with->update(std::vector{a.range(0, 8, {.lr_factor = 1, .decay_factor = 0})}, input);
+  without->update(std::vector{b.range(0, 8)}, input);
+  EXPECT_EQ(doubles(a.parameter), doubles(b.parameter));
+  without->update(std::vector{c.range(0, 8, {.lr_factor = 0, .decay_factor = 1})}, input);
+  EXPECT_EQ(doubles(c.parameter), doubles(uniform_tensor(context, {8}, 1)));
+}
+
+TEST(Optimizer, DecaysMatricesAndNotBiasesOrNorms) {
+  EXPECT_EQ(decay_matrices_only("h.0.mlp.c_fc.weight", {4, 2}).decay_factor, 1);
+  EXPECT_EQ(decay_matrices_only("h.0.mlp.c_fc.bias", {4}).decay_factor, 0);
+  EXPECT_EQ(decay_matrices_only("temperature", {}).decay_factor, 0);
+}
+
+}  // namespace
+}  // namespace keel
