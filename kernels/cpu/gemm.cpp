@@ -15,12 +15,12 @@
 namespace keel::cpu {
 namespace {
 
-constexpr std::int64_t kBlockSteps = 384;        // of k: an A panel of 18 KiB
-constexpr std::int64_t kUnpackedColumns = 768;   // of B, up to which A is not packed where it need not be
-constexpr std::int64_t kTaskRows = 96;           // rows of C a task computes when B is shared
-constexpr std::int64_t kSharedUnits = 2 << 20;   // of the shared operand at a time (8 MiB)
-constexpr std::int64_t kTaskProducts = 1 << 22;  // multiply-adds that are worth a task (20 microseconds)
-constexpr std::int64_t kTasks = 32;              // wanted at least where the product is large enough
+constexpr std::int64_t kBlockSteps = 384;       // of k: an A panel of 18 KiB
+constexpr std::int64_t kUnpackedColumns = 768;  // of B, up to which A is not packed where it need not be
+constexpr std::int64_t kTaskRows = 96;          // rows of C a task computes when B is shared
+constexpr std::int64_t kSharedUnits = 2 << 20;  // of the shared operand at a time (8 MiB)
+constexpr std::int64_t kTasks = 32;             // wanted at least where the product is large enough
+constexpr std::int64_t kPackingProducts = 16;   // multiply-adds in the time that packing a number takes
 
 template <class P>  // of B, whole panels: a block of 384 KiB
 constexpr std::int64_t kBlockColumns = 256 / kTileColumns<P>* kTileColumns<P>;
@@ -228,6 +228,9 @@ class ParallelProduct {
     const std::int64_t wanted = std::max(divide_up(free, kTasks), divide_up(kTaskProducts, products));
     task_extent_ = std::min(round_up(wanted, granule), left_shared_ ? kBlockColumns<P> : kTaskRows);
     super_ = std::max(block_, kSharedUnits / std::max<std::int64_t>(shared, 1) / block_ * block_);
+    tasks_ = divide_up(free, task_extent_);
+    const std::int64_t task_work = task_extent_ * args.k * (shared + kPackingProducts);
+    task_grain_ = std::max<std::int64_t>(1, kTaskProducts / std::max<std::int64_t>(1, task_work));
     direct_ = std::is_same_v<Out, Sum> && args.epilogue == Epilogue::none;
     left_in_place_ = readable_in_place<P>(args.a, args.m, args.n, args.k);
   }
@@ -243,8 +246,10 @@ class ParallelProduct {
     do {  // once also for k = 0, which writes zeros
       const std::int64_t last = std::min(steps_, first + super_);
       if (!left_shared_ || !left_in_place_) pack_shared(panels.data(), first, last);
-      parallel_for(context_, free, task_extent_, [&](std::int64_t begin, std::int64_t end) {
-        run_task(panels.data(), sums ? sums->data() : nullptr, first, last, begin, end);
+      parallel_for(context_, tasks_, task_grain_, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t from = begin * task_extent_; from < std::min(free, end * task_extent_); from += task_extent_)
+          run_task(panels.data(), sums ? sums->data() : nullptr, first, last, from,
+                   std::min(free, from + task_extent_));
       });
       first = last;
     } while (first < steps_);
@@ -268,7 +273,9 @@ class ParallelProduct {
     const std::int64_t shared = left_shared_ ? args_.m : args_.n;
     const std::int64_t width = left_shared_ ? kTileRows : kTileColumns<P>;
     const std::int64_t padded = round_up(shared, width);
-    const std::int64_t grain = round_up(divide_up(kElementGrain, std::max<std::int64_t>(last - first, 1)), width);
+    const bool small = tasks_ <= task_grain_;  // multiplied by one thread, so packed by it
+    const std::int64_t grain =
+        small ? shared : round_up(divide_up(kElementGrain, std::max<std::int64_t>(last - first, 1)), width);
     parallel_for(context_, shared, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t s = first; s < last; s += block_) {
         const std::int64_t block_end = std::min(last, s + block_);
@@ -360,8 +367,10 @@ class ParallelProduct {
   std::int64_t super_;        // steps for which the shared operand is packed at once
   bool left_shared_;          // A is the operand that all tasks share
   std::int64_t task_extent_;  // columns (left shared) or rows of C in a task
-  bool left_in_place_;        // A is not packed
-  bool direct_;               // sums go straight to the output
+  std::int64_t tasks_;
+  std::int64_t task_grain_;  // tasks that are worth a thread
+  bool left_in_place_;       // A is not packed
+  bool direct_;              // sums go straight to the output
 };
 
 }  // namespace
