@@ -31,10 +31,7 @@ TextDataset open_dataset(const Config& config) {
   if (config.data.type == DataConfig::Type::text)
     return open_text(config.data.path, config.data.tokenizer == DataConfig::Tokenizer::byte ? "byte" : "character",
                      split);
-  TextDataset dataset = open_tokens(config.data.path, split);
-  dataset.train.check();
-  dataset.validation.check();
-  return dataset;
+  return open_tokens(config.data.path, split);
 }
 
 Task text_task(const Config& config, const Context& context) {
