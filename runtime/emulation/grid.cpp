@@ -1,0 +1,92 @@
+#include "keel/runtime/emulation/grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "keel/runtime/emulation/block.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/random.h"
+
+namespace keel::emulation {
+namespace {
+
+thread_local Block* running = nullptr;
+
+// What every device since sm_80 accepts.
+void check_shape(const Grid& grid) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(concat("launch of ", grid.kernel, ": ", why), ErrorKind::internal);
+  };
+  const Extent3 &b = grid.block, &g = grid.grid;
+  if (b.count() == 0 || g.count() == 0) refuse("an empty grid or block");
+  if (b.count() > 1024 || b.z > 64) refuse(concat("a block of ", b.x, " x ", b.y, " x ", b.z, " threads"));
+  if (g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535)
+    refuse(concat("a grid of ", g.x, " x ", g.y, " x ", g.z, " blocks"));
+  if (grid.dynamic_shared_bytes > SharedMemory::kDynamicLimit)
+    refuse(concat(grid.dynamic_shared_bytes, " bytes of dynamic shared memory; a block may have ",
+                  SharedMemory::kDynamicLimit));
+}
+
+}  // namespace
+
+constinit thread_local ThreadPlace here;
+
+GridOptions& grid_options() {
+  thread_local GridOptions options;
+  return options;
+}
+
+std::vector<std::uint32_t> ordering(std::uint64_t count, Order order, std::uint64_t seed) {
+  std::vector<std::uint32_t> places(count);
+  std::iota(places.begin(), places.end(), 0u);
+  if (order == Order::reverse) std::reverse(places.begin(), places.end());
+  if (order == Order::shuffled)  // Fisher and Yates
+    for (std::uint64_t i = count; i > 1; --i) {
+      seed = mix64(seed);
+      std::swap(places[i - 1], places[seed % i]);
+    }
+  return places;
+}
+
+void run_grid(const Grid& grid, FunctionRef<void()> body) {
+  check_shape(grid);
+  if (running != nullptr) throw Error(concat("launch of ", grid.kernel, " from inside a kernel"), ErrorKind::internal);
+  thread_local Block block;
+  const GridOptions& options = grid_options();
+  struct Leave {
+    ~Leave() { running = nullptr; }
+  } leave;
+  running = &block;
+  here.block_extent = grid.block;
+  here.grid_extent = grid.grid;
+  const std::vector<std::uint32_t> threads = ordering(grid.block.count(), options.threads, options.seed);
+  for (const std::uint32_t b : ordering(grid.grid.count(), options.blocks, options.seed + 1)) {
+    here.block = {b % grid.grid.x, b / grid.grid.x % grid.grid.y, b / grid.grid.x / grid.grid.y};
+    block.run(grid, threads, options.check_races, body);
+  }
+}
+
+unsigned lane() { return running->thread() % 32; }
+
+void block_barrier(const std::source_location& where) { running->wait_for_block(where); }
+
+void warp_collective(unsigned mask, void* record, void (*act)(void* const records[32]),
+                     const std::source_location& where) {
+  running->wait_for_warp(mask, record, act, where);
+}
+
+std::byte* shared_array(const void* key, std::size_t bytes) { return running->shared().array(key, bytes); }
+
+std::size_t dynamic_shared_bytes() { return running->shared().dynamic_bytes(); }
+
+void touch_shared(const std::byte* address, std::size_t bytes, bool write, const std::source_location& where) {
+  running->touch(address, bytes, write, where);
+}
+
+void fail_thread(const std::string& what, const std::source_location& where) { running->fail(what, where); }
+
+}  // namespace keel::emulation

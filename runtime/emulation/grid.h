@@ -1,0 +1,69 @@
+#pragma once
+// Runs a kernel's grid on the host: blocks one after the other, the threads of a block as fibres.
+//
+// A thread runs until it waits at a barrier or for its warp; then the next one runs, in an order that may be chosen.
+// So a program with a missing barrier gives other results in another order, and always the same ones in the same
+// order. What a GPU would hang on or silently get wrong is an Error that names kernel, block and thread: a barrier
+// that not all threads reach, a shuffle without one of its lanes, an access past a shared array, and two threads that
+// touch one shared element, one of them writing, with no barrier between.
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+
+#include "keel/runtime/parallel.h"
+
+namespace keel::emulation {
+
+struct Index3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+struct Extent3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr Extent3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}  // NOLINT: as CUDA's dim3
+  constexpr std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+};
+
+enum class Order : unsigned char { forward, reverse, shuffled };
+
+// How this thread's launches run, until changed.
+struct GridOptions {
+  Order blocks = Order::forward;
+  Order threads = Order::forward;
+  std::uint64_t seed = 1;   // of shuffled orders
+  bool check_races = true;  // of shared memory
+};
+GridOptions& grid_options();
+
+struct Grid {
+  const char* kernel = "";  // for messages
+  Extent3 grid, block;
+  std::size_t dynamic_shared_bytes = 0;
+};
+
+// Calls body() once for each thread of the grid. Throws Error for a shape no device accepts, or what a thread did.
+void run_grid(const Grid& grid, FunctionRef<void()> body);
+
+// Where the running thread is. Only a kernel may read them.
+struct ThreadPlace {
+  Index3 thread, block;
+  Extent3 block_extent, grid_extent;
+};
+extern constinit thread_local ThreadPlace here;
+
+// Waits until each thread of the block has come to this call.
+void block_barrier(const std::source_location& where);
+
+// Something that the lanes of `mask` do together. Each lane gives its record; the lane that comes last calls
+// act(records), indexed by lane, null for lanes outside the mask, before any goes on.
+void warp_collective(unsigned mask, void* record, void (*act)(void* const records[32]),
+                     const std::source_location& where);
+
+// The place of the running thread in its warp of 32.
+unsigned lane();
+
+[[noreturn]] void fail_thread(const std::string& what, const std::source_location& where);
+
+}  // namespace keel::emulation

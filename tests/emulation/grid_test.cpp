@@ -1,0 +1,184 @@
+// What the emulator promises of a kernel: the numbers of a GPU where the kernel is right, a clear error where not.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "keel/runtime/emulation/language.h"
+#include "keel/runtime/emulation/shared.h"
+#include "keel/runtime/error.h"
+
+namespace keel::emulation {
+namespace {
+
+// Runs a kernel on one block of `threads` and returns the message of its error, or "".
+template <class Kernel>
+std::string error_of(unsigned threads, Kernel&& kernel, std::size_t dynamic = 0) {
+  try {
+    run_grid({.kernel = "kernel", .grid = 1, .block = threads, .dynamic_shared_bytes = dynamic}, kernel);
+  } catch (const Error& error) { return error.what(); }
+  return {};
+}
+
+struct InOrder {
+  explicit InOrder(Order order, std::uint64_t seed = 1) { grid_options() = {order, order, seed, true}; }
+  ~InOrder() { grid_options() = {}; }
+};
+
+// Sums by warp shuffles, then over warps by shared memory; each thread gets the block's sum.
+float block_sum(float value) {
+  KEEL_SHARED(float, partial, 32);
+  for (int m = 16; m > 0; m /= 2) value += __shfl_xor_sync(0xffffffffu, value, m);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  float total = 0;
+  for (unsigned w = 0; w < blockDim.x / 32; ++w) total += partial[w];
+  __syncthreads();
+  return total;
+}
+
+TEST(EmulatedGrid, RunsEachThreadOfEachBlockOnce) {
+  for (const Order order : {Order::forward, Order::reverse, Order::shuffled}) {
+    const InOrder scope(order);
+    std::vector<int> seen(2 * 3 * 4 * 5 * 6);
+    run_grid({.kernel = "count", .grid = {2, 3}, .block = {4, 5, 6}}, [&] {
+      const unsigned block = blockIdx.x + 2 * blockIdx.y, thread = threadIdx.x + 4 * (threadIdx.y + 5 * threadIdx.z);
+      ++seen[block * 120 + thread];
+    });
+    for (const int count : seen) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(EmulatedGrid, ReducesByShufflesAndSharedMemoryInEveryOrder) {
+  for (const Order order : {Order::forward, Order::reverse, Order::shuffled}) {
+    const InOrder scope(order, 7);
+    std::vector<float> sums(4 * 96);
+    run_grid({.kernel = "sum", .grid = 4, .block = 96}, [&] {
+      for (int repeat = 0; repeat < 3; ++repeat)
+        sums[blockIdx.x * 96 + threadIdx.x] = block_sum(static_cast<float>(threadIdx.x + blockIdx.x));
+    });
+    for (int b = 0; b < 4; ++b)
+      for (int t = 0; t < 96; ++t) EXPECT_EQ(sums[b * 96 + t], 96 * 95 / 2 + 96 * b);
+  }
+}
+
+TEST(EmulatedGrid, GivesShufflesAndVotesTheirCudaMeaning) {
+  run_grid({.kernel = "warp", .grid = 1, .block = 64}, [] {
+    const int t = static_cast<int>(threadIdx.x), lane = t % 32;
+    EXPECT_EQ(__shfl_sync(0xffffffffu, t, 5), t / 32 * 32 + 5);
+    EXPECT_EQ(__shfl_sync(0xffffffffu, t, 3, 8), t / 8 * 8 + 3);
+    EXPECT_EQ(__shfl_down_sync(0xffffffffu, t, 4), lane < 28 ? t + 4 : t);
+    EXPECT_EQ(__shfl_up_sync(0xffffffffu, t, 4), lane >= 4 ? t - 4 : t);
+    EXPECT_EQ(__shfl_xor_sync(0xffffffffu, t, 1), t ^ 1);
+    EXPECT_EQ(__ballot_sync(0xffffffffu, lane < 3), 7u);
+    EXPECT_TRUE(__any_sync(0xffffffffu, lane == 31));
+    EXPECT_FALSE(__all_sync(0xffffffffu, lane != 31));
+    const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
+    EXPECT_EQ(__shfl_xor_sync(half, t, 8), t ^ 8);
+  });
+}
+
+TEST(EmulatedGrid, NamesBothThreadsOfARace) {
+  const std::string message = error_of(64, [] {
+    KEEL_SHARED(int, slots, 64);
+    slots[threadIdx.x] = static_cast<int>(threadIdx.x);
+    [[maybe_unused]] const int other = slots[63 - threadIdx.x];
+  });
+  EXPECT_NE(message.find("kernel, block (0, 0, 0), thread (32, 0, 0)"), std::string::npos) << message;
+  EXPECT_NE(message.find("race on shared memory"), std::string::npos) << message;
+  EXPECT_NE(message.find("thread (31, 0, 0) did at"), std::string::npos) << message;
+  EXPECT_NE(message.find("grid_test.cpp:"), std::string::npos) << message;
+}
+
+TEST(EmulatedGrid, CountsAWarpsOwnMeetingsAsOrder) {
+  EXPECT_EQ(error_of(32,
+                     [] {
+                       KEEL_SHARED(int, slots, 32);
+                       slots[threadIdx.x] = 1;
+                       __syncwarp();
+                       EXPECT_EQ(slots[31 - threadIdx.x], 1);
+                     }),
+            "");
+}
+
+TEST(EmulatedGrid, ReportsABarrierThatNotAllThreadsReach) {
+  const std::string ended = error_of(64, [] {
+    if (threadIdx.x < 60) __syncthreads();
+  });
+  EXPECT_NE(ended.find("divergent barrier: thread (0, 0, 0) waits for the block"), std::string::npos) << ended;
+  EXPECT_NE(ended.find("4 threads of 64 have ended"), std::string::npos) << ended;
+  const std::string elsewhere = error_of(64, [] {
+    if (threadIdx.x < 32) __syncthreads();
+    else __syncthreads();
+  });
+  EXPECT_NE(elsewhere.find("thread (32, 0, 0) waits at"), std::string::npos) << elsewhere;
+  const std::string lanes = error_of(32, [] {
+    if (threadIdx.x != 7) __shfl_xor_sync(0xffffffffu, 1, 1);
+  });
+  EXPECT_NE(lanes.find("waits for its warp"), std::string::npos) << lanes;
+}
+
+TEST(EmulatedGrid, ChecksTheBoundsOfSharedArrays) {
+  const std::string past = error_of(32, [] {
+    KEEL_SHARED(float, x, 32);
+    x[threadIdx.x + 1] = 0;
+  });
+  EXPECT_NE(past.find("thread (31, 0, 0)"), std::string::npos) << past;
+  EXPECT_NE(past.find("element 32 of a shared array of 32"), std::string::npos) << past;
+#if !defined(__SANITIZE_ADDRESS__)
+  const std::string raw = error_of(32, [] {
+    KEEL_SHARED(float, x, 32);
+    x.data()[threadIdx.x + 1] = 0;
+  });
+  EXPECT_NE(raw.find("something wrote past a shared array of 128 bytes"), std::string::npos) << raw;
+#endif
+}
+
+TEST(EmulatedGrid, GivesEachBlockSharedMemoryFullOfNan) {
+  int numbers = 0;
+  run_grid({.kernel = "nan", .grid = 3, .block = 32, .dynamic_shared_bytes = 256}, [&] {
+    KEEL_SHARED(float, fixed, 32);
+    const auto dynamic = dynamic_span<float>();
+    const float a = fixed[threadIdx.x], b = dynamic[threadIdx.x + 32];
+    numbers += a == a;
+    numbers += b == b;
+    __syncthreads();
+    fixed[threadIdx.x] = 1;
+    dynamic[threadIdx.x + 32] = 1;
+  });
+  EXPECT_EQ(numbers, 0);
+}
+
+TEST(EmulatedGrid, RefusesALaunchThatNoDeviceAccepts) {
+  EXPECT_NE(error_of(1025, [] {}).find("1025 x 1 x 1 threads"), std::string::npos);
+  EXPECT_NE(error_of(0, [] {}).find("an empty grid or block"), std::string::npos);
+  EXPECT_NE(error_of(
+                32, [] {}, std::size_t{1} << 20)
+                .find("dynamic shared memory"),
+            std::string::npos);
+  EXPECT_NE(error_of(32,
+                     [] {
+                       KEEL_SHARED(float, big, 20000);
+                       big[0] = 0;
+                     })
+                .find("static shared memory"),
+            std::string::npos);
+}
+
+TEST(EmulatedGrid, GoesOnAfterAnError) {
+  EXPECT_NE(error_of(64,
+                     [] {
+                       __syncthreads();
+                       if (threadIdx.x == 40) throw Error("stop");
+                       __syncthreads();
+                     }),
+            "");
+  std::vector<float> sums(64);
+  EXPECT_EQ(error_of(64, [&] { sums[threadIdx.x] = block_sum(1); }), "");
+  EXPECT_EQ(sums, std::vector<float>(64, 64));
+}
+
+}  // namespace
+}  // namespace keel::emulation
