@@ -1,5 +1,6 @@
 #include "keel/trainer/trainer.h"
 
+#include <array>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -230,12 +231,12 @@ class Run {
 
   void write_memory() {
     const MemoryReport memory = context_.memory();
-    std::vector<std::string> names;
-    for (int i = 0; i < kPurposeCount; ++i)
-      names.push_back(concat("peak_", name_of(static_cast<Purpose>(i)), "_bytes"));
+    std::array<std::string, kPurposeCount> names;
     std::vector<Metric> metrics;
-    for (std::size_t i = 0; i < names.size(); ++i)
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      names[i] = concat("peak_", name_of(static_cast<Purpose>(i)), "_bytes");
       metrics.push_back({names[i], static_cast<std::int64_t>(memory.by_purpose[i].peak)});
+    }
     metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
     metrics.push_back({"peak_resident_bytes", peak_resident_bytes()});
     metrics_->write(state_.step, metrics);
