@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "keel/kernels/cpu/backend.h"
@@ -13,10 +14,10 @@ struct Moments {
 };
 
 // The variance is summed about the mean, not as a difference of large numbers.
-template <class A>
-Moments<A> moments(NormKind kind, const A* x, std::int64_t cols, A epsilon) {
+template <class A, class X>
+Moments<A> moments(NormKind kind, const X* x, std::int64_t cols, A epsilon) {
   const A count = static_cast<A>(cols);
-  const A mean = kind == NormKind::layer ? row_sum(x, cols) / count : A{0};
+  const A mean = kind == NormKind::layer ? row_sum<A>(cols, [&](auto at) { return at(x); }) / count : A{0};
   const A squares = row_sum<A>(cols, [&](auto at) {
     const auto distance = at(x) - mean;
     return distance * distance;
@@ -43,14 +44,14 @@ void norm_rows(const NormArgs& args) {
   A* const means = args.kind == NormKind::layer ? args.mean.data<A>() : nullptr;
   A* const rstds = args.rstd.data<A>();
   parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-    const Workspace<A> wide(context, wide_count<T>(cols)), wide_weight(context, wide_count<T>(cols));
-    const Workspace<A> wide_bias(context, wide_count<T>(cols));
+    const Workspace<Readable<T>> wide(context, readable_count<T>(cols));
+    const Workspace<A> wide_weight(context, wide_count<T>(cols)), wide_bias(context, wide_count<T>(cols));
     const A* const weight = widen_row(args.weight.data<T>(), cols, wide_weight.data());
     const A* const bias = args.bias.defined() ? widen_row(args.bias.data<T>(), cols, wide_bias.data()) : nullptr;
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = r * cols;
       const T* const normalised = residual == nullptr ? x + at : add_residual(x + at, residual + at, cols, sum + at);
-      const A* const row = widen_row(normalised, cols, wide.data());
+      const Readable<T>* const row = readable_row(normalised, cols, wide.data());
       const auto [mean, rstd] = moments(args.kind, row, cols, static_cast<A>(args.epsilon));
       if (means != nullptr) means[r] = mean;
       rstds[r] = rstd;
@@ -58,9 +59,9 @@ void norm_rows(const NormArgs& args) {
       const A centre = mean, factor = rstd;
       if (bias != nullptr)
         for (std::int64_t j = 0; j < cols; ++j)
-          to[j] = static_cast<T>((row[j] - centre) * factor * weight[j] + bias[j]);
+          to[j] = static_cast<T>((widen(row[j]) - centre) * factor * weight[j] + bias[j]);
       else
-        for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>((row[j] - centre) * factor * weight[j]);
+        for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>((widen(row[j]) - centre) * factor * weight[j]);
     }
   });
 }
@@ -78,61 +79,86 @@ template <class T>
 class BackwardRows {
  public:
   using A = Accumulator<T>;
+  using R = Readable<T>;
+  // So many rows at a time pass through the first cache and are added to the column sums together.
+  static constexpr std::int64_t kGroup = 4;
 
   explicit BackwardRows(const NormBackwardArgs& args)
       : args_(args),
         cols_(args.x.dim(1)),
         wide_weight_(args.x.context(), wide_count<T>(cols_)),
-        wide_grad_(args.x.context(), wide_count<T>(cols_)),
-        wide_x_(args.x.context(), wide_count<T>(cols_)),
+        wide_rows_(args.x.context(), 2 * kGroup * readable_count<T>(cols_)),
         weight_(widen_row(args.weight.data<T>(), cols_, wide_weight_.data())) {}
 
-  void operator()(std::int64_t r, const ColumnSums<A>& sums) {
-    const std::int64_t at = r * cols_, cols = cols_;
-    const A* const grad = widen_row(args_.grad_output.data<T>() + at, cols, wide_grad_.data());
-    const A* const x = widen_row(args_.x.data<T>() + at, cols, wide_x_.data());
-    const A* const weight = weight_;
-    const A mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[r] : A{0};
-    const A rstd = args_.rstd.data<A>()[r];
-    add_columns(grad, x, mean, rstd, sums);
-
-    const A count = static_cast<A>(cols);
-    const A mean_grad = args_.kind == NormKind::rms
-                            ? A{0}
-                            : row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight); }) / count;
-    const A dot = row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight) * (lanes(x) - mean); });
-    const A slope = rstd * rstd * dot / count;  // x_hat mean(g x_hat) = (x - mean) slope
-    T* const grad_x = args_.grad_x.data<T>() + at;
-    if (args_.grad_sum.defined()) {
-      const T* const grad_sum = args_.grad_sum.data<T>() + at;
-      for (std::int64_t j = 0; j < cols; ++j)
-        grad_x[j] =
-            static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope) + widen(grad_sum[j]));
-    } else {
-      for (std::int64_t j = 0; j < cols; ++j)
-        grad_x[j] = static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope));
+  // Rows [begin, begin + Count).
+  template <std::int64_t Count>
+  void group(std::int64_t begin, const ColumnSums<A>& sums) {
+    std::array<Row, Count> rows;
+    for (std::int64_t i = 0; i < Count; ++i) {
+      const std::int64_t at = (begin + i) * cols_;
+      R* const scratch = wide_rows_.data() + 2 * i * readable_count<T>(cols_);
+      Row& row = rows[static_cast<std::size_t>(i)];
+      row.grad = readable_row(args_.grad_output.data<T>() + at, cols_, scratch);
+      row.x = readable_row(args_.x.data<T>() + at, cols_, scratch + readable_count<T>(cols_));
+      row.mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[begin + i] : A{0};
+      row.rstd = args_.rstd.data<A>()[begin + i];
+      write_grad_x(row, at);
     }
+    add_columns(rows, sums);
   }
 
  private:
-  void add_columns(const A* grad, const A* x, A mean, A rstd, const ColumnSums<A>& sums) const {
+  struct Row {
+    const R* grad;
+    const R* x;
+    A mean, rstd;
+  };
+
+  void write_grad_x(const Row& row, std::int64_t at) const {
+    const R *const grad = row.grad, *const x = row.x;
+    const A* const weight = weight_;
+    const A mean = row.mean, rstd = row.rstd, count = static_cast<A>(cols_);
+    const auto [sum, dot] = row_sums<A>(
+        cols_, [&](auto lanes) { return lanes(grad) * lanes(weight); },
+        [&](auto lanes) { return lanes(grad) * lanes(weight) * (lanes(x) - mean); });
+    const A mean_grad = args_.kind == NormKind::rms ? A{0} : sum / count;
+    const A slope = rstd * rstd * dot / count;  // x_hat mean(g x_hat) = (x - mean) slope
+    const auto value = [=](std::int64_t j) {
+      return rstd * (widen(grad[j]) * weight[j] - mean_grad - (widen(x[j]) - mean) * slope);
+    };
+    T* const grad_x = args_.grad_x.data<T>() + at;
+    if (args_.grad_sum.defined()) {
+      const T* const grad_sum = args_.grad_sum.data<T>() + at;
+      for (std::int64_t j = 0; j < cols_; ++j) grad_x[j] = static_cast<T>(value(j) + widen(grad_sum[j]));
+    } else {
+      for (std::int64_t j = 0; j < cols_; ++j) grad_x[j] = static_cast<T>(value(j));
+    }
+  }
+
+  template <std::size_t Count>
+  void add_columns(const std::array<Row, Count>& rows, const ColumnSums<A>& sums) const {
     A* const __restrict weight = sums.weight;
     A* const __restrict bias = sums.bias;
-    if (weight != nullptr && bias != nullptr) {
+    if (weight != nullptr) {
       for (std::int64_t j = 0; j < cols_; ++j) {
-        weight[j] += grad[j] * ((x[j] - mean) * rstd);
-        bias[j] += grad[j];
+        A sum = weight[j];
+        for (const Row& row : rows) sum += widen(row.grad[j]) * ((widen(row.x[j]) - row.mean) * row.rstd);
+        weight[j] = sum;
       }
-    } else if (weight != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) weight[j] += grad[j] * ((x[j] - mean) * rstd);
-    } else if (bias != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) bias[j] += grad[j];
+    }
+    if (bias != nullptr) {
+      for (std::int64_t j = 0; j < cols_; ++j) {
+        A sum = bias[j];
+        for (const Row& row : rows) sum += widen(row.grad[j]);
+        bias[j] = sum;
+      }
     }
   }
 
   const NormBackwardArgs& args_;
   std::int64_t cols_;
-  Workspace<A> wide_weight_, wide_grad_, wide_x_;
+  Workspace<A> wide_weight_;
+  Workspace<R> wide_rows_;
   const A* weight_;
 };
 
@@ -172,8 +198,11 @@ void norm_backward_rows(const NormBackwardArgs& args) {
                              args.grad_bias.defined() ? bias_sums.data() + at : nullptr};
     for (A* const partial : {sums.weight, sums.bias})
       if (partial != nullptr) std::fill(partial, partial + cols, A{0});
-    BackwardRows<T> row(args);
-    for (std::int64_t r = begin; r < end; ++r) row(r, sums);
+    BackwardRows<T> rows(args);
+    constexpr std::int64_t kGroup = BackwardRows<T>::kGroup;
+    std::int64_t r = begin;
+    for (; r + kGroup <= end; r += kGroup) rows.template group<kGroup>(r, sums);
+    for (; r < end; ++r) rows.template group<1>(r, sums);
   });
   if (args.grad_weight.defined()) add_partials(weight_sums.data(), chunks, cols, args.grad_weight, args.add_weight);
   if (args.grad_bias.defined()) add_partials(bias_sums.data(), chunks, cols, args.grad_bias, args.add_bias);

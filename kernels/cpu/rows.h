@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "keel/kernels/cpu/workspace.h"
 #include "keel/runtime/dtype.h"
@@ -59,14 +60,28 @@ void store_row(const Accumulator<T>* staged, std::int64_t n, T* row) {
     for (std::int64_t i = 0; i < n; ++i) row[i] = static_cast<T>(staged[i]);
 }
 
+// What several passes over a row read it through: the row itself where widening an element costs no more
+// than a load (fp32, fp64, bf16), else a copy in `scratch`. Loops widen() its elements.
+template <class T>
+using Readable = std::conditional_t<std::is_same_v<T, bf16>, bf16, Accumulator<T>>;
+template <class T>
+constexpr std::int64_t readable_count(std::int64_t n) {
+  return std::is_same_v<T, Readable<T>> ? 0 : n;
+}
+template <class T>
+const Readable<T>* readable_row(const T* row, std::int64_t n, Readable<T>* scratch) {
+  if constexpr (std::is_same_v<T, bf16>) return row;
+  else return widen_row(row, n, scratch);
+}
+
 // 32 bytes of float or double: one AVX2 register.
 template <class A>
 using Lanes [[gnu::vector_size(32)]] = A;
 template <class A>
-inline constexpr std::int64_t kLanes = 32 / sizeof(A);
+inline constexpr std::int64_t kRowLanes = 32 / sizeof(A);
 
-// What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp64
-// may read fp32 rows.
+// What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp32
+// may read bf16 rows, and sums in fp64 fp32 rows.
 template <class A>
 struct LanesAt {
   std::int64_t i;
@@ -81,21 +96,37 @@ struct LanesAt {
     std::memcpy(&lanes, row + i, sizeof(lanes));
     return __builtin_convertvector(lanes, Lanes<double>);
   }
+  Lanes<float> operator()(const bf16* row) const requires std::is_same_v<A, float> {
+    using Halves [[gnu::vector_size(16)]] = std::uint16_t;
+    Halves halves;
+    std::memcpy(&halves, row + i, sizeof(halves));
+    return (Lanes<float>)(__builtin_convertvector(halves, Lanes<std::uint32_t>) << 16);
+  }
 };
 template <class A>
 struct ElementAt {
   std::int64_t i;
   template <class T>
   A operator()(const T* row) const {
-    return row[i];
+    return static_cast<A>(row[i]);
   }
 };
+
+// The lanes of `a` and a single element as one number, halves first.
+template <class A, class Combine>
+A fold_lanes(Lanes<A> a, A rest, const Combine& combine) {
+  A folded[kRowLanes<A>];
+  std::memcpy(folded, &a, sizeof(a));
+  for (std::int64_t half = kRowLanes<A> / 2; half > 0; half /= 2)
+    for (std::int64_t lane = 0; lane < half; ++lane) folded[lane] = combine(folded[lane], folded[lane + half]);
+  return combine(folded[0], rest);
+}
 
 // Folds term(at) for 0 <= i < n by `combine`, where at(row) is row[i]. Both are generic in their
 // arguments, which are lanes or single elements. The order depends on n alone.
 template <class A, class Term, class Combine>
 A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
-  constexpr std::int64_t lanes = kLanes<A>;
+  constexpr std::int64_t lanes = kRowLanes<A>;
   const Lanes<A> first = start - Lanes<A>{};
   Lanes<A> a = first, b = first, c = first, d = first;
   std::int64_t i = 0;
@@ -108,12 +139,7 @@ A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
   for (; i + lanes <= n; i += lanes) a = combine(a, term(LanesAt<A>{i}));
   A rest = start;
   for (; i < n; ++i) rest = combine(rest, term(ElementAt<A>{i}));
-  a = combine(combine(a, b), combine(c, d));
-  A folded[lanes];
-  std::memcpy(folded, &a, sizeof(a));
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
-    for (std::int64_t lane = 0; lane < half; ++lane) folded[lane] = combine(folded[lane], folded[lane + half]);
-  return combine(folded[0], rest);
+  return fold_lanes(combine(combine(a, b), combine(c, d)), rest, combine);
 }
 
 template <class A, class Term>
@@ -126,9 +152,29 @@ A row_sum(const A* row, std::int64_t n) {
   return row_sum<A>(n, [&](auto at) { return at(row); });
 }
 
+// The sums of two terms in one pass.
+template <class A, class First, class Second>
+std::pair<A, A> row_sums(std::int64_t n, const First& first, const Second& second) {
+  constexpr std::int64_t lanes = kRowLanes<A>;
+  Lanes<A> a{}, b{}, c{}, d{};
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const LanesAt<A> low{i}, high{i + lanes};
+    a += first(low), b += first(high);
+    c += second(low), d += second(high);
+  }
+  A first_rest = 0, second_rest = 0;
+  for (; i < n; ++i) {
+    first_rest += first(ElementAt<A>{i});
+    second_rest += second(ElementAt<A>{i});
+  }
+  const auto add = [](A x, A y) { return x + y; };
+  return {fold_lanes<A>(a + b, first_rest, add), fold_lanes<A>(c + d, second_rest, add)};
+}
+
 // NaN elements are passed over: what is computed with the maximum meets them again.
 template <class A>
-A row_max(const A* row, std::int64_t n) {
+A row_maximum(const A* row, std::int64_t n) {
   return row_fold(
       n, -std::numeric_limits<A>::infinity(), [&](auto at) { return at(row); },
       [](auto x, auto y) { return y > x ? y : x; });

@@ -10,7 +10,7 @@ namespace keel::cpu {
 // for scalar tails.
 template <class A>
 std::int64_t padded(std::int64_t n) {
-  return (n + kLanes<A> - 1) / kLanes<A> * kLanes<A>;
+  return (n + kRowLanes<A> - 1) / kRowLanes<A> * kRowLanes<A>;
 }
 
 template <class A>
