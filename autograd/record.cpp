@@ -6,6 +6,7 @@ namespace keel {
 namespace {
 
 thread_local LeafCollector* collector = nullptr;
+thread_local OperationTrace* trace = nullptr;
 
 }  // namespace
 
@@ -81,6 +82,12 @@ Gradients Node::run(std::span<const Tensor> grad_outputs) {
   return gradients;
 }
 
+OperationTrace::OperationTrace(Callback callback) : callback_(std::move(callback)), outer_(trace) { trace = this; }
+OperationTrace::~OperationTrace() { trace = outer_; }
+void trace_operation(std::string_view name, std::span<const Tensor> outputs) {
+  if (trace != nullptr) trace->callback_(name, outputs);
+}
+
 bool must_record(std::span<const Variable> inputs) {
   if (collector)
     for (const Variable& input : inputs) {
@@ -95,6 +102,7 @@ bool must_record(std::span<const Variable> inputs) {
 
 std::vector<Variable> record(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs,
                              std::span<const Tensor> saved, BackwardFunction function) {
+  trace_operation(name, outputs);
   std::vector<Variable> variables;
   variables.reserve(outputs.size());
   if (!must_record(inputs)) {

@@ -102,6 +102,24 @@ class Node {
   bool released_ = false;
 };
 
+// While alive, sees the name and the outputs of every operation on this thread, recorded or not. Scopes nest;
+// the innermost one is called.
+class OperationTrace {
+ public:
+  using Callback = std::function<void(std::string_view name, std::span<const Tensor> outputs)>;
+  explicit OperationTrace(Callback callback);
+  ~OperationTrace();
+  OperationTrace(const OperationTrace&) = delete;
+  OperationTrace& operator=(const OperationTrace&) = delete;
+
+ private:
+  friend void trace_operation(std::string_view name, std::span<const Tensor> outputs);
+  Callback callback_;
+  OperationTrace* outer_;
+};
+// Tells the innermost OperationTrace of this thread; every form of record() does it first.
+void trace_operation(std::string_view name, std::span<const Tensor> outputs);
+
 // Whether an operation on these inputs must be recorded now. Also notes the leaves among them for an
 // enclosing checkpoint().
 bool must_record(std::span<const Variable> inputs);
@@ -110,6 +128,7 @@ bool must_record(std::span<const Variable> inputs);
 template <class F>
 Variable record(std::string_view name, Tensor output, std::initializer_list<Variable> inputs,
                 std::initializer_list<Tensor> saved, F&& function) {
+  trace_operation(name, std::span(&output, 1));
   const std::span<const Variable> in(inputs.begin(), inputs.size());
   if (!must_record(in)) return Variable(std::move(output));
   auto node = std::make_shared<Node>(name, std::span(&output, 1), in, std::span(saved.begin(), saved.size()),

@@ -74,11 +74,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", keel::cli::version_line());
   app.require_subcommand(1);
   app.footer(kFooter);
+  int exit_code = 0;
+  keel::cli::add_train(app, exit_code);
+  keel::cli::add_generate(app);
   keel::cli::add_env(app);
   keel::cli::add_docs(app);
   try {
     app.parse(argc, argv);
-    return 0;
+    return exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return report(usage_message(app, error, argc, argv), kBadInput);

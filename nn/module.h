@@ -55,6 +55,7 @@ class Module {
   virtual bool is_unit() const { return false; }
 
   void subscribe(std::shared_ptr<ForwardObserver> observer) { observers_.push_back(std::move(observer)); }
+  void unsubscribe(const std::shared_ptr<ForwardObserver>& observer) { std::erase(observers_, observer); }
 
   // Marks the begin and end of a forward pass; the first line of a unit's operator().
   class Scope {

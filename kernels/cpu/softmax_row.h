@@ -34,7 +34,7 @@ Exponentials<A> exponentials(const T* x, std::int64_t n, A* exps) {
     A* const block = exps + begin;
     for (std::int64_t i = 0; i < count; ++i) block[i] = widen(x[begin + i]);
     std::fill(block + count, block + whole, kNone);
-    const A max = row_max(block, whole);
+    const A max = row_maximum(block, whole);
     if (max - shift > kSlack) {
       if (begin > 0) {
         const A factor = math::exp(shift - max);

@@ -1,0 +1,221 @@
+// Whole training steps of a GPT-2: speed, share of the matrix products, memory.
+//
+//   bench_train --setting b --dtype bf16             times steps on random tokens
+//   bench_train --setting b --dtype bf16 --floor     interleaves whole steps with the step's own matrix products
+//   bench_train --setting b --dtype bf16 --serve     steps on request, as bench/peers/train_gpt.py does
+//
+// Setting, step and output are those of bench/peers/train_gpt.py; standard output carries JSON, one object a line.
+
+#include <sys/resource.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/measure.h"
+#include "keel/dist/parallel/engine.h"
+#include "keel/kernels/matmul.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/runtime/random.h"
+
+namespace keel::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Setting {
+  int layers, heads;
+  std::int64_t width, vocabulary, block, batch;
+};
+const std::map<std::string, Setting> kSettings = {
+    {"a", {4, 4, 128, 65, 64, 12}}, {"b", {6, 6, 384, 65, 256, 16}}, {"c", {12, 12, 768, 50257, 256, 4}}};
+
+struct Options {
+  std::string setting = "a", dtype = "fp32", kernels = "auto";
+  int threads = 0, steps = 10, warmup = 3;
+  double seconds = 10;
+  bool serve = false, floor = false;
+};
+
+DType dtype_of(const Options& options) { return options.dtype == "bf16" ? DType::bf16 : DType::f32; }
+
+GptOptions model_options(const Setting& setting) {
+  GptOptions options;
+  options.layers = setting.layers;
+  options.heads = setting.heads;
+  options.width = setting.width;
+  options.vocabulary = setting.vocabulary;
+  options.block = setting.block;
+  return options;
+}
+
+Tensor random_tokens(const Context& context, const Setting& setting, std::string_view name) {
+  const Tensor tokens = empty(context, {setting.batch, setting.block}, DType::i32);
+  for (std::int64_t i = 0; i < tokens.numel(); ++i)
+    tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>(
+        stream_word(key_of(1, name), static_cast<std::uint64_t>(i)) % static_cast<std::uint32_t>(setting.vocabulary));
+  return tokens;
+}
+
+// Forward, backward, clipping to norm 1, AdamW, clearing.
+class Trainer {
+ public:
+  Trainer(const Context& context, const Setting& setting, DType dtype)
+      : model_(model_options(setting)),
+        engine_(model_, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
+                {.policy = PrecisionPolicy::of(dtype), .clip = 1}),
+        inputs_(random_tokens(context, setting, "inputs")),
+        targets_(random_tokens(context, setting, "targets")) {}
+
+  void step() {
+    Forward pass;
+    pass.training = true;
+    const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
+    engine_.backward(result.loss, result.count);
+    engine_.step(1e-3);
+    loss_ = result.loss.value().item();
+  }
+  double loss() const { return loss_; }
+  std::int64_t parameters() { return count_parameters(model_); }
+
+ private:
+  Gpt model_;
+  Engine engine_;
+  Tensor inputs_, targets_;
+  double loss_ = 0;
+};
+
+// The linear layers' products of one step, forward and backward, on their own operands; attention's are left out, so
+// that the share of the floor is rather too small than too large.
+class Products {
+ public:
+  Products(const Context& context, const Setting& setting, DType dtype) {
+    const std::int64_t rows = setting.batch * setting.block, width = setting.width;
+    for (const auto& [out, in, times] : {std::tuple{3 * width, width, setting.layers},
+                                         {width, width, setting.layers},
+                                         {4 * width, width, setting.layers},
+                                         {width, 4 * width, setting.layers},
+                                         {setting.vocabulary, width, 1}}) {
+      for (int i = 0; i < times; ++i)
+        layers_.push_back({zeros(context, {rows, in}, dtype), zeros(context, {out, in}, dtype),
+                           zeros(context, {rows, out}, dtype), zeros(context, {out, in}, dtype)});
+      flops_ += 6.0 * static_cast<double>(times * rows * out * in);
+    }
+  }
+  void run() const {
+    for (const Layer& layer : layers_) kernels::matmul(layer.x, layer.weight.transpose(0, 1), {.into = layer.grad});
+    for (const Layer& layer : layers_) {
+      kernels::matmul(layer.grad, layer.weight, {.into = layer.x});
+      kernels::matmul(layer.grad.transpose(0, 1), layer.x, {.into = layer.grad_weight});
+    }
+  }
+  double flops() const { return flops_; }
+
+ private:
+  struct Layer {
+    Tensor x, weight, grad, grad_weight;
+  };
+  std::vector<Layer> layers_;
+  double flops_ = 0;
+};
+
+std::int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+Json describe(const Context& context, const Options& options, Trainer& trainer) {
+  const DType dtype = dtype_of(options);
+  Json memory;
+  const MemoryReport report = context.memory();
+  for (int i = 0; i < kPurposeCount; ++i)
+    memory[std::string(name_of(static_cast<Purpose>(i)))] = report.by_purpose[static_cast<std::size_t>(i)].peak;
+  return {{"program", "keel"},          {"threads", context.threads()},
+          {"dtype", options.dtype},     {"matmul", kernels::matmul_backend(context, dtype)},
+          {"setting", options.setting}, {"parameters", trainer.parameters()},
+          {"loss", trainer.loss()},     {"peak_rss_bytes", peak_rss_bytes()},
+          {"peak_bytes", memory}};
+}
+
+void serve(const Context& context, const Options& options, Trainer& trainer) {
+  for (std::string line; std::getline(std::cin, line) && line != "quit";) {
+    int steps = 0;
+    Json answer;
+    if (std::sscanf(line.c_str(), "step %d", &steps) == 1 && steps > 0) {
+      const double seconds = seconds_of([&] {
+        for (int i = 0; i < steps; ++i) trainer.step();
+      });
+      answer = describe(context, options, trainer);
+      answer["seconds"] = seconds;
+      answer["steps"] = steps;
+    } else {
+      answer = {{"error", "expected 'step N' or 'quit', got '" + line + "'"}};
+    }
+    std::cout << answer.dump() << std::endl;
+  }
+}
+
+int run(const Options& options) {
+  const Setting& setting = kSettings.at(options.setting);
+  ContextOptions context_options;
+  context_options.threads = options.threads;
+  if (options.kernels == "plain") context_options.kernels = KernelChoice::plain;
+  const Context context = Context::create(context_options);
+  const DType dtype = dtype_of(options);
+  Trainer trainer(context, setting, dtype);
+  for (int i = 0; i < options.warmup; ++i) trainer.step();
+  if (options.serve) {
+    serve(context, options, trainer);
+    return 0;
+  }
+  const double tokens = static_cast<double>(setting.batch * setting.block);
+  Json result;
+  if (options.floor) {
+    const Products products(context, setting, dtype);
+    const std::vector<Timing> times = race({[&] { trainer.step(); }, [&] { products.run(); }}, options.seconds);
+    result = describe(context, options, trainer);
+    result["step_seconds"] = times[0].median;
+    result["products_seconds"] = times[1].median;
+    result["products_gflops"] = products.flops() / times[1].median * 1e-9;
+    result["products_share"] = times[1].median / times[0].median;
+    result["tokens_per_s"] = tokens / times[0].median;
+  } else {
+    std::vector<double> seconds;
+    for (int i = 0; i < options.steps; ++i) seconds.push_back(seconds_of([&] { trainer.step(); }));
+    std::sort(seconds.begin(), seconds.end());
+    result = describe(context, options, trainer);
+    result["step_seconds"] = seconds[seconds.size() / 2];
+    result["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
+  }
+  std::cout << result.dump() << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace keel::bench
+
+int main(int argc, char** argv) {
+  keel::bench::Options options;
+  CLI::App app("Times training steps of a GPT-2.");
+  app.add_option("--setting", options.setting, "a, b or c")
+      ->check(CLI::IsMember({"a", "b", "c"}))
+      ->capture_default_str();
+  app.add_option("--dtype", options.dtype, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--kernels", options.kernels, "auto or plain")->check(CLI::IsMember({"auto", "plain"}));
+  app.add_option("--threads", options.threads, "0: all")->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options.steps, "timed steps")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--warmup", options.warmup, "steps before the timed ones")->check(CLI::NonNegativeNumber);
+  app.add_option("--seconds", options.seconds, "of --floor")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_flag("--serve", options.serve, "step when standard input says so");
+  app.add_flag("--floor", options.floor, "interleave with the step's own matrix products");
+  CLI11_PARSE(app, argc, argv);
+  return keel::bench::run(options);
+}

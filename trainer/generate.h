@@ -1,0 +1,25 @@
+#pragma once
+// Text from the model of a run folder.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace keel {
+
+struct GenerateOptions {
+  std::string run;     // folder of a run
+  std::string prompt;  // at least one token
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest token
+  std::int64_t top_k = 0;    // 0: among all
+  std::uint64_t seed = 1;
+};
+
+// Calls on_text with the prompt, then with each piece of its continuation as it is made. A run that has learnt to
+// add is given a sum ("347+586=") and answers with the number in its usual order. A folder without a model, or whose
+// files do not belong together, is an Error.
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
+
+}  // namespace keel

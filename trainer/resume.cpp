@@ -1,0 +1,98 @@
+#include "keel/trainer/resume.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "keel/runtime/file.h"
+
+namespace keel {
+namespace {
+
+std::optional<Resume> newest_whole(const RunFolder& folder, TrainObserver& observer) {
+  std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  if (steps.empty()) return std::nullopt;
+  std::reverse(steps.begin(), steps.end());
+  for (const std::int64_t step : steps) {
+    const std::string path = folder.checkpoint(step);
+    try {
+      return Resume{path, read_checkpoint(path)};
+    } catch (const Error& error) {
+      observer.on_message(LogLevel::warning, concat("the checkpoint of step ", step, " is not usable: ", error.what()));
+    }
+  }
+  throw Error(concat("no checkpoint in '", folder.path(), "' is whole; give the run another folder (run=OTHER)"));
+}
+
+// The numbers of a model of another shape fit nowhere.
+void check_same_model(const Resume& resume, const Config& config) {
+  const ModelConfig before = parse_config(resume.state.config, resume.path + "/state.json").model;
+  const ModelConfig& now = config.model;
+  std::string differences;
+  const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
+    if (old_value != new_value)
+      differences += concat(differences.empty() ? "" : ", ", key, ' ', old_value, " instead of ", new_value);
+  };
+  compare("layers", before.layers, now.layers);
+  compare("heads", before.heads, now.heads);
+  compare("width", before.width, now.width);
+  compare("block", before.block, now.block);
+  compare("vocabulary", before.vocabulary, now.vocabulary);
+  compare("bias", before.bias, now.bias);
+  KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
+}
+
+// Says which settings are not those of the checkpoint's run; the new ones hold.
+void note_changes(const Resume& resume, const Config& config, TrainObserver& observer) {
+  const Config before = parse_config(resume.state.config, resume.path + "/state.json");
+  std::string changed;
+  const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
+    if (!(old_value == new_value)) changed += concat(changed.empty() ? "" : ", ", key);
+  };
+  compare("seed", before.seed, config.seed);
+  compare("data", before.data, config.data);
+  compare("batch", before.batch, config.batch);
+  compare("optimizer", before.optimizer, config.optimizer);
+  compare("scheduler", before.scheduler, config.scheduler);
+  compare("clip", before.clip, config.clip);
+  compare("model.dropout", before.model.dropout, config.model.dropout);
+  compare("strategy", before.strategy, config.strategy);
+  compare("kernels", before.kernels, config.kernels);
+  if (!changed.empty())
+    observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));
+}
+
+// The same file may have become another text since.
+void check_same_tokenizer(const RunFolder& folder, const Task& task) {
+  if (!task.tokenizer || !std::filesystem::exists(folder.tokenizer())) return;
+  KEEL_CHECK(load_tokenizer(folder.tokenizer())->to_json() == task.tokenizer->to_json(), "the run in '", folder.path(),
+             "' was trained with another tokenizer than the data gives now; was the text changed?");
+}
+
+}  // namespace
+
+std::optional<Resume> find_resume(const Config& config, const RunFolder& folder, const Task& task,
+                                  TrainObserver& observer) {
+  if (config.resume == "never") {
+    KEEL_CHECK(!folder.holds_run(), "'", folder.path(),
+               "' holds a run already; resume=auto goes on with it, run=OTHER leaves it alone");
+    return std::nullopt;
+  }
+  std::optional<Resume> resume;
+  if (config.resume == "auto") {
+    resume = newest_whole(folder, observer);
+  } else {
+    resume = Resume{config.resume, read_checkpoint(config.resume)};
+    const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+    KEEL_CHECK(steps.empty() || steps.back() <= resume->state.step, "'", folder.path(),
+               "' holds a newer checkpoint, of step ", steps.empty() ? 0 : steps.back(), ", than step ",
+               resume->state.step, " to go on from; run=OTHER leaves it alone");
+  }
+  if (!resume) return std::nullopt;
+  check_same_model(*resume, config);
+  check_same_tokenizer(folder, task);
+  note_changes(*resume, config, observer);
+  observer.on_message(LogLevel::info, concat("goes on after step ", resume->state.step, " from ", resume->path));
+  return resume;
+}
+
+}  // namespace keel

@@ -1,0 +1,27 @@
+#pragma once
+// The training loop: from a configuration to a run folder with metrics, checkpoints and weights.
+
+#include <optional>
+
+#include "keel/runtime/allocator.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/progress.h"
+
+namespace keel {
+
+enum class TrainEnd : unsigned char { finished, time_limit, stopped };
+
+struct TrainResult {
+  TrainEnd end = TrainEnd::finished;
+  std::int64_t step = 0;                      // steps done, those of resumed runs included
+  double loss = 0;                            // of the last step
+  std::optional<EvalReport> evaluation = {};  // the last one
+  MemoryReport memory = {};                   // peaks of the run, by purpose
+};
+
+// Trains as `config` says and writes into config.run (keel/trainer/run_folder.h). Data, model and checkpoint are
+// checked before anything is written. Whatever ends the run early, a signal, a full disk, an observer that throws, a
+// loss that is not finite (an Error of kind numeric that names the first bad tensor): what was learnt is saved first.
+TrainResult train(const Config& config, TrainObserver& observer);
+
+}  // namespace keel
