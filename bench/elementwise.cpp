@@ -1,9 +1,9 @@
-// Elementwise kernels, norms, sums and AdamW: nanoseconds of an element in the cache, and bytes per second
-// against memcpy past it.
+// Kernels that the memory should limit: nanoseconds of an element in the cache, and bytes per second against
+// memcpy past it.
 //
-// "of copy" is measured on tensors of 64 MiB and more, each kernel in turn with memcpy in the same threads:
-// the median of (bytes that the kernel must read and write once / its time) over the same for memcpy. Near
-// 1 the memory is the limit. "ns in cache" is for tensors of 16,384 elements in one thread.
+// "of copy" is measured on tensors of 2^24 elements, each kernel in turn with a memcpy of as many bytes in
+// the same threads: the median of (bytes that the kernel must read and write once / its time) over the same
+// for memcpy. Near 1 the memory is the limit. "ns in cache" is for tensors of about 2^14 elements in one thread.
 //
 // usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]
 
@@ -15,8 +15,10 @@
 #include <string>
 
 #include "bench/measure.h"
+#include "keel/kernels/loss.h"
 #include "keel/kernels/norm.h"
 #include "keel/kernels/reduce.h"
+#include "keel/kernels/softmax.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/parallel.h"
 #include "tests/support.h"
@@ -25,14 +27,17 @@ namespace keel::bench {
 namespace {
 
 constexpr std::int64_t kWidth = 1024;
-constexpr std::int64_t kSmallRows = 16;
-constexpr std::int64_t kLargeRows = 16384;
+constexpr std::int64_t kSmall = 1 << 14;
+constexpr std::int64_t kLarge = 1 << 24;
 
 struct Kernel {
   std::string name;
   double bytes;  // of one element, read and written
-  // The kernel on tensors of (rows, kWidth).
+  // The kernel on tensors of (rows, width).
   std::function<Contestant(const Context&, std::int64_t rows)> make;
+  std::int64_t width = kWidth;
+
+  std::int64_t rows(std::int64_t elements) const { return std::max<std::int64_t>(1, elements / width); }
 };
 
 // Positive, so that logarithms and roots have something to do.
@@ -95,37 +100,66 @@ void add_sums(std::vector<Kernel>& kernels, DType dtype) {
                        return [x] { kernels::sum(x); };
                      }});
   kernels.push_back(
+      {concat("sum of squares ", dtype), size, [dtype](const Context& context, std::int64_t rows) -> Contestant {
+         const Tensor x = input(context, rows, dtype);
+         return [x] { kernels::sum_of_squares(x); };
+       }});
+  kernels.push_back(
       {concat("sum of rows ", dtype), size, [dtype](const Context& context, std::int64_t rows) -> Contestant {
          const Tensor x = input(context, rows, dtype), into = zeros(context, {kWidth});
          return [x, into] { kernels::sum_rows(x, into); };
        }});
 }
 
-void add_norms(std::vector<Kernel>& kernels, DType dtype) {
+void add_norms(std::vector<Kernel>& kernels, NormKind kind, DType dtype) {
+  const std::string name = kind == NormKind::layer ? "layer norm" : "rms norm";
   const double size = static_cast<double>(size_of(dtype));
   const auto weight_of = [dtype](const Context& context) {
     return testing::uniform_tensor(context, {kWidth}, 3, dtype);
   };
+  kernels.push_back({concat(name, " ", dtype), 2 * size, [=](const Context& context, std::int64_t rows) -> Contestant {
+                       const Tensor x = input(context, rows, dtype), weight = weight_of(context);
+                       const Tensor bias = kind == NormKind::layer ? weight : Tensor();
+                       return [=] { kernels::norm(kind, x, {}, weight, bias, 1e-5); };
+                     }});
   kernels.push_back(
-      {concat("layer norm ", dtype), 2 * size, [=](const Context& context, std::int64_t rows) -> Contestant {
+      {concat(name, " backward ", dtype), 3 * size, [=](const Context& context, std::int64_t rows) -> Contestant {
          const Tensor x = input(context, rows, dtype), weight = weight_of(context);
-         return [=] { kernels::norm(NormKind::layer, x, {}, weight, weight, 1e-5); };
-       }});
-  kernels.push_back(
-      {concat("layer norm backward ", dtype), 3 * size, [=](const Context& context, std::int64_t rows) -> Contestant {
-         const Tensor x = input(context, rows, dtype), weight = weight_of(context);
-         const kernels::NormResult forward = kernels::norm(NormKind::layer, x, {}, weight, weight, 1e-5);
+         const kernels::NormResult forward = kernels::norm(kind, x, {}, weight, {}, 1e-5);
          NormBackwardArgs args{};
-         args.kind = NormKind::layer;
+         args.kind = kind;
          args.grad_output = input(context, rows, dtype, 2);
          args.x = x;
          args.weight = weight;
          args.mean = forward.mean;
          args.rstd = forward.rstd;
          args.grad_weight = zeros(context, {kWidth});
-         args.grad_bias = zeros(context, {kWidth});
+         if (kind == NormKind::layer) args.grad_bias = zeros(context, {kWidth});
          return [args] { kernels::norm_backward(args); };
        }});
+}
+
+// Rows of `classes` logits; "in place" writes the gradient over them.
+void add_classes(std::vector<Kernel>& kernels, DType dtype, std::int64_t classes) {
+  const double size = static_cast<double>(size_of(dtype));
+  const auto logits_of = [=](const Context& context, std::int64_t rows) {
+    return testing::uniform_tensor(context, {rows, classes}, 1, dtype);
+  };
+  kernels.push_back({concat("softmax of ", classes, " ", dtype), 2 * size,
+                     [=](const Context& context, std::int64_t rows) -> Contestant {
+                       const Tensor x = logits_of(context, rows);
+                       return [x] { kernels::softmax(x); };
+                     },
+                     classes});
+  for (const kernels::LogitsGradient gradient : {kernels::LogitsGradient::none, kernels::LogitsGradient::over_logits}) {
+    const bool none = gradient == kernels::LogitsGradient::none;
+    kernels.push_back({concat("cross-entropy of ", classes, none ? " " : ", in place ", dtype), (none ? 1 : 2) * size,
+                       [=](const Context& context, std::int64_t rows) -> Contestant {
+                         const Tensor logits = logits_of(context, rows), targets = zeros(context, {rows}, DType::i64);
+                         return [=] { kernels::cross_entropy(logits, targets, -100, 0, gradient); };
+                       },
+                       classes});
+  }
 }
 
 // fp32 reads p, g, m, v and writes p, m, v; a narrow parameter is written besides its master copy.
@@ -167,7 +201,9 @@ std::vector<Kernel> all_kernels() {
     add_unary<MulScalar>(kernels, dtype);
     add_moves(kernels, dtype);
     add_sums(kernels, dtype);
-    add_norms(kernels, dtype);
+    add_norms(kernels, NormKind::layer, dtype);
+    add_norms(kernels, NormKind::rms, dtype);
+    for (const std::int64_t classes : {65, 50257}) add_classes(kernels, dtype, classes);
     add_adamw(kernels, dtype);
   }
   add_cast(kernels, DType::f32, DType::bf16);
@@ -177,36 +213,40 @@ std::vector<Kernel> all_kernels() {
   return kernels;
 }
 
-constexpr std::int64_t kCopyBytes = std::int64_t{1} << 26;
-
-Contestant copy_of(const Context& context) {
-  const Tensor from = zeros(context, {kCopyBytes}, DType::u8), to = zeros(context, {kCopyBytes}, DType::u8);
+// memcpy of `bytes`, cut into one piece for each thread.
+Contestant copy_of(const Context& context, std::int64_t bytes) {
+  const Tensor from = zeros(context, {bytes}, DType::u8), to = zeros(context, {bytes}, DType::u8);
   return [=] {
-    const std::int64_t grain = (kCopyBytes + context.threads() - 1) / context.threads();
-    parallel_for(context, kCopyBytes, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t grain = (bytes + context.threads() - 1) / context.threads();
+    parallel_for(context, bytes, grain, [&](std::int64_t begin, std::int64_t end) {
       std::memcpy(to.raw() + begin, from.raw() + begin, static_cast<std::size_t>(end - begin));
     });
   };
 }
 
+double nanoseconds_in_cache(const Kernel& kernel, double seconds) {
+  constexpr int kRepeats = 16;
+  const std::int64_t rows = kernel.rows(kSmall);
+  const Contestant small = kernel.make(testing::context(1), rows);
+  const auto many = [&] {
+    for (int i = 0; i < kRepeats; ++i) small();
+  };
+  return 1e9 * race({many}, seconds).front().median / static_cast<double>(kRepeats * rows * kernel.width);
+}
+
 void run(int threads, double seconds, const std::string& part) {
-  const Context context = testing::context(threads), single = testing::context(1);
-  const Contestant copy = copy_of(context);
-  std::printf("threads %d; memcpy %.1f GB/s (read + written)\n", threads,
-              2e-9 * static_cast<double>(kCopyBytes) / race({copy}, seconds).front().median);
-  std::printf("%-30s %12s %14s %9s\n", "kernel", "ns in cache", "ns past cache", "of copy");
+  const Context context = testing::context(threads);
+  std::printf("threads %d\n", threads);
+  std::printf("%-38s %12s %14s %10s %9s\n", "kernel", "ns in cache", "ns past cache", "copy GB/s", "of copy");
   for (const Kernel& kernel : all_kernels()) {
     if (kernel.name.find(part) == std::string::npos) continue;
-    const Contestant small = kernel.make(single, kSmallRows);
-    const auto many = [&] {
-      for (int i = 0; i < 16; ++i) small();
-    };
-    const double cached = race({many}, seconds / 4).front().median / (16 * kSmallRows * kWidth);
-    const auto times = race({copy, kernel.make(context, kLargeRows)}, seconds);
-    const double elements = static_cast<double>(kLargeRows * kWidth);
-    const double copy_rate = 2.0 * static_cast<double>(kCopyBytes) / times[0].median;
-    std::printf("%-30s %12.3f %14.3f %9.2f\n", kernel.name.c_str(), 1e9 * cached, 1e9 * times[1].median / elements,
-                kernel.bytes * elements / times[1].median / copy_rate);
+    const double cached = nanoseconds_in_cache(kernel, seconds / 4);
+    const std::int64_t rows = kernel.rows(kLarge);
+    const double elements = static_cast<double>(rows * kernel.width), bytes = kernel.bytes * elements;
+    const auto times =
+        race({copy_of(context, static_cast<std::int64_t>(bytes / 2)), kernel.make(context, rows)}, seconds);
+    std::printf("%-38s %12.3f %14.3f %10.1f %9.2f\n", kernel.name.c_str(), cached, 1e9 * times[1].median / elements,
+                1e-9 * bytes / times[0].median, times[0].median / times[1].median);
     std::fflush(stdout);
   }
 }

@@ -97,10 +97,14 @@ struct LanesAt {
     return __builtin_convertvector(lanes, Lanes<double>);
   }
   Lanes<float> operator()(const bf16* row) const requires std::is_same_v<A, float> {
-    using Halves [[gnu::vector_size(16)]] = std::uint16_t;
-    Halves halves;
-    std::memcpy(&halves, row + i, sizeof(halves));
-    return (Lanes<float>)(__builtin_convertvector(halves, Lanes<std::uint32_t>) << 16);
+    // Through arrays of known length, which compilers turn into one widening load.
+    std::uint16_t narrow[kRowLanes<float>];
+    std::memcpy(narrow, row + i, sizeof(narrow));
+    std::uint32_t wide[kRowLanes<float>];
+    for (std::int64_t lane = 0; lane < kRowLanes<float>; ++lane) wide[lane] = std::uint32_t{narrow[lane]} << 16;
+    Lanes<float> lanes;
+    std::memcpy(&lanes, wide, sizeof(lanes));
+    return lanes;
   }
 };
 template <class A>
@@ -139,7 +143,7 @@ A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
   for (; i + lanes <= n; i += lanes) a = combine(a, term(LanesAt<A>{i}));
   A rest = start;
   for (; i < n; ++i) rest = combine(rest, term(ElementAt<A>{i}));
-  return fold_lanes(combine(combine(a, b), combine(c, d)), rest, combine);
+  return fold_lanes<A>(combine(combine(a, b), combine(c, d)), rest, combine);
 }
 
 template <class A, class Term>
@@ -173,9 +177,9 @@ std::pair<A, A> row_sums(std::int64_t n, const First& first, const Second& secon
 }
 
 // NaN elements are passed over: what is computed with the maximum meets them again.
-template <class A>
-A row_maximum(const A* row, std::int64_t n) {
-  return row_fold(
+template <class A, class X>
+A row_maximum(const X* row, std::int64_t n) {
+  return row_fold<A>(
       n, -std::numeric_limits<A>::infinity(), [&](auto at) { return at(row); },
       [](auto x, auto y) { return y > x ? y : x; });
 }
