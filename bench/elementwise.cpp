@@ -1,8 +1,8 @@
 // Kernels that the memory should limit: nanoseconds of an element in the cache, and bytes per second against
 // memcpy past it.
 //
-// "of copy" is measured on tensors of 2^24 elements, each kernel in turn with a memcpy of as many bytes in
-// the same threads: the median of (bytes that the kernel must read and write once / its time) over the same
+// "of copy" is measured where 192 MiB are read and written, each kernel in turn with a memcpy of as many bytes
+// in the same threads: the median of (bytes that the kernel must read and write once / its time) over the same
 // for memcpy. Near 1 the memory is the limit. "ns in cache" is for tensors of about 2^14 elements in one thread.
 //
 // usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 1024;
 constexpr std::int64_t kSmall = 1 << 14;
-constexpr std::int64_t kLarge = 1 << 24;
+constexpr double kTraffic = 3 << 26;  // bytes past the cache, read and written
 
 struct Kernel {
   std::string name;
@@ -241,7 +241,7 @@ void run(int threads, double seconds, const std::string& part) {
   for (const Kernel& kernel : all_kernels()) {
     if (kernel.name.find(part) == std::string::npos) continue;
     const double cached = nanoseconds_in_cache(kernel, seconds / 4);
-    const std::int64_t rows = kernel.rows(kLarge);
+    const std::int64_t rows = kernel.rows(static_cast<std::int64_t>(kTraffic / kernel.bytes));
     const double elements = static_cast<double>(rows * kernel.width), bytes = kernel.bytes * elements;
     const auto times =
         race({copy_of(context, static_cast<std::int64_t>(bytes / 2)), kernel.make(context, rows)}, seconds);

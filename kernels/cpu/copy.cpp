@@ -96,21 +96,20 @@ void transpose_square(const T* from, std::int64_t from_stride, T* to, std::int64
 // to[r * to_stride + c] = from[r + c * from_stride] for r < rows, c < columns, at most kTileSide each. Through a
 // dense tile: strides that are powers of two would put all of a tile's lines into one set of the cache.
 template <class T>
-inline constexpr std::int64_t kTileSide = 128 / sizeof(T);
+inline constexpr std::int64_t kTileSide = 256 / sizeof(T);
 
 template <class T>
 void transpose_tile(const T* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, T* to,
                     std::int64_t to_stride) {
   constexpr std::int64_t kSide = kTileSide<T>, kSquare = 16 / sizeof(T);
   alignas(64) T tile[kSide * kSide];
-  if (rows == kSide && columns == kSide) {
-    for (std::int64_t c = 0; c < kSide; c += kSquare)
-      for (std::int64_t r = 0; r < kSide; r += kSquare)
-        transpose_square(from + r + c * from_stride, from_stride, tile + r * kSide + c, kSide);
-  } else {
-    for (std::int64_t c = 0; c < columns; ++c)
-      for (std::int64_t r = 0; r < rows; ++r) tile[r * kSide + c] = from[r + c * from_stride];
-  }
+  const std::int64_t square_rows = rows / kSquare * kSquare, square_columns = columns / kSquare * kSquare;
+  for (std::int64_t c = 0; c < square_columns; c += kSquare)
+    for (std::int64_t r = 0; r < square_rows; r += kSquare)
+      transpose_square(from + r + c * from_stride, from_stride, tile + r * kSide + c, kSide);
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t r = c < square_columns ? square_rows : 0; r < rows; ++r)
+      tile[r * kSide + c] = from[r + c * from_stride];
   for (std::int64_t r = 0; r < rows; ++r)
     std::memcpy(to + r * to_stride, tile + r * kSide, static_cast<std::size_t>(columns) * sizeof(T));
 }
@@ -132,12 +131,12 @@ void copy_transposed(const Context& context, const CopyPlan& plan, int along, co
   const std::int64_t rows = plan.shape[along], columns = plan.shape[last];
   const std::int64_t tiles_down = (rows + kSide - 1) / kSide, tiles_across = (columns + kSide - 1) / kSide;
   const std::int64_t from_stride = plan.from[last], to_stride = plan.to[along];
-  parallel_for(context, product(from_outer.shape) * tiles_down * tiles_across, kElementGrain / (kSide * kSide),
-               [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, product(from_outer.shape) * tiles_down * tiles_across,
+               std::max<std::int64_t>(1, kElementGrain / (kSide * kSide)), [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t tile = begin; tile < end; ++tile) {
                    const std::int64_t outer = tile / (tiles_down * tiles_across);
-                   const std::int64_t r = tile / tiles_across % tiles_down * kSide;
-                   const std::int64_t c = tile % tiles_across * kSide;
+                   const std::int64_t r = tile % tiles_down * kSide;
+                   const std::int64_t c = tile / tiles_down % tiles_across * kSide;
                    transpose_tile(from + RowCursor(from_outer, outer).offset() + r + c * from_stride, from_stride,
                                   std::min(kSide, rows - r), std::min(kSide, columns - c),
                                   to + RowCursor(to_outer, outer).offset() + r * to_stride + c, to_stride);
