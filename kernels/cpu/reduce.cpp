@@ -33,10 +33,10 @@ struct MinOf {
   }
 };
 
-constexpr std::int64_t kRowChunk = 16384;   // elements reduced by one task along a row
-constexpr std::int64_t kColumnChunk = 64;   // rows reduced by one task across columns
-constexpr std::int64_t kColumnBlock = 512;  // columns of such a task
-constexpr std::int64_t kFewColumns = 16;    // below it, working across columns does not pay
+constexpr std::int64_t kRowChunk = 16384;    // elements reduced by one task along a row
+constexpr std::int64_t kColumnChunk = 64;    // rows reduced by one task across columns
+constexpr std::int64_t kColumnBlock = 4096;  // columns of such a task: whole rows where it can, as memory likes them
+constexpr std::int64_t kFewColumns = 16;     // below it, working across columns does not pay
 
 // x seen as outputs times reduced elements.
 struct Split {
@@ -166,18 +166,24 @@ void reduce_by_columns(const Split& split, std::int64_t chunks, C* partial) {
                });
 }
 
-// Combines partial (outer, chunks, columns) pairwise into its chunks 0.
+// Combines partial (outer, chunks, columns) pairwise into its chunks 0, a stripe of columns at a time.
 template <class Op, class C>
 void combine_chunks(const Context& context, std::int64_t outer, std::int64_t chunks, std::int64_t columns, C* partial) {
-  parallel_for(context, outer, std::max<std::int64_t>(1, kElementGrain / (chunks * columns)),
+  constexpr std::int64_t kStripe = 128;
+  const std::int64_t stripes = (columns + kStripe - 1) / kStripe, stripe_size = chunks * std::min(columns, kStripe);
+  parallel_for(context, outer * stripes, std::max<std::int64_t>(1, kElementGrain / stripe_size),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t o = begin; o < end; ++o)
+                 for (std::int64_t task = begin; task < end; ++task) {
+                   const std::int64_t column = task % stripes * kStripe;
+                   const std::int64_t n = std::min(kStripe, columns - column);
+                   C* const first = partial + task / stripes * chunks * columns + column;
                    for (std::int64_t step = 1; step < chunks; step *= 2)
                      for (std::int64_t c = 0; c + step < chunks; c += 2 * step) {
-                       C* into = partial + (o * chunks + c) * columns;
+                       C* into = first + c * columns;
                        const C* from = into + step * columns;
-                       for (std::int64_t j = 0; j < columns; ++j) into[j] = Op{}(into[j], from[j]);
+                       for (std::int64_t j = 0; j < n; ++j) into[j] = Op{}(into[j], from[j]);
                      }
+                 }
                });
 }
 
