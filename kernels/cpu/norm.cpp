@@ -1,5 +1,5 @@
-#include <array>
 #include <cmath>
+#include <utility>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/rows.h"
@@ -76,51 +76,34 @@ struct ColumnSums {
 // With g = grad_output * weight and x_hat = (x - mean) rstd:
 //   grad_x = rstd (g - mean(g) - x_hat mean(g x_hat)), where rms norm has no mean(g).
 template <class T>
-class BackwardRows {
+class BackwardRow {
  public:
   using A = Accumulator<T>;
   using R = Readable<T>;
-  // So many rows at a time pass through the first cache and are added to the column sums together.
-  static constexpr std::int64_t kGroup = 4;
 
-  explicit BackwardRows(const NormBackwardArgs& args)
+  explicit BackwardRow(const NormBackwardArgs& args)
       : args_(args),
         cols_(args.x.dim(1)),
         wide_weight_(args.x.context(), wide_count<T>(cols_)),
-        wide_rows_(args.x.context(), 2 * kGroup * readable_count<T>(cols_)),
+        wide_grad_(args.x.context(), readable_count<T>(cols_)),
+        wide_x_(args.x.context(), readable_count<T>(cols_)),
         weight_(widen_row(args.weight.data<T>(), cols_, wide_weight_.data())) {}
 
-  // Rows [begin, begin + Count).
-  template <std::int64_t Count>
-  void group(std::int64_t begin, const ColumnSums<A>& sums) {
-    std::array<Row, Count> rows;
-    for (std::int64_t i = 0; i < Count; ++i) {
-      const std::int64_t at = (begin + i) * cols_;
-      R* const scratch = wide_rows_.data() + 2 * i * readable_count<T>(cols_);
-      Row& row = rows[static_cast<std::size_t>(i)];
-      row.grad = readable_row(args_.grad_output.data<T>() + at, cols_, scratch);
-      row.x = readable_row(args_.x.data<T>() + at, cols_, scratch + readable_count<T>(cols_));
-      row.mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[begin + i] : A{0};
-      row.rstd = args_.rstd.data<A>()[begin + i];
-      write_grad_x(row, at);
-    }
-    add_columns(rows, sums);
-  }
-
- private:
-  struct Row {
-    const R* grad;
-    const R* x;
-    A mean, rstd;
-  };
-
-  void write_grad_x(const Row& row, std::int64_t at) const {
-    const R *const grad = row.grad, *const x = row.x;
+  // One pass over memory makes all sums; the second finds the row in the first cache.
+  void operator()(std::int64_t r, const ColumnSums<A>& columns) const {
+    const std::int64_t at = r * cols_;
+    const R* const grad = readable_row(args_.grad_output.data<T>() + at, cols_, wide_grad_.data());
+    const R* const x = readable_row(args_.x.data<T>() + at, cols_, wide_x_.data());
     const A* const weight = weight_;
-    const A mean = row.mean, rstd = row.rstd, count = static_cast<A>(cols_);
-    const auto [sum, dot] = row_sums<A>(
-        cols_, [&](auto lanes) { return lanes(grad) * lanes(weight); },
-        [&](auto lanes) { return lanes(grad) * lanes(weight) * (lanes(x) - mean); });
+    const A mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[r] : A{0};
+    const A rstd = args_.rstd.data<A>()[r], count = static_cast<A>(cols_);
+    const auto [sum, dot] = row_sums<A>(cols_, [&](auto lanes) {
+      const auto distance = lanes(x) - mean;
+      if (columns.weight != nullptr) lanes.add(columns.weight, lanes(grad) * (distance * rstd));
+      if (columns.bias != nullptr) lanes.add(columns.bias, lanes(grad));
+      const auto g = lanes(grad) * lanes(weight);
+      return std::pair{g, g * distance};
+    });
     const A mean_grad = args_.kind == NormKind::rms ? A{0} : sum / count;
     const A slope = rstd * rstd * dot / count;  // x_hat mean(g x_hat) = (x - mean) slope
     const auto value = [=](std::int64_t j) {
@@ -135,30 +118,11 @@ class BackwardRows {
     }
   }
 
-  template <std::size_t Count>
-  void add_columns(const std::array<Row, Count>& rows, const ColumnSums<A>& sums) const {
-    A* const __restrict weight = sums.weight;
-    A* const __restrict bias = sums.bias;
-    if (weight != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) {
-        A sum = weight[j];
-        for (const Row& row : rows) sum += widen(row.grad[j]) * ((widen(row.x[j]) - row.mean) * row.rstd);
-        weight[j] = sum;
-      }
-    }
-    if (bias != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) {
-        A sum = bias[j];
-        for (const Row& row : rows) sum += widen(row.grad[j]);
-        bias[j] = sum;
-      }
-    }
-  }
-
+ private:
   const NormBackwardArgs& args_;
   std::int64_t cols_;
   Workspace<A> wide_weight_;
-  Workspace<R> wide_rows_;
+  Workspace<R> wide_grad_, wide_x_;
   const A* weight_;
 };
 
@@ -198,11 +162,8 @@ void norm_backward_rows(const NormBackwardArgs& args) {
                              args.grad_bias.defined() ? bias_sums.data() + at : nullptr};
     for (A* const partial : {sums.weight, sums.bias})
       if (partial != nullptr) std::fill(partial, partial + cols, A{0});
-    BackwardRows<T> rows(args);
-    constexpr std::int64_t kGroup = BackwardRows<T>::kGroup;
-    std::int64_t r = begin;
-    for (; r + kGroup <= end; r += kGroup) rows.template group<kGroup>(r, sums);
-    for (; r < end; ++r) rows.template group<1>(r, sums);
+    const BackwardRow<T> backward_row(args);
+    for (std::int64_t r = begin; r < end; ++r) backward_row(r, sums);
   });
   if (args.grad_weight.defined()) add_partials(weight_sums.data(), chunks, cols, args.grad_weight, args.add_weight);
   if (args.grad_bias.defined()) add_partials(bias_sums.data(), chunks, cols, args.grad_bias, args.add_bias);

@@ -35,7 +35,8 @@ struct MinOf {
 
 constexpr std::int64_t kRowChunk = 16384;    // elements reduced by one task along a row
 constexpr std::int64_t kColumnChunk = 64;    // rows reduced by one task across columns
-constexpr std::int64_t kColumnBlock = 4096;  // columns of such a task: whole rows where it can, as memory likes them
+constexpr std::int64_t kColumnBlock = 2048;  // columns of such a task: whole rows where it can, as memory likes them
+constexpr std::int64_t kColumnGroup = 32;     // rows of such a task added in line, lest sums drift
 constexpr std::int64_t kFewColumns = 16;     // below it, working across columns does not pay
 
 // x seen as outputs times reduced elements.
@@ -122,25 +123,17 @@ void reduce_by_rows(const Split& split, std::int64_t chunks, C* partial) {
                });
 }
 
-// acc[j] = op of column j of `rows` rows, each `row` elements from the last; n columns.
+// acc[j] = op of column j of `rows` rows, each `row` elements from the last; n columns. Row by row, since memory is
+// fastest when read in its order.
 template <class Op, class T, class C>
-void reduce_columns(const T* base, RowCursor row, std::int64_t rows, int n, C* acc) {
+void reduce_columns(const T* base, RowCursor& row, std::int64_t rows, int n, C* acc) {
   constexpr Op op;
-  const T* x = base + row.offset();
-  for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
-  std::int64_t r = 1;
-  const auto next = [&] {
-    row.advance(1);
-    return base + row.offset();
-  };
-  for (; r + 4 <= rows; r += 4) {
-    const T *a = next(), *b = next(), *c = next(), *d = next();
-    for (int j = 0; j < n; ++j)
-      acc[j] = op(acc[j], op(op(widen<T, C>(a[j]), widen<T, C>(b[j])), op(widen<T, C>(c[j]), widen<T, C>(d[j]))));
-  }
-  for (; r < rows; ++r) {
-    x = next();
-    for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
+  for (std::int64_t r = 0; r < rows; ++r, row.advance(1)) {
+    const T* const x = base + row.offset();
+    if (r == 0)
+      for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
+    else
+      for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
   }
 }
 
@@ -160,8 +153,14 @@ void reduce_by_columns(const Split& split, std::int64_t chunks, C* partial) {
                    const std::int64_t first = chunk * kColumnChunk;
                    const std::int64_t rows = std::min(kColumnChunk, split.count - first);
                    const int n = static_cast<int>(std::min(kColumnBlock, columns - column));
-                   reduce_columns<Op>(base, RowCursor(split.reduced, first), rows, n,
-                                      partial + (outer * chunks + chunk) * columns + column);
+                   C* const acc = partial + (outer * chunks + chunk) * columns + column;
+                   RowCursor row(split.reduced, first);
+                   reduce_columns<Op>(base, row, std::min(kColumnGroup, rows), n, acc);
+                   for (std::int64_t r = kColumnGroup; r < rows; r += kColumnGroup) {
+                     alignas(64) C group[kColumnBlock];
+                     reduce_columns<Op>(base, row, std::min(kColumnGroup, rows - r), n, group);
+                     for (int j = 0; j < n; ++j) acc[j] = Op{}(acc[j], group[j]);
+                   }
                  }
                });
 }

@@ -81,7 +81,7 @@ template <class A>
 inline constexpr std::int64_t kRowLanes = 32 / sizeof(A);
 
 // What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp32
-// may read bf16 rows, and sums in fp64 fp32 rows.
+// may read bf16 rows, and sums in fp64 fp32 rows. add() adds to elements of a row.
 template <class A>
 struct LanesAt {
   std::int64_t i;
@@ -106,6 +106,10 @@ struct LanesAt {
     std::memcpy(&lanes, wide, sizeof(lanes));
     return lanes;
   }
+  void add(A* row, Lanes<A> values) const {
+    const Lanes<A> sum = (*this)(row) + values;
+    std::memcpy(row + i, &sum, sizeof(sum));
+  }
 };
 template <class A>
 struct ElementAt {
@@ -114,6 +118,7 @@ struct ElementAt {
   A operator()(const T* row) const {
     return static_cast<A>(row[i]);
   }
+  void add(A* row, A value) const { row[i] += value; }
 };
 
 // The lanes of `a` and a single element as one number, halves first.
@@ -156,24 +161,25 @@ A row_sum(const A* row, std::int64_t n) {
   return row_sum<A>(n, [&](auto at) { return at(row); });
 }
 
-// The sums of two terms in one pass.
-template <class A, class First, class Second>
-std::pair<A, A> row_sums(std::int64_t n, const First& first, const Second& second) {
+// The sums of both parts of terms(at), a pair, in one pass.
+template <class A, class Terms>
+std::pair<A, A> row_sums(std::int64_t n, const Terms& terms) {
   constexpr std::int64_t lanes = kRowLanes<A>;
-  Lanes<A> a{}, b{}, c{}, d{};
+  decltype(terms(LanesAt<A>{0})) even{}, odd{};
+  const auto add_to = [](auto& sums, const auto& values) {
+    sums.first += values.first;
+    sums.second += values.second;
+  };
   std::int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const LanesAt<A> low{i}, high{i + lanes};
-    a += first(low), b += first(high);
-    c += second(low), d += second(high);
+    add_to(even, terms(LanesAt<A>{i}));
+    add_to(odd, terms(LanesAt<A>{i + lanes}));
   }
-  A first_rest = 0, second_rest = 0;
-  for (; i < n; ++i) {
-    first_rest += first(ElementAt<A>{i});
-    second_rest += second(ElementAt<A>{i});
-  }
+  std::pair<A, A> rest{};
+  for (; i < n; ++i) add_to(rest, terms(ElementAt<A>{i}));
   const auto add = [](A x, A y) { return x + y; };
-  return {fold_lanes<A>(a + b, first_rest, add), fold_lanes<A>(c + d, second_rest, add)};
+  return {fold_lanes<A>(even.first + odd.first, rest.first, add),
+          fold_lanes<A>(even.second + odd.second, rest.second, add)};
 }
 
 // NaN elements are passed over: what is computed with the maximum meets them again.
