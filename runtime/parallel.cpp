@@ -26,8 +26,8 @@ void parallel_for(const Context& context, std::int64_t n, std::int64_t grain,
   grain = std::max<std::int64_t>(grain, 1);
   const std::int64_t chunks = (n + grain - 1) / grain;
   const auto run_chunk = [&](std::int64_t c) { f(c * grain, std::min(n, (c + 1) * grain)); };
-  const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), chunks));
-  if (threads > 1 && !inside_parallel) {
+  const int threads = static_cast<int>(std::min<std::int64_t>(available_threads(context), chunks));
+  if (threads > 1) {
     const auto run_inside = [&](std::int64_t c) {
       const Inside inside;
       run_chunk(c);
@@ -37,13 +37,15 @@ void parallel_for(const Context& context, std::int64_t n, std::int64_t grain,
   for (std::int64_t c = 0; c < chunks; ++c) run_chunk(c);
 }
 
-void run_with_library_threads([[maybe_unused]] const Context& context, FunctionRef<void()> f) {
+int available_threads(const Context& context) { return inside_parallel ? 1 : context.threads(); }
+
+void run_with_library_threads([[maybe_unused]] int threads, FunctionRef<void()> f) {
 #ifdef _OPENMP
   struct Restore {
-    int threads = omp_get_max_threads();
-    ~Restore() { omp_set_num_threads(threads); }
+    int before = omp_get_max_threads();
+    ~Restore() { omp_set_num_threads(before); }
   } restore;
-  omp_set_num_threads(inside_parallel ? 1 : context.threads());
+  omp_set_num_threads(threads);
 #endif
   f();
 }

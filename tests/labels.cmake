@@ -1,10 +1,10 @@
 # Read by CTest after the tests are discovered: gives single cases further labels.
 #   quick     the first case of each test suite: one test of each kind (scripts/test --quick)
-#   sanitize  what the asan and tsan builds run: suites about memory, threads and files, and all of quick
+#   sanitize  what the asan and tsan builds run: suites about memory, threads, files and whole runs, and all of quick
 #   avx2      what runs once more with oneDNN capped to AVX2
 #   slow      suites named Slow...: minutes rather than seconds, only on request
 cmake_policy(VERSION 3.25)
-set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|File|Safetensors|Loader|Prefetch|Engine|Backward|Attention)")
+set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|AtomicF|MappedFile|Safetensors|Loader|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput)")
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
@@ -12,7 +12,7 @@ foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer c
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")
-      set_tests_properties("${case}" PROPERTIES LABELS slow)
+      set_tests_properties("${case}" PROPERTIES LABELS slow TIMEOUT 3600)
       continue()
     endif()
     if(NOT suite IN_LIST suites_seen)

@@ -1,8 +1,8 @@
 #include "keel/trainer/trainer.h"
 
-#include <array>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>

@@ -24,10 +24,9 @@ class Forward {
         lse_(args.lse.data<Sum>()) {}
 
   void run() const {
-    parallel_for(context_, shape_.batch * shape_.kv_heads * shape_.chunks, 1,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t task = begin; task < end; ++task) run_task(task);
-                 });
+    parallel_for(context_, shape_.tasks(), shape_.grain(2), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) run_task(task);
+    });
   }
 
  private:
@@ -50,16 +49,19 @@ class Forward {
     const Workspace<Sum> scores(context_, rows * stride), block_out(context_, rows * size);
     const Workspace<Unit> left(context_,
                                std::max(left_workspace_units<T>(rows, size), left_workspace_units<T>(rows, limit)));
+    const Workspace<Weight<T>> own_weights(context_, std::is_same_v<Weight<T>, Sum> ? 0 : rows * stride);
+    Weight<T>* weights = own_weights.data();
+    if constexpr (std::is_same_v<Weight<T>, Sum>) weights = scores.data();
     for (std::int64_t block = chunk; block < shape_.blocks; block += shape_.chunks) {
       const QueryBlock queries = query_block(shape_, kv_head, block);
       const std::int64_t seen = shape_.visible(b, queries.end - 1);
       multiply_packed<T>(queries.rows(), seen, size, static_cast<Sum>(shape_.scale),
                          q_.matrix(b, queries.head, queries.begin), keys, false, scores.data(), stride, left.data());
       Sum inverse[kQueryBlock];
-      softmax(scores.data(), b, queries, seen, inverse);
-      const MatrixView<Sum> probabilities = {scores.data(), stride, 1};
-      multiply_packed<T>(queries.rows(), size, seen, Sum(1), probabilities, values, false, block_out.data(), size,
-                         left.data());
+      softmax(scores.data(), weights, b, queries, seen, inverse);
+      const MatrixView<Weight<T>> probabilities = {weights, stride, 1};
+      multiply_packed<T>(queries.rows(), size, whole_units<T>(seen), Sum(1), probabilities, values, false,
+                         block_out.data(), size, left.data());
       for (std::int64_t i = 0; i < queries.rows(); ++i) {
         T* out = out_.row(b, queries.head, queries.begin + i);
         const Sum* row = block_out.data() + i * size;
@@ -68,16 +70,19 @@ class Forward {
     }
   }
 
-  // Turns scores into exponentials, zero from the first hidden key up to `end`; inverse: 1 / their sums.
-  void softmax(Sum* scores, std::int64_t b, const QueryBlock& queries, std::int64_t end, Sum* inverse) const {
+  // weights: exponentials of the scores, zero from the first hidden key up to `end`; inverse: 1 / their sums.
+  template <class W>
+  void softmax(Sum* scores, W* weights, std::int64_t b, const QueryBlock& queries, std::int64_t end,
+               Sum* inverse) const {
     Sum largest[kQueryBlock], sums[kQueryBlock];
     for (std::int64_t i = 0; i < queries.rows(); ++i) {
       Sum* row = scores + i * shape_.score_stride();
+      W* weight_row = weights + i * shape_.score_stride();
       const std::int64_t seen = shape_.visible(b, queries.begin + i);
-      const std::int64_t padded = pad_row(row, seen);
-      largest[i] = seen == 0 ? Sum(0) : row_max(row, padded);
-      sums[i] = exponentials(row, padded, largest[i]);
-      if (padded < end) std::fill(row + padded, row + end, Sum(0));
+      finish_row<W>(row, seen, -std::numeric_limits<Sum>::infinity());
+      largest[i] = seen == 0 ? Sum(0) : row_max(row, padded<W>(seen));
+      sums[i] = exponentials(row, padded<W>(seen), largest[i], weight_row);
+      clear_weights(weight_row, padded<W>(seen), end);
     }
     Sum* lse = lse_ + (b * shape_.heads + queries.head) * shape_.queries + queries.begin;
     for (std::int64_t i = 0; i < queries.rows(); ++i) {
@@ -96,7 +101,7 @@ class Forward {
       for (std::int64_t j = 0; j < seen; ++j)
         scores.data()[j] = static_cast<Sum>(shape_.scale) * dot<Sum>(q, k_.row(b, kv_head, j), shape_.size);
       Sum inverse;
-      softmax(scores.data(), b, QueryBlock{head, query, query + 1}, seen, &inverse);
+      softmax(scores.data(), scores.data(), b, QueryBlock{head, query, query + 1}, seen, &inverse);
       std::fill(sums.data(), sums.data() + shape_.size, Sum(0));
       for (std::int64_t j = 0; j < seen; ++j) {
         const T* value = v_.row(b, kv_head, j);

@@ -35,8 +35,8 @@ class Backward {
     const std::int64_t pairs = shape_.batch * shape_.kv_heads;
     const std::int64_t head_sums = 2 * shape_.keys * shape_.size;  // of grad_k, then of grad_v
     std::optional<Workspace<Sum>> partial;
-    if (shape_.chunks > 1) partial.emplace(context_, pairs * shape_.chunks * head_sums);
-    parallel_for(context_, pairs * shape_.chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (shape_.chunks > 1) partial.emplace(context_, shape_.tasks() * head_sums);
+    parallel_for(context_, shape_.tasks(), shape_.grain(5), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t pair = task / shape_.chunks;
         if (partial) {
@@ -49,7 +49,9 @@ class Backward {
       }
     });
     if (!partial) return;
-    parallel_for(context_, pairs, 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t pair_sums = std::max<std::int64_t>(1, shape_.chunks * head_sums);
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / pair_sums);
+    parallel_for(context_, pairs, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t pair = begin; pair < end; ++pair) {
         Sum* sums = partial->data() + pair * shape_.chunks * head_sums;
         for (std::int64_t chunk = 1; chunk < shape_.chunks; ++chunk) {
@@ -85,12 +87,16 @@ class Backward {
     Scratch(const Backward& owner, std::int64_t limit)
         : probabilities(owner.context_, owner.shape_.block_extent * owner.shape_.score_stride()),
           grad_scores(owner.context_, owner.shape_.block_extent * owner.shape_.score_stride()),
+          weights(owner.context_,
+                  std::is_same_v<Weight<T>, Sum> ? 0 : 2 * owner.shape_.block_extent * owner.shape_.score_stride()),
           grad_q(owner.context_, owner.shape_.block_extent * owner.shape_.size),
           right(owner.context_, packed_right_units<T>(owner.shape_.block_extent, owner.shape_.size)),
           left(owner.context_, std::max({left_workspace_units<T>(owner.shape_.block_extent, owner.shape_.size),
                                          left_workspace_units<T>(owner.shape_.block_extent, limit),
                                          left_workspace_units<T>(limit, owner.shape_.block_extent)})) {}
-    Workspace<Sum> probabilities, grad_scores, grad_q;
+    Workspace<Sum> probabilities, grad_scores;
+    Workspace<Weight<T>> weights;  // of both, where they are not sums
+    Workspace<Sum> grad_q;
     Workspace<Unit> right, left;
   };
 
@@ -114,11 +120,17 @@ class Backward {
     Unit* left = scratch.left.data();
     multiply_packed<T>(rows, seen, size, static_cast<Sum>(shape_.scale), q, packed.keys, false, p, stride, left);
     multiply_packed<T>(rows, seen, size, Sum(1), grad_out, packed.values, false, ds, stride, left);
-    for (std::int64_t i = 0; i < rows; ++i) differentiate_row(b, queries, i, seen, p + i * stride, ds + i * stride);
+    Weight<T>*p_weights, *ds_weights;
+    if constexpr (std::is_same_v<Weight<T>, Sum>) p_weights = p, ds_weights = ds;
+    else p_weights = scratch.weights.data(), ds_weights = p_weights + shape_.block_extent * stride;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t row = i * stride;
+      differentiate_row(b, queries.head, queries.begin + i, seen, p + row, ds + row, p_weights + row, ds_weights + row);
+    }
 
-    const MatrixView<Sum> probabilities = {p, stride, 1}, grad_scores = {ds, stride, 1};
-    multiply_packed<T>(rows, size, seen, Sum(1), grad_scores, packed.key_rows, false, scratch.grad_q.data(), size,
-                       left);
+    const MatrixView<Weight<T>> probabilities = {p_weights, stride, 1}, grad_scores = {ds_weights, stride, 1};
+    multiply_packed<T>(rows, size, whole_units<T>(seen), Sum(1), grad_scores, packed.key_rows, false,
+                       scratch.grad_q.data(), size, left);
     for (std::int64_t i = 0; i < rows; ++i) {
       T* to = grad_q_.row(b, queries.head, queries.begin + i);
       const Sum* from = scratch.grad_q.data() + i * size;
@@ -132,20 +144,30 @@ class Backward {
                        size, left);
   }
 
-  // Scores become probabilities, and the gradient of probabilities that of scores; zero where hidden.
-  void differentiate_row(std::int64_t b, const QueryBlock& queries, std::int64_t i, std::int64_t end, Sum* p,
-                         Sum* ds) const {
-    const std::int64_t query = queries.begin + i;
+  // p: scores, ds: gradient of the probabilities. The weights become the probabilities and the gradient of
+  // the scores, zero where keys are hidden.
+  void differentiate_row(std::int64_t b, std::int64_t head, std::int64_t query, std::int64_t end, Sum* p, Sum* ds,
+                         Weight<T>* p_weights, Weight<T>* ds_weights) const {
     const std::int64_t seen = shape_.visible(b, query);
-    const Sum lse = lse_[(b * shape_.heads + queries.head) * shape_.queries + query];
-    const Sum delta = dot<Sum>(grad_out_.row(b, queries.head, query), out_.row(b, queries.head, query), shape_.size);
+    const Sum lse = lse_[(b * shape_.heads + head) * shape_.queries + query];
+    const Sum delta = dot<Sum>(grad_out_.row(b, head, query), out_.row(b, head, query), shape_.size);
     const Sum scale = static_cast<Sum>(shape_.scale);
-    for (std::int64_t j = 0; j < seen; j += kLanes<Sum>) {  // whole vectors: the rows have room
-      for (int l = 0; l < kLanes<Sum>; ++l) p[j + l] = math::exp(p[j + l] - lse);
-      for (int l = 0; l < kLanes<Sum>; ++l) ds[j + l] = p[j + l] * (ds[j + l] - delta) * scale;
+    using W = Weight<T>;
+    constexpr int kVectors = static_cast<int>(kRowStep<W>) / kLanes<Sum>;
+    finish_row<W>(p, seen, -std::numeric_limits<Sum>::infinity());
+    finish_row<W>(ds, seen, Sum(0));
+    for (std::int64_t j = 0; j < padded<W>(seen); j += kRowStep<W>) {
+      for (int l = 0; l < kRowStep<W>; ++l) p[j + l] = math::exp(p[j + l] - lse);
+      Vector<Sum> probabilities[kVectors], gradients[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        probabilities[v] = load_vector<Sum>(p + j + v * kLanes<Sum>);
+        gradients[v] = probabilities[v] * (load_vector<Sum>(ds + j + v * kLanes<Sum>) - delta) * scale;
+      }
+      store_weights<Sum>(probabilities, p_weights + j);
+      store_weights<Sum>(gradients, ds_weights + j);
     }
-    std::fill(p + seen, p + end, Sum(0));
-    std::fill(ds + seen, ds + end, Sum(0));
+    clear_weights(p_weights, padded<W>(seen), end);
+    clear_weights(ds_weights, padded<W>(seen), end);
   }
 
   void write_sums(std::int64_t pair, const Sum* sums) const {

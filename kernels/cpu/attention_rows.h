@@ -2,6 +2,7 @@
 // What attention's forward and backward share: who sees which key, where a head lies, row sums and exponentials.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,7 +15,7 @@
 namespace keel::cpu {
 
 // Queries whose scores are held at once: workspace is this many rows of keys, whatever the length.
-inline constexpr std::int64_t kQueryBlock = 64;
+inline constexpr std::int64_t kQueryBlock = 48;
 // Tasks wanted at least; where batch and heads give fewer, the query blocks of one head are dealt out.
 inline constexpr std::int64_t kAttentionTasks = 16;
 
@@ -73,8 +74,16 @@ struct AttentionShape {
   std::int64_t visible(std::int64_t b, std::int64_t i) const {
     return causal ? std::min(key_limit(b), i + q_offset + 1) : key_limit(b);
   }
-  // Numbers from one row of scores to the next; the extra vector keeps rows off one cache set.
-  std::int64_t score_stride() const { return (keys + 15) / 16 * 16 + 16; }
+  std::int64_t tasks() const { return batch * kv_heads * chunks; }
+  // Tasks that are worth a thread, where each takes `products` matrix products of scores by heads. An
+  // exponential and what belongs to it costs about 64 multiply-adds, and a number of a key or value 16.
+  std::int64_t grain(std::int64_t products) const {
+    const std::int64_t work = group * queries * keys / chunks * (products * size + 64) + keys * size * 16;
+    return std::max<std::int64_t>(1, kTaskProducts / std::max<std::int64_t>(1, work));
+  }
+  // Numbers from one row of scores to the next: whole pairs of vectors, and one more vector to keep the
+  // rows off one cache set.
+  std::int64_t score_stride() const { return (keys + 31) / 32 * 32 + 16; }
 };
 
 // Queries [begin, end) of one head.
@@ -104,35 +113,76 @@ S horizontal_sum(Vector<S> lanes) {
   return join_lanes<S>(lanes, [](S a, S b) { return a + b; });
 }
 
-// Rows of scores are handled in whole vectors; their capacity allows it. Whatever follows the first n
-// numbers is made -infinity, whose exponential is zero.
-template <class S>
-std::int64_t pad_row(S* x, std::int64_t n) {
-  const std::int64_t padded = (n + kLanes<S> - 1) / kLanes<S> * kLanes<S>;
-  for (std::int64_t j = n; j < padded; ++j) x[j] = -std::numeric_limits<S>::infinity();
-  return padded;
+// Probabilities as the next product reads them: bf16 where it multiplies pairs of bf16, else sums.
+template <class T>
+using Weight = std::conditional_t<Product<T>::kDepth == 2, bf16, Accumulator<T>>;
+
+// Rows of scores are handled in steps of one vector of weights; their capacity allows it.
+template <class W>
+inline constexpr std::int64_t kRowStep = kLanes<W>;
+template <class W>
+constexpr std::int64_t padded(std::int64_t n) {
+  return (n + kRowStep<W> - 1) / kRowStep<W> * kRowStep<W>;
 }
 
-// Of a padded row. NaN is passed over here; it comes out of the exponentials.
+// The numbers of x from the n-th up to padded<W>(n) become `rest`. Whole vectors are stored: one that is
+// read back next would wait for several narrow stores.
+template <class W, class S>
+void finish_row(S* x, std::int64_t n, S rest) {
+  using Index = std::conditional_t<sizeof(S) == 4, std::int32_t, std::int64_t>;
+  static constexpr auto kNumbers = [] {
+    std::array<Index, kLanes<S>> numbers{};
+    for (int l = 0; l < kLanes<S>; ++l) numbers[static_cast<std::size_t>(l)] = l;
+    return numbers;
+  }();
+  const Vector<Index> numbers = load_vector<Index>(kNumbers.data());
+  for (std::int64_t j = n / kLanes<S> * kLanes<S>; j < padded<W>(n); j += kLanes<S>) {
+    const Vector<Index> kept = numbers < static_cast<Index>(n - j);
+    store_vector<S>(x + j, kept ? load_vector<S>(x + j) : rest - Vector<S>{});
+  }
+}
+
+// Rounds kRowStep<W> sums to weights.
+template <class S, class W>
+void store_weights(const Vector<S>* sums, W* to) {
+  if constexpr (std::is_same_v<S, W>) store_vector<S>(to, sums[0]);
+  else store_rounded(sums[0], sums[1], to);
+}
+// Weights of the columns [from, to) become zero, in whole steps.
+template <class W>
+void clear_weights(W* x, std::int64_t from, std::int64_t to) {
+  for (std::int64_t j = from; j < to; j += kRowStep<W>) store_vector<std::uint8_t>(x + j, Vector<std::uint8_t>{});
+}
+// Columns of weights that a product must read so that it takes whole units; the last may be a zero weight.
+template <class T>
+constexpr std::int64_t whole_units(std::int64_t columns) {
+  return (columns + Product<T>::kDepth - 1) / Product<T>::kDepth * Product<T>::kDepth;
+}
+
+// Of whole vectors. NaN is passed over here; it comes out of the exponentials.
 template <class S>
-S row_max(const S* x, std::int64_t padded) {
+S row_max(const S* x, std::int64_t n) {
   Vector<S> lanes = load_vector<S>(x);
-  for (std::int64_t j = kLanes<S>; j < padded; j += kLanes<S>) {
+  for (std::int64_t j = kLanes<S>; j < n; j += kLanes<S>) {
     const Vector<S> value = load_vector<S>(x + j);
     lanes = value > lanes ? value : lanes;
   }
   return join_lanes<S>(lanes, [](S a, S b) { return a > b ? a : b; });
 }
 
-// x[j] = exp(x[j] - shift) of a padded row; returns the sum, added in a fixed order.
-template <class S>
-S exponentials(S* x, std::int64_t padded, S shift) {
-  Vector<S> lanes{};
-  for (std::int64_t j = 0; j < padded; j += kLanes<S>) {
-    for (int l = 0; l < kLanes<S>; ++l) x[j + l] = math::exp(x[j + l] - shift);
-    lanes += load_vector<S>(x + j);
+// weights[j] = exp(x[j] - shift) over whole steps; returns the sum, added in a fixed order.
+// `weights` may be x itself.
+template <class S, class W>
+S exponentials(S* x, std::int64_t n, S shift, W* weights) {
+  constexpr int kVectors = static_cast<int>(kRowStep<W>) / kLanes<S>;
+  Vector<S> total{};
+  for (std::int64_t j = 0; j < n; j += kRowStep<W>) {
+    for (int l = 0; l < kRowStep<W>; ++l) x[j + l] = math::exp(x[j + l] - shift);
+    Vector<S> values[kVectors];
+    for (int v = 0; v < kVectors; ++v) total += values[v] = load_vector<S>(x + j + v * kLanes<S>);
+    store_weights<S>(values, weights + j);
   }
-  return horizontal_sum<S>(lanes);
+  return horizontal_sum<S>(total);
 }
 
 // Sum of x[j] y[j] with x widened to S, added in a fixed order.

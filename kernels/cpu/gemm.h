@@ -22,6 +22,9 @@ struct MatrixView {
   MatrixView at(std::int64_t i, std::int64_t j) const { return {data + i * row + j * col, row, col}; }
 };
 
+// Multiply-adds that are worth a task of their own (20 to 60 microseconds).
+inline constexpr std::int64_t kTaskProducts = 1 << 22;
+
 // c = epilogue(alpha a b), or c += alpha a b. Out is T or its sum type.
 template <class T, class Out>
 struct GemmArgs {

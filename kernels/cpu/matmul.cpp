@@ -9,8 +9,9 @@ namespace {
 
 // Multiply-adds from which one matrix of a batch is split over threads, instead of the batch.
 constexpr std::int64_t kLargeProducts = std::int64_t{1} << 26;
-// Multiply-adds that are worth a chunk of the batch.
-constexpr std::int64_t kChunkProducts = 1 << 20;
+// Multiply-adds that are worth a chunk of the batch, and those in the time of a call of gemm() with tiny matrices.
+constexpr std::int64_t kChunkProducts = 1 << 21;
+constexpr std::int64_t kCallProducts = 1 << 14;
 
 // Element offset of matrix `index` of a batch.
 std::int64_t batch_offset(const Tensor& x, std::int64_t index) {
@@ -57,9 +58,9 @@ void multiply(const MatmulArgs& args) {
       gemm(context, one);
     }
   };
-  const std::int64_t products = std::max<std::int64_t>(1, first.m * first.n * first.k);
-  if (products >= kLargeProducts) multiply_range(0, count);
-  else parallel_for(context, count, std::max<std::int64_t>(1, kChunkProducts / products), multiply_range);
+  const std::int64_t products = first.m * first.n * first.k;
+  if (count == 1 || products >= kLargeProducts) return multiply_range(0, count);
+  parallel_for(context, count, std::max<std::int64_t>(1, kChunkProducts / (products + kCallProducts)), multiply_range);
 }
 
 }  // namespace

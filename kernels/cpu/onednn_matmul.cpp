@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "keel/kernels/cpu/backend.h"
+#include "keel/kernels/cpu/gemm.h"
 #include "keel/kernels/cpu/microkernel.h"
 #include "keel/kernels/cpu/workspace.h"
 #include "keel/kernels/functors.h"
@@ -140,7 +141,7 @@ Problem problem_of(const MatmulArgs& args) {
   p.out_dtype = static_cast<std::int64_t>(args.out.dtype());
   p.accumulate = args.accumulate;
   p.bias = args.epilogue != Epilogue::none;
-  p.threads = args.a.context().threads();
+  p.threads = p.m * p.n * p.k < 2 * kTaskProducts ? 1 : available_threads(args.a.context());
   return p;
 }
 
@@ -189,7 +190,7 @@ void multiply_onednn(const MatmulArgs& args) {
   const Problem problem = problem_of(args);
   if (!fits(args, problem)) return multiply_plain(args);
   const Context& context = args.a.context();
-  run_with_library_threads(context, [&] {
+  run_with_library_threads(static_cast<int>(problem.threads), [&] {
     try {
       auto& plans = context.resource<Plans>();
       execute(context, plans, *plans.find(problem), args);

@@ -8,26 +8,18 @@
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
 #include "tests/support.h"
+#include "tests/tiny_gpt.h"
 
 namespace keel {
 namespace {
 
 using testing::doubles;
 using testing::relative_error;
-
-GptOptions tiny() {
-  GptOptions options;
-  options.vocabulary = 61;
-  options.block = 16;
-  options.layers = 2;
-  options.heads = 4;
-  options.width = 32;
-  return options;
-}
+using testing::tiny_gpt;
 
 TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
   const Context context = testing::context(1);
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, context);
   const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {1, 8});
   Forward pass;
@@ -41,7 +33,7 @@ TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
 
 TEST(Gpt, GenerationRunsPastTheBlockAndRepeatsForOneSeed) {
   const Context context = testing::context(1);
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, context);
   const std::vector<std::int64_t> prompt = {7, 8};
   const auto run = [&](std::uint64_t seed) {
@@ -69,7 +61,7 @@ TEST(Gpt, TheNamedSizesHaveTheirPublishedParameterCounts) {
 TEST(FlatBuffer, MemoryByPurposeEqualsTheFormula) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Context context = testing::context(1);
-    Gpt model(tiny());
+    Gpt model(tiny_gpt());
     const std::vector<FlatBuffer> buffers = materialize(model, context, {.policy = PrecisionPolicy::of(dtype)});
     std::size_t padded = 0, root = 0;
     for (const FlatBuffer& buffer : buffers) {
@@ -86,7 +78,7 @@ TEST(FlatBuffer, MemoryByPurposeEqualsTheFormula) {
 }
 
 TEST(FlatBuffer, ATiedParameterHasOnePlaceInTheRootUnit) {
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1));
   std::set<std::string> names;
   for (const FlatBuffer& buffer : buffers)
@@ -100,7 +92,7 @@ TEST(FlatBuffer, ATiedParameterHasOnePlaceInTheRootUnit) {
 
 TEST(State, WeightsOfAnotherModelAreRefusedAndNothingChanges) {
   const Context context = testing::context(1);
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, context);
   const std::vector<double> before = doubles(buffers[0].values);
   NamedTensors state = master_state_dict(buffers);

@@ -9,22 +9,14 @@
 #include "keel/nn/flat_buffer.h"
 #include "keel/nn/models/gpt.h"
 #include "tests/support.h"
+#include "tests/tiny_gpt.h"
 
 namespace keel {
 namespace {
 
 using testing::doubles;
 using testing::relative_error;
-
-GptOptions tiny() {
-  GptOptions options;
-  options.vocabulary = 61;
-  options.block = 16;
-  options.layers = 2;
-  options.heads = 4;
-  options.width = 32;
-  return options;
-}
+using testing::tiny_gpt;
 
 // The golden generator's rule: uniform numbers of the stream of that name, scaled by kind of tensor.
 NamedTensors golden_weights(const Context& context, Gpt& model) {
@@ -53,7 +45,7 @@ struct Golden {
 
 TEST(Parity, ATinyGpt2HasPyTorchsLogitsLossAndGradients) {
   const Golden golden;
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, golden.context);
   load_state(buffers, golden_weights(golden.context, model));
 
@@ -84,7 +76,7 @@ void leave_out_key_bias(const std::string& name, std::vector<double>& values) {
 
 TEST(Parity, TwentyAdamWStepsOfATinyGpt2ArePyTorchs) {
   const Golden golden;
-  Gpt model(tiny());
+  Gpt model(tiny_gpt());
   Engine engine(model, golden.context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}), {.clip = 1});
   engine.load_weights(golden_weights(golden.context, model));
   std::vector<double> losses, norms;
