@@ -36,7 +36,7 @@ struct MinOf {
 constexpr std::int64_t kRowChunk = 16384;    // elements reduced by one task along a row
 constexpr std::int64_t kColumnChunk = 64;    // rows reduced by one task across columns
 constexpr std::int64_t kColumnBlock = 2048;  // columns of such a task: whole rows where it can, as memory likes them
-constexpr std::int64_t kColumnGroup = 32;     // rows of such a task added in line, lest sums drift
+constexpr std::int64_t kColumnGroup = 32;    // rows of such a task added in line, lest sums drift
 constexpr std::int64_t kFewColumns = 16;     // below it, working across columns does not pay
 
 // x seen as outputs times reduced elements.
