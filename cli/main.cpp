@@ -22,9 +22,11 @@ constexpr int kNotFinite = 3;
 
 constexpr const char* kFooter = R"(
 Examples:
-  keel env                     what this machine and this build offer
-  keel docs config             all keys of a configuration, as Markdown
-  keel COMMAND --help          options and examples of a command
+  keel train examples/addition.yaml          a small GPT learns to add
+  keel generate runs/add --prompt "347+586="
+  keel env                                   what this machine and this build offer
+  keel docs config                           all keys of a configuration, as Markdown
+  keel COMMAND --help                        options and examples of a command
 
 Exit codes:
   0    done

@@ -1,6 +1,8 @@
 // `keel train`: one run from a configuration, with progress on the console.
 
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -17,6 +19,7 @@
 #include "keel/trainer/schema.h"
 #include "keel/trainer/signals.h"
 #include "keel/trainer/trainer.h"
+#include "machine.h"
 
 namespace keel::cli {
 namespace {
@@ -46,6 +49,21 @@ class Console : public ConsoleObserver {
   const SignalScope& signals_;
 };
 
+// "memory: peak 12.3 MiB (parameter 2.0 MiB, ...), resident 80.1 MiB". The parts peak at different moments.
+std::string memory_line(const MemoryReport& memory) {
+  std::string parts;
+  for (int i = 0; i < kPurposeCount; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    if (const std::size_t peak = memory[purpose].peak; peak > 0)
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name_of(purpose), binary_size(double(peak)));
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  constexpr double kUnit = 1024;  // of ru_maxrss, in bytes
+  return fmt::format("memory: peak {} ({}), resident {}", binary_size(double(memory.total.peak)), parts,
+                     binary_size(kUnit * double(usage.ru_maxrss)));
+}
+
 int run(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.print_config) {
@@ -53,11 +71,13 @@ int run(const Arguments& arguments) {
     return 0;
   }
   const SignalScope signals;
+  TrainResult result;
   {
     Console console(signals);
-    train(config, console);
+    result = train(config, console);
   }
-  if (signals.received() == 0) return 0;
+  std::cout << memory_line(result.memory) << '\n';
+  if (result.end != TrainEnd::stopped) return 0;
   std::cout << "stopped by " << (signals.received() == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel train "
             << config.run << "/config.yaml resume=auto\n";
   return 128 + signals.received();

@@ -3,7 +3,7 @@
 //
 // A functor holds value and derivative side by side and works on float or double; backends widen narrower
 // floats. To add an operation, write its functor in unary_functors.h or binary_functors.h, add it to its
-// list here, and give it a row in tests/kernels/elementwise_test.cpp.
+// list here, and give it a row in tests/kernels/op_table.h.
 
 #include <string_view>
 #include <type_traits>

@@ -12,7 +12,7 @@ foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer c
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")
-      set_tests_properties("${case}" PROPERTIES LABELS slow)
+      set_tests_properties("${case}" PROPERTIES LABELS slow TIMEOUT 3600)
       continue()
     endif()
     if(NOT suite IN_LIST suites_seen)

@@ -47,23 +47,45 @@ bool is_key(std::string_view key) {
   return std::any_of(schema().begin(), schema().end(), [&](const auto& row) { return row.key == key; });
 }
 
-// The key that `key` was probably meant to be; empty when there is none.
+std::string_view section_of(std::string_view key) {
+  return key.substr(0, key.find('.') == std::string_view::npos ? 0 : key.rfind('.'));
+}
+
+// The key that `key` was probably meant to be, by its own name or by other programs' word for it; empty when there is
+// none. In a section that exists only its keys are compared: a long section's name would make every key near.
 std::string likely_key(std::string_view key) {
   if (key.size() > 64) return "";
-  const std::string_view word = key.substr(key.rfind('.') + 1);
-  std::vector<std::string_view> keys;
+  const std::string_view section = section_of(key), word = key.substr(key.rfind('.') + 1);
+  const bool known = is_section(section);
+  std::vector<std::string_view> names, meant;
+  const auto add = [&](std::string_view name, std::string_view key_meant) {
+    names.push_back(name);
+    meant.push_back(key_meant);
+  };
   for (const SchemaRow& row : schema()) {
-    const std::vector<std::string_view> names = split_choices(row.known_as);
-    const bool same_section =
-        key.size() == word.size() || is_inside(row.key, key.substr(0, key.size() - word.size() - 1));
-    if (same_section && std::find(names.begin(), names.end(), word) != names.end()) return std::string(row.key);
-    keys.push_back(row.key);
-    if (row.key.find('.') != std::string_view::npos) keys.push_back(row.key.substr(0, row.key.find('.')));
+    const std::string_view home = section_of(row.key);
+    if (known && home != section) continue;
+    add(known ? row.key.substr(home.size() + 1) : row.key, row.key);
+    for (const std::string_view name : split_choices(row.known_as)) add(name, row.key);
+    if (!known && !home.empty()) add(home, home);
   }
-  if (const std::string close = nearest(key, keys); !close.empty()) return close;
-  for (const std::string_view candidate : keys)
-    if (candidate.substr(candidate.rfind('.') + 1) == word) return std::string(candidate);
+  if (const std::string close = nearest(known ? word : key, names); !close.empty())
+    return std::string(meant[static_cast<std::size_t>(std::find(names.begin(), names.end(), close) - names.begin())]);
+  for (const SchemaRow& row : schema())
+    if (row.key.substr(row.key.rfind('.') + 1) == word) return std::string(row.key);
   return "";
+}
+
+// What to say about an unknown key that resembles none: the keys of its section, if there is such a section.
+std::string where_keys_are(std::string_view section) {
+  std::string list;
+  std::string_view previous;
+  for (const SchemaRow& row : schema()) {
+    if (section.empty() || section_of(row.key) != section || row.key == previous) continue;
+    list += concat(list.empty() ? " has " : ", ", row.key.substr(section.size() + 1));
+    previous = row.key;
+  }
+  return list.empty() ? "; `keel train --help-config` lists all keys" : concat("; ", section, list);
 }
 
 // One line that shows what a message quotes from the file, control characters as \x0a.
@@ -187,9 +209,9 @@ void Resolver::check_names() {
       report_key(parent, given.place, "expects a value, got a mapping");
     } else {
       const std::string likely = likely_key(given.key);
-      report(given.place, concat("unknown key '", given.key, "'",
-                                 likely.empty() ? "; `keel train --help-config` lists all keys"
-                                                : concat(", did you mean '", likely, "'?")));
+      report(given.place,
+             concat("unknown key '", given.key, "'",
+                    likely.empty() ? where_keys_are(section_of(given.key)) : concat(", did you mean '", likely, "'?")));
     }
   }
 }

@@ -55,7 +55,9 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   compare("scheduler", before.scheduler, config.scheduler);
   compare("clip", before.clip, config.clip);
   compare("model.dropout", before.model.dropout, config.model.dropout);
-  compare("strategy", before.strategy, config.strategy);
+  Strategy strategy = config.strategy;
+  if (strategy.precision == Strategy::Precision::automatic) strategy.precision = before.strategy.precision;
+  compare("strategy", before.strategy, strategy);
   compare("kernels", before.kernels, config.kernels);
   if (!changed.empty())
     observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));

@@ -139,7 +139,7 @@ const SchemaRow kRows[] = {
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
      "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
-     "fastest. One process alone treats ddp and zero1 to zero3 alike.",
+     "fastest, chosen when the run begins. One process alone treats ddp and zero1 to zero3 alike.",
      "precision|dtype|mixed_precision"},
     {"device", kDevice, "auto", kAny, kAlways, "Where to compute; auto: the fastest device of this build."},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,

@@ -43,14 +43,16 @@ Context make_context(const Config& config, TrainObserver& observer) {
   return Context::create(std::move(options));
 }
 
-DType choose_dtype(const Config& config, const Context& context, TrainObserver& observer) {
+// Chosen once, when the run begins: a probe may come out differently the next time.
+Strategy::Precision decide_precision(const Config& config, const Context& context, const std::optional<Resume>& resume,
+                                     TrainObserver& observer) {
   Strategy::Precision precision = config.strategy.precision;
-  if (precision == Strategy::Precision::automatic) {
-    const PrecisionChoice choice = choose_precision(context, config.model.width);
-    observer.on_message(LogLevel::info, choice.reason);
-    precision = choice.precision;
-  }
-  return precision == Strategy::Precision::bf16 ? DType::bf16 : DType::f32;
+  if (precision == Strategy::Precision::automatic && resume)
+    precision = parse_config(resume->state.config, resume->path + "/state.json").strategy.precision;
+  if (precision != Strategy::Precision::automatic) return precision;
+  const PrecisionChoice choice = choose_precision(context, config.model.width);
+  observer.on_message(LogLevel::info, choice.reason);
+  return choice.precision;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
@@ -96,14 +98,16 @@ class Run {
         resume_(find_resume(config, folder_, task_, observer)),
         schedule_(make_schedule(config)),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro)),
+        precision_(decide_precision(config, context_, resume_, observer)),
         engine_(model_, context_, make_optimizer(config.optimizer),
-                {.policy = PrecisionPolicy::of(choose_dtype(config, context_, observer)),
+                {.policy = PrecisionPolicy::of(precision_ == Strategy::Precision::bf16 ? DType::bf16 : DType::f32),
                  .seed = config.seed,
                  .micro_batches = static_cast<std::int64_t>(micro_batches_.size()),
                  .clip = config.clip}) {
     if (resume_) load_checkpoint(resume_->path, resume_->state, engine_);
     if (resume_) state_ = resume_->state;
-    state_.config = to_yaml(config);
+    config_.strategy.precision = precision_;
+    state_.config = to_yaml(config_);
     saved_ = state_.step;
     if (const std::string note = single_process_note(config.strategy); !note.empty())
       observer_.on_message(LogLevel::info, note);
@@ -279,7 +283,7 @@ class Run {
     }
   }
 
-  const Config& config_;
+  Config config_;  // with the precision that was chosen
   TrainObserver& observer_;
   RunFolder folder_;
   Context context_;
@@ -288,6 +292,7 @@ class Run {
   std::optional<Resume> resume_;
   Schedule schedule_;
   std::vector<RowRange> micro_batches_;
+  Strategy::Precision precision_;
   Engine engine_;
   std::unique_ptr<MetricsWriter> metrics_;
   TrainState state_;

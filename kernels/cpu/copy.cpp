@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/blocks.h"
@@ -58,11 +59,65 @@ void copy_rows(const Context& context, const CopyPlan& plan, const T* from, T* t
   });
 }
 
-// The source is dense along dimension `along`, the target along the last one: squares of 32 x 32 elements,
-// whose lines on both sides stay in the first cache while they are turned.
+// 16 bytes of any element type that an element's size allows to turn by shuffles.
+template <class T>
+using Words [[gnu::vector_size(16)]] =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                       std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                          std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+// The elements of the lower or the upper halves of a and b in turn: a0 b0 a1 b1 ...
+template <bool upper, class V>
+V interleave(V a, V b) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    constexpr int count = sizeof...(I);
+    return __builtin_shufflevector(a, b, (I / 2 + I % 2 * count + (upper ? count / 2 : 0))...);
+  }
+  (std::make_integer_sequence<int, sizeof(V) / sizeof(V{}[0])>{});
+}
+
+// A square of 16 bytes a side: to[r * to_stride + c] = from[r + c * from_stride]. Each round interleaves
+// row i with the row half the square further, which moves one bit of the row's number into the column's.
+template <class T>
+void transpose_square(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride) {
+  constexpr int kSide = 16 / sizeof(T);
+  Words<T> rows[kSide], turned[kSide];
+  for (int i = 0; i < kSide; ++i) std::memcpy(&rows[i], from + i * from_stride, 16);
+  for (int round = 1; round < kSide; round *= 2) {
+    for (int i = 0; i < kSide / 2; ++i) {
+      turned[2 * i] = interleave<false>(rows[i], rows[i + kSide / 2]);
+      turned[2 * i + 1] = interleave<true>(rows[i], rows[i + kSide / 2]);
+    }
+    for (int i = 0; i < kSide; ++i) rows[i] = turned[i];
+  }
+  for (int i = 0; i < kSide; ++i) std::memcpy(to + i * to_stride, &rows[i], 16);
+}
+
+// to[r * to_stride + c] = from[r + c * from_stride] for r < rows, c < columns, at most kTileSide each. Through a
+// dense tile: strides that are powers of two would put all of a tile's lines into one set of the cache.
+template <class T>
+inline constexpr std::int64_t kTileSide = 256 / sizeof(T);
+
+template <class T>
+void transpose_tile(const T* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, T* to,
+                    std::int64_t to_stride) {
+  constexpr std::int64_t kSide = kTileSide<T>, kSquare = 16 / sizeof(T);
+  alignas(64) T tile[kSide * kSide];
+  const std::int64_t square_rows = rows / kSquare * kSquare, square_columns = columns / kSquare * kSquare;
+  for (std::int64_t c = 0; c < square_columns; c += kSquare)
+    for (std::int64_t r = 0; r < square_rows; r += kSquare)
+      transpose_square(from + r + c * from_stride, from_stride, tile + r * kSide + c, kSide);
+  for (std::int64_t c = 0; c < columns; ++c)
+    for (std::int64_t r = c < square_columns ? square_rows : 0; r < rows; ++r)
+      tile[r * kSide + c] = from[r + c * from_stride];
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(to + r * to_stride, tile + r * kSide, static_cast<std::size_t>(columns) * sizeof(T));
+}
+
+// The source is dense along dimension `along`, the target along the last one.
 template <class T>
 void copy_transposed(const Context& context, const CopyPlan& plan, int along, const T* from, T* to) {
-  constexpr std::int64_t kSide = 32;
+  constexpr std::int64_t kSide = kTileSide<T>;
   const int last = plan.shape.size() - 1;
   Layout from_outer, to_outer;
   for (int i = 0; i < last; ++i) {
@@ -76,17 +131,15 @@ void copy_transposed(const Context& context, const CopyPlan& plan, int along, co
   const std::int64_t rows = plan.shape[along], columns = plan.shape[last];
   const std::int64_t tiles_down = (rows + kSide - 1) / kSide, tiles_across = (columns + kSide - 1) / kSide;
   const std::int64_t from_stride = plan.from[last], to_stride = plan.to[along];
-  parallel_for(context, product(from_outer.shape) * tiles_down * tiles_across, kElementGrain / (kSide * kSide),
-               [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(context, product(from_outer.shape) * tiles_down * tiles_across,
+               std::max<std::int64_t>(1, kElementGrain / (kSide * kSide)), [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t tile = begin; tile < end; ++tile) {
                    const std::int64_t outer = tile / (tiles_down * tiles_across);
-                   const std::int64_t r0 = tile / tiles_across % tiles_down * kSide;
-                   const std::int64_t c0 = tile % tiles_across * kSide;
-                   const T* in = from + RowCursor(from_outer, outer).offset();
-                   T* out = to + RowCursor(to_outer, outer).offset();
-                   const std::int64_t r1 = std::min(rows, r0 + kSide), c1 = std::min(columns, c0 + kSide);
-                   for (std::int64_t r = r0; r < r1; ++r)
-                     for (std::int64_t c = c0; c < c1; ++c) out[r * to_stride + c] = in[r + c * from_stride];
+                   const std::int64_t r = tile % tiles_down * kSide;
+                   const std::int64_t c = tile / tiles_down % tiles_across * kSide;
+                   transpose_tile(from + RowCursor(from_outer, outer).offset() + r + c * from_stride, from_stride,
+                                  std::min(kSide, rows - r), std::min(kSide, columns - c),
+                                  to + RowCursor(to_outer, outer).offset() + r * to_stride + c, to_stride);
                  }
                });
 }

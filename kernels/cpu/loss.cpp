@@ -18,17 +18,16 @@ struct LossRow {
     const A at_target = widen(logits[target]);
     // Summed before the exponentials, which need the same scratch.
     const A total = smoothing == 0 ? A{0} : row_sum(widen_row(logits, classes, exps), classes);
-    const auto [shift, sum] = exponentials(logits, classes, exps);
+    const auto [shift, sum] = grad == nullptr ? exponentials<Keep::sum_alone>(logits, classes, exps)
+                                              : exponentials<Keep::row>(logits, classes, exps);
     const A lse_above_shift = math::log(sum);
     const A count = static_cast<A>(classes);
     A loss = lse_above_shift - (at_target - shift);
     if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_shift - (total / count - shift));
     if (grad == nullptr) return loss;
-    A* const to = staged_row(grad, exps);
     const A factor = grad_scale / sum, uniform = grad_scale * smoothing / count;
-    for (std::int64_t j = 0; j < classes; ++j) to[j] = exps[j] * factor - uniform;
-    to[target] -= grad_scale * (1 - smoothing);
-    store_row(to, classes, grad);
+    for (std::int64_t j = 0; j < classes; ++j) grad[j] = static_cast<T>(exps[j] * factor - uniform);
+    grad[target] = static_cast<T>(exps[target] * factor - uniform - grad_scale * (1 - smoothing));
     return loss;
   }
 };
@@ -43,8 +42,9 @@ void cross_entropy_rows(const CrossEntropyArgs& args) {
   T* const grads = args.grad_logits.defined() ? args.grad_logits.data<T>() : nullptr;
   const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing), static_cast<A>(args.grad_scale)};
   const Context& context = args.logits.context();
+  const bool whole_rows = grads != nullptr || args.label_smoothing != 0;
   parallel_for(context, rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
-    const Workspace<A> exps(context, padded<A>(classes));
+    const Workspace<A> exps(context, whole_rows ? classes : std::min(classes, kExpBlock));
     for (std::int64_t r = begin; r < end; ++r) {
       T* const grad = grads == nullptr ? nullptr : grads + r * classes;
       if (targets[r] == args.ignore_index) {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/rows.h"
@@ -13,10 +14,10 @@ struct Moments {
 };
 
 // The variance is summed about the mean, not as a difference of large numbers.
-template <class A>
-Moments<A> moments(NormKind kind, const A* x, std::int64_t cols, A epsilon) {
+template <class A, class X>
+Moments<A> moments(NormKind kind, const X* x, std::int64_t cols, A epsilon) {
   const A count = static_cast<A>(cols);
-  const A mean = kind == NormKind::layer ? row_sum(x, cols) / count : A{0};
+  const A mean = kind == NormKind::layer ? row_sum<A>(cols, [&](auto at) { return at(x); }) / count : A{0};
   const A squares = row_sum<A>(cols, [&](auto at) {
     const auto distance = at(x) - mean;
     return distance * distance;
@@ -43,14 +44,14 @@ void norm_rows(const NormArgs& args) {
   A* const means = args.kind == NormKind::layer ? args.mean.data<A>() : nullptr;
   A* const rstds = args.rstd.data<A>();
   parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-    const Workspace<A> wide(context, wide_count<T>(cols)), wide_weight(context, wide_count<T>(cols));
-    const Workspace<A> wide_bias(context, wide_count<T>(cols));
+    const Workspace<Readable<T>> wide(context, readable_count<T>(cols));
+    const Workspace<A> wide_weight(context, wide_count<T>(cols)), wide_bias(context, wide_count<T>(cols));
     const A* const weight = widen_row(args.weight.data<T>(), cols, wide_weight.data());
     const A* const bias = args.bias.defined() ? widen_row(args.bias.data<T>(), cols, wide_bias.data()) : nullptr;
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = r * cols;
       const T* const normalised = residual == nullptr ? x + at : add_residual(x + at, residual + at, cols, sum + at);
-      const A* const row = widen_row(normalised, cols, wide.data());
+      const Readable<T>* const row = readable_row(normalised, cols, wide.data());
       const auto [mean, rstd] = moments(args.kind, row, cols, static_cast<A>(args.epsilon));
       if (means != nullptr) means[r] = mean;
       rstds[r] = rstd;
@@ -58,9 +59,9 @@ void norm_rows(const NormArgs& args) {
       const A centre = mean, factor = rstd;
       if (bias != nullptr)
         for (std::int64_t j = 0; j < cols; ++j)
-          to[j] = static_cast<T>((row[j] - centre) * factor * weight[j] + bias[j]);
+          to[j] = static_cast<T>((widen(row[j]) - centre) * factor * weight[j] + bias[j]);
       else
-        for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>((row[j] - centre) * factor * weight[j]);
+        for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>((widen(row[j]) - centre) * factor * weight[j]);
     }
   });
 }
@@ -75,64 +76,53 @@ struct ColumnSums {
 // With g = grad_output * weight and x_hat = (x - mean) rstd:
 //   grad_x = rstd (g - mean(g) - x_hat mean(g x_hat)), where rms norm has no mean(g).
 template <class T>
-class BackwardRows {
+class BackwardRow {
  public:
   using A = Accumulator<T>;
+  using R = Readable<T>;
 
-  explicit BackwardRows(const NormBackwardArgs& args)
+  explicit BackwardRow(const NormBackwardArgs& args)
       : args_(args),
         cols_(args.x.dim(1)),
         wide_weight_(args.x.context(), wide_count<T>(cols_)),
-        wide_grad_(args.x.context(), wide_count<T>(cols_)),
-        wide_x_(args.x.context(), wide_count<T>(cols_)),
+        wide_grad_(args.x.context(), readable_count<T>(cols_)),
+        wide_x_(args.x.context(), readable_count<T>(cols_)),
         weight_(widen_row(args.weight.data<T>(), cols_, wide_weight_.data())) {}
 
-  void operator()(std::int64_t r, const ColumnSums<A>& sums) {
-    const std::int64_t at = r * cols_, cols = cols_;
-    const A* const grad = widen_row(args_.grad_output.data<T>() + at, cols, wide_grad_.data());
-    const A* const x = widen_row(args_.x.data<T>() + at, cols, wide_x_.data());
+  // One pass over memory makes all sums; the second finds the row in the first cache.
+  void operator()(std::int64_t r, const ColumnSums<A>& columns) const {
+    const std::int64_t at = r * cols_;
+    const R* const grad = readable_row(args_.grad_output.data<T>() + at, cols_, wide_grad_.data());
+    const R* const x = readable_row(args_.x.data<T>() + at, cols_, wide_x_.data());
     const A* const weight = weight_;
     const A mean = args_.kind == NormKind::layer ? args_.mean.data<A>()[r] : A{0};
-    const A rstd = args_.rstd.data<A>()[r];
-    add_columns(grad, x, mean, rstd, sums);
-
-    const A count = static_cast<A>(cols);
-    const A mean_grad = args_.kind == NormKind::rms
-                            ? A{0}
-                            : row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight); }) / count;
-    const A dot = row_sum<A>(cols, [&](auto lanes) { return lanes(grad) * lanes(weight) * (lanes(x) - mean); });
+    const A rstd = args_.rstd.data<A>()[r], count = static_cast<A>(cols_);
+    const auto [sum, dot] = row_sums<A>(cols_, [&](auto lanes) {
+      const auto distance = lanes(x) - mean;
+      if (columns.weight != nullptr) lanes.add(columns.weight, lanes(grad) * (distance * rstd));
+      if (columns.bias != nullptr) lanes.add(columns.bias, lanes(grad));
+      const auto g = lanes(grad) * lanes(weight);
+      return std::pair{g, g * distance};
+    });
+    const A mean_grad = args_.kind == NormKind::rms ? A{0} : sum / count;
     const A slope = rstd * rstd * dot / count;  // x_hat mean(g x_hat) = (x - mean) slope
+    const auto value = [=](std::int64_t j) {
+      return rstd * (widen(grad[j]) * weight[j] - mean_grad - (widen(x[j]) - mean) * slope);
+    };
     T* const grad_x = args_.grad_x.data<T>() + at;
     if (args_.grad_sum.defined()) {
       const T* const grad_sum = args_.grad_sum.data<T>() + at;
-      for (std::int64_t j = 0; j < cols; ++j)
-        grad_x[j] =
-            static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope) + widen(grad_sum[j]));
+      for (std::int64_t j = 0; j < cols_; ++j) grad_x[j] = static_cast<T>(value(j) + widen(grad_sum[j]));
     } else {
-      for (std::int64_t j = 0; j < cols; ++j)
-        grad_x[j] = static_cast<T>(rstd * (grad[j] * weight[j] - mean_grad - (x[j] - mean) * slope));
+      for (std::int64_t j = 0; j < cols_; ++j) grad_x[j] = static_cast<T>(value(j));
     }
   }
 
  private:
-  void add_columns(const A* grad, const A* x, A mean, A rstd, const ColumnSums<A>& sums) const {
-    A* const __restrict weight = sums.weight;
-    A* const __restrict bias = sums.bias;
-    if (weight != nullptr && bias != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) {
-        weight[j] += grad[j] * ((x[j] - mean) * rstd);
-        bias[j] += grad[j];
-      }
-    } else if (weight != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) weight[j] += grad[j] * ((x[j] - mean) * rstd);
-    } else if (bias != nullptr) {
-      for (std::int64_t j = 0; j < cols_; ++j) bias[j] += grad[j];
-    }
-  }
-
   const NormBackwardArgs& args_;
   std::int64_t cols_;
-  Workspace<A> wide_weight_, wide_grad_, wide_x_;
+  Workspace<A> wide_weight_;
+  Workspace<R> wide_grad_, wide_x_;
   const A* weight_;
 };
 
@@ -172,8 +162,8 @@ void norm_backward_rows(const NormBackwardArgs& args) {
                              args.grad_bias.defined() ? bias_sums.data() + at : nullptr};
     for (A* const partial : {sums.weight, sums.bias})
       if (partial != nullptr) std::fill(partial, partial + cols, A{0});
-    BackwardRows<T> row(args);
-    for (std::int64_t r = begin; r < end; ++r) row(r, sums);
+    const BackwardRow<T> backward_row(args);
+    for (std::int64_t r = begin; r < end; ++r) backward_row(r, sums);
   });
   if (args.grad_weight.defined()) add_partials(weight_sums.data(), chunks, cols, args.grad_weight, args.add_weight);
   if (args.grad_bias.defined()) add_partials(bias_sums.data(), chunks, cols, args.grad_bias, args.add_bias);

@@ -33,10 +33,11 @@ struct MinOf {
   }
 };
 
-constexpr std::int64_t kRowChunk = 16384;   // elements reduced by one task along a row
-constexpr std::int64_t kColumnChunk = 64;   // rows reduced by one task across columns
-constexpr std::int64_t kColumnBlock = 512;  // columns of such a task
-constexpr std::int64_t kFewColumns = 16;    // below it, working across columns does not pay
+constexpr std::int64_t kRowChunk = 16384;    // elements reduced by one task along a row
+constexpr std::int64_t kColumnChunk = 64;    // rows reduced by one task across columns
+constexpr std::int64_t kColumnBlock = 2048;  // columns of such a task: whole rows where it can, as memory likes them
+constexpr std::int64_t kColumnGroup = 32;    // rows of such a task added in line, lest sums drift
+constexpr std::int64_t kFewColumns = 16;     // below it, working across columns does not pay
 
 // x seen as outputs times reduced elements.
 struct Split {
@@ -122,25 +123,17 @@ void reduce_by_rows(const Split& split, std::int64_t chunks, C* partial) {
                });
 }
 
-// acc[j] = op of column j of `rows` rows, each `row` elements from the last; n columns.
+// acc[j] = op of column j of `rows` rows, each `row` elements from the last; n columns. Row by row, since memory is
+// fastest when read in its order.
 template <class Op, class T, class C>
-void reduce_columns(const T* base, RowCursor row, std::int64_t rows, int n, C* acc) {
+void reduce_columns(const T* base, RowCursor& row, std::int64_t rows, int n, C* acc) {
   constexpr Op op;
-  const T* x = base + row.offset();
-  for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
-  std::int64_t r = 1;
-  const auto next = [&] {
-    row.advance(1);
-    return base + row.offset();
-  };
-  for (; r + 4 <= rows; r += 4) {
-    const T *a = next(), *b = next(), *c = next(), *d = next();
-    for (int j = 0; j < n; ++j)
-      acc[j] = op(acc[j], op(op(widen<T, C>(a[j]), widen<T, C>(b[j])), op(widen<T, C>(c[j]), widen<T, C>(d[j]))));
-  }
-  for (; r < rows; ++r) {
-    x = next();
-    for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
+  for (std::int64_t r = 0; r < rows; ++r, row.advance(1)) {
+    const T* const x = base + row.offset();
+    if (r == 0)
+      for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
+    else
+      for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
   }
 }
 
@@ -160,24 +153,36 @@ void reduce_by_columns(const Split& split, std::int64_t chunks, C* partial) {
                    const std::int64_t first = chunk * kColumnChunk;
                    const std::int64_t rows = std::min(kColumnChunk, split.count - first);
                    const int n = static_cast<int>(std::min(kColumnBlock, columns - column));
-                   reduce_columns<Op>(base, RowCursor(split.reduced, first), rows, n,
-                                      partial + (outer * chunks + chunk) * columns + column);
+                   C* const acc = partial + (outer * chunks + chunk) * columns + column;
+                   RowCursor row(split.reduced, first);
+                   reduce_columns<Op>(base, row, std::min(kColumnGroup, rows), n, acc);
+                   for (std::int64_t r = kColumnGroup; r < rows; r += kColumnGroup) {
+                     alignas(64) C group[kColumnBlock];
+                     reduce_columns<Op>(base, row, std::min(kColumnGroup, rows - r), n, group);
+                     for (int j = 0; j < n; ++j) acc[j] = Op{}(acc[j], group[j]);
+                   }
                  }
                });
 }
 
-// Combines partial (outer, chunks, columns) pairwise into its chunks 0.
+// Combines partial (outer, chunks, columns) pairwise into its chunks 0, a stripe of columns at a time.
 template <class Op, class C>
 void combine_chunks(const Context& context, std::int64_t outer, std::int64_t chunks, std::int64_t columns, C* partial) {
-  parallel_for(context, outer, std::max<std::int64_t>(1, kElementGrain / (chunks * columns)),
+  constexpr std::int64_t kStripe = 128;
+  const std::int64_t stripes = (columns + kStripe - 1) / kStripe, stripe_size = chunks * std::min(columns, kStripe);
+  parallel_for(context, outer * stripes, std::max<std::int64_t>(1, kElementGrain / stripe_size),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t o = begin; o < end; ++o)
+                 for (std::int64_t task = begin; task < end; ++task) {
+                   const std::int64_t column = task % stripes * kStripe;
+                   const std::int64_t n = std::min(kStripe, columns - column);
+                   C* const first = partial + task / stripes * chunks * columns + column;
                    for (std::int64_t step = 1; step < chunks; step *= 2)
                      for (std::int64_t c = 0; c + step < chunks; c += 2 * step) {
-                       C* into = partial + (o * chunks + c) * columns;
+                       C* into = first + c * columns;
                        const C* from = into + step * columns;
-                       for (std::int64_t j = 0; j < columns; ++j) into[j] = Op{}(into[j], from[j]);
+                       for (std::int64_t j = 0; j < n; ++j) into[j] = Op{}(into[j], from[j]);
                      }
+                 }
                });
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "keel/kernels/cpu/workspace.h"
 #include "keel/runtime/dtype.h"
@@ -59,14 +60,28 @@ void store_row(const Accumulator<T>* staged, std::int64_t n, T* row) {
     for (std::int64_t i = 0; i < n; ++i) row[i] = static_cast<T>(staged[i]);
 }
 
+// What several passes over a row read it through: the row itself where widening an element costs no more
+// than a load (fp32, fp64, bf16), else a copy in `scratch`. Loops widen() its elements.
+template <class T>
+using Readable = std::conditional_t<std::is_same_v<T, bf16>, bf16, Accumulator<T>>;
+template <class T>
+constexpr std::int64_t readable_count(std::int64_t n) {
+  return std::is_same_v<T, Readable<T>> ? 0 : n;
+}
+template <class T>
+const Readable<T>* readable_row(const T* row, std::int64_t n, Readable<T>* scratch) {
+  if constexpr (std::is_same_v<T, bf16>) return row;
+  else return widen_row(row, n, scratch);
+}
+
 // 32 bytes of float or double: one AVX2 register.
 template <class A>
 using Lanes [[gnu::vector_size(32)]] = A;
 template <class A>
-inline constexpr std::int64_t kLanes = 32 / sizeof(A);
+inline constexpr std::int64_t kRowLanes = 32 / sizeof(A);
 
-// What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp64
-// may read fp32 rows.
+// What a term of row_sum() reads rows through: several elements at once, or one. Sums in fp32
+// may read bf16 rows, and sums in fp64 fp32 rows. add() adds to elements of a row.
 template <class A>
 struct LanesAt {
   std::int64_t i;
@@ -81,21 +96,46 @@ struct LanesAt {
     std::memcpy(&lanes, row + i, sizeof(lanes));
     return __builtin_convertvector(lanes, Lanes<double>);
   }
+  Lanes<float> operator()(const bf16* row) const requires std::is_same_v<A, float> {
+    // Through arrays of known length, which compilers turn into one widening load.
+    std::uint16_t narrow[kRowLanes<float>];
+    std::memcpy(narrow, row + i, sizeof(narrow));
+    std::uint32_t wide[kRowLanes<float>];
+    for (std::int64_t lane = 0; lane < kRowLanes<float>; ++lane) wide[lane] = std::uint32_t{narrow[lane]} << 16;
+    Lanes<float> lanes;
+    std::memcpy(&lanes, wide, sizeof(lanes));
+    return lanes;
+  }
+  void add(A* row, Lanes<A> values) const {
+    const Lanes<A> sum = (*this)(row) + values;
+    std::memcpy(row + i, &sum, sizeof(sum));
+  }
 };
 template <class A>
 struct ElementAt {
   std::int64_t i;
   template <class T>
   A operator()(const T* row) const {
-    return row[i];
+    return static_cast<A>(row[i]);
   }
+  void add(A* row, A value) const { row[i] += value; }
 };
+
+// The lanes of `a` and a single element as one number, halves first.
+template <class A, class Combine>
+A fold_lanes(Lanes<A> a, A rest, const Combine& combine) {
+  A folded[kRowLanes<A>];
+  std::memcpy(folded, &a, sizeof(a));
+  for (std::int64_t half = kRowLanes<A> / 2; half > 0; half /= 2)
+    for (std::int64_t lane = 0; lane < half; ++lane) folded[lane] = combine(folded[lane], folded[lane + half]);
+  return combine(folded[0], rest);
+}
 
 // Folds term(at) for 0 <= i < n by `combine`, where at(row) is row[i]. Both are generic in their
 // arguments, which are lanes or single elements. The order depends on n alone.
 template <class A, class Term, class Combine>
 A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
-  constexpr std::int64_t lanes = kLanes<A>;
+  constexpr std::int64_t lanes = kRowLanes<A>;
   const Lanes<A> first = start - Lanes<A>{};
   Lanes<A> a = first, b = first, c = first, d = first;
   std::int64_t i = 0;
@@ -108,12 +148,7 @@ A row_fold(std::int64_t n, A start, const Term& term, const Combine& combine) {
   for (; i + lanes <= n; i += lanes) a = combine(a, term(LanesAt<A>{i}));
   A rest = start;
   for (; i < n; ++i) rest = combine(rest, term(ElementAt<A>{i}));
-  a = combine(combine(a, b), combine(c, d));
-  A folded[lanes];
-  std::memcpy(folded, &a, sizeof(a));
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
-    for (std::int64_t lane = 0; lane < half; ++lane) folded[lane] = combine(folded[lane], folded[lane + half]);
-  return combine(folded[0], rest);
+  return fold_lanes<A>(combine(combine(a, b), combine(c, d)), rest, combine);
 }
 
 template <class A, class Term>
@@ -126,10 +161,31 @@ A row_sum(const A* row, std::int64_t n) {
   return row_sum<A>(n, [&](auto at) { return at(row); });
 }
 
+// The sums of both parts of terms(at), a pair, in one pass.
+template <class A, class Terms>
+std::pair<A, A> row_sums(std::int64_t n, const Terms& terms) {
+  constexpr std::int64_t lanes = kRowLanes<A>;
+  decltype(terms(LanesAt<A>{0})) even{}, odd{};
+  const auto add_to = [](auto& sums, const auto& values) {
+    sums.first += values.first;
+    sums.second += values.second;
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    add_to(even, terms(LanesAt<A>{i}));
+    add_to(odd, terms(LanesAt<A>{i + lanes}));
+  }
+  std::pair<A, A> rest{};
+  for (; i < n; ++i) add_to(rest, terms(ElementAt<A>{i}));
+  const auto add = [](A x, A y) { return x + y; };
+  return {fold_lanes<A>(even.first + odd.first, rest.first, add),
+          fold_lanes<A>(even.second + odd.second, rest.second, add)};
+}
+
 // NaN elements are passed over: what is computed with the maximum meets them again.
-template <class A>
-A row_max(const A* row, std::int64_t n) {
-  return row_fold(
+template <class A, class X>
+A row_maximum(const X* row, std::int64_t n) {
+  return row_fold<A>(
       n, -std::numeric_limits<A>::infinity(), [&](auto at) { return at(row); },
       [](auto x, auto y) { return y > x ? y : x; });
 }

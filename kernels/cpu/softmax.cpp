@@ -13,12 +13,12 @@ void softmax(const SoftmaxArgs& args) {
     T* const out = args.out.data<T>();
     const Context& context = args.x.context();
     parallel_for(context, rows, row_grain(cols), [&](std::int64_t begin, std::int64_t end) {
-      const Workspace<A> scratch(context, padded<A>(cols));
+      const Workspace<A> scratch(context, cols);
       A* const exps = scratch.data();
       for (std::int64_t r = begin; r < end; ++r) {
         const T* const from = x + r * cols;
         T* const to = out + r * cols;
-        const auto [shift, sum] = exponentials(from, cols, exps);
+        const auto [shift, sum] = exponentials<Keep::row>(from, cols, exps);
         if (args.log) {
           const A subtracted = shift, log_sum = math::log(sum);
           for (std::int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(widen(from[j]) - subtracted - log_sum);

@@ -1,9 +1,10 @@
 #pragma once
 // Runs the program `keel` and collects what it prints.
 
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "keel/runtime/file.h"
@@ -16,14 +17,46 @@ struct Outcome {
   std::string out, err;
 };
 
-// `arguments` as typed in a shell, in the folder `where`.
-inline Outcome run_keel(const std::string& arguments, const std::string& where = ".") {
-  const TemporaryFolder folder;
-  const std::string command = concat("cd '", where, "' && '", KEEL_PROGRAM, "' ", arguments, " >'", folder / "out",
-                                     "' 2>'", folder / "err", "' </dev/null");
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text_file(folder / "out"),
-          read_text_file(folder / "err")};
+// The program at work. `arguments` as typed in a shell, in the folder `where`; `before` is what that shell does first.
+class RunningProgram {
+ public:
+  explicit RunningProgram(const std::string& arguments, const std::string& where = ".",
+                          const std::string& before = "true") {
+    const std::string command = concat("cd '", where, "' && ", before, " && exec '", KEEL_PROGRAM, "' ", arguments,
+                                       " >'", output_ / "out", "' 2>'", output_ / "err", "' </dev/null");
+    process_ = ::fork();
+    KEEL_CHECK(process_ >= 0, "cannot start a process");
+    if (process_ > 0) return;
+    for (const int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);  // a suite in the background ignores SIGINT
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ~RunningProgram() {
+    if (process_ <= 0) return;
+    send(SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  void send(int signal_number) const { ::kill(process_, signal_number); }
+
+  Outcome wait() {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    process_ = 0;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text_file(output_ / "out"),
+            read_text_file(output_ / "err")};
+  }
+
+ private:
+  TemporaryFolder output_;
+  pid_t process_ = 0;
+};
+
+inline Outcome run_keel(const std::string& arguments, const std::string& where = ".",
+                        const std::string& before = "true") {
+  return RunningProgram(arguments, where, before).wait();
 }
 
 }  // namespace keel::testing

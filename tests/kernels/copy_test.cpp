@@ -37,6 +37,20 @@ TEST(Copy, MovesEveryDtypeToEveryDtypeInEveryLayout) {
     }
 }
 
+TEST(Copy, TurnsMatricesOfManyTilesAndWhatIsLeftAtTheirEdges) {
+  const Context cpu = context();
+  for (const DType dtype : kAll) {
+    const std::int64_t rows = 301, columns = 531;
+    const Tensor x = counted(cpu, {rows, columns}, dtype);
+    const std::vector<double> before = doubles(x), turned = doubles(kernels::contiguous(x.transpose(0, 1)));
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        wrong += turned[static_cast<std::size_t>(j * rows + i)] != before[static_cast<std::size_t>(i * columns + j)];
+    EXPECT_EQ(wrong, 0) << dtype;
+  }
+}
+
 TEST(Copy, WritesOnlyTheViewItWasGiven) {
   const Context cpu = context();
   const Tensor whole = kernels::full(cpu, {6, 50, 40}, -1);

@@ -98,6 +98,21 @@ TEST(Trainer, ContinuesAStoppedRunAsIfItHadNeverStopped) {
   }
 }
 
+TEST(Trainer, ContinuesInThePrecisionThatWasChosenWhenTheRunBegan) {
+  for (const std::string strategy : {"fp32", "bf16"}) {
+    const TemporaryFolder place;
+    Recorder whole, first(7), second;
+    const Config uninterrupted = small_run(place, "a", {"strategy=" + strategy});
+    train(uninterrupted, whole);
+    train(small_run(place, "b", {"strategy=" + strategy}), first);
+    const Config resumed = small_run(place, "b", {"strategy=auto", "resume=auto"});
+    train(resumed, second);
+    EXPECT_EQ(weights_of(uninterrupted), weights_of(resumed));
+    EXPECT_EQ(second.messages.find("other settings"), std::string::npos) << second.messages;
+    EXPECT_EQ(to_string(load_config(RunFolder(resumed.run).config()).strategy), strategy);
+  }
+}
+
 TEST(Trainer, ContinuesAfterACrashFromTheNewestWholeCheckpoint) {
   const TemporaryFolder place;
   Recorder whole, recorder;

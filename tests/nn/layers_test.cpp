@@ -1,0 +1,148 @@
+// The building blocks: every gradient against differences, and the formulas that they stand for.
+
+#include "keel/nn/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+
+#include "keel/autograd/elementwise.h"
+#include "keel/autograd/gradcheck.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/nn/state.h"
+#include "keel/nn/transformer.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::relative_error;
+using testing::uniform_tensor;
+
+std::vector<FlatBuffer> materialize_f64(Module& model, const Context& context) {
+  return materialize(model, context, {.policy = PrecisionPolicy::of(DType::f64)});
+}
+
+// Gradcheck in the input and in every parameter of a module, whose numbers become random.
+std::string gradcheck_module(Module& module, const Dims& shape,
+                             const std::function<Variable(const Variable& x)>& forward) {
+  const Context context = testing::context(1);
+  const std::vector<FlatBuffer> buffers = materialize_f64(module, context);
+  std::vector<Tensor> inputs = {uniform_tensor(context, shape, 1, DType::f64)};
+  std::vector<std::shared_ptr<Parameter::State>> parameters;
+  for_each_parameter(module, [&](const std::string&, Parameter& parameter) {
+    parameters.push_back(parameter.state());
+    inputs.push_back(uniform_tensor(context, parameter.shape(), inputs.size() + 1, DType::f64));
+  });
+  return gradcheck(
+      [&](std::span<const Variable> given) {
+        for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->variable = given[i + 1];
+        return forward(given[0]);
+      },
+      inputs);
+}
+std::string gradcheck_layer(Layer& layer, const Dims& shape) {
+  return gradcheck_module(layer, shape, [&](const Variable& x) { return layer(x); });
+}
+
+TEST(Layers, GradientsEqualDifferences) {
+  Linear linear(3, 4), without_bias(3, 4, false);
+  LayerNorm layer_norm(6), layer_norm_without_bias(6, false);
+  RMSNorm rms_norm(6);
+  Mlp mlp({3, 5, 2}, ActivationKind::silu);
+  Sequential chain(Linear(3, 4), Activation(ActivationKind::gelu), LayerNorm(4), Linear(4, 2));
+  EXPECT_EQ(gradcheck_layer(linear, {2, 5, 3}), "");
+  EXPECT_EQ(gradcheck_layer(without_bias, {2, 3}), "");
+  EXPECT_EQ(gradcheck_layer(layer_norm, {4, 6}), "");
+  EXPECT_EQ(gradcheck_layer(layer_norm_without_bias, {2, 2, 6}), "");
+  EXPECT_EQ(gradcheck_layer(rms_norm, {4, 6}), "");
+  EXPECT_EQ(gradcheck_layer(mlp, {4, 3}), "");
+  EXPECT_EQ(gradcheck_layer(chain, {4, 3}), "");
+  for (const char* name : {"gelu", "gelu_tanh", "silu", "tanh", "sigmoid"}) {
+    Activation activation(parse_activation(name));
+    EXPECT_EQ(gradcheck_layer(activation, {3, 4}), "") << name;
+  }
+}
+
+TEST(Layers, GradientsOfATransformerBlockEqualDifferences) {
+  for (const int kv_heads : {4, 2}) {
+    TransformerBlock block({.width = 8, .heads = 4, .kv_heads = kv_heads});
+    const auto forward = [&](const Variable& x) {
+      Forward pass;
+      const Stream stream = block({.sum = x}, pass);
+      return add(stream.sum, stream.branch);
+    };
+    EXPECT_EQ(gradcheck_module(block, {2, 5, 8}, forward), "") << kv_heads;
+  }
+}
+
+TEST(Layers, LinearIsItsFormula) {
+  const Context context = testing::context(1);
+  Linear layer(3, 2);
+  const std::vector<FlatBuffer> buffers = materialize_f64(layer, context);
+  const Tensor x = uniform_tensor(context, {4, 3}, 1, DType::f64);
+  const std::vector<double> xs = doubles(x), weight = doubles(layer.weight.value()), bias = doubles(layer.bias.value());
+  std::vector<double> expected;
+  for (int row = 0; row < 4; ++row)
+    for (int out = 0; out < 2; ++out) {
+      double sum = bias[out];
+      for (int in = 0; in < 3; ++in) sum += xs[row * 3 + in] * weight[out * 3 + in];
+      expected.push_back(sum);
+    }
+  EXPECT_LT(relative_error(doubles(layer(Variable(x)).value()), expected), 1e-14);
+}
+
+TEST(Layers, DropoutKeepsTheMeanInTrainingAndEverythingInEvaluation) {
+  const Context context = testing::context(1);
+  const Dropout layer(0.25);
+  const Variable x(kernels::full(context, {8, 16, 64}, 1));
+  std::vector<std::int64_t> ids(8);
+  std::iota(ids.begin(), ids.end(), 0);
+  Forward pass{.training = true, .random = {}, .sample_ids = from_values(context, ids, {8})};
+  const std::vector<double> dropped = doubles(layer(x, pass).value());
+  std::size_t zeros = 0;
+  for (const double value : dropped) {
+    if (value == 0) ++zeros;
+    else EXPECT_FLOAT_EQ(static_cast<float>(value), 1 / 0.75F);
+  }
+  EXPECT_NEAR(static_cast<double>(zeros) / static_cast<double>(dropped.size()), 0.25, 0.02);
+  EXPECT_NE(doubles(layer(x, pass).value()), dropped);  // another call draws another mask
+  EXPECT_EQ(doubles(layer(x).value()), doubles(x.value()));
+}
+
+TEST(Layers, ParametersAreNamedByTheirPathAndLoadedByName) {
+  const auto make = [] { return Sequential(Linear(3, 4), Activation(ActivationKind::tanh), Mlp({4, 5, 2})); };
+  const Context context = testing::context(1);
+  Sequential one = make(), two = make();
+  std::vector<FlatBuffer> first = materialize(one, context, {.seed = 1}),
+                          second = materialize(two, context, {.seed = 2});
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state_dict(one)) names.push_back(name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.2.layers.0.weight",
+                                      "layers.2.layers.0.bias", "layers.2.layers.1.weight", "layers.2.layers.1.bias"}));
+  const Variable x(uniform_tensor(context, {6, 3}, 3));
+  EXPECT_NE(doubles(one(x).value()), doubles(two(x).value()));
+  load_state(second, state_dict(one));
+  EXPECT_EQ(doubles(one(x).value()), doubles(two(x).value()));
+  EXPECT_EQ(count_parameters(one), 3 * 4 + 4 + 4 * 5 + 5 + 5 * 2 + 2);
+}
+
+TEST(Layers, AWrongInputIsAnErrorThatShowsTheShapes) {
+  const Context context = testing::context(1);
+  Linear layer(3, 2);
+  EXPECT_THROW(layer(Variable(uniform_tensor(context, {4, 3}, 1))), Error);  // no memory yet
+  const std::vector<FlatBuffer> buffers = materialize(layer, context);
+  try {
+    layer(Variable(uniform_tensor(context, {4, 5}, 1)));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("(4, 5)"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(parse_activation("gelo"), Error);
+}
+
+}  // namespace
+}  // namespace keel
