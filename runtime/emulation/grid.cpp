@@ -16,7 +16,10 @@ namespace {
 
 thread_local Block* running = nullptr;
 
-// What every device since sm_80 accepts.
+}  // namespace
+
+constinit thread_local ThreadPlace here;
+
 void check_shape(const Grid& grid) {
   const auto refuse = [&](const std::string& why) {
     throw Error(concat("launch of ", grid.kernel, ": ", why), ErrorKind::internal);
@@ -30,10 +33,6 @@ void check_shape(const Grid& grid) {
     refuse(concat(grid.dynamic_shared_bytes, " bytes of dynamic shared memory; a block may have ",
                   SharedMemory::kDynamicLimit));
 }
-
-}  // namespace
-
-constinit thread_local ThreadPlace here;
 
 GridOptions& grid_options() {
   thread_local GridOptions options;
@@ -52,11 +51,10 @@ std::vector<std::uint32_t> ordering(std::uint64_t count, Order order, std::uint6
   return places;
 }
 
-void run_grid(const Grid& grid, FunctionRef<void()> body) {
+void run_grid(const Grid& grid, const GridOptions& options, FunctionRef<void()> body) {
   check_shape(grid);
   if (running != nullptr) throw Error(concat("launch of ", grid.kernel, " from inside a kernel"), ErrorKind::internal);
   thread_local Block block;
-  const GridOptions& options = grid_options();
   struct Leave {
     ~Leave() { running = nullptr; }
   } leave;

@@ -28,7 +28,7 @@ struct Extent3 {
 
 enum class Order : unsigned char { forward, reverse, shuffled };
 
-// How this thread's launches run, until changed.
+// How a grid runs. What grid_options() holds in the launching thread is what its launches use.
 struct GridOptions {
   Order blocks = Order::forward;
   Order threads = Order::forward;
@@ -43,8 +43,10 @@ struct Grid {
   std::size_t dynamic_shared_bytes = 0;
 };
 
-// Calls body() once for each thread of the grid. Throws Error for a shape no device accepts, or what a thread did.
-void run_grid(const Grid& grid, FunctionRef<void()> body);
+// Throws Error for a shape that no device accepts.
+void check_shape(const Grid& grid);
+// Calls body() once for each thread of the grid. Throws check_shape()'s Error, or what a thread did.
+void run_grid(const Grid& grid, const GridOptions& options, FunctionRef<void()> body);
 
 // Where the running thread is. Only a kernel may read them.
 struct ThreadPlace {

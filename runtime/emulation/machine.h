@@ -16,9 +16,9 @@
 // Work in the order of its stream; `done` counts operations since the stream was made.
 struct CUstream_st {
   struct Operation {
-    std::function<bool()> ready;  // empty: always
-    std::function<void()> run;    // empty: only an order
-    CUstream_st* needs = nullptr;  // an event wait: `needs` must have done `position`
+    std::function<bool()> ready = {};  // empty: always
+    std::function<void()> run = {};    // empty: only an order
+    CUstream_st* needs = nullptr;      // an event wait: `needs` must have done `position`
     std::uint64_t position = 0;
   };
   int device = 0;
@@ -35,16 +35,18 @@ struct CUevent_st {
 namespace keel::emulation {
 
 struct MachineOptions {
-  int devices = 0;                                // 0: KEEL_EMULATED_DEVICES, else 1
-  std::size_t bytes = std::size_t{2} << 30;       // of each device
-  std::uint64_t drain_seed = 0;                   // 0: only what a wait needs; else also other work, drawn by this seed
-  bool guard_memory = false;                      // host code that touches device memory crashes where it does so
+  int devices = 0;                           // 0: KEEL_EMULATED_DEVICES, else 1
+  std::size_t bytes = std::size_t{2} << 30;  // of each device
+  std::uint64_t drain_seed = 0;              // 0: only what a wait needs; else also other work, drawn by this seed
+  bool guard_memory = false;                 // host code that touches device memory crashes where it does so
 };
 
 // One for the process, as CUDA's runtime is. Every call may come from any thread.
 class Machine {
  public:
   static Machine& get();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
 
   // Forgets everything; no stream, event or memory of before may be used again. For tests.
   void reset(const MachineOptions& options);
@@ -56,7 +58,7 @@ class Machine {
   bool release_pinned(void* memory);
   std::size_t bytes_in_use(int device);
   std::size_t bytes_in_all() const { return options_.bytes; }
-  bool is_device_memory(const void* memory);
+  int device_of(const void* memory);  // -1: not device memory
   bool is_pinned(const void* memory);
 
   CUstream_st* create_stream(int device);
@@ -67,7 +69,8 @@ class Machine {
   void wait_for(CUstream_st* stream);
   void wait_for(CUstream_st* stream, std::uint64_t position);
   void wait_for_device(int device);
-  bool is_done(CUstream_st* stream, std::uint64_t position);
+  std::uint64_t enqueued(const CUstream_st* stream);
+  bool is_done(const CUstream_st* stream, std::uint64_t position);
 
   // The first failure of the device's work since the last call, or "".
   std::string take_failure(int device);
@@ -77,6 +80,9 @@ class Machine {
     int device = 0;
     std::size_t bytes = 0;
   };
+  Machine();
+  std::byte* new_block(std::size_t bytes) const;
+  void free_block(const std::byte* memory, const Block& block) const;
   void drive(std::unique_lock<std::mutex>& lock, CUstream_st* target, std::uint64_t position);
   bool is_ready(const CUstream_st::Operation& operation) const;
   CUstream_st* next_needed(CUstream_st* target) const;

@@ -13,11 +13,16 @@
 namespace keel::emulation {
 namespace {
 
+template <class Kernel>
+void run(const Grid& grid, Kernel&& kernel) {
+  run_grid(grid, grid_options(), kernel);
+}
+
 // Runs a kernel on one block of `threads` and returns the message of its error, or "".
 template <class Kernel>
 std::string error_of(unsigned threads, Kernel&& kernel, std::size_t dynamic = 0) {
   try {
-    run_grid({.kernel = "kernel", .grid = 1, .block = threads, .dynamic_shared_bytes = dynamic}, kernel);
+    run({.kernel = "kernel", .grid = 1, .block = threads, .dynamic_shared_bytes = dynamic}, kernel);
   } catch (const Error& error) { return error.what(); }
   return {};
 }
@@ -43,7 +48,7 @@ TEST(EmulatedGrid, RunsEachThreadOfEachBlockOnce) {
   for (const Order order : {Order::forward, Order::reverse, Order::shuffled}) {
     const InOrder scope(order);
     std::vector<int> seen(2 * 3 * 4 * 5 * 6);
-    run_grid({.kernel = "count", .grid = {2, 3}, .block = {4, 5, 6}}, [&] {
+    run({.kernel = "count", .grid = {2, 3}, .block = {4, 5, 6}}, [&] {
       const unsigned block = blockIdx.x + 2 * blockIdx.y, thread = threadIdx.x + 4 * (threadIdx.y + 5 * threadIdx.z);
       ++seen[block * 120 + thread];
     });
@@ -55,7 +60,7 @@ TEST(EmulatedGrid, ReducesByShufflesAndSharedMemoryInEveryOrder) {
   for (const Order order : {Order::forward, Order::reverse, Order::shuffled}) {
     const InOrder scope(order, 7);
     std::vector<float> sums(4 * 96);
-    run_grid({.kernel = "sum", .grid = 4, .block = 96}, [&] {
+    run({.kernel = "sum", .grid = 4, .block = 96}, [&] {
       for (int repeat = 0; repeat < 3; ++repeat)
         sums[blockIdx.x * 96 + threadIdx.x] = block_sum(static_cast<float>(threadIdx.x + blockIdx.x));
     });
@@ -65,7 +70,7 @@ TEST(EmulatedGrid, ReducesByShufflesAndSharedMemoryInEveryOrder) {
 }
 
 TEST(EmulatedGrid, GivesShufflesAndVotesTheirCudaMeaning) {
-  run_grid({.kernel = "warp", .grid = 1, .block = 64}, [] {
+  run({.kernel = "warp", .grid = 1, .block = 64}, [] {
     const int t = static_cast<int>(threadIdx.x), lane = t % 32;
     EXPECT_EQ(__shfl_sync(0xffffffffu, t, 5), t / 32 * 32 + 5);
     EXPECT_EQ(__shfl_sync(0xffffffffu, t, 3, 8), t / 8 * 8 + 3);
@@ -138,7 +143,7 @@ TEST(EmulatedGrid, ChecksTheBoundsOfSharedArrays) {
 
 TEST(EmulatedGrid, GivesEachBlockSharedMemoryFullOfNan) {
   int numbers = 0;
-  run_grid({.kernel = "nan", .grid = 3, .block = 32, .dynamic_shared_bytes = 256}, [&] {
+  run({.kernel = "nan", .grid = 3, .block = 32, .dynamic_shared_bytes = 256}, [&] {
     KEEL_SHARED(float, fixed, 32);
     const auto dynamic = dynamic_span<float>();
     const float a = fixed[threadIdx.x], b = dynamic[threadIdx.x + 32];

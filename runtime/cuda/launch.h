@@ -1,0 +1,70 @@
+#pragma once
+// The CUDA language for whichever compiler reads a .cu file, and the one way to start a kernel.
+//
+// nvcc reads cuda_runtime.h; a host compiler reads keel's emulation, where a launch runs on the processor. There is no
+// <<<>>>, so that a .cu file is legal C++ for both.
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "keel/runtime/error.h"
+
+#ifdef KEEL_EMULATED
+#include "keel/runtime/emulation/language.h"
+#include "keel/runtime/emulation/machine.h"
+#include "keel/runtime/emulation/shared.h"
+#else
+#include <cuda_runtime.h>
+#endif
+
+namespace keel::cuda {
+
+struct LaunchShape {
+  dim3 grid = 1, block = 1;
+  std::size_t shared_bytes = 0;  // dynamic shared memory of a block
+};
+
+// Throws an Error that names `what` unless the call succeeded.
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) [[unlikely]]
+    throw Error(concat(what, ": ", cudaGetErrorString(error)), ErrorKind::internal);
+}
+
+// Queues kernel(args...) on a stream. The arguments are converted to the kernel's own parameter types and copied at
+// the call. `name` is for messages. What the kernel does wrong comes to light at a later wait.
+template <class... Params, class... Args>
+void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream,
+            Args&&... args) {
+  static_assert(sizeof...(Params) == sizeof...(Args), "the kernel has another number of parameters");
+  std::tuple<std::remove_cv_t<Params>...> parameters{static_cast<Params>(std::forward<Args>(args))...};
+#ifdef KEEL_EMULATED
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  auto& machine = emulation::Machine::get();
+  const emulation::Grid grid{name, shape.grid, shape.block, shape.shared_bytes};
+  emulation::check_shape(grid);
+  machine.enqueue(stream != nullptr ? stream : machine.default_stream(device),
+                  {.run = [grid, kernel, parameters, options = emulation::grid_options()] {
+                    const auto body = [&] { std::apply(kernel, parameters); };
+                    emulation::run_grid(grid, options, body);
+                  }});
+#else
+  std::apply(
+      [&](auto&... parameter) {
+        void* pointers[] = {static_cast<void*>(&parameter)..., nullptr};
+        if (shape.shared_bytes > (std::size_t{48} << 10))
+          check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shape.shared_bytes)),
+                name);
+        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), shape.grid, shape.block, pointers,
+                               shape.shared_bytes, stream),
+              name);
+      },
+      parameters);
+#endif
+}
+
+}  // namespace keel::cuda
