@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -50,18 +49,16 @@ class Console : public ConsoleObserver {
 };
 
 // "memory: peak 12.3 MiB (parameter 2.0 MiB, ...), resident 80.1 MiB". The parts peak at different moments.
-std::string memory_line(const MemoryReport& memory) {
+std::string memory_line(const TrainResult& result) {
+  const MemoryReport& memory = result.memory;
   std::string parts;
   for (int i = 0; i < kPurposeCount; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     if (const std::size_t peak = memory[purpose].peak; peak > 0)
       parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name_of(purpose), binary_size(double(peak)));
   }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  constexpr double kUnit = 1024;  // of ru_maxrss, in bytes
   return fmt::format("memory: peak {} ({}), resident {}", binary_size(double(memory.total.peak)), parts,
-                     binary_size(kUnit * double(usage.ru_maxrss)));
+                     binary_size(double(result.peak_resident_bytes)));
 }
 
 int run(const Arguments& arguments) {
@@ -76,7 +73,7 @@ int run(const Arguments& arguments) {
     Console console(signals);
     result = train(config, console);
   }
-  std::cout << memory_line(result.memory) << '\n';
+  std::cout << memory_line(result) << '\n';
   if (result.end != TrainEnd::stopped) return 0;
   std::cout << "stopped by " << (signals.received() == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel train "
             << config.run << "/config.yaml resume=auto\n";

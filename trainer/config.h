@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "keel/runtime/context.h"
+#include "keel/trainer/strategy.h"
 
 namespace keel {
 
@@ -88,21 +89,6 @@ struct LogConfig {
   std::int64_t every = 0;  // steps between two lines of metrics
   bool operator==(const LogConfig&) const = default;
 };
-
-// What is sharded among ranks, and in which numbers: "zero2-bf16" as two values.
-struct Strategy {
-  enum class Stage : unsigned char { none, ddp, zero1, zero2, zero3 };
-  enum class Precision : unsigned char { automatic, fp32, bf16 };
-  Stage stage = Stage::none;
-  Precision precision = Precision::fp32;
-  bool operator==(const Strategy&) const = default;
-};
-
-// Reads [ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16}; anything else is an Error that lists the names.
-Strategy parse_strategy(std::string_view text);
-std::string to_string(const Strategy& strategy);
-// What to tell a user who asked one process for a strategy of several; empty when there is nothing to say.
-std::string single_process_note(const Strategy& strategy);
 
 struct Config {
   std::uint64_t seed = 0;

@@ -242,7 +242,8 @@ class Run {
       metrics.push_back({names[i], static_cast<std::int64_t>(memory.by_purpose[i].peak)});
     }
     metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
-    metrics.push_back({"peak_resident_bytes", peak_resident_bytes()});
+    result_.peak_resident_bytes = peak_resident_bytes();
+    metrics.push_back({"peak_resident_bytes", result_.peak_resident_bytes});
     metrics_->write(state_.step, metrics);
   }
 

@@ -17,6 +17,7 @@ struct TrainResult {
   double loss = 0;                            // of the last step
   std::optional<EvalReport> evaluation = {};  // the last one
   MemoryReport memory = {};                   // peaks of the run, by purpose
+  std::int64_t peak_resident_bytes = 0;       // of the process, as the kernel counts
 };
 
 // Trains as `config` says and writes into config.run (keel/trainer/run_folder.h). Data, model and checkpoint are
