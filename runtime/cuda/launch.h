@@ -18,9 +18,35 @@
 #include "keel/runtime/emulation/shared.h"
 #else
 #include <cuda_runtime.h>
+
+#include <cstdint>
 #endif
 
 namespace keel::cuda {
+
+// Shared memory, with one way to declare it: KEEL_SHARED(float, partial, 32) in a kernel is an array of 32 that the
+// threads of a block share; dynamic_span<float>() is the array whose bytes the launch asked for. The emulator checks
+// each access through [] for bounds and races; data() is for vector accesses.
+#ifdef KEEL_EMULATED
+using emulation::dynamic_span;
+#else
+template <class T>
+struct SharedSpan {
+  T* elements;
+  __device__ T& operator[](std::int64_t index) const { return elements[index]; }
+  __device__ T* data() const { return elements; }
+};
+
+template <class T>
+__device__ SharedSpan<T> dynamic_span() {
+  extern __shared__ __align__(128) unsigned char keel_dynamic_shared[];
+  return {reinterpret_cast<T*>(keel_dynamic_shared)};
+}
+
+#define KEEL_SHARED(T, name, n)    \
+  __shared__ T name##_elements[n]; \
+  const ::keel::cuda::SharedSpan<T> name { name##_elements }
+#endif
 
 struct LaunchShape {
   dim3 grid = 1, block = 1;
