@@ -13,8 +13,8 @@ namespace keel {
 namespace {
 
 // nanoGPT's setting for a laptop's processor on the text "tinyshakespeare", whose README gives a validation loss of
-// 1.88: 2,000 steps of 12 sequences of 64 characters. The model is GPT-2 with its biases, as in
-// bench/peers/train_gpt.py.
+// 1.88: 2,000 steps of 12 sequences of 64 characters.
+// The model is GPT-2 with its biases; nanoGPT leaves them out by default (docs/benchmarks.md has both).
 constexpr const char* kSetting = R"(
 steps: 2000
 model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64, dropout: 0}
