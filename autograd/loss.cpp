@@ -32,11 +32,10 @@ CrossEntropyLoss cross_entropy(const Variable& logits, const Tensor& targets, co
   kernels::CrossEntropyResult result =
       kernels::cross_entropy(rows, targets.flatten(), options.ignore_index, options.label_smoothing, gradient);
   const Variable loss =
-      record("cross_entropy", result.loss, {logits}, {result.grad_logits},
+      record("cross_entropy", result.loss, {logits}, {result.grad_logits, result.count},
              [shape = logits.shape()](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
                const Tensor& grad_logits = saved[0];
-               const double upstream = grad[0].item();
-               if (upstream != 1) kernels::scale(grad_logits, upstream);
+               kernels::scale_by(grad_logits, grad[0], saved[1]);
                return {grad_logits.view(shape)};
              });
   return {loss, result.count};

@@ -16,8 +16,8 @@ struct CrossEntropyOptions {
   bool overwrite_logits = false;
 };
 struct CrossEntropyLoss {
-  Variable loss;           // scalar: mean over the targets that are not ignored
-  std::int64_t count = 0;  // how many those are
+  Variable loss;  // scalar: mean over the targets that are not ignored
+  Tensor count;   // i64 scalar on the device: how many those are
 };
 // logits: (..., classes); targets: i32 or i64 (...), which have no gradient.
 CrossEntropyLoss cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {});

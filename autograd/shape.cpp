@@ -29,8 +29,7 @@ bool can_view(const Tensor& x, const Dims& shape) {
 Tensor flat_positions(const Tensor& index, int dim, const Dims& shape) {
   const Dims strides = dense_strides(shape);
   const std::vector<std::int64_t> picks = index.to_vector<std::int64_t>();
-  Tensor positions = empty(index.context(), {index.numel()}, DType::i64);
-  std::int64_t* out = positions.data<std::int64_t>();
+  std::vector<std::int64_t> out(picks.size());
   Dims at(index.rank(), 0);
   for (std::size_t i = 0; i < picks.size(); ++i) {
     out[i] = picks[i] * strides[dim];
@@ -38,7 +37,7 @@ Tensor flat_positions(const Tensor& index, int dim, const Dims& shape) {
       if (d != dim) out[i] += at[d] * strides[d];
     for (int d = at.size() - 1; d >= 0 && ++at[d] == index.dim(d); --d) at[d] = 0;
   }
-  return positions;
+  return from_values(index.context(), out, {index.numel()});
 }
 
 }  // namespace

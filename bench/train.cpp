@@ -76,7 +76,7 @@ class Trainer {
     Forward pass;
     pass.training = true;
     const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
-    engine_.backward(result.loss, result.count);
+    engine_.backward(result.loss, targets_.numel());
     engine_.step(1e-3);
     loss_ = result.loss.value().item();
   }

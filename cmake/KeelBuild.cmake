@@ -22,13 +22,13 @@ find_package(fmt REQUIRED)
 # Contraction is off and fma is written where it is meant, so that bits do not depend on
 # which expressions a compiler happens to fuse; -ffast-math is never used (docs/architecture.md, Numbers).
 add_library(keel_flags INTERFACE)
-target_compile_options(keel_flags INTERFACE
-  -Wall -Wextra -Wno-unknown-pragmas -fno-math-errno -fno-trapping-math -ffp-contract=off)
+set(keel_cxx_flags -Wall -Wextra -Wno-unknown-pragmas -fno-math-errno -fno-trapping-math -ffp-contract=off)
 if(KEEL_NATIVE)
-  target_compile_options(keel_flags INTERFACE -march=native)
+  list(APPEND keel_cxx_flags -march=native)
 else()
-  target_compile_options(keel_flags INTERFACE -march=x86-64-v3)
+  list(APPEND keel_cxx_flags -march=x86-64-v3)
 endif()
+target_compile_options(keel_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${keel_cxx_flags}>")
 if(KEEL_SANITIZE)
   add_compile_options(-fsanitize=${KEEL_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${KEEL_SANITIZE})

@@ -4,6 +4,12 @@
 
 namespace keel {
 
+Batch transfer(const Batch& batch, const Context& target) {
+  if (batch.inputs.context() == target) return batch;
+  return {transfer(batch.inputs, target), transfer(batch.targets, target), transfer(batch.sample_ids, target),
+          batch.target_tokens};
+}
+
 void Loader::check_range(std::int64_t step, RowRange range) const {
   KEEL_CHECK(step >= 0 && step < steps(), "step ", step, " is outside the loader's ", steps(), " steps");
   KEEL_CHECK(0 <= range.begin && range.begin <= range.end && range.end <= rows(step), "rows [", range.begin, ", ",

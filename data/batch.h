@@ -19,6 +19,9 @@ struct Batch {
   std::int64_t target_tokens = 0;  // targets that count
 };
 
+// The batch in another context; itself where it already is there.
+Batch transfer(const Batch& batch, const Context& target);
+
 // Rows [begin, end) of a step's global batch.
 struct RowRange {
   std::int64_t begin = 0;

@@ -8,17 +8,19 @@
 namespace keel {
 
 PrefetchLoader::PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_t first_step,
-                               std::vector<RowRange> ranges, int depth)
+                               std::vector<RowRange> ranges, int depth, const Context& target)
     : loader_(std::move(loader)),
       first_step_(first_step),
       ranges_(std::move(ranges)),
-      depth_(static_cast<std::size_t>(depth)) {
+      depth_(static_cast<std::size_t>(depth)),
+      target_(target) {
   KEEL_CHECK(loader_ != nullptr, "prefetching needs a loader");
   KEEL_CHECK(first_step >= 0, "the first step must not be negative, got ", first_step);
   KEEL_CHECK(depth >= 1, "at least one batch must be allowed to wait, got ", depth);
   if (ranges_.empty()) ranges_.push_back({0, Loader::kEndless});
   KEEL_CHECK(first_step >= loader_->steps() || ranges_[0].begin < loader_->rows(first_step), "rows from ",
              ranges_[0].begin, " on are outside the ", loader_->rows(first_step), " rows of step ", first_step);
+  if (target_) copies_ = target_.make_stream();
   thread_ = std::thread([this] { work(); });
 }
 
@@ -38,21 +40,36 @@ std::optional<Batch> PrefetchLoader::next() {
     if (error_) std::rethrow_exception(error_);
     return std::nullopt;
   }
-  Batch batch = std::move(waiting_.front());
+  Sent sent = std::move(waiting_.front());
   waiting_.pop_front();
   lock.unlock();
   changed_.notify_all();
-  return batch;
+  if (target_) {
+    const Stream reader = target_.stream();
+    reader.wait(sent.arrived);
+    for (const Tensor& tensor : {sent.batch.inputs, sent.batch.targets, sent.batch.sample_ids})
+      tensor.storage()->used_by(reader);
+  }
+  return std::move(sent.batch);
 }
 
-bool PrefetchLoader::put(Batch batch) {
+bool PrefetchLoader::put(const Batch& batch) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_.size() < depth_ || stopped_; });
   if (stopped_) return false;
-  waiting_.push_back(std::move(batch));
+  lock.unlock();
+  Sent sent = send(batch);
+  lock.lock();
+  waiting_.push_back(std::move(sent));
   lock.unlock();
   changed_.notify_all();
   return true;
+}
+
+PrefetchLoader::Sent PrefetchLoader::send(const Batch& batch) const {
+  if (!target_) return {batch, {}};
+  const StreamScope scope(target_, copies_);
+  return {transfer(batch, target_), copies_.record()};
 }
 
 void PrefetchLoader::work() {

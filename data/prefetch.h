@@ -18,9 +18,10 @@ namespace keel {
 class PrefetchLoader {
  public:
   // Batches come in the order of steps from `first_step` on, and within a step in the order of `ranges`
-  // (empty: one batch of all rows). Ranges are clipped to the rows that a step has. At most `depth` wait.
+  // (empty: one batch of all rows). Ranges are clipped to the rows that a step has. At most `depth` wait. With a
+  // `target`, batches travel there ahead of their use, too, beside the device's other work.
   PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_t first_step, std::vector<RowRange> ranges = {},
-                 int depth = 2);
+                 int depth = 2, const Context& target = {});
   ~PrefetchLoader();
   PrefetchLoader(const PrefetchLoader&) = delete;
   PrefetchLoader& operator=(const PrefetchLoader&) = delete;
@@ -30,18 +31,25 @@ class PrefetchLoader {
   std::optional<Batch> next();
 
  private:
+  struct Sent {
+    Batch batch;
+    Event arrived;
+  };
   void work();
   // False when the batches are no longer wanted.
-  bool put(Batch batch);
+  bool put(const Batch& batch);
+  Sent send(const Batch& batch) const;
 
   std::shared_ptr<const Loader> loader_;
   std::int64_t first_step_;
   std::vector<RowRange> ranges_;
   std::size_t depth_;
+  Context target_;
+  Stream copies_;  // of the target
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<Batch> waiting_;
+  std::deque<Sent> waiting_;
   std::exception_ptr error_;
   bool finished_ = false;  // the thread adds nothing more
   bool stopped_ = false;   // nobody takes more

@@ -128,6 +128,11 @@ Tensor clone(const Tensor& x) {
   return out;
 }
 
+Tensor to(const Tensor& x, const Context& context, Purpose purpose) {
+  KEEL_CHECK(x.defined(), "to needs a tensor, got an empty handle");
+  return x.context() == context ? x : transfer(contiguous(x), context, purpose);
+}
+
 void fill(const Tensor& out, double value) {
   const KernelTable& table = table_of(out, "fill");
   check_writable("fill", out);
@@ -168,6 +173,27 @@ void scale(const Tensor& x, double factor) {
   KEEL_CHECK(is_floating(x.dtype()), "scale needs a floating-point tensor, got ", x);
   run_kernel(x.context(), "scale", table.scale, x, factor);
   x.mark_written();
+}
+
+void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor) {
+  check_together("scale_by", x, factor);
+  check_writable("scale_by", x);
+  KEEL_CHECK(is_floating(x.dtype()), "scale_by needs a floating-point tensor, got ", x);
+  KEEL_CHECK(factor.numel() == 1 && (factor.dtype() == DType::f32 || factor.dtype() == DType::f64),
+             "scale_by needs one factor in f32 or f64, got ", factor);
+  if (divisor.defined()) {
+    check_together("scale_by", x, divisor);
+    KEEL_CHECK(divisor.numel() == 1 && divisor.dtype() == DType::i64, "scale_by needs one divisor in i64, got ",
+               divisor);
+  }
+  run_kernel(x.context(), "scale_by", kernel_table(x.context()).scale_by, x, factor, divisor);
+  x.mark_written();
+}
+
+Tensor arange(const Context& context, std::int64_t first, std::int64_t count) {
+  Tensor out = empty(context, {count}, DType::i64);
+  run_kernel(context, "arange", kernel_table(context).arange, out, first);
+  return out;
 }
 
 Tensor concat(std::span<const Tensor> parts, int dim) {

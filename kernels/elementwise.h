@@ -59,12 +59,19 @@ void copy_into(const Tensor& to, const Tensor& from);
 Tensor cast(const Tensor& x, DType dtype);  // x itself when it already has the dtype
 Tensor contiguous(const Tensor& x);         // x itself when it is dense
 Tensor clone(const Tensor& x);              // always a dense copy
+// In another context, dense; x itself where it already is there. See transfer() in keel/runtime/tensor.h.
+Tensor to(const Tensor& x, const Context& context, Purpose purpose = Purpose::activation);
 void fill(const Tensor& out, double value);
 Tensor full(const Context& context, const Dims& shape, double value, DType dtype = DType::f32);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition: u8
 // into += from, elementwise, equal shapes; dtypes may differ (sums are fp32 or wider).
 void accumulate(const Tensor& into, const Tensor& from);
 void scale(const Tensor& x, double factor);  // in place
+// x *= factor / divisor in place, both of one element on x's device: factor f32 or f64, divisor i64 or undefined (1). A
+// divisor of 0 gives zeros. Touches no number when the quotient is 1.
+void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor = {});
+// i64 (count): first, first + 1, ...
+Tensor arange(const Context& context, std::int64_t first, std::int64_t count);
 // Dense concatenation along `dim`.
 Tensor concat(std::span<const Tensor> parts, int dim);
 

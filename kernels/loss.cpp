@@ -8,33 +8,6 @@ namespace {
 
 constexpr const char* kOp = "cross_entropy";
 
-// How many targets count; throws at the first that is neither a class nor the ignore index.
-std::int64_t count_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index) {
-  return visit_index(targets.dtype(), [&](auto tag) {
-    using Index = typename decltype(tag)::type;
-    std::int64_t count = 0, row = 0;
-    for (const Index target : targets.to_vector<Index>()) {
-      const bool counts = target != ignore_index;
-      KEEL_CHECK(!counts || (target >= 0 && target < classes), kOp, ": target ", target, " of row ", row,
-                 " is neither a class in [0, ", classes, ") nor the ignore index ", ignore_index);
-      count += counts;
-      ++row;
-    }
-    return count;
-  });
-}
-
-// The mean over `count` rows, summed in row order.
-Tensor mean_loss(const Tensor& losses, std::int64_t count) {
-  return visit_floating(losses.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    double total = 0;
-    for (const T value : losses.to_vector<T>()) total += static_cast<Accumulator<T>>(value);
-    const double mean = count == 0 ? 0 : total / static_cast<double>(count);
-    return from_values(losses.context(), std::vector<T>{static_cast<T>(mean)}, {});
-  });
-}
-
 }  // namespace
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
@@ -47,8 +20,6 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, st
              label_smoothing);
   if (gradient == LogitsGradient::over_logits) check_dense(kOp, "logits", logits);
 
-  CrossEntropyResult result;
-  result.count = count_targets(targets, logits.dim(1), ignore_index);
   CrossEntropyArgs args;
   args.logits = contiguous(logits);
   args.targets = contiguous(targets);
@@ -57,13 +28,11 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, st
   args.losses = empty(logits.context(), targets.shape(), logits.dtype() == DType::f64 ? DType::f64 : DType::f32);
   if (gradient == LogitsGradient::fresh) args.grad_logits = empty_like(logits);
   if (gradient == LogitsGradient::over_logits) args.grad_logits = logits;
-  args.grad_scale = result.count == 0 ? 0 : 1 / static_cast<double>(result.count);
+  args.loss = empty(logits.context(), {}, args.losses.dtype());
+  args.count = empty(logits.context(), {}, DType::i64);
   run_kernel(logits.context(), kOp, kernel_table(logits.context()).cross_entropy, args);
   if (gradient == LogitsGradient::over_logits) logits.mark_written();
-  result.grad_logits = args.grad_logits;
-  result.losses = args.losses;
-  result.loss = mean_loss(args.losses, result.count);
-  return result;
+  return {args.loss, args.count, args.losses, args.grad_logits};
 }
 
 }  // namespace keel::kernels

@@ -3,6 +3,9 @@
 #include <mutex>
 
 #include "keel/kernels/cpu/backend.h"
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+#include "keel/kernels/cuda/backend.h"
+#endif
 
 namespace keel {
 namespace {
@@ -12,7 +15,7 @@ struct OwnedTable {
   std::once_flag filled;
 };
 
-void fill_table(KernelTable& table, KernelChoice choice) {
+void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_elementwise(table);
   cpu::add_copy(table);
   cpu::add_dropout(table);
@@ -32,12 +35,19 @@ void fill_table(KernelTable& table, KernelChoice choice) {
 #endif
 }
 
+void fill_table(KernelTable& table, const Context& context) {
+  if (context.device().type == DeviceType::cpu) return fill_cpu_table(table, context.kernel_choice());
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+  cuda::fill_table(table, context.kernel_choice());
+#endif
+}
+
 }  // namespace
 
 const KernelTable& kernel_table(const Context& context) {
   if (const KernelTable* table = context.kernel_table().load(std::memory_order_acquire)) return *table;
   auto& owned = context.resource<OwnedTable>();
-  std::call_once(owned.filled, [&] { fill_table(owned.table, context.kernel_choice()); });
+  std::call_once(owned.filled, [&] { fill_table(owned.table, context); });
   context.kernel_table().store(&owned.table, std::memory_order_release);
   return owned.table;
 }

@@ -31,6 +31,8 @@ struct KernelTable {
   void (*where)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
   void (*accumulate)(const Tensor& from, const Tensor& into) = nullptr;  // into += from
   void (*scale)(const Tensor& x, double factor) = nullptr;               // x *= factor, in place
+  void (*scale_by)(const Tensor& x, const Tensor& factor, const Tensor& divisor) = nullptr;
+  void (*arange)(const Tensor& out, std::int64_t first) = nullptr;
   void (*dropout)(const DropoutArgs&) = nullptr;
 
   void (*reduce)(const ReduceArgs&) = nullptr;
@@ -51,8 +53,8 @@ struct KernelTable {
 
   void (*adamw)(const AdamWArgs&) = nullptr;
   void (*sgd)(const SgdArgs&) = nullptr;
-  double (*sum_of_squares)(const Tensor& x) = nullptr;  // fp64, fixed order
-  bool (*all_finite)(const Tensor& x) = nullptr;
+  void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
+  void (*decide_step)(const StepArgs&) = nullptr;
 };
 
 // The table of this context's device, built on first use according to its KernelChoice.

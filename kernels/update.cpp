@@ -1,5 +1,7 @@
 #include "keel/kernels/update.h"
 
+#include <cstring>
+
 #include "keel/kernels/checks.h"
 #include "keel/kernels/table.h"
 
@@ -12,6 +14,10 @@ void check_flat(const char* op, const char* role, const Tensor& tensor, const Te
   KEEL_CHECK(tensor.numel() == parameter.numel() && tensor.dtype() == dtype, op, ": ", role, " must be ", dtype,
              " with the ", parameter.numel(), " elements of the parameter, got ", tensor);
   check_dense(op, role, tensor);
+}
+
+void check_state(const char* op, const Tensor& state, const Context& context) {
+  check_tensor(op, "step state", state, {sizeof(StepState)}, DType::u8, context);
 }
 
 // What AdamW and SGD ask alike. Returns the dtype of the optimizer's state.
@@ -28,7 +34,7 @@ DType check_update(const char* op, const Args& args) {
   check_defined(op, "gradient", args.gradient);
   check_flat(op, "gradient", args.gradient, parameter,
              args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
-  KEEL_CHECK(args.step >= 1, op, ": steps are counted from 1, got ", args.step);
+  check_state(op, args.step, parameter.context());
   return wide;
 }
 
@@ -65,16 +71,52 @@ void sgd(const SgdArgs& args) {
   if (args.momentum_buffer.defined()) args.momentum_buffer.mark_written();
 }
 
-double sum_of_squares(const Tensor& x) {
-  constexpr const char* kOp = "sum_of_squares";
+Tensor make_step_state(const Context& context, const StepState& initial) {
+  Tensor state = empty(context, {sizeof(StepState)}, DType::u8, Purpose::workspace);
+  state.copy_from_host(&initial);
+  return state;
+}
+
+StepState read_step_state(const Tensor& state) {
+  check_state("read_step_state", state, state.context());
+  StepState numbers;
+  std::memcpy(&numbers, state.to_vector<std::uint8_t>().data(), sizeof numbers);
+  return numbers;
+}
+
+void add_squares(const Tensor& x, const Tensor& state, std::int64_t first) {
+  constexpr const char* kOp = "add_squares";
   check_floating(kOp, "x", x);
-  return run_kernel(x.context(), kOp, kernel_table(x.context()).sum_of_squares, contiguous(x));
+  check_state(kOp, state, x.context());
+  run_kernel(x.context(), kOp, kernel_table(x.context()).add_squares, contiguous(x), state, first);
+}
+
+void decide_step(const StepArgs& args) {
+  constexpr const char* kOp = "decide_step";
+  check_defined(kOp, "step state", args.state);
+  const Context& context = args.state.context();
+  check_state(kOp, args.state, context);
+  KEEL_CHECK(args.tokens > 0, kOp, ": gradients are sums over at least one token, got ", args.tokens);
+  if (args.rates.defined()) {
+    check_tensor(kOp, "rates", args.rates, {args.rates.numel()}, DType::f64, context);
+    KEEL_CHECK(args.rates.numel() > 0 && args.rates.is_contiguous(), kOp, ": rates must be dense and not empty, got ",
+               args.rates);
+  }
+  run_kernel(context, kOp, kernel_table(context).decide_step, args);
+}
+
+double sum_of_squares(const Tensor& x) {
+  check_floating("sum_of_squares", "x", x);
+  const Tensor state = make_step_state(x.context());
+  add_squares(x, state);
+  return read_step_state(state).squares;
 }
 
 bool all_finite(const Tensor& x) {
-  constexpr const char* kOp = "all_finite";
-  check_floating(kOp, "x", x);
-  return run_kernel(x.context(), kOp, kernel_table(x.context()).all_finite, contiguous(x));
+  check_floating("all_finite", "x", x);
+  const Tensor state = make_step_state(x.context());
+  add_squares(x, state);
+  return read_step_state(state).bad == StepState::kNothingBad;
 }
 
 }  // namespace keel::kernels

@@ -40,8 +40,9 @@ std::vector<Occurrence> find_parameters(Module& model) {
 void initialise(FlatBuffer& buffer, std::uint64_t seed) {
   const Context& context = buffer.values.context();
   for (const Segment& segment : buffer.segments) {
-    const Tensor numbers = empty(context, {segment.numel}, DType::f32, Purpose::workspace);
-    segment.parameter->initializer.fill(context, seed, segment.name, 0, segment.numel, numbers.data<float>());
+    Tensor numbers = empty(context.host(), {segment.numel}, DType::f32, Purpose::workspace);
+    segment.parameter->initializer.fill(context.host(), seed, segment.name, 0, segment.numel, numbers.data<float>());
+    numbers = kernels::to(numbers, context, Purpose::workspace);
     for (const Tensor& target : {buffer.values, buffer.master})
       if (target.defined())
         kernels::copy_into(target.slice(0, segment.offset, segment.offset + segment.numel), numbers);

@@ -57,7 +57,7 @@ void copy_state(const NamedTensors& from, const NamedTensors& to, std::string_vi
   if (!extra.empty()) differences += concat("; unknown: ", list_some(extra));
   if (!reshaped.empty()) differences += concat("; of another shape: ", list_some(reshaped));
   KEEL_CHECK(differences.empty(), complaint, differences);
-  for (const auto& [name, target] : to) kernels::copy_into(target, by_name.at(name));
+  for (const auto& [name, target] : to) kernels::copy_into(target, kernels::to(by_name.at(name), target.context()));
 }
 
 void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state) {

@@ -64,7 +64,7 @@ void FeedForward::visit(Visitor& v) {
   v("c_proj", c_proj);
 }
 
-Variable advance(Stream& stream, const LayerNorm& norm) {
+Variable advance(ResidualStream& stream, const LayerNorm& norm) {
   if (!stream.branch.defined()) return norm(stream.sum);
   ResidualNorm next = add_norm(NormKind::layer, stream.sum, stream.branch, norm.weight, norm.bias, norm.epsilon);
   stream = {next.sum, {}};
@@ -78,14 +78,14 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
       mlp(options),
       dropout(options.dropout) {}
 
-Stream TransformerBlock::operator()(Stream stream, Forward& pass, const Tensor& lengths) const {
+ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const Tensor& lengths) const {
   const Scope scope(*this);
   stream.branch = dropout(attn(advance(stream, ln_1), lengths), pass);
   stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
   return stream;
 }
 
-Stream TransformerBlock::operator()(Stream stream, KeyValueCache& cache, std::size_t layer) const {
+ResidualStream TransformerBlock::operator()(ResidualStream stream, KeyValueCache& cache, std::size_t layer) const {
   const Scope scope(*this);
   stream.branch = attn(advance(stream, ln_1), cache, layer);
   stream.branch = mlp(advance(stream, ln_2));

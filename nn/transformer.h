@@ -55,12 +55,12 @@ class FeedForward : public Module {
 };
 
 // A residual stream whose last addition is still to be done, so that it can be fused with the next norm.
-struct Stream {
+struct ResidualStream {
   Variable sum;
   Variable branch = {};  // to be added to `sum`; empty at the start
 };
 // norm(stream.sum + stream.branch); leaves the completed sum in the stream.
-Variable advance(Stream& stream, const LayerNorm& norm);
+Variable advance(ResidualStream& stream, const LayerNorm& norm);
 
 // x += attention(norm(x)); x += feed_forward(norm(x)) (pre-norm, as GPT-2 has it).
 class TransformerBlock : public Module {
@@ -71,9 +71,9 @@ class TransformerBlock : public Module {
   FeedForward mlp;
   Dropout dropout;
   explicit TransformerBlock(const BlockOptions& options);
-  Stream operator()(Stream stream, Forward& pass, const Tensor& lengths = {}) const;
+  ResidualStream operator()(ResidualStream stream, Forward& pass, const Tensor& lengths = {}) const;
   // Generation: no gradient, keys and values go to layer `layer` of the cache.
-  Stream operator()(Stream stream, KeyValueCache& cache, std::size_t layer) const;
+  ResidualStream operator()(ResidualStream stream, KeyValueCache& cache, std::size_t layer) const;
   void visit(Visitor& v) override;
   bool is_unit() const override { return true; }
 };

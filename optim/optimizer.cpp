@@ -18,13 +18,12 @@ class AdamW final : public Optimizer {
                       .gradient = range.gradient,
                       .m = range.state[0],
                       .v = range.state[1],
-                      .lr = input.lr * range.group.lr_factor,
+                      .step = input.step,
+                      .lr_factor = range.group.lr_factor,
                       .beta1 = options_.beta1,
                       .beta2 = options_.beta2,
                       .epsilon = options_.epsilon,
-                      .weight_decay = options_.weight_decay * range.group.decay_factor,
-                      .step = input.step,
-                      .gradient_scale = input.gradient_scale});
+                      .weight_decay = options_.weight_decay * range.group.decay_factor});
     }
   }
 
@@ -47,13 +46,12 @@ class Sgd final : public Optimizer {
                     .master = range.master,
                     .gradient = range.gradient,
                     .momentum_buffer = options_.momentum == 0 ? Tensor() : range.state[0],
-                    .lr = input.lr * range.group.lr_factor,
+                    .step = input.step,
+                    .lr_factor = range.group.lr_factor,
                     .momentum = options_.momentum,
                     .dampening = options_.dampening,
                     .weight_decay = options_.weight_decay * range.group.decay_factor,
-                    .nesterov = options_.nesterov,
-                    .step = input.step,
-                    .gradient_scale = input.gradient_scale});
+                    .nesterov = options_.nesterov});
     }
   }
 

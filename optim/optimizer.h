@@ -38,9 +38,7 @@ struct ParameterRange {
 
 // What all ranges of a step share.
 struct StepInput {
-  double lr = 0;
-  std::int64_t step = 1;      // counts the steps that were taken, from 1
-  double gradient_scale = 1;  // factor on every gradient: mean over tokens and clipping
+  Tensor step;  // a state that decide_step() has written: learning rate, count of steps, factor on gradients, or skip
 };
 
 class Optimizer {

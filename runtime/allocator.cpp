@@ -1,43 +1,30 @@
 #include "keel/runtime/allocator.h"
 
-#include <sys/mman.h>
+#include <algorithm>
 
-#include <cstdlib>
-
+#include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace keel {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Sizes are rounded to 1/8 of their magnitude, so that nearly equal requests share blocks.
 std::size_t block_size(std::size_t bytes) {
   std::size_t step = kAlignment;
   while (step * 8 < bytes) step *= 2;
-  return round_up(bytes, step);
+  return (bytes + step - 1) / step * step;
 }
 
-// A cached block is rounded up and never freed, which would hide overruns and late uses from AddressSanitizer: it is
-// told which bytes of the block may be touched.
-void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_poison_memory_region(block, block_size(bytes));
-  __asan_unpoison_memory_region(block, bytes);
-#endif
-}
-
-void allow_no_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_poison_memory_region(block, block_size(bytes));
-#endif
+std::string in_use_by_purpose(const MemoryReport& report) {
+  std::string text;
+  for (int i = 0; i < kPurposeCount; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    if (report[purpose].current > 0)
+      text += concat(text.empty() ? "" : ", ", name_of(purpose), ' ', report[purpose].current);
+  }
+  return text.empty() ? "nothing is in use" : concat(report.total.current, " bytes are in use (", text, ")");
 }
 
 }  // namespace
@@ -48,7 +35,22 @@ std::string_view name_of(Purpose purpose) {
   return names[static_cast<std::size_t>(purpose)];
 }
 
-Allocator::~Allocator() { trim(); }
+Allocator::Allocator() : Allocator(processor_api(), Device{}) {}
+
+Allocator::Allocator(std::shared_ptr<DeviceApi> api, Device device) : api_(std::move(api)), device_(device) {}
+
+Allocator::~Allocator() {
+  for (const Lent& lent : lent_) {
+    for (const Event& event : lent.events) {
+      try {
+        event.synchronize();
+      } catch (const std::exception&) { continue; }  // what went wrong there is somebody else's to report
+    }
+    cached_[{nullptr, lent.size}].push_back(lent.memory);
+  }
+  lent_.clear();
+  trim();
+}
 
 void Allocator::count(std::size_t bytes, Purpose purpose, bool added) {
   for (MemoryCount* counter : {&counters_.by_purpose[static_cast<std::size_t>(purpose)], &counters_.total}) {
@@ -57,43 +59,62 @@ void Allocator::count(std::size_t bytes, Purpose purpose, bool added) {
   }
 }
 
-void* Allocator::allocate(std::size_t bytes, Purpose purpose) {
+void* Allocator::allocate(std::size_t bytes, Purpose purpose, const Stream& stream) {
   if (bytes == 0) return nullptr;
   const std::size_t size = block_size(bytes);
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = cached_.find(size); found != cached_.end() && !found->second.empty()) {
+    take_back_lent();
+    if (const auto found = cached_.find({stream.native(), size}); found != cached_.end() && !found->second.empty()) {
       void* memory = found->second.back();
       found->second.pop_back();
       count(bytes, purpose, true);
-      allow_access(memory, bytes);
+      api_->allow_access(memory, bytes, size, stream.native());
       return memory;
     }
   }
-  const std::size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
-  void* memory = std::aligned_alloc(alignment, round_up(size, alignment));
+  void* memory = api_->allocate(size);
   if (memory == nullptr) {
     trim();
-    memory = std::aligned_alloc(alignment, round_up(size, alignment));
+    memory = api_->allocate(size);
   }
   if (memory == nullptr)
-    throw Error(concat("out of memory: ", bytes, " bytes for ", name_of(purpose), " on the cpu; ",
-                       report().total.current, " bytes are in use"),
+    throw Error(concat("out of memory on ", device_, ": ", bytes, " bytes were asked for as ", name_of(purpose), "; ",
+                       in_use_by_purpose(report()), api_->free_memory()),
                 ErrorKind::io);
-  if (alignment == kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
   const std::lock_guard lock(mutex_);
   counters_.reserved += size;
   count(bytes, purpose, true);
-  allow_access(memory, bytes);
+  api_->allow_access(memory, bytes, size, stream.native());
   return memory;
 }
 
-void Allocator::release(void* memory, std::size_t bytes, Purpose purpose) noexcept {
+void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream,
+                        std::span<const Stream> others) noexcept {
   if (memory == nullptr) return;
+  std::vector<Event> events;
+  for (const Stream& other : others) {
+    if (stream.is_asynchronous()) stream.wait(other.record());
+    else events.push_back(other.record());
+  }
   const std::lock_guard lock(mutex_);
-  allow_no_access(memory, bytes);
+  const std::size_t size = block_size(bytes);
   count(bytes, purpose, false);
-  cached_[block_size(bytes)].push_back(memory);
+  if (!events.empty()) {
+    lent_.push_back({memory, size, std::move(events)});
+    return;
+  }
+  api_->allow_access(memory, 0, size, stream.native());
+  cached_[{stream.native(), size}].push_back(memory);
+}
+
+// Under the lock.
+void Allocator::take_back_lent() {
+  std::erase_if(lent_, [this](const Lent& lent) {
+    if (!std::ranges::all_of(lent.events, &Event::has_passed)) return false;
+    cached_[{nullptr, lent.size}].push_back(lent.memory);
+    return true;
+  });
 }
 
 MemoryReport Allocator::report() const {
@@ -109,10 +130,11 @@ void Allocator::reset_peaks() {
 
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
-  for (auto& [size, blocks] : cached_) {
+  take_back_lent();
+  for (auto& [key, blocks] : cached_) {
     for (void* block : blocks) {
-      std::free(block);
-      counters_.reserved -= size;
+      api_->release(block);
+      counters_.reserved -= key.second;
     }
     blocks.clear();
   }

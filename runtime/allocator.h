@@ -4,14 +4,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "keel/runtime/device.h"
+#include "keel/runtime/stream.h"
+
 namespace keel {
+
+class DeviceApi;
 
 // What a storage is for, so that memory claims are counted, not estimated.
 enum class Purpose : unsigned char { parameter, gradient, optimizer, activation, bucket, workspace };
@@ -32,28 +37,48 @@ struct MemoryReport {
 
 // A thread-safe caching allocator: a training step asks for the same sizes again and again, so
 // released blocks are kept by size and handed out without asking the system (and without new
-// page faults). Blocks are aligned to 64 bytes, large ones to 2 MiB pages.
+// page faults). Blocks are aligned to 64 bytes at least, large ones of the processor to 2 MiB pages.
+//
+// A block belongs to a stream. Whoever gets it next asks for it in the same stream, so its work comes after that of
+// the block's last user, and nobody waits.
 class Allocator {
  public:
-  Allocator() = default;
+  Allocator();  // of the processor
+  Allocator(std::shared_ptr<DeviceApi> api, Device device);
   ~Allocator();
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // `bytes` uninitialised bytes; a null pointer for 0. Throws Error when memory is exhausted.
-  void* allocate(std::size_t bytes, Purpose purpose);
-  void release(void* memory, std::size_t bytes, Purpose purpose) noexcept;
+  // `bytes` uninitialised bytes for work of `stream`; a null pointer for 0. Throws Error when memory is exhausted.
+  void* allocate(std::size_t bytes, Purpose purpose, const Stream& stream = {});
+  // `stream` is that of allocate(). `others`: further streams whose work so far may still touch the memory.
+  void release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream = {},
+               std::span<const Stream> others = {}) noexcept;
 
   MemoryReport report() const;
   void reset_peaks();
-  // Gives every cached block back to the system.
+  // Gives every cached block that no device still works on back to the system.
   void trim();
 
  private:
+  using Key = std::pair<void*, std::size_t>;  // stream, block size
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return reinterpret_cast<std::size_t>(key.first) ^ key.second; }
+  };
+  // A block of the host that a device may still read or write.
+  struct Lent {
+    void* memory;
+    std::size_t size;
+    std::vector<Event> events;
+  };
   void count(std::size_t bytes, Purpose purpose, bool added);
+  void take_back_lent();
 
+  std::shared_ptr<DeviceApi> api_;
+  Device device_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<void*>> cached_;  // block size -> free blocks
+  std::unordered_map<Key, std::vector<void*>, KeyHash> cached_;
+  std::vector<Lent> lent_;
   MemoryReport counters_;
 };
 

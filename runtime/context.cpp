@@ -7,14 +7,29 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
+#include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
 
+namespace {
+thread_local const StreamScope* innermost_scope = nullptr;
+}
+
 struct Context::State {
+  State(ContextOptions asked, std::shared_ptr<DeviceApi> device_api)
+      : options(std::move(asked)),
+        api(std::move(device_api)),
+        allocator(api, options.device),
+        stream(Stream::create(api)) {}
+
   ContextOptions options;
+  std::shared_ptr<DeviceApi> api;
   Allocator allocator;
+  Stream stream;
+  Context host;  // empty on the processor
   std::atomic<const KernelTable*> kernel_table = nullptr;
   std::mutex mutex;  // guards resources
   std::unordered_map<std::type_index, std::shared_ptr<void>> resources;
@@ -29,12 +44,15 @@ int default_threads() {
 }
 
 Context Context::create(ContextOptions options) {
-  KEEL_CHECK(options.device.type == DeviceType::cpu, "device ", options.device, " is not part of this build");
   KEEL_CHECK(options.threads >= 0, "threads must be 0 (all) or more, got ", options.threads);
   if (options.threads == 0) options.threads = default_threads();
   Context context;
-  context.state_ = std::make_shared<State>();
-  context.state_->options = std::move(options);
+  context.state_ = std::make_shared<State>(options, open_device(options.device));
+  if (options.device.type != DeviceType::cpu) {
+    std::shared_ptr<DeviceApi> pinned = pinned_api(options.device);
+    options.device = {};
+    context.state_->host.state_ = std::make_shared<State>(std::move(options), std::move(pinned));
+  }
   return context;
 }
 
@@ -42,6 +60,21 @@ Device Context::device() const { return state_->options.device; }
 int Context::threads() const { return state_->options.threads; }
 KernelChoice Context::kernel_choice() const { return state_->options.kernels; }
 Allocator& Context::allocator() const { return state_->allocator; }
+DeviceApi& Context::api() const { return *state_->api; }
+const Context& Context::host() const { return state_->host ? state_->host : *this; }
+
+Stream Context::stream() const {
+  for (const StreamScope* scope = innermost_scope; scope != nullptr; scope = scope->outer_)
+    if (scope->context_ == *this) return scope->stream_;
+  return state_->stream;
+}
+
+Stream Context::make_stream(bool urgent) const { return Stream::create(state_->api, urgent); }
+
+StreamScope::StreamScope(const Context& context, Stream stream)
+    : context_(context), stream_(std::move(stream)), outer_(std::exchange(innermost_scope, this)) {}
+StreamScope::~StreamScope() { innermost_scope = outer_; }
+
 std::atomic<const KernelTable*>& Context::kernel_table() const { return state_->kernel_table; }
 
 void Context::log(LogLevel level, std::string_view message) const {

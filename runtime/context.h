@@ -10,10 +10,12 @@
 
 #include "keel/runtime/allocator.h"
 #include "keel/runtime/device.h"
+#include "keel/runtime/stream.h"
 
 namespace keel {
 
 struct KernelTable;  // defined by the kernels layer
+class DeviceApi;
 
 enum class LogLevel : unsigned char { info, warning, error };
 using LogSink = std::function<void(LogLevel, std::string_view)>;
@@ -43,6 +45,15 @@ class Context {
   KernelChoice kernel_choice() const;
   Allocator& allocator() const;
   MemoryReport memory() const { return allocator().report(); }
+  DeviceApi& api() const;
+
+  // Where this thread's work for the context goes: the stream of the innermost StreamScope, else the context's own.
+  Stream stream() const;
+  Stream make_stream(bool urgent = false) const;  // urgent: its kernels go first
+  // Blocks until the work of stream() is done. Throws what it did wrong.
+  void synchronize() const { stream().synchronize(); }
+  // The host, with memory that this device reads and writes in its own time. On the processor: the context itself.
+  const Context& host() const;
   void log(LogLevel level, std::string_view message) const;
 
   // The one T of this context, made on first use: library handles, plan caches.
@@ -58,6 +69,21 @@ class Context {
   struct State;
   void* resource(std::type_index type, std::shared_ptr<void> (*make)()) const;
   std::shared_ptr<State> state_;
+};
+
+// Directs this thread's work for a context to another stream of its device while it lives.
+class StreamScope {
+ public:
+  StreamScope(const Context& context, Stream stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  friend class Context;
+  Context context_;
+  Stream stream_;
+  const StreamScope* outer_;
 };
 
 // Threads used when ContextOptions::threads is 0: the processors in this process's affinity mask.

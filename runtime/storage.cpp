@@ -1,5 +1,6 @@
 #include "keel/runtime/storage.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "keel/runtime/error.h"
@@ -7,12 +8,13 @@
 namespace keel {
 
 Storage::Storage(Context context, std::size_t bytes, Purpose purpose)
-    : context_(std::move(context)), bytes_(bytes), purpose_(purpose) {
+    : context_(std::move(context)), stream_(context_.stream()), bytes_(bytes), purpose_(purpose) {
   restore();
 }
 
 Storage::Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter)
     : context_(std::move(context)),
+      stream_(context_.stream()),
       memory_(memory),
       bytes_(bytes),
       purpose_(purpose),
@@ -23,7 +25,7 @@ Storage::Storage(Context context, void* memory, std::size_t bytes, Purpose purpo
 
 Storage::~Storage() {
   if (!adopted_) {
-    context_.allocator().release(memory_, bytes_, purpose_);
+    context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   } else if (deleter_) {
     try {
       deleter_(memory_);
@@ -35,12 +37,18 @@ Storage::~Storage() {
 
 void Storage::drop() {
   KEEL_CHECK(!adopted_, "memory that the caller owns cannot be dropped");
-  context_.allocator().release(memory_, bytes_, purpose_);
+  context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   memory_ = nullptr;
+  users_.clear();
 }
 
 void Storage::restore() {
-  if (memory_ == nullptr) memory_ = context_.allocator().allocate(bytes_, purpose_);
+  if (memory_ == nullptr) memory_ = context_.allocator().allocate(bytes_, purpose_, stream_);
+}
+
+void Storage::used_by(const Stream& stream) {
+  if (stream == stream_ || std::ranges::find(users_, stream) != users_.end()) return;
+  users_.push_back(stream);
 }
 
 void Storage::throw_dropped() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "keel/runtime/context.h"
 
@@ -20,7 +21,7 @@ class Storage {
   using TouchHook = std::function<void(Storage&)>;
   using Deleter = std::function<void(void*)>;
 
-  // Allocates `bytes` uninitialised bytes from the context.
+  // Allocates `bytes` uninitialised bytes from the context, for its current stream.
   Storage(Context context, std::size_t bytes, Purpose purpose);
   // Adopts the caller's memory; `deleter` (may be empty) is called once at the end.
   Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter);
@@ -45,6 +46,11 @@ class Storage {
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
+  // The stream that the memory belongs to. Work of another stream on it must be announced by used_by(), or the memory
+  // may go to its next user before that work is done.
+  const Stream& stream() const { return stream_; }
+  void used_by(const Stream& stream);
+
   bool resident() const { return memory_ != nullptr || bytes_ == 0; }
   void drop();     // gives the memory back; adopted memory cannot be dropped
   void restore();  // memory again, contents undefined until written
@@ -54,6 +60,8 @@ class Storage {
   [[noreturn]] void throw_dropped() const;
 
   Context context_;
+  Stream stream_;
+  std::vector<Stream> users_;  // other streams
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint64_t version_ = 0;

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "keel/runtime/device_api.h"
+
 namespace keel {
 namespace {
 
@@ -165,14 +167,26 @@ Tensor Tensor::squeeze(int dim) const {
 
 void Tensor::copy_to_host(void* target) const {
   KEEL_CHECK(defined(), "an empty tensor handle holds no numbers");
+  if (numel_ == 0) return;
+  const Stream stream = context().stream();
+  DeviceApi& api = context().api();
+  if (is_contiguous()) {
+    api.copy(target, raw(), bytes(), stream.native());
+    stream.synchronize();
+  } else if (device().type == DeviceType::cpu) {
+    gather_to_host(target, raw());
+  } else {
+    std::vector<std::byte> whole(static_cast<std::size_t>(extent_of(shape_, strides_)) * size_of(dtype_));
+    api.copy(whole.data(), raw(), whole.size(), stream.native());
+    stream.synchronize();
+    gather_to_host(target, whole.data());
+  }
+}
+
+// data: where the first element is, in the host's memory.
+void Tensor::gather_to_host(void* target, const std::byte* data) const {
   const std::size_t size = size_of(dtype_);
   auto* out = static_cast<std::byte*>(target);
-  if (numel_ == 0) return;
-  const std::byte* data = raw();
-  if (is_contiguous()) {
-    std::memcpy(out, data, bytes());
-    return;
-  }
   Dims index(rank(), 0);
   for (std::int64_t i = 0; i < numel_; ++i) {
     std::int64_t at = 0;
@@ -180,6 +194,14 @@ void Tensor::copy_to_host(void* target) const {
     std::memcpy(out + static_cast<std::size_t>(i) * size, data + static_cast<std::size_t>(at) * size, size);
     for (int d = rank() - 1; d >= 0 && ++index[d] == shape_[d]; --d) index[d] = 0;
   }
+}
+
+void Tensor::copy_from_host(const void* source) const {
+  KEEL_CHECK(is_contiguous(), "only a dense tensor can be filled from the host, got ", *this, " with strides ",
+             strides_);
+  if (numel_ == 0) return;
+  context().api().copy(raw(), source, bytes(), context().stream().native());
+  mark_written();
 }
 
 double Tensor::item() const {
@@ -207,8 +229,45 @@ Tensor empty(const Context& context, const Dims& shape, DType dtype, Purpose pur
 
 Tensor zeros(const Context& context, const Dims& shape, DType dtype, Purpose purpose) {
   Tensor tensor = empty(context, shape, dtype, purpose);
-  if (tensor.numel() != 0) std::memset(tensor.raw(), 0, tensor.bytes());
+  if (tensor.numel() != 0) context.api().set_bytes(tensor.raw(), 0, tensor.bytes(), context.stream().native());
   return tensor;
+}
+
+namespace {
+
+// Queues the copy of a dense tensor into another of the same size, in another context.
+void copy_between(const Tensor& from, const Tensor& to) {
+  const Stream source = from.context().stream(), target = to.context().stream();
+  const Stream& busy = target.is_asynchronous() ? target : source;  // does the copy
+  DeviceApi& api = target.is_asynchronous() ? to.context().api() : from.context().api();
+  if (source.is_asynchronous() && target.is_asynchronous()) target.wait(source.record());
+  api.copy(to.raw(), from.raw(), from.bytes(), busy.native());
+  from.storage()->used_by(busy);
+  to.storage()->used_by(busy);
+}
+
+}  // namespace
+
+Tensor transfer(const Tensor& x, const Context& target, Purpose purpose) {
+  KEEL_CHECK(x.defined(), "an empty tensor handle cannot be transferred");
+  KEEL_CHECK(x.is_contiguous(), "only a dense tensor can be transferred, got ", x, " with strides ", x.strides());
+  Tensor copy = empty(target, x.shape(), x.dtype(), purpose);
+  if (x.numel() == 0) return copy;
+  copy_between(x, copy);
+  if (!target.stream().is_asynchronous()) x.context().synchronize();
+  return copy;
+}
+
+HostCopy::HostCopy(const Tensor& x) {
+  KEEL_CHECK(x.defined() && x.is_contiguous(), "only a dense tensor can be copied to the host, got ", x);
+  copy_ = empty(x.context().host(), x.shape(), x.dtype(), Purpose::workspace);
+  if (x.numel() != 0) copy_between(x, copy_);
+  arrived_ = x.context().stream().record();
+}
+
+const Tensor& HostCopy::get() const {
+  arrived_.synchronize();
+  return copy_;
 }
 
 Tensor from_external(const Context& context, void* memory, const Dims& shape, const Dims& strides, DType dtype,

@@ -70,10 +70,13 @@ class Tensor {
   }
   // The single number of a one-element tensor, as double.
   double item() const;
+  // Fills a dense tensor with numel() numbers of its dtype from the host's memory, which may be reused on return.
+  void copy_from_host(const void* source) const;
 
  private:
   [[noreturn]] void throw_dtype(DType asked) const;
   void copy_to_host(void* target) const;
+  void gather_to_host(void* target, const std::byte* data) const;
 
   std::shared_ptr<Storage> storage_;
   Dims shape_;
@@ -100,7 +103,7 @@ Tensor from_values(const Context& context, std::span<const T> values, const Dims
   Tensor tensor = empty(context, shape, dtype_of<T>(), purpose);
   KEEL_CHECK(static_cast<std::int64_t>(values.size()) == tensor.numel(), "shape ", shape, " holds ", tensor.numel(),
              " elements, but ", values.size(), " values were given");
-  std::copy(values.begin(), values.end(), tensor.data<T>());
+  if (!values.empty()) tensor.copy_from_host(values.data());
   return tensor;
 }
 template <class T>
@@ -108,6 +111,23 @@ Tensor from_values(const Context& context, const std::vector<T>& values, const D
                    Purpose purpose = Purpose::activation) {
   return from_values(context, std::span<const T>(values), shape, purpose);
 }
+
+// Copies a dense tensor to another context: between devices, to the host or from it. The copy is ordered among the
+// work of both sides' current streams; to the host it has happened on return.
+Tensor transfer(const Tensor& x, const Context& target, Purpose purpose = Purpose::activation);
+
+// A dense tensor's numbers on their way to the host, so that other work can go on meanwhile.
+class HostCopy {
+ public:
+  HostCopy() = default;
+  explicit HostCopy(const Tensor& x);
+  // Blocks until they are there; the tensor is of the host. Throws what the device's work before did wrong.
+  const Tensor& get() const;
+
+ private:
+  Tensor copy_;
+  Event arrived_;
+};
 
 // Adopts the caller's memory without a copy. Strides count elements; `deleter` (may be empty) is
 // called once, when the last view is gone. The memory must belong to the context's device.

@@ -28,16 +28,15 @@ inline std::vector<double> uniform(std::int64_t count, std::uint64_t seed, doubl
 // A dense tensor of the given dtype; the values are rounded to it.
 inline Tensor tensor_of(const Context& context, const std::vector<double>& values, const Dims& shape,
                         DType dtype = DType::f32) {
-  Tensor tensor = empty(context, shape, dtype);
-  visit_dtype(dtype, [&](auto tag) {
+  return visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T* out = tensor.data<T>();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if constexpr (std::is_arithmetic_v<T>) out[i] = static_cast<T>(values[i]);
-      else out[i] = T(static_cast<float>(values[i]));
+    std::vector<T> rounded;
+    for (const double value : values) {
+      if constexpr (std::is_arithmetic_v<T>) rounded.push_back(static_cast<T>(value));
+      else rounded.push_back(T(static_cast<float>(value)));
     }
+    return from_values(context, rounded, shape);
   });
-  return tensor;
 }
 inline Tensor uniform_tensor(const Context& context, const Dims& shape, std::uint64_t seed, DType dtype = DType::f32,
                              double low = -1, double high = 1) {

@@ -46,7 +46,7 @@ template <class Load>
 void load_file(const std::string& path, const Context& context, const Load& load) {
   const SafetensorsFile file(path);
   try {
-    load(file.views(context));
+    load(file.views(context.host()));
   } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
 }
 

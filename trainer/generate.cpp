@@ -28,7 +28,7 @@ struct TrainedModel {
     buffers = materialize(model, context);
     const SafetensorsFile file(folder.model());
     try {
-      load_state(buffers, file.views(context));
+      load_state(buffers, file.views(context.host()));
     } catch (const Error& error) { throw Error(concat("'", file.path(), "': ", error.what()), error.kind()); }
   }
 

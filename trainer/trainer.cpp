@@ -12,6 +12,7 @@
 #include "keel/data/prefetch.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/schedule.h"
+#include "keel/runtime/device_api.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/checkpoint.h"
 #include "keel/trainer/diagnosis.h"
@@ -31,10 +32,13 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// The first GPU where this build drives one and the machine has one; the emulator is only used when asked for.
+Device best_device() {
+  return count_devices(DeviceType::cuda).count > 0 ? Device{DeviceType::cuda, 0} : Device{};
+}
+
 Context make_context(const Config& config, TrainObserver& observer) {
-  const Device device = config.device == "auto" ? Device{} : parse_device(config.device);
-  if (device.type != DeviceType::cpu)
-    throw Error(concat("device: this build of keel computes on cpu, not on ", device), ErrorKind::unsupported);
+  const Device device = config.device == "auto" ? best_device() : parse_device(config.device);
   ContextOptions options;
   options.device = device;
   options.threads = config.threads;
@@ -79,6 +83,14 @@ Schedule make_schedule(const Config& config) {
           .final_factor = config.scheduler.min_lr / config.optimizer.lr};
 }
 
+// f64 (steps + 1): the learning rate after i taken steps.
+Tensor make_rates(const Config& config, const Context& context) {
+  const Schedule schedule = make_schedule(config);
+  std::vector<double> rates;
+  for (std::int64_t i = 0; i <= config.steps; ++i) rates.push_back(config.optimizer.lr * schedule.factor(i));
+  return from_values(context, rates, {config.steps + 1}, Purpose::workspace);
+}
+
 std::int64_t peak_resident_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -93,10 +105,10 @@ class Run {
         observer_(observer),
         folder_(config.run),
         context_(make_context(config, observer)),
-        task_(open_task(config, context_)),
+        task_(open_task(config, context_.host())),
         model_(gpt_options(config, task_.vocabulary)),
         resume_(find_resume(config, folder_, task_, observer)),
-        schedule_(make_schedule(config)),
+        rates_(make_rates(config, context_)),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro)),
         precision_(decide_precision(config, context_, resume_, observer)),
         engine_(model_, context_, make_optimizer(config.optimizer),
@@ -137,84 +149,124 @@ class Run {
   }
 
   void loop() {
-    PrefetchLoader batches(task_.training, state_.step, micro_batches_);
-    const double began = seconds_now();
+    PrefetchLoader batches(task_.training, state_.step, micro_batches_, 2,
+                           context_.stream().is_asynchronous() ? context_ : Context());
+    began_ = last_report_ = seconds_now();
     result_.end = TrainEnd::finished;
     while (state_.step < config_.steps) {
-      train_step(batches, began);
+      train_step(batches);
       const bool stopped = observer_.stop_requested();
-      const bool late = config_.time_limit > 0 && seconds_now() - began >= config_.time_limit;
+      const bool late = config_.time_limit > 0 && seconds_now() - began_ >= config_.time_limit;
       if (stopped || late) result_.end = stopped ? TrainEnd::stopped : TrainEnd::time_limit;
       const bool last = stopped || late || state_.step == config_.steps;
-      if (!stopped && (last || is_due(config_.eval.every))) evaluate_now();
+      const bool evaluates = !stopped && (last || is_due(config_.eval.every));
+      const bool saves = !last && is_due(config_.checkpoint.every);
+      if (last || evaluates || saves) finish_step();
+      if (evaluates) evaluate_now();
       if (last) break;
-      if (is_due(config_.checkpoint.every)) save_or_warn();
+      if (saves) save_or_warn();
     }
     write_memory();
     if (saved_ < state_.step || !std::filesystem::exists(folder_.model())) save();
   }
 
-  bool is_due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
+  bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
+  static bool is_due(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
 
-  void train_step(PrefetchLoader& batches, double began) {
-    const double start = seconds_now(), lr = config_.optimizer.lr * schedule_.factor(state_.step);
-    double loss = 0;
-    std::int64_t tokens = 0;
+  // A step whose numbers may still be on their way. A device works on the next one while they are read.
+  struct Pending {
+    struct Micro {
+      Batch batch;
+      RandomStream random;
+      HostCopy loss;
+    };
+    std::int64_t step;  // counted from 1
+    std::vector<Micro> micro_batches;
+    std::int64_t tokens = 0;         // targets that count
+    std::int64_t tokens_of_run = 0;  // by its end
+    PendingStep result;
+  };
+
+  void train_step(PrefetchLoader& batches) {
+    const bool asynchronous = context_.stream().is_asynchronous();
+    Pending pending{state_.step + 1, {}, 0, 0, {}};
     for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
       const Batch batch = *batches.next();
       const RandomStream random{config_.seed, static_cast<std::uint64_t>(state_.step), 0};
       Forward pass{.training = true, .random = random, .sample_ids = batch.sample_ids};
       const CrossEntropyLoss result = model_.loss(batch.inputs, batch.targets, pass);
-      const double value = result.count == 0 ? 0 : result.loss.value().item();
-      if (!std::isfinite(value)) fail_on(value, batch, random);
-      engine_.backward(result.loss, result.count);
-      loss += value * static_cast<double>(result.count);
-      tokens += result.count;
+      pending.micro_batches.push_back({batch, random, HostCopy(result.loss.value())});
+      if (!asynchronous) loss_of(pending, i);  // before it costs a backward
+      engine_.backward(result.loss, batch.target_tokens);
+      pending.tokens += batch.target_tokens;
     }
-    const StepResult result = engine_.step(lr);
+    pending.result = engine_.step(rates_);
     ++state_.step;
-    state_.steps_taken = engine_.steps_taken();
-    state_.tokens += tokens;
-    result_.loss = loss / static_cast<double>(tokens);
-    if (!result.taken) note_skipped(result);
-    else skipped_ = 0;
-    report(result, lr, tokens, seconds_now() - start, began);
+    state_.tokens += pending.tokens;
+    pending.tokens_of_run = state_.tokens;
+    const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
+    finish(before);
+    if (!asynchronous) finish_step();
   }
 
-  void report(const StepResult& result, double lr, std::int64_t tokens, double seconds, double began) {
+  double loss_of(const Pending& pending, std::size_t micro_batch) {
+    const Pending::Micro& micro = pending.micro_batches[micro_batch];
+    const double loss = micro.loss.get().item();
+    if (!std::isfinite(loss)) fail_on(pending.step, loss, micro.batch, micro.random);
+    return loss;
+  }
+
+  // Reads and reports the step that is under way, if any.
+  void finish_step() { finish(std::exchange(pending_, std::nullopt)); }
+
+  void finish(const std::optional<Pending>& under_way) {
+    if (!under_way) return;
+    const Pending& pending = *under_way;
+    double loss = 0;
+    for (std::size_t i = 0; i < pending.micro_batches.size(); ++i)
+      loss += loss_of(pending, i) * static_cast<double>(pending.micro_batches[i].batch.target_tokens);
+    result_.loss = loss / static_cast<double>(pending.tokens);
+    const StepResult result = pending.result.get();
+    if (!result.taken) note_skipped(pending.step, result);
+    else skipped_ = 0;
+    const double now = seconds_now();
+    report(pending, result, now - std::exchange(last_report_, now));
+  }
+
+  void report(const Pending& pending, const StepResult& result, double seconds) {
     constexpr double kKept = 0.9;  // of the mean duration, which forgets
     step_seconds_ = step_seconds_ == 0 ? seconds : kKept * step_seconds_ + (1 - kKept) * seconds;
     StepReport report;
-    report.step = state_.step;
+    report.step = pending.step;
     report.steps = config_.steps;
     report.loss = result_.loss;
-    report.tokens_per_s = static_cast<double>(tokens) / step_seconds_;
-    report.lr = lr;
+    report.tokens_per_s = static_cast<double>(pending.tokens) / step_seconds_;
+    report.lr = result.lr;
     report.grad_norm = result.grad_norm;
-    double left = step_seconds_ * static_cast<double>(config_.steps - state_.step);
-    if (config_.time_limit > 0) left = std::min(left, std::max(0.0, config_.time_limit - (seconds_now() - began)));
+    double left = step_seconds_ * static_cast<double>(config_.steps - pending.step);
+    if (config_.time_limit > 0) left = std::min(left, std::max(0.0, config_.time_limit - (seconds_now() - began_)));
     report.seconds_left = left;
-    if (is_due(config_.log.every) || state_.step == config_.steps)
-      metrics_->write(state_.step, {{"loss", result_.loss},
-                                    {"lr", lr},
-                                    {"grad_norm", result.grad_norm},
-                                    {"tokens_per_s", report.tokens_per_s},
-                                    {"tokens", state_.tokens}});
+    if (is_due(config_.log.every, pending.step) || pending.step == config_.steps)
+      metrics_->write(pending.step, {{"loss", result_.loss},
+                                     {"lr", result.lr},
+                                     {"grad_norm", result.grad_norm},
+                                     {"tokens_per_s", report.tokens_per_s},
+                                     {"tokens", pending.tokens_of_run}});
     observer_.on_step(report);
   }
 
-  void note_skipped(const StepResult& result) {
-    observer_.on_message(LogLevel::warning, concat("step ", state_.step, " was skipped: the gradient of ",
+  void note_skipped(std::int64_t step, const StepResult& result) {
+    observer_.on_message(LogLevel::warning, concat("step ", step, " was skipped: the gradient of ",
                                                    result.first_bad, " is not finite"));
     if (++skipped_ < kMostSkipped) return;
     throw Error(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
-                       state_.step, " in ", result.first_bad, "; a lower optimizer.lr may help"),
+                       step, " in ", result.first_bad, "; a lower optimizer.lr may help"),
                 ErrorKind::numeric);
   }
 
-  [[noreturn]] void fail_on(double loss, const Batch& batch, const RandomStream& random) {
+  [[noreturn]] void fail_on(std::int64_t step, double loss, const Batch& batch, const RandomStream& random) {
     const std::string bad = first_bad_tensor(model_, batch, random);
-    throw Error(concat("step ", state_.step + 1, ": the loss is ", loss, "; first bad tensor: ",
+    throw Error(concat("step ", step, ": the loss is ", loss, "; first bad tensor: ",
                        bad.empty() ? "none when repeated" : bad, "; a lower optimizer.lr or a clip may help"),
                 ErrorKind::numeric);
   }
@@ -249,6 +301,7 @@ class Run {
 
   void save() {
     const std::string path = folder_.checkpoint(state_.step);
+    state_.steps_taken = engine_.steps_taken();
     save_checkpoint(path, engine_, state_);
     saved_ = state_.step;
     publish_weights(path, folder_.model());
@@ -291,11 +344,13 @@ class Run {
   Task task_;
   Gpt model_;
   std::optional<Resume> resume_;
-  Schedule schedule_;
+  Tensor rates_;  // learning rates by taken steps
   std::vector<RowRange> micro_batches_;
   Strategy::Precision precision_;
   Engine engine_;
   std::unique_ptr<MetricsWriter> metrics_;
+  std::optional<Pending> pending_;
+  double began_ = 0, last_report_ = 0;  // seconds
   TrainState state_;
   std::int64_t saved_ = 0;  // step of the newest checkpoint
   int skipped_ = 0;         // steps in a row

@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/engine.h"
 
-#include <algorithm>
-#include <cmath>
+#include <cstring>
 
 #include "keel/autograd/backward.h"
 #include "keel/kernels/elementwise.h"
@@ -14,13 +13,6 @@ Tensor view_of(const Tensor& flat, const Segment& segment) {
   return flat.slice(0, segment.offset, segment.offset + segment.numel).view(segment.shape);
 }
 
-// The fp32 rounding is part of the rule: every rank and every stage must arrive at the same factor.
-// As PyTorch's clip_grad_norm_.
-double clip_factor(double norm, double longest) {
-  if (longest <= 0) return 1;
-  return std::min(1.0f, static_cast<float>(longest) / (static_cast<float>(norm) + 1e-6f));
-}
-
 }  // namespace
 
 Engine::Engine(Module& model, const Context& context, std::unique_ptr<const Optimizer> optimizer,
@@ -30,6 +22,7 @@ Engine::Engine(Module& model, const Context& context, std::unique_ptr<const Opti
       clip_(options.clip),
       buffers_(materialize(
           model, context, {.policy = options.policy, .seed = options.seed, .accumulates = options.micro_batches > 1})) {
+  step_state_ = kernels::make_step_state(context_);
   make_state();
   make_ranges(options.groups);
 }
@@ -71,27 +64,44 @@ void Engine::backward(const Variable& loss, std::int64_t tokens) {
   tokens_ += tokens;
 }
 
-StepResult Engine::step(double lr) {
+PendingStep Engine::step(double lr) {
+  StepArgs args;
+  args.lr = lr;
+  return step(args);
+}
+
+PendingStep Engine::step(const Tensor& rates) {
+  StepArgs args;
+  args.rates = rates;
+  return step(args);
+}
+
+PendingStep Engine::step(StepArgs args) {
   KEEL_CHECK(tokens_ > 0, "step() needs a backward() with at least one token before it");
-  double squares = 0;
+  std::int64_t first = 0;
   for (FlatBuffer& buffer : buffers_) {
     if (!buffer.trainable) continue;
     buffer.complete_gradient();
-    squares += kernels::sum_of_squares(buffer.gradient.slice(0, 0, buffer.numel));
+    kernels::add_squares(buffer.gradient.slice(0, 0, buffer.numel), step_state_, first);
+    first += buffer.numel;
   }
-  const double scale = 1.0 / static_cast<double>(tokens_);
-  StepResult result;
-  result.grad_norm = std::sqrt(squares) * scale;
-  result.taken = std::isfinite(result.grad_norm);
-  if (result.taken) {
-    ++steps_taken_;
-    optimizer_->update(
-        ranges_, {.lr = lr, .step = steps_taken_, .gradient_scale = scale * clip_factor(result.grad_norm, clip_)});
-  } else {
-    result.first_bad = first_bad_gradient();
-  }
+  args.state = step_state_;
+  args.tokens = static_cast<double>(tokens_);
+  args.clip = clip_;
+  kernels::decide_step(args);
+  optimizer_->update(ranges_, {.step = step_state_});
   zero_grad();
-  return result;
+  return {*this, step_state_};
+}
+
+StepResult PendingStep::get() const {
+  StepState state;
+  std::memcpy(&state, state_.get().raw(), sizeof state);
+  return {.taken = state.taken != 0,
+          .steps_taken = state.steps,
+          .lr = state.lr,
+          .grad_norm = state.grad_norm,
+          .first_bad = engine_->parameter_at(state.first_bad)};
 }
 
 void Engine::zero_grad() {
@@ -100,14 +110,18 @@ void Engine::zero_grad() {
   tokens_ = 0;
 }
 
-std::string Engine::first_bad_gradient() const {
+// The trainable parameter that holds an element, counted as step() hands buffers to add_squares(); "" past the last.
+std::string Engine::parameter_at(std::int64_t element) const {
   for (const FlatBuffer& buffer : buffers_) {
     if (!buffer.trainable) continue;
     for (const Segment& segment : buffer.segments)
-      if (!kernels::all_finite(view_of(buffer.gradient, segment))) return segment.name;
+      if (element < segment.offset + segment.numel) return segment.name;
+    element -= buffer.numel;
   }
   return {};
 }
+
+std::int64_t Engine::steps_taken() const { return kernels::read_step_state(step_state_).steps; }
 
 NamedTensors Engine::weights() const { return master_state_dict(buffers_); }
 
@@ -124,7 +138,9 @@ void Engine::load_weights(const NamedTensors& weights) { load_state(buffers_, we
 void Engine::load_optimizer_state(const NamedTensors& state, std::int64_t steps_taken) {
   copy_state(state, optimizer_state(),
              concat("this optimizer state is not that of ", optimizer_->name(), " for this model"));
-  steps_taken_ = steps_taken;
+  StepState initial;
+  initial.steps = steps_taken;
+  step_state_.copy_from_host(&initial);
 }
 
 }  // namespace keel

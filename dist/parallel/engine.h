@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/kernels/step_state.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/nn/state.h"
 #include "keel/optim/optimizer.h"
@@ -23,8 +24,25 @@ struct EngineOptions {
 
 struct StepResult {
   bool taken = false;          // false: a gradient was not finite, and nothing has changed
+  std::int64_t steps_taken = 0;  // by then
+  double lr = 0;
   double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64
   std::string first_bad = {};  // the first parameter whose gradient was not finite
+};
+
+class Engine;
+
+// A step that the device may still work on. The engine must outlive it.
+class PendingStep {
+ public:
+  PendingStep() = default;
+  StepResult get() const;  // waits
+
+ private:
+  friend class Engine;
+  PendingStep(const Engine& engine, const Tensor& state) : engine_(&engine), state_(state) {}
+  const Engine* engine_ = nullptr;
+  HostCopy state_;
 };
 
 class Engine {
@@ -39,12 +57,15 @@ class Engine {
   // step() gradients are sums over tokens, so that micro-batches of different sizes weigh as they should.
   void backward(const Variable& loss, std::int64_t tokens = 1);
   // Divides by the tokens, clips, updates, and forgets the gradients; skipped as a whole where one is not finite.
-  StepResult step(double lr);
+  // Nothing waits for the device: that is for who wants the result.
+  PendingStep step(double lr);
+  // The same with rates[i] (f64) as the learning rate after i taken steps, so that skipped ones do not count.
+  PendingStep step(const Tensor& rates);
   // Forgets the gradients that have been added since the last step.
   void zero_grad();
 
-  // Steps taken; skipped ones do not count.
-  std::int64_t steps_taken() const { return steps_taken_; }
+  // Steps taken; skipped ones do not count. Waits for the device.
+  std::int64_t steps_taken() const;
   const Context& context() const { return context_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   std::span<const FlatBuffer> buffers() const { return buffers_; }
@@ -65,7 +86,9 @@ class Engine {
   };
   void make_state();
   void make_ranges(const GroupRule& groups);
-  std::string first_bad_gradient() const;
+  friend class PendingStep;
+  PendingStep step(StepArgs args);
+  std::string parameter_at(std::int64_t element) const;
 
   Context context_;
   std::unique_ptr<const Optimizer> optimizer_;
@@ -73,8 +96,8 @@ class Engine {
   std::vector<FlatBuffer> buffers_;
   std::vector<State> states_;
   std::vector<ParameterRange> ranges_;
+  Tensor step_state_;
   std::int64_t tokens_ = 0;  // of the losses since the last step
-  std::int64_t steps_taken_ = 0;
 };
 
 }  // namespace keel

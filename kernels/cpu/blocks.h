@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "keel/kernels/layout.h"
 #include "keel/runtime/parallel.h"
 #include "keel/runtime/tensor.h"
 
@@ -31,19 +32,6 @@ T narrow(C value) {
   if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(value);
   else return T(static_cast<float>(value));
 }
-
-// Shape and strides with extents of 1 dropped and neighbours joined where one stride continues the other.
-// Never of rank 0: a scalar is one row of one element.
-struct Layout {
-  Dims shape, strides;
-
-  Layout() = default;
-  explicit Layout(const Tensor& tensor) : Layout(tensor.shape(), tensor.strides()) {}
-  Layout(const Dims& full_shape, const Dims& full_strides);
-
-  // One run of neighbouring elements, so that element i lies at offset i.
-  bool dense() const { return shape.size() == 1 && (strides[0] == 1 || shape[0] == 1); }
-};
 
 // Walks the rows (runs along the last dimension) that a range of elements in row-major order covers.
 class RowCursor {

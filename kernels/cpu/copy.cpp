@@ -1,5 +1,6 @@
 // Moving numbers: copies between any layouts and dtypes, fill, where, and in-place sums and products.
 
+#include <numeric>
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -238,6 +239,17 @@ void scale(const Tensor& x, double factor) {
   });
 }
 
+void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor) {
+  const std::int64_t by = divisor.defined() ? *divisor.data<std::int64_t>() : 1;
+  const double quotient = by == 0 ? 0 : factor.item() / static_cast<double>(by);
+  if (quotient != 1) scale(x, quotient);
+}
+
+void arange(const Tensor& out, std::int64_t first) {
+  std::int64_t* const numbers = out.data<std::int64_t>();
+  std::iota(numbers, numbers + out.numel(), first);
+}
+
 }  // namespace
 
 void add_copy(KernelTable& table) {
@@ -246,6 +258,8 @@ void add_copy(KernelTable& table) {
   table.where = where;
   table.accumulate = accumulate;
   table.scale = scale;
+  table.scale_by = scale_by;
+  table.arange = arange;
 }
 
 }  // namespace keel::cpu

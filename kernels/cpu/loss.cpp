@@ -12,7 +12,6 @@ struct LossRow {
   using A = Accumulator<T>;
   std::int64_t classes;
   A smoothing;
-  A grad_scale;
 
   A operator()(const T* logits, std::int64_t target, T* grad, A* exps) const {
     const A at_target = widen(logits[target]);
@@ -25,22 +24,47 @@ struct LossRow {
     A loss = lse_above_shift - (at_target - shift);
     if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (lse_above_shift - (total / count - shift));
     if (grad == nullptr) return loss;
-    const A factor = grad_scale / sum, uniform = grad_scale * smoothing / count;
+    const A factor = 1 / sum, uniform = smoothing / count;
     for (std::int64_t j = 0; j < classes; ++j) grad[j] = static_cast<T>(exps[j] * factor - uniform);
-    grad[target] = static_cast<T>(exps[target] * factor - uniform - grad_scale * (1 - smoothing));
+    grad[target] = static_cast<T>(exps[target] * factor - uniform - (1 - smoothing));
     return loss;
   }
 };
+
+// How many targets count; throws at the first that is neither a class nor the ignore index.
+template <class Index>
+std::int64_t count_targets(const CrossEntropyArgs& args) {
+  const std::int64_t rows = args.logits.dim(0), classes = args.logits.dim(1);
+  const Index* const targets = args.targets.data<Index>();
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const bool counts = targets[row] != args.ignore_index;
+    KEEL_CHECK(!counts || (targets[row] >= 0 && targets[row] < classes), "cross_entropy: target ", targets[row],
+               " of row ", row, " is neither a class in [0, ", classes, ") nor the ignore index ", args.ignore_index);
+    count += counts;
+  }
+  return count;
+}
+
+// The mean over `count` rows, summed in row order.
+template <class A>
+A mean_loss(const Tensor& losses, std::int64_t count) {
+  double total = 0;
+  for (const A* loss = losses.data<A>(), *end = loss + losses.numel(); loss != end; ++loss) total += *loss;
+  return static_cast<A>(count == 0 ? 0 : total / static_cast<double>(count));
+}
 
 template <class T, class Index>
 void cross_entropy_rows(const CrossEntropyArgs& args) {
   using A = Accumulator<T>;
   const std::int64_t rows = args.logits.dim(0), classes = args.logits.dim(1);
+  const std::int64_t count = count_targets<Index>(args);
+  *args.count.data<std::int64_t>() = count;
   const T* const logits = args.logits.data<T>();
   const Index* const targets = args.targets.data<Index>();
   A* const losses = args.losses.data<A>();
   T* const grads = args.grad_logits.defined() ? args.grad_logits.data<T>() : nullptr;
-  const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing), static_cast<A>(args.grad_scale)};
+  const LossRow<T> loss_row{classes, static_cast<A>(args.label_smoothing)};
   const Context& context = args.logits.context();
   const bool whole_rows = grads != nullptr || args.label_smoothing != 0;
   parallel_for(context, rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
@@ -55,6 +79,7 @@ void cross_entropy_rows(const CrossEntropyArgs& args) {
       }
     }
   });
+  *args.loss.data<A>() = mean_loss<A>(args.losses, count);
 }
 
 void cross_entropy(const CrossEntropyArgs& args) {

@@ -1,13 +1,14 @@
-#include <atomic>
-#include <bit>
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/rows.h"
+#include "keel/kernels/step_rule.h"
 
 namespace keel::cpu {
 namespace {
+
+StepState& state_of(const Tensor& step) { return *reinterpret_cast<StepState*>(step.data<std::uint8_t>()); }
 
 // A chunk of flat ranges. P and G are the dtypes of parameter and gradient; `weights` is the master
 // copy, or the parameter itself when it is its own.
@@ -31,12 +32,14 @@ template <class P, class G>
 void adamw_range(const AdamWArgs& args, const Range<P, G>& range, Accumulator<P>* __restrict m,
                  Accumulator<P>* __restrict v) {
   using A = Accumulator<P>;
-  const double step = static_cast<double>(args.step);
+  const StepState& state = state_of(args.step);
+  const auto step = static_cast<double>(state.steps);
+  const double lr = state.lr * args.lr_factor;
   const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
-  const A scale = static_cast<A>(args.gradient_scale), epsilon = static_cast<A>(args.epsilon);
+  const A scale = static_cast<A>(state.gradient_scale), epsilon = static_cast<A>(args.epsilon);
   const A keep1 = static_cast<A>(args.beta1), take1 = static_cast<A>(1 - args.beta1);
   const A keep2 = static_cast<A>(args.beta2), take2 = static_cast<A>(1 - args.beta2);
-  const A decay = static_cast<A>(1 - args.lr * args.weight_decay), rate = static_cast<A>(args.lr / bias1);
+  const A decay = static_cast<A>(1 - lr * args.weight_decay), rate = static_cast<A>(lr / bias1);
   const A inverse_root = static_cast<A>(1 / std::sqrt(bias2));
   A* const __restrict weights = range.weights;
   const G* const __restrict gradient = range.gradient;
@@ -52,10 +55,11 @@ void adamw_range(const AdamWArgs& args, const Range<P, G>& range, Accumulator<P>
 template <class P, class G>
 void sgd_range(const SgdArgs& args, const Range<P, G>& range, Accumulator<P>* __restrict buffer) {
   using A = Accumulator<P>;
-  const A scale = static_cast<A>(args.gradient_scale), rate = static_cast<A>(args.lr);
+  const StepState& state = state_of(args.step);
+  const A scale = static_cast<A>(state.gradient_scale), rate = static_cast<A>(state.lr * args.lr_factor);
   const A decay = static_cast<A>(args.weight_decay), keep = static_cast<A>(args.momentum);
   // The buffer begins as the first gradient itself; what it held before is not read.
-  const bool first = args.step == 1;
+  const bool first = state.steps == 1;
   const A take = first ? A{1} : static_cast<A>(1 - args.dampening);
   A* const __restrict weights = range.weights;
   const G* const __restrict gradient = range.gradient;
@@ -79,6 +83,7 @@ void sgd_range(const SgdArgs& args, const Range<P, G>& range, Accumulator<P>* __
 // Cuts the flat tensors of an update into chunks and calls body(range, begin) with their types.
 template <class Args, class Body>
 void for_each_range(const Args& args, const Body& body) {
+  if (state_of(args.step).taken == 0) return;
   visit_floating(args.parameter.dtype(), [&](auto tag) {
     using P = typename decltype(tag)::type;
     const auto run = [&]<class G>(TypeTag<G>) {
@@ -128,40 +133,37 @@ double squares_of_chunk(const T* x, std::int64_t count) {
   }
 }
 
-double sum_of_squares(const Tensor& x) {
+template <class T>
+std::int64_t first_not_finite(const T* x, std::int64_t count) {
+  std::int64_t i = 0;
+  while (i < count && std::isfinite(widen(x[i]))) ++i;
+  return i;
+}
+
+void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
   const std::int64_t count = x.numel(), chunks = (count + kElementGrain - 1) / kElementGrain;
   const Workspace<double> partials(x.context(), chunks);
+  StepState& state = state_of(step);
   visit_floating(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const data = x.data<T>();
     parallel_for(x.context(), count, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
       partials.data()[begin / kElementGrain] = squares_of_chunk(data + begin, end - begin);
     });
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      if (std::isfinite(partials.data()[chunk])) continue;  // squares of f64 may overflow where no element is bad
+      const std::int64_t begin = chunk * kElementGrain, end = std::min(count, begin + kElementGrain);
+      const std::int64_t at = begin + first_not_finite(data + begin, end - begin);
+      if (at < end) state.bad = std::min(state.bad, first + at);
+    }
   });
-  return row_sum(partials.data(), chunks);
+  state.squares += row_sum(partials.data(), chunks);
 }
 
-std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
-std::uint16_t bits_of(bf16 value) { return value.bits; }
-std::uint16_t bits_of(f16 value) { return value.bits; }
-
-bool all_finite(const Tensor& x) {
-  std::atomic<bool> finite = true;
-  visit_floating(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using Bits = decltype(bits_of(T{}));
-    const T* const data = x.data<T>();
-    // Infinities and NaN alone have every bit of the exponent set.
-    const Bits exponent = bits_of(static_cast<T>(std::numeric_limits<Accumulator<T>>::infinity()));
-    parallel_for(x.context(), x.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      Bits largest = 0;
-      for (std::int64_t i = begin; i < end; ++i)
-        largest = std::max(largest, static_cast<Bits>(bits_of(data[i]) & exponent));
-      if (largest == exponent) finite.store(false, std::memory_order_relaxed);
-    });
-  });
-  return finite;
+void decide_step(const StepArgs& args) {
+  const bool table = args.rates.defined();
+  StepRule{args.tokens, args.clip, args.lr, table ? args.rates.data<double>() : nullptr,
+           table ? args.rates.numel() : 0}(state_of(args.state));
 }
 
 }  // namespace
@@ -169,8 +171,8 @@ bool all_finite(const Tensor& x) {
 void add_update(KernelTable& table) {
   table.adamw = adamw;
   table.sgd = sgd;
-  table.sum_of_squares = sum_of_squares;
-  table.all_finite = all_finite;
+  table.add_squares = add_squares;
+  table.decide_step = decide_step;
 }
 
 }  // namespace keel::cpu

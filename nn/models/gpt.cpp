@@ -29,12 +29,6 @@ BlockOptions block_options(const GptOptions& options) {
   return block;
 }
 
-Tensor positions(const Context& context, std::int64_t first, std::int64_t count) {
-  Tensor ids = empty(context, {count}, DType::i64);
-  for (std::int64_t i = 0; i < count; ++i) ids.data<std::int64_t>()[i] = first + i;
-  return ids;
-}
-
 }  // namespace
 
 GptOptions gpt_by_name(std::string_view name) {
@@ -68,12 +62,12 @@ Variable Gpt::embed(const Tensor& tokens, std::int64_t first_position) const {
   const std::int64_t time = tokens.dim(1);
   KEEL_CHECK(first_position + time <= options.block, "the sequence reaches position ", first_position + time,
              ", but the model's block is ", options.block);
-  return add(wte(tokens), wpe(positions(tokens.context(), first_position, time)));
+  return add(wte(tokens), wpe(kernels::arange(tokens.context(), first_position, time)));
 }
 
 Variable Gpt::operator()(const Tensor& tokens, Forward& pass) const {
   const Scope scope(*this);
-  Stream stream{Dropout(options.dropout)(embed(tokens, 0), pass)};
+  ResidualStream stream{Dropout(options.dropout)(embed(tokens, 0), pass)};
   for (const TransformerBlock& block : h) {
     if (!recompute) {
       stream = block(stream, pass);
@@ -83,7 +77,7 @@ Variable Gpt::operator()(const Tensor& tokens, Forward& pass) const {
     if (stream.branch.defined()) inputs.push_back(stream.branch);
     const std::vector<Variable> outputs = checkpoint(
         [&block, &pass](std::span<const Variable> in) {
-          const Stream out = block(Stream{in[0], in.size() > 1 ? in[1] : Variable()}, pass);
+          const ResidualStream out = block(ResidualStream{in[0], in.size() > 1 ? in[1] : Variable()}, pass);
           return std::vector<Variable>{out.sum, out.branch};
         },
         inputs, &pass.random);
@@ -111,7 +105,7 @@ KeyValueCache Gpt::make_cache(std::int64_t batch) const {
 Tensor Gpt::next_logits(const Tensor& tokens, KeyValueCache& cache) const {
   const NoGrad no_grad;
   const Scope scope(*this);
-  Stream stream{embed(tokens, cache.length)};
+  ResidualStream stream{embed(tokens, cache.length)};
   for (std::size_t i = 0; i < h.size(); ++i) stream = h[i](stream, cache, i);
   cache.length += tokens.dim(1);
   const Tensor last = advance(stream, ln_f).value().slice(1, tokens.dim(1) - 1, tokens.dim(1));
@@ -135,8 +129,8 @@ std::int64_t sample(const Tensor& logits, const SamplingOptions& options, std::u
                          : options.top_k == 0     ? vocabulary
                                                   : std::min(options.top_k, vocabulary);
   const kernels::TopK top = kernels::top_k(kernels::cast(logits, DType::f32), k);
-  const float* values = top.values.data<float>();
-  const std::int64_t* indices = top.indices.data<std::int64_t>();
+  const std::vector<float> values = top.values.to_vector<float>();
+  const std::vector<std::int64_t> indices = top.indices.to_vector<std::int64_t>();
   if (k == 1) return indices[0];
   std::vector<double> cumulative(static_cast<std::size_t>(k));
   double total = 0;
@@ -146,7 +140,7 @@ std::int64_t sample(const Tensor& logits, const SamplingOptions& options, std::u
   }
   const double threshold = to_uniform(stream_word(key_of(options.seed, "generate"), i)) * total;
   const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), threshold);
-  return indices[std::min<std::int64_t>(at - cumulative.begin(), k - 1)];
+  return indices[static_cast<std::size_t>(std::min<std::int64_t>(at - cumulative.begin(), k - 1))];
 }
 
 }  // namespace

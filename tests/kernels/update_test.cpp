@@ -18,6 +18,12 @@ using kernels::sum_of_squares;
 
 DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
 
+// A step that is taken.
+Tensor step_of(const Context& context, std::int64_t steps, double lr, double gradient_scale) {
+  return kernels::make_step_state(context,
+                                  {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
+}
+
 AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
   AdamWArgs args{};
   args.parameter = uniform_tensor(context, {count}, 1, parameter);
@@ -25,12 +31,10 @@ AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter
   args.gradient = uniform_tensor(context, {count}, 2, gradient);
   args.m = zeros(context, {count}, state_dtype(parameter));
   args.v = zeros(context, {count}, state_dtype(parameter));
-  args.lr = 0.01;
   args.beta1 = 0.9;
   args.beta2 = 0.95;
   args.epsilon = 1e-8;
   args.weight_decay = 0.1;
-  args.gradient_scale = 0.5;
   return args;
 }
 
@@ -39,9 +43,7 @@ SgdArgs sgd_args(const Context& context, std::int64_t count, DType parameter, DT
   args.parameter = uniform_tensor(context, {count}, 1, parameter);
   if (parameter != state_dtype(parameter)) args.master = tensor_of(context, doubles(args.parameter), {count});
   args.gradient = uniform_tensor(context, {count}, 2, gradient);
-  args.lr = 0.1;
   args.weight_decay = 0.05;
-  args.gradient_scale = 0.25;
   return args;
 }
 
@@ -69,16 +71,18 @@ TEST(AdamW, FollowsADoubleReferenceForTwentySteps) {
   for (const auto& [parameter, gradient] : kPairs) {
     AdamWArgs args = adamw_args(context, 1237, parameter, gradient);
     std::vector<double> p = doubles(args.parameter), m(p.size()), v(p.size());
-    for (args.step = 1; args.step <= 20; ++args.step) {
-      turn_gradient(args.gradient, args.step);
+    const double lr = 0.01, scale = 0.5;
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      args.step = step_of(context, step, lr, scale);
+      turn_gradient(args.gradient, step);
       const std::vector<double> g = doubles(args.gradient);
-      const double bias1 = 1 - std::pow(args.beta1, args.step), bias2 = 1 - std::pow(args.beta2, args.step);
+      const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
       for (std::size_t i = 0; i < p.size(); ++i) {
-        const double scaled = g[i] * args.gradient_scale;
-        p[i] -= args.lr * args.weight_decay * p[i];
+        const double scaled = g[i] * scale;
+        p[i] -= lr * args.weight_decay * p[i];
         m[i] = args.beta1 * m[i] + (1 - args.beta1) * scaled;
         v[i] = args.beta2 * v[i] + (1 - args.beta2) * scaled * scaled;
-        p[i] -= args.lr / bias1 * m[i] / (std::sqrt(v[i] / bias2) + args.epsilon);
+        p[i] -= lr / bias1 * m[i] / (std::sqrt(v[i] / bias2) + args.epsilon);
       }
       adamw(args);
     }
@@ -98,9 +102,11 @@ TEST(AdamW, SmallStepsReachANarrowParameterThroughItsMaster) {
       using T = typename decltype(tag)::type;
       std::fill(one.data<T>(), one.data<T>() + 64, T(1.0f));
     });
-  args.lr = 1e-4;  // far below the spacing of bf16 near 1
   args.weight_decay = 0;
-  for (args.step = 1; args.step <= 100; ++args.step) adamw(args);
+  for (std::int64_t step = 1; step <= 100; ++step) {
+    args.step = step_of(context, step, 1e-4, 1);  // far below the spacing of bf16 near 1
+    adamw(args);
+  }
   EXPECT_NEAR(doubles(args.parameter)[0], 1 - 100 * 1e-4, 2e-3);
 }
 
@@ -121,13 +127,15 @@ TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
         args.momentum_buffer =
             tensor_of(context, std::vector<double>(777, std::nan("")), {777}, state_dtype(parameter));
       std::vector<double> p = doubles(args.parameter), buffer(p.size());
-      for (args.step = 1; args.step <= 5; ++args.step) {
-        turn_gradient(args.gradient, args.step);
+      const double lr = 0.1, scale = 0.25;
+      for (std::int64_t step = 1; step <= 5; ++step) {
+        args.step = step_of(context, step, lr, scale);
+        turn_gradient(args.gradient, step);
         const std::vector<double> g = doubles(args.gradient);
         for (std::size_t i = 0; i < p.size(); ++i) {
-          const double slope = g[i] * args.gradient_scale + args.weight_decay * p[i];
-          buffer[i] = args.step == 1 ? slope : momentum * buffer[i] + (1 - dampening) * slope;
-          p[i] -= args.lr * (momentum == 0 ? slope : nesterov ? slope + momentum * buffer[i] : buffer[i]);
+          const double slope = g[i] * scale + args.weight_decay * p[i];
+          buffer[i] = step == 1 ? slope : momentum * buffer[i] + (1 - dampening) * slope;
+          p[i] -= lr * (momentum == 0 ? slope : nesterov ? slope + momentum * buffer[i] : buffer[i]);
         }
         sgd(args);
       }
@@ -146,7 +154,7 @@ TEST(Updates, GiveTheSameBitsAtOneAndTwoThreadsAndOnASplitRange) {
       AdamWArgs part = args;
       for (Tensor* tensor : {&part.parameter, &part.master, &part.gradient, &part.m, &part.v})
         *tensor = tensor->slice(0, begin, end);
-      part.step = 3;
+      part.step = step_of(context, 3, 0.01, 0.5);
       adamw(part);
     }
     return args;
@@ -158,10 +166,61 @@ TEST(Updates, GiveTheSameBitsAtOneAndTwoThreadsAndOnASplitRange) {
   }
 }
 
+TEST(Updates, ChangeNothingInAStepThatIsNotTaken) {
+  const Context context = testing::context();
+  for (const auto& [parameter, gradient] : kPairs) {
+    AdamWArgs args = adamw_args(context, 100, parameter, gradient);
+    SgdArgs plain = sgd_args(context, 100, parameter, gradient);
+    const std::vector<double> before = doubles(args.parameter);
+    args.step = plain.step = kernels::make_step_state(context, {.steps = 1, .taken = 0, .lr = 1});
+    adamw(args);
+    sgd(plain);
+    EXPECT_EQ(doubles(args.parameter), before);
+    EXPECT_EQ(doubles(args.m), std::vector<double>(100));
+    EXPECT_EQ(doubles(plain.parameter), before);
+  }
+}
+
+TEST(DecideStep, DividesByTokensAndClipsByTheFp32Norm) {
+  const Context context = testing::context();
+  const Tensor state = kernels::make_step_state(context, {.steps = 4});
+  kernels::add_squares(tensor_of(context, {3, 4}, {2}), state);
+  kernels::add_squares(tensor_of(context, {12}, {1}), state, 2);
+  kernels::decide_step({.state = state, .tokens = 4, .clip = 1, .lr = 0.5});
+  const StepState decided = kernels::read_step_state(state);
+  EXPECT_EQ(decided.grad_norm, 13.0 / 4);
+  EXPECT_EQ(decided.gradient_scale, 0.25 * static_cast<double>(1.0f / (3.25f + 1e-6f)));
+  EXPECT_EQ(decided.lr, 0.5);
+  EXPECT_EQ(decided.steps, 5);
+  EXPECT_EQ(decided.taken, 1);
+  EXPECT_EQ(decided.first_bad, StepState::kNothingBad);
+  EXPECT_EQ(decided.squares, 0);  // ready for the next step
+}
+
+TEST(DecideStep, SkipsAndNamesTheFirstElementThatIsNotFinite) {
+  const Context context = testing::context();
+  const Tensor state = kernels::make_step_state(context);
+  const double infinity = std::numeric_limits<double>::infinity();
+  kernels::add_squares(tensor_of(context, {1, 2, 3}, {3}), state);
+  kernels::add_squares(tensor_of(context, {1, infinity, std::nan("")}, {3}), state, 3);
+  const Tensor rates = from_values(context, std::vector<double>{0.1, 0.2}, {2});
+  kernels::decide_step({.state = state, .rates = rates});
+  StepState decided = kernels::read_step_state(state);
+  EXPECT_EQ(decided.taken, 0);
+  EXPECT_EQ(decided.steps, 0);
+  EXPECT_EQ(decided.first_bad, 4);
+  for (const double lr : {0.1, 0.2, 0.2}) {  // the rate follows the steps that were taken
+    kernels::decide_step({.state = state, .rates = rates});
+    decided = kernels::read_step_state(state);
+    EXPECT_EQ(decided.lr, lr);
+    EXPECT_EQ(decided.taken, 1);
+  }
+}
+
 TEST(Updates, CountAsWritesOfWhatTheyChange) {
   const Context context = testing::context();
   AdamWArgs args = adamw_args(context, 4, DType::bf16, DType::bf16);
-  args.step = 1;
+  args.step = step_of(context, 1, 0.01, 0.5);
   const std::uint64_t gradient = args.gradient.storage()->version();
   adamw(args);
   for (const Tensor& written : {args.parameter, args.master, args.m, args.v})
@@ -222,8 +281,9 @@ TEST(AllFinite, ReadsAStridedView) {
 TEST(Updates, RefuseTensorsThatDoNotBelongTogether) {
   const Context context = testing::context();
   AdamWArgs args = adamw_args(context, 6, DType::bf16, DType::bf16);
-  EXPECT_EQ(error_of([&] { adamw(args); }), "adamw: steps are counted from 1, got 0");
-  args.step = 1;
+  EXPECT_EQ(error_of([&] { adamw(args); }), "adamw: step state is an empty tensor handle");
+  const Tensor step = step_of(context, 1, 0.01, 0.5);
+  args.step = step;
   AdamWArgs wrong = args;
   wrong.master = Tensor();
   EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: master is an empty tensor handle");
@@ -239,12 +299,12 @@ TEST(Updates, RefuseTensorsThatDoNotBelongTogether) {
   wrong.beta2 = 1;
   EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: betas must be in [0, 1), got 0.9 and 1");
   wrong = adamw_args(context, 6, DType::f32, DType::f32);
-  wrong.step = 1;
+  wrong.step = step;
   wrong.master = zeros(context, {6});
   EXPECT_EQ(error_of([&] { adamw(wrong); }),
             "adamw: a parameter in f32 is its own master copy, but one was given: f32 (6) on cpu");
   SgdArgs momentum = sgd_args(context, 6, DType::f32, DType::f32);
-  momentum.step = 1;
+  momentum.step = step;
   momentum.nesterov = true;
   EXPECT_EQ(error_of([&] { sgd(momentum); }), "sgd: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
   momentum.momentum = 0.9;

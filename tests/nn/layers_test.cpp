@@ -71,7 +71,7 @@ TEST(Layers, GradientsOfATransformerBlockEqualDifferences) {
     TransformerBlock block({.width = 8, .heads = 4, .kv_heads = kv_heads});
     const auto forward = [&](const Variable& x) {
       Forward pass;
-      const Stream stream = block({.sum = x}, pass);
+      const ResidualStream stream = block({.sum = x}, pass);
       return add(stream.sum, stream.branch);
     };
     EXPECT_EQ(gradcheck_module(block, {2, 5, 8}, forward), "") << kv_heads;

@@ -1,4 +1,5 @@
 #include "keel/optim/optimizer.h"
+#include "keel/kernels/step_state.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +41,8 @@ TEST(Optimizer, UpdatesAWholeAndItsPartsToTheSameBits) {
   for (const auto& optimizer : every_optimizer()) {
     const Numbers whole(context, *optimizer, 1000), parts(context, *optimizer, 1000);
     for (std::int64_t step = 1; step <= 3; ++step) {
-      const StepInput input{.lr = 0.01, .step = step, .gradient_scale = 0.5};
+      const StepInput input{kernels::make_step_state(
+          context, {.steps = step, .taken = 1, .lr = 0.01, .gradient_scale = 0.5})};
       optimizer->update(std::vector{whole.range(0, 1000)}, input);
       optimizer->update(std::vector{parts.range(0, 1), parts.range(1, 640), parts.range(640, 1000)}, input);
     }
@@ -53,7 +55,7 @@ TEST(Optimizer, ScalesRateAndDecayByTheGroup) {
   const Context context = testing::context(1);
   const auto with = make_sgd({.weight_decay = 0.2}), without = make_sgd({});
   const Numbers a(context, *with, 8), b(context, *without, 8), c(context, *without, 8);
-  const StepInput input{.lr = 0.1};
+  const StepInput input{kernels::make_step_state(context, {.steps = 1, .taken = 1, .lr = 0.1})};
   with->update(std::vector{a.range(0, 8, {.lr_factor = 1, .decay_factor = 0})}, input);
   without->update(std::vector{b.range(0, 8)}, input);
   EXPECT_EQ(doubles(a.parameter), doubles(b.parameter));

@@ -12,6 +12,7 @@
 #include "keel/autograd/loss.h"
 #include "keel/autograd/norm.h"
 #include "keel/data/safetensors.h"
+#include "keel/kernels/step_state.h"
 #include "keel/optim/optimizer.h"
 #include "tests/support.h"
 
@@ -80,7 +81,7 @@ TEST(GoldenOps, CrossEntropyIsPyTorchs) {
         const CrossEntropyLoss result =
             cross_entropy(logits, golden.tensor("targets", DType::i64),
                           {.label_smoothing = name == "cross_entropy" ? 0.1 : 0.0, .overwrite_logits = overwrite});
-        EXPECT_EQ(result.count, 5);
+        EXPECT_EQ(result.count.item(), 5);
         golden.expect("loss", result.loss.value());
         backward(result.loss, golden.tensor("grad_loss").item());
         golden.expect("grad_logits", logits.grad());
@@ -139,7 +140,9 @@ TEST(GoldenOps, OptimizerStepsArePyTorchs) {
       std::vector<double> history;
       for (std::int64_t step = 0; step < gradients.dim(0); ++step) {
         range.gradient = gradients.select(0, step);
-        optimizer->update(std::array{range}, {.lr = adamw ? 1e-2 : 0.1, .step = step + 1});
+        const Tensor state = kernels::make_step_state(range.parameter.context(),
+                                                      {.steps = step + 1, .taken = 1, .lr = adamw ? 1e-2 : 0.1});
+        optimizer->update(std::array{range}, {state});
         const std::vector<double> now = doubles(range.parameter);
         history.insert(history.end(), now.begin(), now.end());
       }

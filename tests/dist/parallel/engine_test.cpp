@@ -42,10 +42,10 @@ TEST(Engine, WeighsMicroBatchesByTheirTokens) {
   Engine parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
   for (int step = 0; step < 3; ++step) {
     whole.backward(loss_of(whole_net, x, y), 6);
-    const StepResult a = whole.step(0.1);
+    const StepResult a = whole.step(0.1).get();
     for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 3), std::pair(3, 6)})
       parts.backward(loss_of(parts_net, x.slice(0, begin, end), y.slice(0, begin, end)), end - begin);
-    const StepResult b = parts.step(0.1);
+    const StepResult b = parts.step(0.1).get();
     EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
   }
   EXPECT_LT(relative_error(all_weights(whole), all_weights(parts)), 1e-6);
@@ -58,7 +58,7 @@ TEST(Engine, ClipsTheWholeGradientToTheLengthAsked) {
   Engine engine(net, context, make_sgd(), {.clip = 0.01});
   const std::vector<double> before = all_weights(engine);
   engine.backward(loss_of(net, x, y));
-  const StepResult result = engine.step(1);
+  const StepResult result = engine.step(1).get();
   ASSERT_GT(result.grad_norm, 0.01);
   const std::vector<double> after = all_weights(engine);
   double moved = 0;
@@ -75,13 +75,13 @@ TEST(Engine, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheParameter) {
   const Tensor bad = uniform_tensor(context, {6, 5}, 1);
   bad.data<float>()[3] = std::numeric_limits<float>::infinity();
   engine.backward(loss_of(net, bad, y));
-  const StepResult result = engine.step(0.1);
+  const StepResult result = engine.step(0.1).get();
   EXPECT_FALSE(result.taken);
   EXPECT_EQ(result.first_bad, "first.weight");
   EXPECT_EQ(engine.steps_taken(), 0);
   EXPECT_EQ(all_weights(engine), before);
   engine.backward(loss_of(net, x, y));
-  EXPECT_TRUE(engine.step(0.1).taken);
+  EXPECT_TRUE(engine.step(0.1).get().taken);
   EXPECT_EQ(engine.steps_taken(), 1);
 }
 

@@ -1,0 +1,62 @@
+# Whether and how CUDA is part of the build: KEEL_CUDA.
+#
+#   ON         nvcc compiles the kernels; the program uses a GPU where there is one
+#   EMULATED   the host's compiler compiles the same files, and the processor runs them as the device emulated:0
+#   OFF        the processor alone
+#   AUTO       ON where nvcc is found, else OFF
+#
+# Sets keel_cuda to ON, EMULATED or OFF. keel_cuda_sources() names the files that hold device code.
+set(KEEL_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON, OFF or EMULATED")
+set_property(CACHE KEEL_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
+set(KEEL_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
+
+if(NOT KEEL_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "KEEL_CUDA is '${KEEL_CUDA}'; it must be AUTO, ON, OFF or EMULATED")
+endif()
+
+set(keel_cuda ${KEEL_CUDA})
+if(KEEL_CUDA MATCHES "^(AUTO|ON)$")
+  find_program(KEEL_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin)
+  if(KEEL_NVCC)
+    set(keel_cuda ON)
+  elseif(KEEL_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "KEEL_CUDA is ON, but there is no nvcc in PATH, /usr/local/cuda/bin or CUDA_HOME/bin")
+  else()
+    set(keel_cuda OFF)
+  endif()
+endif()
+
+if(keel_cuda STREQUAL "ON")
+  set(CMAKE_CUDA_COMPILER "${KEEL_NVCC}")
+  if(KEEL_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES "${KEEL_CUDA_ARCHITECTURES}")
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  message(STATUS "CUDA: ${KEEL_NVCC}, for ${KEEL_CUDA_ARCHITECTURES}")
+else()
+  message(STATUS "CUDA: ${keel_cuda}")
+endif()
+
+# keel_cuda_sources(TARGET FILES...): files of device code, for whichever compiler reads them in this build.
+function(keel_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(keel_cuda STREQUAL "EMULATED")
+    # Checked like the rest of the code; -O2 in every build, since interpreted kernels are slow enough.
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;$<$<NOT:$<CONFIG:Debug>>:-O2>")
+  endif()
+endfunction()
+
+# What every file may ask: KEEL_EMULATED, or KEEL_GPU where nvcc compiled the kernels; neither in a build without CUDA.
+if(keel_cuda STREQUAL "EMULATED")
+  target_compile_definitions(keel_flags INTERFACE KEEL_EMULATED)
+elseif(keel_cuda STREQUAL "ON")
+  target_compile_definitions(keel_flags INTERFACE KEEL_GPU)
+  # Device arithmetic is fused where fma is written, as on the host.
+  target_compile_options(keel_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wno-unknown-pragmas>")
+endif()

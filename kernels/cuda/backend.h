@@ -1,0 +1,16 @@
+#pragma once
+// The CUDA backend, family by family: each function fills its entries of the table.
+//
+// Entries queue their kernels on the current stream of the tensors' context and return. They take f32, bf16 and f16;
+// storage, copy and cast also take f64 and integers.
+
+#include "keel/kernels/table.h"
+
+namespace keel::cuda {
+
+void add_elementwise(KernelTable& table);
+
+// Everything above, and the libraries' entries where this build has them and `choice` allows.
+void fill_table(KernelTable& table, KernelChoice choice);
+
+}  // namespace keel::cuda

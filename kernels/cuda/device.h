@@ -1,0 +1,127 @@
+#pragma once
+// What the .cu files share: the stream of a tensor, 16-byte accesses, conversions, and reductions of warp and block.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "keel/kernels/table.h"
+#include "keel/runtime/cuda/launch.h"
+#include "keel/runtime/device_api.h"
+#include "keel/runtime/math.h"
+
+namespace keel::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// The stream for work on x, with x's device made current.
+inline cudaStream_t stream_of(const Tensor& x) {
+  x.context().api().make_current();
+  return static_cast<cudaStream_t>(x.context().stream().native());
+}
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Calls f(TypeTag<T>{}) with the C++ type of f32, bf16 or f16: what arithmetic kernels take.
+template <class F>
+void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f(TypeTag<float>{});
+    case DType::bf16: return f(TypeTag<bf16>{});
+    case DType::f16: return f(TypeTag<f16>{});
+    default:
+      throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
+                  ErrorKind::unsupported);
+  }
+}
+
+template <class C = float, class T>
+KEEL_HD C widen(T value) {
+  if constexpr (std::is_arithmetic_v<T>) return static_cast<C>(value);
+  else return static_cast<C>(static_cast<float>(value));
+}
+template <class T, class C>
+KEEL_HD T narrow(C value) {
+  if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(value);
+  else return T(static_cast<float>(value));
+}
+
+// 16 bytes of a dense array, moved in one access. Addresses must be multiples of 16.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+  T values[kSize];
+};
+template <class T>
+__device__ Pack<T> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T>*>(from);
+}
+template <class T>
+__device__ void store_pack(T* to, const Pack<T>& pack) {
+  *reinterpret_cast<Pack<T>*>(to) = pack;
+}
+// The same for numbers that are not used again soon: they do not push others out of the cache.
+template <class T>
+__device__ Pack<T> load_pack_streaming(const T* from) {
+  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
+  Pack<T> pack;
+  *reinterpret_cast<uint4*>(&pack) = bits;
+  return pack;
+}
+template <class T>
+__device__ void store_pack_streaming(T* to, const Pack<T>& pack) {
+  __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
+}
+// Whether every row of a dense (rows, cols) array begins at a multiple of 16 bytes.
+template <class T>
+bool packs_fit(const T* data, std::int64_t cols) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && cols % Pack<T>::kSize == 0;
+}
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Largest {  // NaN wins
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+
+// The reduction of a value over the 32 lanes of a warp, in every lane: by a butterfly, so each lane has the same bits.
+template <class T, class Op>
+__device__ T reduce_warp(T value, Op op) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  return value;
+}
+
+// The reduction over a block of whole warps (up to 1024 threads), in every thread. `scratch` has room for 32 and may
+// be used again after the call.
+template <class T, class Op, class Scratch>
+__device__ T reduce_block(T value, T neutral, Op op, const Scratch& scratch) {
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  value = reduce_warp(value, op);
+  if (warps == 1) return value;
+  if (lane == 0) scratch[warp] = value;
+  __syncthreads();
+  T total = lane < warps ? static_cast<T>(scratch[lane]) : neutral;
+  total = reduce_warp(total, op);
+  __syncthreads();  // scratch is free again
+  return total;
+}
+
+// Notes bad data; the first note wins.
+__device__ inline void raise_fault(Fault* fault, FaultKind kind, std::int64_t position, std::int64_t value,
+                                   std::int64_t limit) {
+  if (atomicCAS(&fault->raised, 0u, 1u) != 0) return;
+  fault->kind = kind;
+  fault->position = position;
+  fault->value = value;
+  fault->limit = limit;
+}
+
+}  // namespace keel::cuda

@@ -1,0 +1,104 @@
+// The elementwise operations of the two functor lists, expanded for CUDA.
+
+#include "keel/kernels/cuda/backend.h"
+#include "keel/kernels/cuda/operand.h"
+
+namespace keel::cuda {
+namespace {
+
+template <class Op>
+struct UnaryForward {
+  double parameter;
+  template <class C>
+  __device__ C operator()(C x) const {
+    return make_op<Op>(parameter).forward(x);
+  }
+};
+
+template <class Op>
+struct UnaryBackward {
+  double parameter;
+  template <class C>
+  __device__ C operator()(C grad, C kept) const {
+    return make_op<Op>(parameter).backward(grad, kept);
+  }
+};
+
+template <class Op>
+struct BinaryForward {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return static_cast<C>(Op{}.forward(a, b));
+  }
+};
+
+template <class Op>
+struct BinaryBackward {
+  int input;
+  template <class C>
+  __device__ C operator()(C grad, C a, C b) const {
+    return input == 0 ? Op{}.backward_a(grad, a, b) : Op{}.backward_b(grad, a, b);
+  }
+};
+
+// Calls f(TypeTag<C>{}) with the compute type, which integers have only where the operation allows them.
+template <class Op, class F>
+void visit_operand_type(DType dtype, Device device, F&& f) {
+  if (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16) return f(TypeTag<float>{});
+  if constexpr (is_integral_op<Op>)
+    if (!is_floating(dtype)) return f(TypeTag<std::int64_t>{});
+  throw Error(concat(Op::name, " in ", dtype, " is not implemented on ", device), ErrorKind::unsupported);
+}
+
+template <class Op>
+void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
+  visit_operand_type<Op>(x.dtype(), x.device(), [&](auto tag) {
+    run_elementwise<typename decltype(tag)::type>(Op::name.data(), y, UnaryForward<Op>{parameter}, x);
+  });
+}
+
+template <class Op>
+void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input, double parameter) {
+  visit_kernel_type(Op::name, grad_output.dtype(), grad_output.device(), [&](auto) {
+    run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Op>{parameter}, grad_output,
+                           Op::keep == Keep::none ? grad_output : kept);
+  });
+}
+
+template <class Op>
+void binary_forward(const Tensor& a, const Tensor& b, const Tensor& out) {
+  visit_operand_type<Op>(a.dtype(), a.device(), [&](auto tag) {
+    run_elementwise<typename decltype(tag)::type>(Op::name.data(), out, BinaryForward<Op>{}, a, b);
+  });
+}
+
+template <class Op>
+void binary_backward(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b, const Tensor& grad_input) {
+  visit_kernel_type(Op::name, a.dtype(), a.device(), [&](auto) {
+    run_elementwise<float>(Op::name.data(), grad_input, BinaryBackward<Op>{input}, grad_output, a, b);
+  });
+}
+
+template <class Op>
+constexpr BinaryEntry binary_entry() {
+  if constexpr (is_comparison<Op>) return {binary_forward<Op>, nullptr};
+  else return {binary_forward<Op>, binary_backward<Op>};
+}
+
+template <class... Ops>
+UnaryTable unary_table(OpList<Ops...>) {
+  return {UnaryEntry{unary_forward<Ops>, unary_backward<Ops>}...};
+}
+template <class... Ops>
+BinaryTable binary_table(OpList<Ops...>) {
+  return {binary_entry<Ops>()...};
+}
+
+}  // namespace
+
+void add_elementwise(KernelTable& table) {
+  table.unary = unary_table(UnaryOps{});
+  table.binary = binary_table(BinaryOps{});
+}
+
+}  // namespace keel::cuda

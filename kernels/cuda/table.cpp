@@ -1,0 +1,7 @@
+#include "keel/kernels/cuda/backend.h"
+
+namespace keel::cuda {
+
+void fill_table(KernelTable& table, KernelChoice) { add_elementwise(table); }
+
+}  // namespace keel::cuda

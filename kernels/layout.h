@@ -1,0 +1,21 @@
+#pragma once
+// How a tensor lies in memory, with everything left out that a loop over its elements need not know.
+
+#include "keel/runtime/tensor.h"
+
+namespace keel {
+
+// Shape and strides with extents of 1 dropped and neighbours joined where one stride continues the other.
+// Never of rank 0: a scalar is one row of one element.
+struct Layout {
+  Dims shape, strides;
+
+  Layout() = default;
+  explicit Layout(const Tensor& tensor) : Layout(tensor.shape(), tensor.strides()) {}
+  Layout(const Dims& full_shape, const Dims& full_strides);
+
+  // One run of neighbouring elements, so that element i lies at offset i.
+  bool dense() const { return shape.size() == 1 && (strides[0] == 1 || shape[0] == 1); }
+};
+
+}  // namespace keel

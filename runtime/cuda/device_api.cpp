@@ -1,0 +1,195 @@
+// A GPU as a device, through CUDA's runtime library; the emulator's library has the same names.
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "keel/runtime/cuda/launch.h"
+#include "keel/runtime/processor_api.h"
+
+#if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace keel {
+namespace {
+
+using cuda::check;
+
+#ifdef KEEL_EMULATED
+constexpr DeviceType kType = DeviceType::emulated;
+constexpr const char* kMissing = "this build emulates GPUs and drives none: configure one with -DKEEL_CUDA=ON";
+#else
+constexpr DeviceType kType = DeviceType::cuda;
+constexpr const char* kMissing = "this build drives GPUs and emulates none: configure one with -DKEEL_CUDA=EMULATED";
+#endif
+
+cudaStream_t stream_of(NativeStream stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t event_of(NativeEvent event) { return static_cast<cudaEvent_t>(event); }
+
+class CudaApi final : public DeviceApi {
+ public:
+  explicit CudaApi(int index) : index_(index) {
+    make_current();
+    check(cudaMallocHost(reinterpret_cast<void**>(&fault_), sizeof(Fault)), "cudaMallocHost");
+    *fault_ = {};
+  }
+  ~CudaApi() override { cudaFreeHost(fault_); }
+
+  void make_current() const override { check(cudaSetDevice(index_), "cudaSetDevice"); }
+
+  void* allocate(std::size_t bytes) override {
+    make_current();
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, bytes);
+    if (error == cudaSuccess) return memory;
+    cudaGetLastError();  // else the next call would report it again
+    if (error != cudaErrorMemoryAllocation) check(error, "cudaMalloc");
+    return nullptr;
+  }
+  void release(void* memory) noexcept override {
+    cudaSetDevice(index_);
+    cudaFree(memory);
+  }
+  std::string free_memory() const override {
+    make_current();
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return concat("; ", free, " bytes of ", total, " are free on the device");
+  }
+
+  // In the order of the stream: the host runs ahead of it.
+  void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
+                    [[maybe_unused]] std::size_t block_bytes,
+                    [[maybe_unused]] NativeStream stream) noexcept override {
+#if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
+    struct Note {
+      void* block;
+      std::size_t bytes, block_bytes;
+    };
+    cudaLaunchHostFunc(
+        stream_of(stream),
+        [](void* data) {
+          const std::unique_ptr<Note> note(static_cast<Note*>(data));
+          __asan_poison_memory_region(note->block, note->block_bytes);
+          __asan_unpoison_memory_region(note->block, note->bytes);
+        },
+        new Note{block, bytes, block_bytes});
+#endif
+  }
+
+  void copy(void* to, const void* from, std::size_t bytes, NativeStream stream) override {
+    make_current();
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+  }
+  void set_bytes(void* memory, int value, std::size_t bytes, NativeStream stream) override {
+    make_current();
+    check(cudaMemsetAsync(memory, value, bytes, stream_of(stream)), "cudaMemsetAsync");
+  }
+
+  NativeStream create_stream(bool urgent) override {
+    make_current();
+    int least = 0, greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least),
+          "cudaStreamCreateWithPriority");
+    return stream;
+  }
+  void destroy_stream(NativeStream stream) noexcept override {
+    cudaSetDevice(index_);
+    cudaStreamSynchronize(stream_of(stream));
+    cudaStreamDestroy(stream_of(stream));
+  }
+  void synchronize(NativeStream stream) override {
+    make_current();
+    check(cudaStreamSynchronize(stream_of(stream)), where().c_str());
+  }
+  NativeEvent record(NativeStream stream) override {
+    make_current();
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaEventRecord(event, stream_of(stream)), "cudaEventRecord");
+    return event;
+  }
+  void destroy_event(NativeEvent event) noexcept override { cudaEventDestroy(event_of(event)); }
+  void wait(NativeStream stream, NativeEvent event) override {
+    make_current();
+    check(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "cudaStreamWaitEvent");
+  }
+  void synchronize_event(NativeEvent event) override {
+    make_current();
+    check(cudaEventSynchronize(event_of(event)), where().c_str());
+  }
+  bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
+  Fault* fault() override { return fault_; }
+
+ private:
+  std::string where() const { return concat("work on ", Device{kType, index_}); }
+
+  int index_;
+  Fault* fault_ = nullptr;
+};
+
+// Host memory that the GPU can reach by itself; the rest is the processor's.
+class PinnedApi final : public ProcessorApi {
+ public:
+  explicit PinnedApi(int index) : index_(index) {}
+  void* allocate(std::size_t bytes) override {
+    check(cudaSetDevice(index_), "cudaSetDevice");
+    void* memory = nullptr;
+    if (cudaMallocHost(&memory, bytes) == cudaSuccess) return memory;
+    cudaGetLastError();
+    return nullptr;
+  }
+  void release(void* memory) noexcept override { cudaFreeHost(memory); }
+  std::string free_memory() const override { return "; this was pinned memory of the host"; }
+
+ private:
+  int index_;
+};
+
+}  // namespace
+
+DeviceCount count_devices(DeviceType type) {
+  if (type == DeviceType::cpu) return {1};
+  if (type != kType) return {0, kMissing};
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return {count};
+  cudaGetLastError();
+  return {0, error == cudaSuccess ? "CUDA finds no GPU" : concat("CUDA says: ", cudaGetErrorString(error))};
+}
+
+std::shared_ptr<DeviceApi> open_device(Device device) {
+  if (device.type == DeviceType::cpu && device.index == 0) return processor_api();
+  const DeviceCount found = count_devices(device.type);
+  if (found.count == 0)
+    throw Error(concat("device ", device, " is not there: ", found.why_none), ErrorKind::unsupported);
+  if (device.index >= found.count)
+    throw Error(concat("device ", device, " is not there: the highest number is ", found.count - 1),
+                ErrorKind::unsupported);
+  return std::make_shared<CudaApi>(device.index);
+}
+
+std::shared_ptr<DeviceApi> pinned_api(Device device) {
+  if (device.type == DeviceType::cpu) return processor_api();
+  return std::make_shared<PinnedApi>(device.index);
+}
+
+std::string describe_device(Device device) {
+  if (device.type != kType) return to_string(device);
+#ifdef KEEL_EMULATED
+  return "CUDA kernels run by the processor, for tests: no figure from it is one of a GPU";
+#else
+  cudaDeviceProp properties{};
+  int driver = 0;
+  check(cudaGetDeviceProperties(&properties, device.index), "cudaGetDeviceProperties");
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return fmt::format("{}, {:.0f} GiB, compute capability {}.{}, driver for CUDA {}.{}", properties.name,
+                     static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major, properties.minor,
+                     driver / 1000, driver % 1000 / 10);
+#endif
+}
+
+}  // namespace keel

@@ -1,0 +1,55 @@
+#include "keel/runtime/stream.h"
+
+#include "keel/runtime/device_api.h"
+
+namespace keel {
+
+struct Event::State {
+  std::shared_ptr<DeviceApi> api;
+  NativeEvent native;
+  ~State() { api->destroy_event(native); }
+};
+
+struct Stream::State {
+  std::shared_ptr<DeviceApi> api;
+  NativeStream native;
+  ~State() { api->destroy_stream(native); }
+};
+
+bool Event::has_passed() const { return state_ == nullptr || state_->api->has_passed(state_->native); }
+
+void Event::synchronize() const {
+  if (state_ == nullptr) return;
+  state_->api->synchronize_event(state_->native);
+  throw_fault(*state_->api);
+}
+
+Stream Stream::create(std::shared_ptr<DeviceApi> api, bool urgent) {
+  Stream stream;
+  const NativeStream native = api->create_stream(urgent);
+  if (native != nullptr) stream.state_ = std::shared_ptr<State>(new State{std::move(api), native});
+  return stream;
+}
+
+Event Stream::record() const {
+  Event event;
+  if (state_ != nullptr)
+    event.state_ = std::shared_ptr<Event::State>(new Event::State{state_->api, state_->api->record(state_->native)});
+  return event;
+}
+
+void Stream::wait(const Event& event) const {
+  if (event.state_ == nullptr) return;
+  if (state_ == nullptr) event.synchronize();
+  else state_->api->wait(state_->native, event.state_->native);
+}
+
+void Stream::synchronize() const {
+  if (state_ == nullptr) return;
+  state_->api->synchronize(state_->native);
+  throw_fault(*state_->api);
+}
+
+void* Stream::native() const { return state_ == nullptr ? nullptr : state_->native; }
+
+}  // namespace keel

@@ -1,0 +1,104 @@
+#pragma once
+// What tests of CUDA kernels share: the device, the orders in which its threads run, and comparison with the processor.
+//
+// In an emulated build the device is emulated:0, and each test runs with blocks and threads in forward, reverse and
+// shuffled order: a missing barrier gives another result in one of them. Elsewhere it is cuda:0, where there is one.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/device_api.h"
+#include "tests/support.h"
+#ifdef KEEL_EMULATED
+#include "keel/runtime/emulation/grid.h"
+#endif
+
+namespace keel::testing {
+
+#ifdef KEEL_EMULATED
+inline constexpr Device kTestDevice = {DeviceType::emulated, 0};
+#else
+inline constexpr Device kTestDevice = {DeviceType::cuda, 0};
+#endif
+
+// In what order blocks and threads run; a GPU knows only its own.
+enum class Order : unsigned char { forward, reverse, shuffled };
+
+inline void PrintTo(Order order, std::ostream* out) {
+  *out << (order == Order::forward ? "forward" : order == Order::reverse ? "reverse" : "shuffled");
+}
+
+inline std::vector<Order> test_orders() {
+#ifdef KEEL_EMULATED
+  return {Order::forward, Order::reverse, Order::shuffled};
+#else
+  return {Order::forward};
+#endif
+}
+
+// The dtypes in which every arithmetic kernel works.
+inline constexpr DType kKernelTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+// What one rounding to the dtype, or a short fp32 sum, may cost relative to a result.
+inline double rounding(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return 4e-3;
+    case DType::f16: return 5e-4;
+    default: return 2e-6;
+  }
+}
+
+class OnDevice : public ::testing::TestWithParam<Order> {
+ protected:
+  void SetUp() override {
+    const DeviceCount found = count_devices(kTestDevice.type);
+    if (found.count == 0) GTEST_SKIP() << found.why_none;
+    ContextOptions options;
+    options.device = kTestDevice;
+    options.kernels = KernelChoice::plain;  // keel's own
+    device = Context::create(options);
+#ifdef KEEL_EMULATED
+    emulation::grid_options().blocks = emulation::grid_options().threads = static_cast<emulation::Order>(GetParam());
+#endif
+  }
+#ifdef KEEL_EMULATED
+  void TearDown() override { emulation::grid_options() = {}; }
+#endif
+
+  Tensor on_device(const Tensor& x) const { return x.defined() ? kernels::to(x, device) : x; }
+  // The tensor's numbers, rounded to its dtype, as f64 on the processor.
+  Tensor wide(const Tensor& x) const {
+    return x.defined() && is_floating(x.dtype()) ? kernels::cast(kernels::to(x, host), DType::f64) : x;
+  }
+
+  Context device;
+  Context host = context();
+};
+
+// Every element within `factor` roundings of its reference: relative to it, plus `floor` for what cancels.
+inline void expect_close(const Tensor& result, const std::vector<double>& reference, double factor = 1,
+                         double floor = 0) {
+  const std::vector<double> values = doubles(result);
+  ASSERT_EQ(values.size(), reference.size());
+  const double allowed = factor * rounding(result.dtype());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == reference[i] || (std::isnan(values[i]) && std::isnan(reference[i]))) continue;
+    ASSERT_NEAR(values[i], reference[i], allowed * (std::fabs(reference[i]) + floor)) << result << " element " << i;
+  }
+}
+inline void expect_close(const Tensor& result, const Tensor& reference, double factor = 1, double floor = 0) {
+  EXPECT_EQ(result.shape(), reference.shape());
+  expect_close(result, doubles(reference), factor, floor);
+}
+
+}  // namespace keel::testing
+
+// A suite whose tests, written with TEST_P, run once in each order.
+#define KEEL_DEVICE_SUITE(name)                                                                                \
+  class name : public ::keel::testing::OnDevice {};                                                            \
+  INSTANTIATE_TEST_SUITE_P(, name, ::testing::ValuesIn(::keel::testing::test_orders()), [](const auto& info) { \
+    return ::testing::PrintToString(info.param);                                                               \
+  })

@@ -1,0 +1,97 @@
+// The elementwise operations of the op table on a device.
+
+#include "tests/cuda/device.h"
+#include "tests/kernels/op_table.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+KEEL_DEVICE_SUITE(ElementwiseOnDevice);
+
+// A transposed view, so that neighbours in memory are not neighbours in the tensor.
+Tensor turned(const Tensor& x) { return kernels::contiguous(x.transpose(0, 1)).transpose(0, 1); }
+
+TEST_P(ElementwiseOnDevice, UnaryOperationsFollowTheOpTableInEveryDtypeAndLayout) {
+  for (const UnaryRow& row : unary_rows())
+    for (const DType dtype : kKernelTypes) {
+      const Tensor x = uniform_tensor(device, {5, 7}, 1, dtype, row.low, row.high);
+      const std::vector<double> in = doubles(x);
+      std::vector<double> expected;
+      for (const double value : in) expected.push_back(row.value(value, row.parameter));
+      for (const Tensor& layout : {x, turned(x)}) {
+        SCOPED_TRACE(name_of_unary(row.op));
+        expect_close(kernels::unary(row.op, layout, row.parameter), expected, 4, 0.1);
+      }
+    }
+}
+
+TEST_P(ElementwiseOnDevice, UnaryDerivativesFollowTheOpTable) {
+  for (const UnaryRow& row : unary_rows())
+    for (const DType dtype : kKernelTypes) {
+      const Tensor x = uniform_tensor(device, {5, 7}, 1, dtype, row.low, row.high);
+      const Tensor grad = uniform_tensor(device, {5, 7}, 2, dtype);
+      const Tensor kept = keep_of_unary(row.op) == Keep::output ? kernels::unary(row.op, x, row.parameter) : x;
+      const std::vector<double> in = doubles(x), upstream = doubles(grad);
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        expected.push_back(upstream[i] * row.derivative(in[i], row.parameter));
+      SCOPED_TRACE(name_of_unary(row.op));
+      // A rounded output, which some derivatives are computed from, is good for a few more roundings.
+      expect_close(kernels::unary_backward(row.op, grad, kept, row.parameter), expected, 8, 0.3);
+    }
+}
+
+TEST_P(ElementwiseOnDevice, BinaryOperationsBroadcastAndFollowTheOpTable) {
+  for (const BinaryRow& row : binary_rows())
+    for (const DType dtype : kKernelTypes) {
+      const Tensor a = uniform_tensor(device, {3, 17}, 1, dtype, row.low, row.high);
+      const Tensor b = uniform_tensor(device, {17}, 2, dtype, row.low, row.high);
+      const Tensor grad = uniform_tensor(device, {3, 17}, 3, dtype);
+      const std::vector<double> x = doubles(a), y = doubles(b), upstream = doubles(grad);
+      std::vector<double> expected, slopes[2];
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        expected.push_back(row.value(x[i], y[i % 17]));
+        if (row.derivative_a == nullptr) continue;
+        slopes[0].push_back(upstream[i] * row.derivative_a(x[i], y[i % 17]));
+        slopes[1].push_back(upstream[i] * row.derivative_b(x[i], y[i % 17]));
+      }
+      SCOPED_TRACE(name_of_binary(row.op));
+      expect_close(kernels::binary(row.op, a, b), expected, 4, 0.1);
+      if (row.derivative_a == nullptr) continue;
+      for (const int input : {0, 1})
+        expect_close(kernels::binary_backward(row.op, input, grad, a, b), slopes[input], 8, 0.3);
+    }
+}
+
+TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessor) {
+  for (int op = 0; op < UnaryOps::size; ++op)
+    for (const DType dtype : kKernelTypes) {
+      const Tensor x = uniform_tensor(host, {67}, 5, dtype, 0.1, 3);
+      EXPECT_EQ(doubles(kernels::unary(op, on_device(x), 0.5)), doubles(kernels::unary(op, x, 0.5)))
+          << name_of_unary(op) << ' ' << dtype;
+    }
+}
+
+TEST_P(ElementwiseOnDevice, IntegersAreTakenWhereTheProcessorTakesThem) {
+  const Tensor a = from_values(device, std::vector<std::int64_t>{1, -5, std::int64_t{1} << 60}, {3});
+  const Tensor b = from_values(device, std::vector<std::int64_t>{1, 7, 1}, {3});
+  EXPECT_EQ((kernels::binary<Add>(a, b).to_vector<std::int64_t>()),
+            (std::vector<std::int64_t>{2, 2, (std::int64_t{1} << 60) + 1}));
+  EXPECT_EQ(doubles(kernels::binary<Equal>(a, b)), (std::vector<double>{1, 0, 0}));
+  EXPECT_THROW(kernels::unary<Exp>(a), Error);
+}
+
+TEST_P(ElementwiseOnDevice, RefuseFp64WithItsName) {
+  try {
+    kernels::unary<Exp>(empty(device, {2}, DType::f64));
+    FAIL() << "fp64 arithmetic is not offered on a device";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), concat("exp in f64 is not implemented on ", device.device()));
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+  }
+}
+
+}  // namespace
+}  // namespace keel
