@@ -5,7 +5,7 @@
 // once for each compute type (float or std::int64_t; copies also double).
 
 #include "keel/kernels/cuda/device.h"
-#include "keel/kernels/layout.h"
+#include "keel/kernels/cuda/strides.h"
 
 namespace keel::cuda {
 
@@ -15,31 +15,17 @@ struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;
   bool runs = false;  // dense, and aligned for whole runs
-  int rank = 0;
-  std::int64_t shape[kMaxRank] = {};
-  std::int64_t strides[kMaxRank] = {};
+  Strides strides;
 
   Operand() = default;
   explicit Operand(const Tensor& tensor) : data(tensor.raw()), dtype(tensor.dtype()) {
     const Layout layout(tensor);
     runs = layout.dense() && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-    rank = layout.shape.size();
-    for (int i = 0; i < rank; ++i) {
-      shape[i] = layout.shape[i];
-      strides[i] = layout.strides[i];
-    }
+    strides = Strides(layout);
   }
 
   // Where the element of row-major number i lies.
-  __device__ std::int64_t offset_of(std::int64_t i) const {
-    std::int64_t offset = 0;
-    for (int d = rank - 1; d > 0; --d) {
-      const std::int64_t rest = i / shape[d];
-      offset += (i - rest * shape[d]) * strides[d];
-      i = rest;
-    }
-    return offset + i * strides[0];
-  }
+  __device__ std::int64_t offset_of(std::int64_t i) const { return strides.offset_of(i); }
 };
 
 template <class T, class C>
