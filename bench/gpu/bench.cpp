@@ -86,7 +86,7 @@ void GpuBench::run(std::string_view group, const std::string& name, const std::f
   write(line);
 }
 
-std::vector<double> GpuBench::race(const std::vector<Contestant>& contestants) const {
+std::vector<double> GpuBench::race(const std::vector<Contestant>& contestants, double shortest) const {
   const auto seconds_of = [](const Contestant& contestant, int runs) {
     contestant.context.synchronize();
     const double start = now();
@@ -98,12 +98,11 @@ std::vector<double> GpuBench::race(const std::vector<Contestant>& contestants) c
     for (const Contestant& contestant : contestants) seconds_of(contestant, 1);
     return std::vector<double>(contestants.size(), 1.0);
   }
-  constexpr double kShortest = 0.05;
   std::vector<int> runs;
   for (const Contestant& contestant : contestants) {
     seconds_of(contestant, 3);
     const double once = std::max(seconds_of(contestant, 2) / 2, 1e-6);
-    runs.push_back(std::max(1, static_cast<int>(std::ceil(kShortest / once))));
+    runs.push_back(std::max(1, static_cast<int>(std::ceil(shortest / once))));
   }
   const int rounds = options_.quick ? 3 : 5;
   std::vector<std::vector<double>> samples(contestants.size());

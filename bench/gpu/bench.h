@@ -45,8 +45,9 @@ class GpuBench {
   void run(std::string_view group, const std::string& name, const std::function<Json()>& measure);
   bool any_failed() const { return failed_; }
 
-  // Median seconds of one run of each contestant. They run in turn, in groups of at least 50 ms, after a warm-up.
-  std::vector<double> race(const std::vector<Contestant>& contestants) const;
+  // Median seconds of one run of each contestant. They run in turn, in groups of at least `shortest` seconds, after a
+  // warm-up.
+  std::vector<double> race(const std::vector<Contestant>& contestants, double shortest = 0.05) const;
 
   // Uniform in [low, high). Large tensors repeat a block of 4 Mi random numbers.
   Tensor random(const Context& context, const Dims& shape, DType dtype, double low = -1, double high = 1);

@@ -79,7 +79,7 @@ Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t bat
   steps();
   const double first = steps.loss();
   for (int i = 0; i < 2; ++i) steps();
-  const double seconds = bench.race({{context, [&] { steps(); }}})[0];
+  const double seconds = bench.race({{context, [&] { steps(); }}}, 0.5)[0];
   const double last = steps.loss();
   KEEL_CHECK(std::isfinite(last), "the loss became ", last, " after ", first);
 

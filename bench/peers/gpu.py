@@ -211,7 +211,9 @@ def training(bench, masters, compiled):
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", help="file for the lines of JSON")
-    parser.add_argument("--batch", type=int, default=64, help="sequences of a training step; less where it does not fit")
+    parser.add_argument(
+        "--batch", type=int, default=64, help="sequences of a training step; less where it does not fit"
+    )
     parser.add_argument("--only", default="", help="part of group/case")
     parser.add_argument("--seconds-limit", type=float, default=0, help="no case begins later")
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
