@@ -222,6 +222,8 @@ void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tens
 }
 
 void accumulate(const Tensor& from, const Tensor& into) {
+  if (is_floating(into.dtype()) && !is_floating(from.dtype()))
+    return accumulate(kernels::cast(from, into.dtype()), into);
   const DType wider = from.dtype() == DType::f64 ? DType::f64 : into.dtype();
   visit_compute_type(
       wider, [&](auto tag) { run_elementwise<typename decltype(tag)::type>("accumulate", into, Sum{}, into, from); });
@@ -254,29 +256,17 @@ struct Quotient {
 };
 
 template <class C>
-__global__ void scale_by_kernel(Operand x, std::int64_t count, Quotient by) {
-  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kRun;
+__global__ void scale_by_kernel(Operands<1> operands, Quotient by) {
   const double quotient = by.value();
-  if (quotient == 1 || first >= count) return;
-  const C factor = static_cast<C>(quotient);
-  const int own = static_cast<int>(std::min(count - first, std::int64_t{kRun}));
-  C values[kRun];
-  load_run(x, first, own, values);
-  for (int i = 0; i < own; ++i) values[i] *= factor;
-  store_run(x, first, own, values);
+  if (quotient != 1) compute_elements<C>(operands, Times<C>{static_cast<C>(quotient)});
 }
 
 void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor) {
   if (x.numel() == 0) return;
   const Quotient by{factor.raw(), factor.dtype() == DType::f64,
                     divisor.defined() ? divisor.data<std::int64_t>() : nullptr};
-  visit_compute_type(x.dtype(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    if constexpr (std::is_floating_point_v<C>) {
-      const auto blocks = static_cast<unsigned>(ceil_div(x.numel(), std::int64_t{kThreads} * kRun));
-      launch("scale_by", scale_by_kernel<C>, {blocks, kThreads}, stream_of(x), Operand(x), x.numel(), by);
-    }
-  });
+  auto* const kernel = x.dtype() == DType::f64 ? scale_by_kernel<double> : scale_by_kernel<float>;
+  launch("scale_by", kernel, elementwise_shape(x.numel()), stream_of(x), Operands<1>(x, x), by);
 }
 
 struct CountFrom {

@@ -31,10 +31,10 @@ TEST(Divisor, DividesEveryKindOfNumber) {
 
 TEST_P(CopyOnDevice, MovesEveryDtypeToEveryDtypeInEveryLayout) {
   for (const DType from : kAll)
-    for (const DType to : kAll) {
-      const Tensor x = counted(device, {3, 11, 16}, from);
+    for (const DType to : kAll) {  // more numbers than a block takes, and no multiple of that
+      const Tensor x = counted(device, {5, 29, 16}, from);
       for (const Tensor& source : {x, x.transpose(1, 2), x.permute({2, 0, 1}), x.slice(2, 3, 12), x.slice(2, 8, 16),
-                                   x.slice(1, 2, 3), x.select(2, 4), x.select(0, 1).unsqueeze(1).expand({11, 3, 16})}) {
+                                   x.slice(1, 2, 3), x.select(2, 4), x.select(0, 1).unsqueeze(1).expand({29, 5, 16})}) {
         const std::vector<double> expected = doubles(source);
         ASSERT_EQ(doubles(kernels::cast(source, to)), expected) << from << " to " << to << ' ' << source.strides();
         Dims turned = source.shape();
@@ -151,8 +151,8 @@ TEST_P(CopyOnDevice, AccumulateAddsAsTheProcessorDoes) {
   for (const DType from : kAll)
     for (const DType to : kAll) {
       if (is_floating(from) && !is_floating(to)) continue;
-      const Tensor into = uniform_tensor(host, {3, 7, 9}, 1, to, 0, 50);
-      const Tensor x = uniform_tensor(host, {3, 9, 7}, 2, from, 0, 50);
+      const Tensor into = uniform_tensor(host, {3, 24, 41}, 1, to, 0, 50);
+      const Tensor x = uniform_tensor(host, {3, 41, 24}, 2, from, 0, 50);
       const Tensor into_device = on_device(kernels::clone(into)), x_device = on_device(x);
       kernels::accumulate(into_device, x_device.transpose(1, 2));
       kernels::accumulate(into, x.transpose(1, 2));
@@ -172,7 +172,7 @@ TEST_P(CopyOnDevice, ScaleMultipliesInPlaceThroughAnyView) {
 
 TEST_P(CopyOnDevice, ScaleByReadsItsFactorOnTheDevice) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-    const Tensor x = counted(device, {21}, dtype);
+    const Tensor x = counted(device, {2100}, dtype);
     std::vector<double> expected = doubles(x);
     const Tensor two = from_values(device, std::vector<std::int64_t>{2}, {});
     kernels::scale_by(x, tensor_of(device, {0.5}, {}), two);
@@ -184,7 +184,7 @@ TEST_P(CopyOnDevice, ScaleByReadsItsFactorOnTheDevice) {
     kernels::scale_by(x, tensor_of(device, {2}, {}), two);
     EXPECT_EQ(doubles(x), expected);
     kernels::scale_by(x, tensor_of(device, {2}, {}), from_values(device, std::vector<std::int64_t>{0}, {}));
-    EXPECT_EQ(doubles(x), std::vector<double>(21));
+    EXPECT_EQ(doubles(x), std::vector<double>(2100));
   }
 }
 
@@ -197,8 +197,8 @@ TEST_P(CopyOnDevice, ScaleByOneLeavesEveryBit) {
 }
 
 TEST_P(CopyOnDevice, ArangeCountsFromAnyNumber) {
-  const std::vector<std::int64_t> numbers = kernels::arange(device, -3, 1000).to_vector<std::int64_t>();
-  for (std::int64_t i = 0; i < 1000; ++i) EXPECT_EQ(numbers[static_cast<std::size_t>(i)], i - 3);
+  const std::vector<std::int64_t> numbers = kernels::arange(device, -3, 3000).to_vector<std::int64_t>();
+  for (std::int64_t i = 0; i < 3000; ++i) EXPECT_EQ(numbers[static_cast<std::size_t>(i)], i - 3);
   EXPECT_EQ(kernels::arange(device, 5, 0).numel(), 0);
 }
 
