@@ -1,8 +1,8 @@
 // Moving numbers: copies between any layouts and dtypes, fill, where, and in-place sums and products.
 
-#include <numeric>
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "keel/kernels/cpu/backend.h"

@@ -13,34 +13,48 @@ namespace {
 constexpr int kThreads = 256;  // of a block: 16 x 16
 constexpr int kDepth = 16;     // of k in a tile
 
-// One operand's tile on its way to shared memory, as fp32 and with k outermost: (kDepth, 16 kPer). "Side" is m for the
-// left operand and n for the right one.
+// One operand's tiles on their way to shared memory, as fp32 and with k outermost: (kDepth, 16 kPer). "Side" is m for
+// the left operand and n for the right one. Threads that are neighbours load neighbours in memory.
 template <class T, int kPer>
 struct TileLoader {
   static constexpr int kSide = 16 * kPer;
-  static constexpr int kPitch = kSide + 4;  // floats from one k to the next in shared memory
-  const T* data;                            // the tile's first row or column, k = 0
-  std::int64_t side_stride, k_stride;
-  int sides;  // that exist, from the tile's first one on
+  static constexpr int kPitch = kSide + 4;             // floats from one k to the next in shared memory
+  static constexpr int kDepthStep = kThreads / kSide;  // where neighbours lie along the side
+  static constexpr int kSideStep = kThreads / kDepth;  // where they lie along k
+  bool along_k;
+  int place;               // of the thread's first element in a tile in shared memory
+  int sides, depths;       // that exist from there on
+  const T* next;           // that element of the next tile
+  std::int64_t step, hop;  // from element to element of the thread, and from tile to tile
   float held[kPer];
 
-  // Threads that are neighbours load neighbours in memory.
-  __device__ int side(int i) const {
-    return k_stride == 1 ? static_cast<int>(threadIdx.x) / kDepth + 16 * i : static_cast<int>(threadIdx.x) % kSide;
+  __device__ TileLoader(const T* matrix, std::int64_t side_stride, std::int64_t k_stride, int first, int side_count,
+                        int k_begin, int k_end)
+      : along_k(k_stride == 1) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int side = along_k ? thread / kDepth : thread % kSide;
+    const int depth = along_k ? thread % kDepth : thread / kSide;
+    place = depth * kPitch + side;
+    sides = side_count - first - side;
+    depths = k_end - k_begin - depth;
+    next = matrix + (first + side) * side_stride + (k_begin + depth) * k_stride;
+    step = along_k ? kSideStep * side_stride : kDepthStep * k_stride;
+    hop = kDepth * k_stride;
   }
-  __device__ int depth(int i) const {
-    return k_stride == 1 ? static_cast<int>(threadIdx.x) % kDepth
-                         : static_cast<int>(threadIdx.x) / kSide + kThreads / kSide * i;
-  }
-  __device__ void load(int k, int k_end) {
+  // What lies past an edge is zero.
+  __device__ void load() {
+#pragma unroll
     for (int i = 0; i < kPer; ++i) {
-      const int s = side(i), d = k + depth(i);
-      held[i] = s < sides && d < k_end ? widen(data[s * side_stride + d * k_stride]) : 0.0f;
+      const bool inside = along_k ? kSideStep * i < sides && depths > 0 : sides > 0 && kDepthStep * i < depths;
+      held[i] = inside ? widen(next[i * step]) : 0.0f;
     }
+    next += hop;
+    depths -= kDepth;
   }
   template <class Span>
   __device__ void store(const Span& tile, int first) const {
-    for (int i = 0; i < kPer; ++i) tile[first + depth(i) * kPitch + side(i)] = held[i];
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) tile[first + place + i * (along_k ? kSideStep : kDepthStep * kPitch)] = held[i];
   }
 };
 
@@ -51,17 +65,18 @@ __global__ void __launch_bounds__(kThreads, 2) plain_matmul_kernel(Product p) {
   using Loader = TileLoader<T, kPer>;
   constexpr int kSide = Loader::kSide, kPitch = Loader::kPitch, kTile = kDepth * kPitch;
   KEEL_SHARED(float, tiles, 4 * kTile);  // two of each operand
-  const BlockWork work = work_of_block<kSide, kSide>(p);
+  BlockWork work = work_of_block<kSide, kSide>(p);
   const T* a = static_cast<const T*>(p.a) + p.batch_offset(Product::kA, work.batch);
   const T* b = static_cast<const T*>(p.b) + p.batch_offset(Product::kB, work.batch);
-  Loader left{a + work.row * p.a_row, p.a_row, p.a_col, p.m - work.row, {}};
-  Loader right{b + work.col * p.b_col, p.b_col, p.b_row, p.n - work.col, {}};
+  Loader left(a, p.a_row, p.a_col, work.row, p.m, work.k_begin, work.k_end);
+  Loader right(b, p.b_col, p.b_row, work.col, p.n, work.k_begin, work.k_end);
 
   // A thread's rows are neighbours; its columns are in runs of four, so that a warp's reads meet no bank twice.
   const int tx = static_cast<int>(threadIdx.x) % 16, ty = static_cast<int>(threadIdx.x) / 16;
-  const bool idle = ty * kPer >= left.sides || tx * 4 >= right.sides;
+  const bool idle = work.row + ty * kPer >= p.m || work.col + tx * 4 >= p.n;
   float sums[kPer][kPer] = {};
-  const auto multiply = [&](int first) {
+  const auto multiply = [&](int stage) {
+    const int first = stage * 2 * kTile;
     for (int d = 0; d < kDepth; ++d) {
       float x[kPer], y[kPer];
 #pragma unroll
@@ -75,21 +90,22 @@ __global__ void __launch_bounds__(kThreads, 2) plain_matmul_kernel(Product p) {
     }
   };
 
-  left.load(work.k_begin, work.k_end);
-  right.load(work.k_begin, work.k_end);
+  left.load();
+  right.load();
   left.store(tiles, 0);
   right.store(tiles, kTile);
   __syncthreads();
-  int first = 0;
-  for (int k = work.k_begin; k < work.k_end; k += kDepth, first = 2 * kTile - first) {
-    left.load(k + kDepth, work.k_end);
-    right.load(k + kDepth, work.k_end);
-    if (!idle) multiply(first);
-    left.store(tiles, 2 * kTile - first);
-    right.store(tiles, 3 * kTile - first);
+  int stage = 0;
+  for (int k = work.k_begin; k < work.k_end; k += kDepth, stage = 1 - stage) {
+    left.load();
+    right.load();
+    if (!idle) multiply(stage);
+    left.store(tiles, (1 - stage) * 2 * kTile);
+    right.store(tiles, (1 - stage) * 2 * kTile + kTile);
     __syncthreads();
   }
 
+  locate_output(p, work);
   // The tiles are free: sums become runs of eight columns there, 64 rows at a time.
   constexpr int kRowsAtOnce = 64, kRuns = kSide / 8;
   static_assert(kRowsAtOnce * kPitch == 4 * kTile);
@@ -122,7 +138,9 @@ __global__ void add_splits_kernel(Product p, std::int64_t runs) {
   if (run >= runs) return;
   const std::int64_t runs_of_row = p.partial_row / kRun, line = run / runs_of_row;
   const int col = static_cast<int>(run % runs_of_row) * kRun, row = static_cast<int>(line % p.m);
-  const int batch = static_cast<int>(line / p.m);
+  BlockWork work = {};
+  work.batch = static_cast<int>(line / p.m);
+  locate_output(p, work);
   const std::int64_t step = static_cast<std::int64_t>(p.batches) * p.m * p.partial_row;
   const float* from = p.partial + line * p.partial_row + col;
   float sums[kRun], more[kRun];
@@ -131,7 +149,7 @@ __global__ void add_splits_kernel(Product p, std::int64_t runs) {
     load_some(from + s * step, kRun, true, more);
     for (int i = 0; i < kRun; ++i) sums[i] += more[i];
   }
-  finish_sums<T>(p, batch, row, col, sums);
+  finish_sums<T>(p, work, row, col, sums);
 }
 
 int int_of(std::int64_t value, const MatmulArgs& args) {
@@ -174,7 +192,7 @@ Product product_of(const MatmulArgs& args) {
     if (written)
       runs &= reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0 && (x.dim(-2) == 1 || x.stride(-2) % unit == 0);
     for (int d = 0; d < p.batch_rank; ++d) {
-      p.batch_shape[d] = x.dim(d);
+      p.batch_shape[d] = static_cast<int>(x.dim(d));
       p.batch_strides[role][d] = x.stride(d);
       if (written && x.dim(d) > 1) runs &= x.stride(d) % unit == 0;
     }
@@ -231,31 +249,34 @@ bool fits_copies(const Tensor& x) {
 
 }  // namespace
 
-// The time of each way is guessed in clock cycles of one multiprocessor; 132 of them work (an H100's), which read 20
-// bytes a cycle each from the L2 cache. The rates are the parts of the tensor cores' speed that a tile can reach by
-// what it reads from shared memory.
+// Guesses the time of each way, in clock cycles of one multiprocessor, and takes the shortest. The machine is an H100:
+// 132 multiprocessors, each of which reads 20 bytes in a cycle from the L2 cache. A tile's rates are the parts of the
+// tensor cores' speed that one block reaches alone on a multiprocessor, and as many as fit there together.
 MatmulPlan plan_matmul(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batches) {
   constexpr double kProcessors = 132, kProductsPerCycle = 1270, kBytesPerCycle = 20, kLaunch = 5000;
-  constexpr std::int64_t kStartAndEnd = 256;  // of a block, in steps of k
-  constexpr int kShortestSplit = 512;         // steps of k
+  constexpr std::int64_t kStartAndEnd = 256;             // of a block, in steps of k
+  constexpr int kShortestSplit = 512, kMostSplits = 32;  // the first in steps of k
   struct Shape {
     MatmulTile tile;
-    std::int64_t rows, cols, blocks;  // blocks: on a multiprocessor
-    double rate;
+    std::int64_t rows, cols;
+    double together, alone_rate, rate;
   };
-  constexpr Shape kShapes[] = {{MatmulTile::large, 128, 256, 1, 1.0},
-                               {MatmulTile::medium, 128, 128, 2, 0.85},
-                               {MatmulTile::small, 64, 64, 4, 0.5}};
+  constexpr Shape kShapes[] = {{MatmulTile::large, 128, 256, 1, 1.0, 1.0},
+                               {MatmulTile::medium, 128, 128, 2, 0.65, 0.85},
+                               {MatmulTile::small, 64, 64, 4, 0.3, 0.5}};
   MatmulPlan best;
   double shortest = INFINITY;
   for (const Shape& shape : kShapes) {
-    for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
+    for (int splits = 1; splits <= kMostSplits; ++splits) {
       if (splits > 1 && k / splits < kShortestSplit) break;
       const auto blocks = static_cast<double>(ceil_div(m, shape.rows) * ceil_div(n, shape.cols) * splits * batches);
-      const double slots = kProcessors * static_cast<double>(shape.blocks);
-      const auto products =
-          static_cast<double>(shape.rows * shape.cols * shape.blocks * (ceil_div(k, splits) + kStartAndEnd));
-      double cycles = std::ceil(blocks / slots) * products / (kProductsPerCycle * shape.rate);
+      const auto products = static_cast<double>(shape.rows * shape.cols * (ceil_div(k, splits) + kStartAndEnd));
+      const double waves = std::floor(blocks / (kProcessors * shape.together));
+      const double rest = std::ceil(blocks / kProcessors - waves * shape.together);
+      const double rest_rate =
+          shape.together == 1 ? shape.rate
+                              : shape.alone_rate + (shape.rate - shape.alone_rate) * (rest - 1) / (shape.together - 1);
+      double cycles = (waves * shape.together / shape.rate + rest / rest_rate) * products / kProductsPerCycle;
       if (splits > 1)
         cycles += kLaunch + static_cast<double>(8 * splits * m * n * batches) / (kProcessors * kBytesPerCycle);
       if (cycles >= shortest) continue;

@@ -25,19 +25,22 @@ struct Product {
   bool out_is_float = false;
   bool runs = false;  // rows of what sums turn into begin at multiples of 16 bytes
 
-  int batches = 1, batch_rank = 0;
-  std::int64_t batch_shape[kMaxRank] = {}, batch_strides[kRoles][kMaxRank] = {};
+  int batches = 1, batch_rank = 0, batch_shape[kMaxRank] = {};
+  std::int64_t batch_strides[kRoles][kMaxRank] = {};
 
   // With more than one split each takes a range of k, and sums stay in partial, (splits, batches, m, partial_row).
   int splits = 1;
   float* partial = nullptr;
   std::int64_t partial_row = 0;
 
+  // Elements from the first matrix of a role to that of a batch.
   __device__ std::int64_t batch_offset(Role role, int batch) const {
     std::int64_t offset = 0;
+#pragma unroll 1
     for (int d = batch_rank - 1; d >= 0; --d) {
-      offset += batch % batch_shape[d] * batch_strides[role][d];
-      batch = static_cast<int>(batch / batch_shape[d]);
+      const int rest = batch / batch_shape[d];
+      offset += (batch - rest * batch_shape[d]) * batch_strides[role][d];
+      batch = rest;
     }
     return offset;
   }
@@ -45,9 +48,10 @@ struct Product {
 
 inline constexpr int kSplitDepth = 64;  // splits begin at multiples of it
 
-// What a block computes: rows and columns from (row, col) on, over [k_begin, k_end).
+// What a block computes: rows and columns from (row, col) on, over [k_begin, k_end). Offsets in elements, of its batch.
 struct BlockWork {
   int batch, split, row, col, k_begin, k_end;
+  std::int64_t out_offset, pre_activation_offset;
 };
 
 inline std::int64_t count_blocks(const Product& p, int rows, int cols) {
@@ -72,7 +76,14 @@ __device__ BlockWork work_of_block(const Product& p) {
   const int steps = (p.k + kSplitDepth - 1) / kSplitDepth, share = (steps + p.splits - 1) / p.splits * kSplitDepth;
   work.k_begin = std::min(p.k, work.split * share);
   work.k_end = std::min(p.k, work.k_begin + share);
+  work.out_offset = work.pre_activation_offset = 0;  // see locate_output()
   return work;
+}
+
+// Late, so that the offsets need no registers during the product.
+__device__ inline void locate_output(const Product& p, BlockWork& work) {
+  work.out_offset = p.batch_offset(Product::kOut, work.batch);
+  work.pre_activation_offset = p.batch_offset(Product::kPreActivation, work.batch);
 }
 
 // N neighbouring elements, moved in one access where `whole`, else the first `count`.
@@ -101,21 +112,20 @@ __device__ void store_some(T* to, int count, bool whole, const float (&from)[N])
   }
 }
 
-// Writes finished sums, of row `row` from column `col` on: alpha, bias, GELU, rounding, addition, in this order. GELU
+// Writes sums of row `row` from column `col` on: alpha, bias, GELU, rounding, addition, in this order. GELU
 // is of the rounded value, so that the fused product equals the separate operations.
 template <class T, class Out, int N>
-__device__ void finish_sums_as(const Product& p, int batch, int row, int col, float (&sums)[N]) {
+__device__ void finish_sums_as(const Product& p, const BlockWork& work, int row, int col, float (&sums)[N]) {
   const int count = std::min(N, p.n - col);
   const bool whole = p.runs && count == N;
-  Out* out = static_cast<Out*>(p.out) + p.batch_offset(Product::kOut, batch) + row * p.out_row + col;
+  Out* out = static_cast<Out*>(p.out) + work.out_offset + row * p.out_row + col;
   for (int i = 0; i < N; ++i) sums[i] = p.alpha * sums[i];
   if (p.epilogue != Epilogue::none) {
     float bias[N];
     load_some(static_cast<const T*>(p.bias) + col, count, whole, bias);
     for (int i = 0; i < N; ++i) sums[i] = widen(narrow<Out>(sums[i] + bias[i]));
     if (p.pre_activation != nullptr)
-      store_some(static_cast<Out*>(p.pre_activation) + p.batch_offset(Product::kPreActivation, batch) +
-                     row * p.pre_activation_row + col,
+      store_some(static_cast<Out*>(p.pre_activation) + work.pre_activation_offset + row * p.pre_activation_row + col,
                  count, whole, sums);
     if (p.epilogue == Epilogue::bias_gelu)
       for (int i = 0; i < N; ++i) sums[i] = GeluTanh{}.forward(sums[i]);
@@ -129,16 +139,16 @@ __device__ void finish_sums_as(const Product& p, int batch, int row, int col, fl
 }
 
 template <class T, int N>
-__device__ void finish_sums(const Product& p, int batch, int row, int col, float (&sums)[N]) {
-  if (p.out_is_float) finish_sums_as<T, float>(p, batch, row, col, sums);
-  else finish_sums_as<T, T>(p, batch, row, col, sums);
+__device__ void finish_sums(const Product& p, const BlockWork& work, int row, int col, float (&sums)[N]) {
+  if (p.out_is_float) finish_sums_as<T, float>(p, work, row, col, sums);
+  else finish_sums_as<T, T>(p, work, row, col, sums);
 }
 
 // The same for a block's sums, which are only a part where k is split.
 template <class T, int N>
 __device__ void put_sums(const Product& p, const BlockWork& work, int row, int col, float (&sums)[N]) {
   if (row >= p.m || col >= p.n) return;
-  if (p.splits == 1) return finish_sums<T>(p, work.batch, row, col, sums);
+  if (p.splits == 1) return finish_sums<T>(p, work, row, col, sums);
   const std::int64_t matrix = static_cast<std::int64_t>(work.split) * p.batches + work.batch;
   store_some(p.partial + (matrix * p.m + row) * p.partial_row + col, N, true, sums);
 }

@@ -115,7 +115,7 @@ struct TileRead {
 template <class T, class Tile, bool kLeftAlongK, bool kRightAlongK>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) multiply_kernel(Product p) {
   constexpr int kSide = Tile::kWarpSide, kBlocks = kSide / 16;  // of 16 x 16 in a warp's side
-  const BlockWork work = work_of_block<Tile::kRows, Tile::kCols>(p);
+  BlockWork work = work_of_block<Tile::kRows, Tile::kCols>(p);
   const auto memory = dynamic_span<float>();
   const SharedAddress shared = shared_address(memory.data());
   constexpr int kLeftBytes = Tile::kRows * kDepth * 2;
@@ -198,6 +198,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) multiply_kernel
       for (int q = 0; q < 4; ++q)
         memory[own + (i * 16 + q / 2 * 8 + lane / 4) * kPitch + j * 8 + lane % 4 * 2 + q % 2] = sums[i][j][q];
   __syncwarp();
+  locate_output(p, work);
   const int col = lane % kRunsAcross * 8;
 #pragma unroll 1
   for (int row = lane / kRunsAcross; row < kSide; row += kWarp / kRunsAcross) {
@@ -226,6 +227,8 @@ void queue(const Product& p, cudaStream_t stream) {
 template <class T>
 void launch_tensor_cores(const Product& product, MatmulTile tile, cudaStream_t stream) {
   using namespace tensor_matmul;
+  if (tile == MatmulTile::large && shared_memory_limit() < std::size_t{kStages} * LargeTile::kStageBytes)
+    tile = MatmulTile::medium;
   switch (tile) {
     case MatmulTile::large: return queue<T, LargeTile>(product, stream);
     case MatmulTile::medium: return queue<T, MediumTile>(product, stream);

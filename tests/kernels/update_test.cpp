@@ -20,8 +20,7 @@ DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64
 
 // A step that is taken.
 Tensor step_of(const Context& context, std::int64_t steps, double lr, double gradient_scale) {
-  return kernels::make_step_state(context,
-                                  {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
+  return kernels::make_step_state(context, {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
 }
 
 AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
