@@ -250,11 +250,11 @@ class Run {
   }
 
   void note_skipped(std::int64_t step, const StepResult& result) {
-    observer_.on_message(LogLevel::warning,
-                         concat("step ", step, " was skipped: the gradient of ", result.first_bad, " is not finite"));
+    observer_.on_message(LogLevel::warning, concat("step ", step, " was skipped: the gradient of ",
+                                                   result.first_bad, " is not finite"));
     if (++skipped_ < kMostSkipped) return;
-    throw Error(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ", step,
-                       " in ", result.first_bad, "; a lower optimizer.lr may help"),
+    throw Error(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
+                       step, " in ", result.first_bad, "; a lower optimizer.lr may help"),
                 ErrorKind::numeric);
   }
 

@@ -23,7 +23,7 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  bool taken = false;            // false: a gradient was not finite, and nothing has changed
+  bool taken = false;          // false: a gradient was not finite, and nothing has changed
   std::int64_t steps_taken = 0;  // by then
   double lr = 0;
   double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64

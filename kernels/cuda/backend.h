@@ -11,6 +11,8 @@
 namespace keel::cuda {
 
 void add_elementwise(KernelTable& table);
+void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
+void add_update(KernelTable& table);
 void add_matmul(KernelTable& table);
 
 // What multiplies matrices of this dtype on the context's device, in a line.
