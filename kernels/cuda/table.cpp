@@ -6,6 +6,7 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_elementwise(table);
   add_copy(table);
   add_embedding(table);
+  add_update(table);
 }
 
 }  // namespace keel::cuda
