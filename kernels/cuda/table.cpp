@@ -6,6 +6,7 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_elementwise(table);
   add_copy(table);
   add_update(table);
+  add_reduce(table);
 }
 
 }  // namespace keel::cuda
