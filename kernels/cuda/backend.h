@@ -10,6 +10,7 @@ namespace keel::cuda {
 
 void add_elementwise(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
+void add_embedding(KernelTable& table);
 void add_update(KernelTable& table);
 void add_reduce(KernelTable& table);
 

@@ -35,6 +35,18 @@ void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
   }
 }
 
+// Calls f(TypeTag<Word>{}) with an unsigned word of that many bytes.
+template <class F>
+void visit_word(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(TypeTag<std::uint8_t>{});
+    case 2: return f(TypeTag<std::uint16_t>{});
+    case 4: return f(TypeTag<unsigned>{});
+    case 8: return f(TypeTag<uint2>{});
+    default: return f(TypeTag<uint4>{});
+  }
+}
+
 template <class C = float, class T>
 KEEL_HD C widen(T value) {
   if constexpr (std::is_arithmetic_v<T>) return static_cast<C>(value);
