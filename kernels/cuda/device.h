@@ -103,11 +103,16 @@ struct Largest {  // NaN wins
   }
 };
 
+// What the lane at this distance holds. Structures have their own, beside their type.
+template <class T>
+__device__ T exchange(T value, int distance) {
+  return __shfl_xor_sync(kAllLanes, value, distance);
+}
+
 // The reduction of a value over the 32 lanes of a warp, in every lane: by a butterfly, so each lane has the same bits.
 template <class T, class Op>
 __device__ T reduce_warp(T value, Op op) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) value = op(value, exchange(value, distance));
   return value;
 }
 

@@ -8,6 +8,7 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_embedding(table);
   add_update(table);
   add_matmul(table);
+  add_reduce(table);
 }
 
 }  // namespace keel::cuda
