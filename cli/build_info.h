@@ -11,6 +11,7 @@ struct BuildInfo {
   std::string_view commit;  // of the source tree when it was last built, "+" where files differed from it
   std::string_view compiler;
   std::string_view flags;
+  std::string_view cuda;    // how its kernels were compiled, or why there are none
   std::string_view onednn;  // where the build found it, or why it is not used
 };
 

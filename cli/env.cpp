@@ -17,6 +17,7 @@
 #include "commands.h"
 #include "keel/kernels/matmul.h"
 #include "keel/runtime/context.h"
+#include "keel/runtime/device_api.h"
 #include "machine.h"
 
 namespace keel::cli {
@@ -81,16 +82,28 @@ std::string found_program(const char* name) {
   return path.empty() ? fmt::format("no {} in PATH", name) : path;
 }
 
-void print_distribution() {
-  print("CUDA", fmt::format("not used: this version computes on the processor (driver: {}; compiler: {})",
+// Every device that a run may name, and why there is no GPU among them.
+void print_devices() {
+  print("devices", "cpu");
+  for (const DeviceType type : {DeviceType::cuda, DeviceType::emulated})
+    for (int index = 0; index < count_devices(type).count; ++index) {
+      const Device device{type, index};
+      print("", fmt::format("{}: {}", to_string(device), describe_device(device)));
+    }
+  const DeviceCount gpus = count_devices(DeviceType::cuda);
+  print("CUDA", fmt::format("{}{} (driver: {}; compiler: {})", build_info().cuda,
+                            gpus.count > 0 ? "" : fmt::format("; no GPU is used: {}", gpus.why_none),
                             library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
+}
+
+void print_distribution() {
   print("MPI", fmt::format("not used: this version trains in one process (launcher: {})", found_program("mpirun")));
 }
 
 void print_environment() {
   const Context context = Context::create();
   print_build();
-  print("devices", to_string(context.device()));
+  print_devices();
   print_machine(context);
   print_matmul(context);
   print_distribution();

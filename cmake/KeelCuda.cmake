@@ -32,31 +32,41 @@ if(keel_cuda STREQUAL "ON")
     set(CMAKE_CUDA_COMPILER_LAUNCHER "${KEEL_CCACHE}")
   endif()
   set(CMAKE_CUDA_ARCHITECTURES "${KEEL_CUDA_ARCHITECTURES}")
+  enable_language(CUDA)
+  # CMake 3.25 does not know yet that nvcc 13 speaks C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
   message(STATUS "CUDA: ${KEEL_NVCC}, for ${KEEL_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "CUDA: ${keel_cuda}")
 endif()
 
-# keel_cuda_sources(TARGET FILES...): files of device code, for whichever compiler reads them in this build.
-function(keel_cuda_sources target)
-  target_sources(${target} PRIVATE ${ARGN})
-  if(keel_cuda STREQUAL "EMULATED")
-    # Checked like the rest of the code; -O2 in every build, since interpreted kernels are slow enough.
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;$<$<NOT:$<CONFIG:Debug>>:-O2>")
-  endif()
-endfunction()
-
-# What every file may ask: KEEL_EMULATED, or KEEL_GPU where nvcc compiled the kernels; neither in a build without CUDA.
+# The file that asks which backend there is gets KEEL_EMULATED, or KEEL_GPU where nvcc compiled the kernels; neither in a
+# build without CUDA. Only such files: the others need not be compiled again when KEEL_CUDA changes.
+set(keel_cuda_definitions)
 if(keel_cuda STREQUAL "EMULATED")
-  target_compile_definitions(keel_flags INTERFACE KEEL_EMULATED)
+  set(keel_cuda_definitions KEEL_EMULATED)
 elseif(keel_cuda STREQUAL "ON")
-  target_compile_definitions(keel_flags INTERFACE KEEL_GPU)
+  set(keel_cuda_definitions KEEL_GPU)
   # Device arithmetic is fused where fma is written, as on the host.
   target_compile_options(keel_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wno-unknown-pragmas>")
 endif()
+
+# keel_cuda_sources(TARGET FILES...): files that know of CUDA; those that end in .cu hold device code and are read by
+# nvcc or, as C++, by the host's compiler.
+function(keel_cuda_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}")
+  if(keel_cuda STREQUAL "EMULATED")
+    set(kernels ${ARGN})
+    list(FILTER kernels INCLUDE REGEX "\\.cu$")
+    # -O2 also with debug information and sanitizers, since interpreted kernels are slow enough.
+    set_source_files_properties(${kernels} PROPERTIES
+      LANGUAGE CXX COMPILE_OPTIONS "-xc++;$<$<NOT:$<CONFIG:Debug>>:-O2>")
+  endif()
+endfunction()

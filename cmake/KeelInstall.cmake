@@ -10,6 +10,9 @@ set(package_of_Threads::Threads Threads)
 set(package_of_fmt::fmt fmt)
 set(package_of_yaml-cpp yaml-cpp)
 set(package_of_DNNL::dnnl dnnl)
+foreach(library IN ITEMS cudart_static cublasLt)
+  set(package_of_CUDA::${library} CUDAToolkit)
+endforeach()
 
 # For each layer: keel_<layer>_needs, its direct layers, and keel_<layer>_packages.
 set(KEEL_LAYER_TABLE "set(keel_layers ${layers})\n")

@@ -29,8 +29,8 @@ struct CrossEntropyResult {
 enum class LogitsGradient : unsigned char { none, fresh, over_logits };
 
 // logits: (rows, classes); targets: (rows) in [0, classes) or equal to ignore_index, else an Error that
-// names the row (on a device: at its next wait). With label smoothing e the target distribution is (1 - e) one-hot + e uniform
-// (Szegedy et al. 2016), as PyTorch has it.
+// names the row (on a device: at its next wait). With label smoothing e the target distribution is (1 - e) one-hot + e
+// uniform (Szegedy et al. 2016), as PyTorch has it.
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index = -100,
                                  double label_smoothing = 0, LogitsGradient gradient = LogitsGradient::none);
 

@@ -10,15 +10,15 @@ namespace keel {
 // The numbers behind a state tensor. Gradients are sums over tokens until the step divides them.
 struct StepState {
   // Gathered by add_squares(), used and reset by decide_step().
-  double squares = 0;                // of all gradient elements
-  std::int64_t bad = kNothingBad;    // the first element that is not finite, as add_squares() counts them
+  double squares = 0;              // of all gradient elements
+  std::int64_t bad = kNothingBad;  // the first element that is not finite, as add_squares() counts them
 
   // Decided for the step at hand, read by the update.
-  std::int64_t steps = 0;      // that were taken, this one included
-  std::int64_t taken = 0;      // 1, or 0: the gradient is not finite, and nothing may change
+  std::int64_t steps = 0;  // that were taken, this one included
+  std::int64_t taken = 0;  // 1, or 0: the gradient is not finite, and nothing may change
   double lr = 0;
-  double gradient_scale = 1;   // factor on every gradient: mean over tokens, and clipping
-  double grad_norm = 0;        // 2-norm of the mean gradient before clipping
+  double gradient_scale = 1;             // factor on every gradient: mean over tokens, and clipping
+  double grad_norm = 0;                  // 2-norm of the mean gradient before clipping
   std::int64_t first_bad = kNothingBad;  // `bad` of this step
 
   static constexpr std::int64_t kNothingBad = INT64_MAX;

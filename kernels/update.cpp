@@ -73,7 +73,7 @@ void sgd(const SgdArgs& args) {
 
 Tensor make_step_state(const Context& context, const StepState& initial) {
   Tensor state = empty(context, {sizeof(StepState)}, DType::u8, Purpose::workspace);
-  state.copy_from_host(&initial);
+  state.begin_as(&initial);
   return state;
 }
 

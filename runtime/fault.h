@@ -1,5 +1,6 @@
 #pragma once
-// How a kernel of a device reports bad data: it cannot throw, so it leaves a note that the next wait turns into an Error.
+// How a kernel of a device reports bad data: it cannot throw, so it leaves a note that the next wait turns into an
+// Error.
 
 #include <cstdint>
 

@@ -197,11 +197,15 @@ void Tensor::gather_to_host(void* target, const std::byte* data) const {
 }
 
 void Tensor::copy_from_host(const void* source) const {
+  begin_as(source);
+  mark_written();
+}
+
+void Tensor::begin_as(const void* source) const {
   KEEL_CHECK(is_contiguous(), "only a dense tensor can be filled from the host, got ", *this, " with strides ",
              strides_);
   if (numel_ == 0) return;
   context().api().copy(raw(), source, bytes(), context().stream().native());
-  mark_written();
 }
 
 double Tensor::item() const {

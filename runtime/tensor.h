@@ -72,6 +72,8 @@ class Tensor {
   double item() const;
   // Fills a dense tensor with numel() numbers of its dtype from the host's memory, which may be reused on return.
   void copy_from_host(const void* source) const;
+  // The same for a tensor that nobody has seen yet: it does not count as a write.
+  void begin_as(const void* source) const;
 
  private:
   [[noreturn]] void throw_dtype(DType asked) const;
@@ -103,7 +105,7 @@ Tensor from_values(const Context& context, std::span<const T> values, const Dims
   Tensor tensor = empty(context, shape, dtype_of<T>(), purpose);
   KEEL_CHECK(static_cast<std::int64_t>(values.size()) == tensor.numel(), "shape ", shape, " holds ", tensor.numel(),
              " elements, but ", values.size(), " values were given");
-  if (!values.empty()) tensor.copy_from_host(values.data());
+  if (!values.empty()) tensor.begin_as(values.data());
   return tensor;
 }
 template <class T>

@@ -27,10 +27,12 @@ class Products {
         out_(empty(context, {kRows, 4 * width}, dtype, Purpose::workspace)),
         operations_(2.0 * kRows * static_cast<double>(width * 4 * width)) {
     kernels::matmul(x_, w_, {.into = out_});  // warms up
+    out_.context().synchronize();
   }
   void run() {
     const double start = seconds_now();
     kernels::matmul(x_, w_, {.into = out_});
+    out_.context().synchronize();
     shortest_ = std::min(shortest_, seconds_now() - start);
   }
   double rate() const { return operations_ / shortest_ * 1e-9; }
@@ -44,6 +46,8 @@ class Products {
 }  // namespace
 
 PrecisionChoice choose_precision(const Context& context, std::int64_t width) {
+  if (context.device().type == DeviceType::emulated)
+    return {Strategy::Precision::fp32, "strategy auto: fp32; an emulated device has no speed to compare"};
   const std::int64_t probed = std::clamp<std::int64_t>(width, 64, 1024);
   Products wide(context, DType::f32, probed), narrow(context, DType::bf16, probed);
   // In turns: what else the machine does meets both alike.
@@ -53,8 +57,10 @@ PrecisionChoice choose_precision(const Context& context, std::int64_t width) {
   }
   const bool faster = narrow.rate() >= 1.25 * wide.rate();
   return {faster ? Strategy::Precision::bf16 : Strategy::Precision::fp32,
-          fmt::format("strategy auto: {}; this processor multiplies {:.0f} GFLOP/s in bf16 and {:.0f} in fp32",
-                      faster ? "bf16" : "fp32", narrow.rate(), wide.rate())};
+          fmt::format("strategy auto: {}; {} multiplies {:.0f} GFLOP/s in bf16 and {:.0f} in fp32",
+                      faster ? "bf16" : "fp32",
+                      context.device().type == DeviceType::cpu ? "this processor" : to_string(context.device()),
+                      narrow.rate(), wide.rate())};
 }
 
 }  // namespace keel

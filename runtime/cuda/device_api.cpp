@@ -60,8 +60,7 @@ class CudaApi final : public DeviceApi {
 
   // In the order of the stream: the host runs ahead of it.
   void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
-                    [[maybe_unused]] std::size_t block_bytes,
-                    [[maybe_unused]] NativeStream stream) noexcept override {
+                    [[maybe_unused]] std::size_t block_bytes, [[maybe_unused]] NativeStream stream) noexcept override {
 #if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
     struct Note {
       void* block;
@@ -80,7 +79,7 @@ class CudaApi final : public DeviceApi {
 
   void copy(void* to, const void* from, std::size_t bytes, NativeStream stream) override {
     make_current();
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+    check_work(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
   }
   void set_bytes(void* memory, int value, std::size_t bytes, NativeStream stream) override {
     make_current();
@@ -103,7 +102,7 @@ class CudaApi final : public DeviceApi {
   }
   void synchronize(NativeStream stream) override {
     make_current();
-    check(cudaStreamSynchronize(stream_of(stream)), where().c_str());
+    check_work(cudaStreamSynchronize(stream_of(stream)));
   }
   NativeEvent record(NativeStream stream) override {
     make_current();
@@ -119,13 +118,16 @@ class CudaApi final : public DeviceApi {
   }
   void synchronize_event(NativeEvent event) override {
     make_current();
-    check(cudaEventSynchronize(event_of(event)), where().c_str());
+    check_work(cudaEventSynchronize(event_of(event)));
   }
   bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
   Fault* fault() override { return fault_; }
 
  private:
-  std::string where() const { return concat("work on ", Device{kType, index_}); }
+  // For calls that may tell of what was queued before them.
+  void check_work(cudaError_t error) const {
+    if (error != cudaSuccess) check(error, concat("work on ", Device{kType, index_}).c_str());
+  }
 
   int index_;
   Fault* fault_ = nullptr;

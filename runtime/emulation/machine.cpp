@@ -171,11 +171,13 @@ bool Machine::is_done(const CUstream_st* stream, std::uint64_t position) {
 void Machine::wait_for(CUstream_st* stream) { wait_for(stream, enqueued(stream)); }
 
 void Machine::wait_for(CUstream_st* stream, std::uint64_t position) {
+  ++waits_;
   std::unique_lock lock(mutex_);
   drive(lock, stream, position);
 }
 
 void Machine::wait_for_device(int device) {
+  ++waits_;
   std::unique_lock lock(mutex_);
   std::vector<std::pair<CUstream_st*, std::uint64_t>> targets;
   for (const auto& stream : streams_)

@@ -1,6 +1,7 @@
 #pragma once
 // The emulated machine: its devices' memory, streams and events, and what makes queued work happen.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -71,6 +72,7 @@ class Machine {
   void wait_for_device(int device);
   std::uint64_t enqueued(const CUstream_st* stream);
   bool is_done(const CUstream_st* stream, std::uint64_t position);
+  std::uint64_t waits() const { return waits_; }  // by host threads, so far
 
   // The first failure of the device's work since the last call, or "".
   std::string take_failure(int device);
@@ -93,6 +95,7 @@ class Machine {
 
   std::mutex mutex_;
   std::condition_variable enqueued_;
+  std::atomic<std::uint64_t> waits_ = 0;
   MachineOptions options_;
   std::uint64_t draw_ = 0;
   std::vector<std::unique_ptr<CUstream_st>> streams_;

@@ -72,6 +72,18 @@ ensure_packages() {
   [ -z "$missing" ] || fail "installed, but still not found: $missing"
 }
 
+# find_nvcc: where the CUDA compiler is; fails when it is nowhere.
+find_nvcc() {
+  local candidate
+  for candidate in "$(command -v nvcc || true)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
+    if [ -n "$candidate" ] && [ -x "$candidate" ]; then
+      say "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
 # binary_folder PRESET: where that preset of CMakePresets.json builds.
 binary_folder() {
   case "$1" in release) say "$repository/build" ;; *) say "$repository/build-$1" ;; esac

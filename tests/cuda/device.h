@@ -97,8 +97,7 @@ inline void expect_close(const Tensor& result, const Tensor& reference, double f
 }  // namespace keel::testing
 
 // A suite whose tests, written with TEST_P, run once in each order.
-#define KEEL_DEVICE_SUITE(name)                                                                                \
-  class name : public ::keel::testing::OnDevice {};                                                            \
-  INSTANTIATE_TEST_SUITE_P(, name, ::testing::ValuesIn(::keel::testing::test_orders()), [](const auto& info) { \
-    return ::testing::PrintToString(info.param);                                                               \
-  })
+#define KEEL_DEVICE_SUITE(name)                                                         \
+  class name : public ::keel::testing::OnDevice {};                                     \
+  INSTANTIATE_TEST_SUITE_P(, name, ::testing::ValuesIn(::keel::testing::test_orders()), \
+                           [](const auto& info) { return ::testing::PrintToString(info.param); })

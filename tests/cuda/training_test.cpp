@@ -1,0 +1,185 @@
+// Whole training steps on a device: the engine, and runs of the trainer.
+
+#include <limits>
+
+#include "keel/dist/parallel/engine.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/run_folder.h"
+#include "keel/trainer/trainer.h"
+#include "tests/cuda/device.h"
+#include "tests/temporary_folder.h"
+#ifdef KEEL_EMULATED
+#include "keel/runtime/emulation/machine.h"
+#endif
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+// Small enough for the emulator: two layers, width 64, sequences of 32.
+GptOptions small_gpt() {
+  GptOptions options;
+  options.vocabulary = 256;
+  options.block = 32;
+  options.layers = 2;
+  options.heads = 4;
+  options.width = 64;
+  return options;
+}
+
+Tensor tokens_of(const Context& context, std::uint64_t seed) {
+  std::vector<std::int32_t> tokens;
+  for (const double value : uniform(32, seed, 0, 256)) tokens.push_back(static_cast<std::int32_t>(value));
+  return from_values(context, tokens, {1, 32});
+}
+
+// The losses of some AdamW steps, each on a sequence of its own.
+std::vector<double> train_small_gpt(const Context& context, DType dtype, int steps) {
+  Gpt model(small_gpt());
+  Engine engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
+                {.policy = PrecisionPolicy::of(dtype), .clip = 1});
+  std::vector<HostCopy> losses;
+  for (int step = 0; step < steps; ++step) {
+    Forward pass{.training = true, .random = {}, .sample_ids = {}};
+    const auto seed = static_cast<std::uint64_t>(step % 5);  // seen again, so that the loss falls
+    const CrossEntropyLoss result = model.loss(tokens_of(context, seed), tokens_of(context, seed + 50), pass);
+    losses.emplace_back(result.loss.value());
+    engine.backward(result.loss, 32);
+    engine.step(3e-3);
+  }
+  std::vector<double> values;
+  for (const HostCopy& loss : losses) values.push_back(loss.get().item());
+  return values;
+}
+
+KEEL_DEVICE_SUITE(TrainingOnDevice);
+
+TEST_P(TrainingOnDevice, TwentyStepsOfASmallGptHaveTheLossesOfTheProcessor) {
+  const std::vector<double> expected = train_small_gpt(host, DType::f32, 20);
+  const std::vector<double> losses = train_small_gpt(device, DType::f32, 20);
+  EXPECT_LT(expected.back(), expected.front() - 1);
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << "step " << i;
+}
+
+TEST_P(TrainingOnDevice, InNarrowDtypesTheLossesStayNearTheProcessors) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::vector<double> expected = train_small_gpt(host, dtype, 5), losses = train_small_gpt(device, dtype, 5);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], dtype == DType::bf16 ? 3e-2 : 4e-3) << dtype << " step " << i;
+  }
+}
+
+class Recorder : public TrainObserver {
+ public:
+  explicit Recorder(std::int64_t stop_after = std::numeric_limits<std::int64_t>::max()) : stop_after_(stop_after) {}
+  void on_step(const StepReport& report) override {
+    EXPECT_TRUE(last_step_ == 0 || report.step == last_step_ + 1) << "each step, in order";
+    last_step_ = report.step;
+    losses.push_back(report.loss);
+  }
+  void on_message(LogLevel, std::string_view message) override { messages += concat(message, '\n'); }
+  bool stop_requested() override { return last_step_ >= stop_after_; }
+
+  std::vector<double> losses;
+  std::string messages;
+
+ private:
+  std::int64_t stop_after_, last_step_ = 0;
+};
+
+Config small_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  const std::string text = place / "text.txt";
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += concat("line ", i * i % 97, " of ", i, '\n');
+  write_text_file(text, lines);
+  std::vector<std::string> settings = {"run=" + (place / run), "data.path=" + text};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return parse_config(R"(
+steps: 6
+model: {layers: 1, heads: 2, width: 16, block: 8, dropout: 0.1}
+data: {type: text, tokenizer: character}
+batch: {global: 4, micro: 2}
+optimizer: {lr: 1e-2}
+scheduler: {warmup: 3, min_lr: 1e-3}
+eval: {every: 3, batches: 2}
+checkpoint: {every: 2, keep: 2}
+log: {every: 1}
+threads: 2
+)",
+                      "small.yaml", settings);
+}
+
+std::string on(Device device) { return "device=" + to_string(device); }
+std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }
+
+TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessor) {
+  const TemporaryFolder place;
+  Recorder there, here;
+  const TrainResult result = train(small_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
+  train(small_run(place, "here", {"device=cpu", "strategy=fp32"}), here);
+  ASSERT_EQ(there.losses.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
+  EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
+}
+
+TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
+  const TemporaryFolder place;
+  Recorder whole, first(2), second;
+  const Config uninterrupted = small_run(place, "a", {on(kTestDevice), "strategy=bf16"});
+  train(uninterrupted, whole);
+  EXPECT_EQ(train(small_run(place, "b", {on(kTestDevice), "strategy=bf16"}), first).end, TrainEnd::stopped);
+  const Config resumed = small_run(place, "b", {on(kTestDevice), "strategy=bf16", "resume=auto"});
+  train(resumed, second);
+  EXPECT_EQ(weights_of(uninterrupted), weights_of(resumed));
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+}
+
+#ifdef KEEL_EMULATED
+TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
+  Gpt model(small_gpt());
+  Engine engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  const Tensor inputs = tokens_of(device, 1), targets = tokens_of(device, 2);
+  std::vector<PendingStep> steps;
+  std::uint64_t waits = 0;
+  for (int step = 0; step < 3; ++step) {
+    waits = emulation::Machine::get().waits();
+    Forward pass{.training = true, .random = {}, .sample_ids = {}};
+    engine.backward(model.loss(inputs, targets, pass).loss, 32);
+    steps.push_back(engine.step(1e-3));
+  }
+  EXPECT_EQ(emulation::Machine::get().waits(), waits) << "during the last step";
+  EXPECT_EQ(steps.back().get().steps_taken, 3);
+  EXPECT_GT(emulation::Machine::get().waits(), waits);
+}
+
+// Copies, batches and kernels of several streams in any order that events allow.
+TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
+  std::string expected;
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    emulation::Machine::get().reset({.drain_seed = seed});
+    const TemporaryFolder place;
+    Recorder recorder;
+    const Config config = small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4"});
+    train(config, recorder);
+    if (seed == 0) expected = weights_of(config);
+    EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed;
+  }
+  emulation::Machine::get().reset({});
+}
+
+TEST(TrainingOnDevices, NoHostCodeTouchesDeviceMemory) {
+  emulation::Machine::get().reset({.guard_memory = true});  // such an access would crash here
+  const TemporaryFolder place;
+  Recorder recorder;
+  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2"}), recorder);
+  EXPECT_EQ(recorder.losses.size(), 2u);
+  emulation::Machine::get().reset({});
+}
+#endif
+
+}  // namespace
+}  // namespace keel
