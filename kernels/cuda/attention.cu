@@ -103,7 +103,7 @@ void run(const ForwardParameters& parameters, const Tensor& q) {
 }
 
 void attention(const AttentionArgs& args) {
-  check_attention("attention", args.q);
+  check_attention("attention", args.q, args.k.dim(2));
   if (tensor_cores_take(args)) return attention_on_tensor_cores(args);
   const ForwardParameters parameters = {AttentionShape(args), args.q, args.k, args.v, args.out, args.lse.data<float>()};
   if (parameters.shape.size <= 64) run<64, 64>(parameters, args.q);

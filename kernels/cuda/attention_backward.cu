@@ -172,7 +172,7 @@ void attention_delta(const AttentionBackwardArgs& args, const Tensor& delta) {
 
 void attention_backward(const AttentionBackwardArgs& args) {
   const Tensor& q = args.forward.q;
-  check_attention("attention backward", q);
+  check_attention("attention backward", q, args.forward.k.dim(2));
   const AttentionShape shape(args.forward);
   if (shape.batch == 0 || shape.size == 0) return;
   const Tensor delta = empty(q.context(), args.forward.lse.shape(), DType::f32, Purpose::workspace);

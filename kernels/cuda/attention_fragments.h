@@ -36,45 +36,65 @@ struct HeadView {
       : data(reinterpret_cast<T*>(heads.data) + heads.at(b, head)), stride(heads.time_stride) {}
 };
 
+// All offsets count bytes. Those that depend on the lane are computed once: what is added to them in the loops is
+// known to the compiler, or one exclusive or.
 template <class T, int kSize>
 struct FragmentTile {
-  static constexpr int kPieces = kSize / 8;
+  static constexpr int kPieces = kSize / 8, kPitch = 16 * kPieces;
   static constexpr int kRowsAtOnce = kBlockThreads / kPieces;  // that a block copies together
+  static_assert(kRowsAtOnce % 8 == 0);
 
-  T* data;  // of the tile, in the block's dynamic shared memory
+  SharedAddress memory;  // the block's dynamic shared memory
+  int first;             // where in it the tile lies
+  int copied, left, right;
 
-  __device__ T* place(int row, int piece) const { return data + row * kSize + (piece ^ row % 8) * 8; }
+  __device__ FragmentTile(SharedAddress memory, int first) : memory(memory), first(first) {
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+    copied = offset(thread / kPieces, thread % kPieces);
+    left = offset(lane % 16, lane / 16);
+    right = offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  }
+  __device__ FragmentTile moved(int bytes) const {
+    FragmentTile tile = *this;
+    tile.first += bytes;
+    return tile;
+  }
+  __device__ FragmentTile from_row(int row) const { return moved(row * kPitch); }  // a multiple of 8
 
-  // Starts copies of kRows rows of a head from `first` on; rows past `end` become zero. By the whole block.
-  template <int kRows>
-  __device__ void fetch(const HeadView<T>& from, int first, int end) const {
-    static_assert(kRows % kRowsAtOnce == 0);
-    const int thread = static_cast<int>(threadIdx.x), own_row = thread / kPieces, piece = thread % kPieces;
-    const T* source = from.data + (first + own_row) * from.stride + piece * 8;
-#pragma unroll
-    for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
-      const int row = own_row + i * kRowsAtOnce;
-      const bool inside = first + row < end;
-      copy_async(shared_address(place(row, piece)), inside ? source + i * kRowsAtOnce * from.stride : from.data,
-                 inside ? 16 : 0);
+  __device__ static int offset(int row, int piece) { return row * kPitch + 16 * ((piece & 8) + ((piece ^ row) & 7)); }
+  // A lane's offset `row` rows, a multiple of 8, and two pieces times `step` further on.
+  __device__ SharedAddress place(int lane_offset, int row, int step) const {
+    return memory + (first + row * kPitch + step / 4 * 128 + (lane_offset ^ step % 4 * 32));
+  }
+
+  // A thread's part of the rows of a head from `row` on, to be fetched in order.
+  struct Source {
+    const T* next;
+    std::int64_t step;
+    __device__ Source(const HeadView<T>& head, int row) : step(kRowsAtOnce * head.stride) {
+      const int thread = static_cast<int>(threadIdx.x);
+      next = head.data + (row + thread / kPieces) * head.stride + thread % kPieces * 8;
     }
+  };
+  // Starts copies of the next kRows rows, of which the first is row `row`; those past `end` become zero. By the whole
+  // block.
+  template <int kRows>
+  __device__ void fetch(Source& source, int row, int end) const {
+    static_assert(kRows % kRowsAtOnce == 0);
+    row += static_cast<int>(threadIdx.x) / kPieces;
+#pragma unroll
+    for (int i = 0; i < kRows; i += kRowsAtOnce, source.next += source.step)
+      copy_async(memory + (first + i * kPitch + copied), source.next, row + i < end ? 16 : 0);
   }
 
   // The (16, 16) operand a: rows from `row` on, columns from 16 step on.
-  __device__ void load_left(unsigned (&a)[4], int row, int step) const {
-    const int lane = lane_id();
-    load_matrices(a, shared_address(place(row + lane % 16, 2 * step + lane / 16)));
-  }
+  __device__ void load_left(unsigned (&a)[4], int row, int step) const { load_matrices(a, place(left, row, step)); }
   // Two neighbouring operands b of (16, 8), the rows of the tile being their columns: columns of the tile from 16 step
   // on, its rows from `row` on. b[0], b[1] are the first, b[2], b[3] the second.
-  __device__ void load_right(unsigned (&b)[4], int row, int step) const {
-    const int lane = lane_id();
-    load_matrices(b, shared_address(place(row + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2)));
-  }
+  __device__ void load_right(unsigned (&b)[4], int row, int step) const { load_matrices(b, place(right, row, step)); }
   // The same with the rows of the tile as rows: the tile's rows from `row` on, its columns from 16 pair on.
   __device__ void load_right_rows(unsigned (&b)[4], int row, int pair) const {
-    const int lane = lane_id();
-    load_matrices_transposed(b, shared_address(place(row + lane % 16, 2 * pair + lane / 16)));
+    load_matrices_transposed(b, place(left, row, pair));
   }
 };
 
@@ -123,14 +143,14 @@ struct Weights {
 
 // scores = rows of `left` times rows of `right`: (16 kRowBlocks, 8 kColumnBlocks).
 template <class T, int kSize, int kRowBlocks, int kColumnBlocks>
-__device__ void multiply_rows(Sums<kRowBlocks, kColumnBlocks>& scores, const FragmentTile<T, kSize>& left, int left_row,
+__device__ void multiply_rows(Sums<kRowBlocks, kColumnBlocks>& scores, const FragmentTile<T, kSize>& left,
                               const FragmentTile<T, kSize>& right, int right_row) {
   scores.clear();
-#pragma unroll
+#pragma unroll 2  // more of them load more than the registers hold
   for (int step = 0; step < kSize / 16; ++step) {
     unsigned a[kRowBlocks][4];
 #pragma unroll
-    for (int m = 0; m < kRowBlocks; ++m) left.load_left(a[m], left_row + 16 * m, step);
+    for (int m = 0; m < kRowBlocks; ++m) left.load_left(a[m], 16 * m, step);
 #pragma unroll
     for (int n = 0; n < kColumnBlocks; n += 2) {
       unsigned b[4];
@@ -162,17 +182,15 @@ __device__ void add_product(Sums<kRowBlocks, kSize / 8>& sums, const Weights<T, 
     }
 }
 
-// Rows [first, end) of a head become a warp's sums, by way of the rows of a tile that no other warp reads, so that
-// whole rows are stored. Row 0 of the sums is row `row` of the tile and row `first` of the head.
+// Rows [first, end) of a head become a warp's sums, by way of rows of a tile that no other warp reads, so that whole
+// rows are stored.
 template <class T, int kSize, int kRowBlocks>
-__device__ void store_rows(const Sums<kRowBlocks, kSize / 8>& sums, const FragmentTile<T, kSize>& tile, int row,
+__device__ void store_rows(const Sums<kRowBlocks, kSize / 8>& sums, const FragmentTile<T, kSize>& tile,
                            const HeadView<T>& to, int first, int end) {
+  using Tile = FragmentTile<T, kSize>;
   const auto words = dynamic_span<unsigned>();
   const auto packs = dynamic_span<uint4>();
-  const auto word_of = [&](const T* place) {
-    return (reinterpret_cast<const std::byte*>(place) - reinterpret_cast<const std::byte*>(words.data())) / 4;
-  };
-  const int lane = lane_id();
+  const int lane = lane_id(), row = lane / 4;
   __syncwarp();  // what the tile held was read
 #pragma unroll
   for (int m = 0; m < kRowBlocks; ++m)
@@ -180,17 +198,17 @@ __device__ void store_rows(const Sums<kRowBlocks, kSize / 8>& sums, const Fragme
     for (int n = 0; n < kSize / 8; ++n)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        words[word_of(tile.place(row + 16 * m + lane / 4 + 8 * half, n)) + lane % 4] =
+        words[(tile.first + (16 * m + 8 * half) * Tile::kPitch + Tile::offset(row, n)) / 4 + lane % 4] =
             pack_pair<T>(sums.of[m][n][2 * half], sums.of[m][n][2 * half + 1]);
   __syncwarp();
-  constexpr int kPieces = FragmentTile<T, kSize>::kPieces, kRowsAtOnce = kWarp / kPieces;
-  const int piece = lane % kPieces;
+  constexpr int kRowsAtOnce = kWarp / Tile::kPieces;
+  const int piece = lane % Tile::kPieces;
 #pragma unroll
-  for (int i = 0; i < 16 * kRowBlocks / kRowsAtOnce; ++i) {
-    const int r = lane / kPieces + i * kRowsAtOnce;
-    if (first + r >= end) continue;
-    *reinterpret_cast<uint4*>(to.data + (first + r) * to.stride + piece * 8) =
-        packs[word_of(tile.place(row + r, piece)) / 4];
+  for (int i = 0; i < 16 * kRowBlocks; i += kRowsAtOnce) {
+    const int r = i + lane / Tile::kPieces;
+    if (first + r < end)
+      *reinterpret_cast<uint4*>(to.data + (first + r) * to.stride + piece * 8) =
+          packs[(tile.first + Tile::offset(r, piece)) / 16];
   }
 }
 

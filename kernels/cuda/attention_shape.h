@@ -11,8 +11,7 @@ inline constexpr int kMostHeadSize = 256;
 struct AttentionShape {
   int batch, heads, kv_heads, queries, keys, size;
   int group;  // query heads that share a key/value head
-  bool causal;
-  int q_offset;  // at most `keys`: a larger one hides nothing either
+  int q_offset;  // query i sees no key past i + q_offset; `keys` where nothing is hidden
   const std::int64_t* lengths;
   float scale;
 
@@ -24,8 +23,7 @@ struct AttentionShape {
         keys(static_cast<int>(args.k.dim(2))),
         size(static_cast<int>(args.q.dim(3))),
         group(heads / kv_heads),
-        causal(args.causal),
-        q_offset(static_cast<int>(args.q_offset < keys ? args.q_offset : keys)),
+        q_offset(args.causal && args.q_offset < keys ? static_cast<int>(args.q_offset) : keys),
         lengths(args.lengths.defined() ? args.lengths.data<std::int64_t>() : nullptr),
         scale(static_cast<float>(args.scale)) {}
 
@@ -37,15 +35,11 @@ struct AttentionShape {
   }
   // Query i sees the keys [0, visible(limit, i)).
   __device__ int visible(int limit, int i) const {
-    if (!causal) return limit;
-    const std::int64_t end = std::int64_t{i} + q_offset + 1;
-    return end < limit ? static_cast<int>(end) : limit;
+    const int end = i + q_offset + 1;
+    return end < limit ? end : limit;
   }
-  // The first query that sees key j, were it no padding; `queries` where none does.
-  __device__ int first_query(int j) const {
-    if (!causal || j <= q_offset) return 0;
-    return j - q_offset < queries ? j - q_offset : queries;
-  }
+  // The first query that sees key j, were it no padding; `queries` or more where none does.
+  __device__ int first_query(int j) const { return j < q_offset ? 0 : j - q_offset; }
   // Where the numbers of one row (lse and the like) lie.
   __device__ std::int64_t row(int b, int head, int query) const {
     return (static_cast<std::int64_t>(b) * heads + head) * queries + query;
@@ -92,13 +86,14 @@ struct AttentionTile {
 // the derivative of a softmax.
 void attention_delta(const AttentionBackwardArgs& args, const Tensor& delta);
 
-// Throws where no kernel takes the dtype or the head size.
-inline void check_attention(std::string_view op, const Tensor& q) {
+// Throws where no kernel takes the dtype, the head size or the lengths.
+inline void check_attention(std::string_view op, const Tensor& q, std::int64_t keys) {
   visit_kernel_type(op, q.dtype(), q.device(), [](auto) {});
   if (q.dim(3) > kMostHeadSize)
     throw Error(concat(op, " with head size ", q.dim(3), " is not implemented on ", q.device(), "; it takes up to ",
                        kMostHeadSize),
                 ErrorKind::unsupported);
+  KEEL_CHECK(q.dim(2) + keys < std::int64_t{1} << 30, op, ": ", q.dim(2), " queries and ", keys, " keys are too many");
 }
 
 // On tensor cores: bf16 and f16, head sizes 64 and 128, rows that begin at multiples of 16 bytes.
