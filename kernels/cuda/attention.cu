@@ -13,13 +13,6 @@ struct ForwardParameters {
   float* lse;
 };
 
-// The reduction of a value over the 16 threads of one row.
-template <class Op>
-__device__ float reduce_row(float value, Op op) {
-  for (int distance = kSide / 2; distance > 0; distance /= 2)
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
-  return value;
-}
 struct Larger {  // NaN is passed over here; it comes out of the exponentials
   __device__ float operator()(float a, float b) const { return a < b ? b : a; }
 };

@@ -14,7 +14,7 @@ namespace {
 struct BackwardParameters {
   AttentionShape shape;
   HeadRows q, k, v, grad_out, grad_q, grad_k, grad_v;
-  const float *lse, *delta;
+  const QueryStats* stats;
 };
 
 constexpr int kTilesHeld = 4;
@@ -22,9 +22,9 @@ constexpr int kTilesHeld = 4;
 // P and dS of one pair of a query and a key that it sees.
 struct ScorePair {
   float weight, grad;
-  __device__ ScorePair(float product, float grad_product, float scale, float lse, float delta) {
-    weight = math::exp(math::fma(product, scale, -lse));
-    grad = weight * (grad_product - delta);
+  __device__ ScorePair(float product, float grad_product, float scale, const QueryStats& query) {
+    weight = math::exp(math::fma(product, scale, -query.lse));
+    grad = weight * (grad_product - query.delta);
   }
 };
 
@@ -54,13 +54,11 @@ __global__ void __launch_bounds__(kTileThreads) attention_grad_keys_kernel(Backw
 #pragma unroll
       for (int f = 0; f < Own::kEach; ++f) {
         const int i = query + own.x + kSide * f;
-        const bool real = i < shape.queries;
-        const std::int64_t row = shape.row(part.b, head, real ? i : 0);
-        const int seen = real ? shape.visible(limit, i) : 0;
-        const float lse = p.lse[row], delta = p.delta[row];
+        const int seen = shape.visible(limit, i);
+        const QueryStats stats = p.stats[stats_of(shape, part.b, head) + i];
 #pragma unroll
         for (int e = 0; e < Own::kEach; ++e) {
-          const ScorePair pair(weights[e][f], grads[e][f], shape.scale, lse, delta);
+          const ScorePair pair(weights[e][f], grads[e][f], shape.scale, stats);
           const bool visible = first + own.y + kSide * e < seen;
           weights[e][f] = visible ? pair.weight : 0;
           grads[e][f] = visible ? pair.grad : 0;
@@ -91,14 +89,11 @@ __global__ void __launch_bounds__(kTileThreads) attention_grad_queries_kernel(Ba
   own.load(kQueries, p.q, p.q.heads.at(part.b, part.head), first, end);
   own.load(kGrads, p.grad_out, p.grad_out.heads.at(part.b, part.head), first, end);
 
-  float lse[Own::kEach], delta[Own::kEach], grad_q[Own::kEach][Own::kQuads][4] = {};
+  QueryStats stats[Own::kEach];
+  float grad_q[Own::kEach][Own::kQuads][4] = {};
 #pragma unroll
-  for (int e = 0; e < Own::kEach; ++e) {
-    const int i = first + own.y + kSide * e;
-    const std::int64_t row = shape.row(part.b, part.head, i < end ? i : first);
-    lse[e] = p.lse[row];
-    delta[e] = p.delta[row];
-  }
+  for (int e = 0; e < Own::kEach; ++e)
+    stats[e] = p.stats[stats_of(shape, part.b, part.head) + first + own.y + kSide * e];
   for (int key = 0; key < keys_seen; key += kTile) {
     __syncthreads();  // the tiles before were read
     own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit);
@@ -112,7 +107,7 @@ __global__ void __launch_bounds__(kTileThreads) attention_grad_queries_kernel(Ba
       const int seen = shape.visible(limit, first + own.y + kSide * e);
 #pragma unroll
       for (int f = 0; f < Own::kEach; ++f) {
-        const ScorePair pair(scores[e][f], grads[e][f], shape.scale, lse[e], delta[e]);
+        const ScorePair pair(scores[e][f], grads[e][f], shape.scale, stats[e]);
         grads[e][f] = key + own.x + kSide * f < seen ? pair.grad : 0;
       }
     }
@@ -122,26 +117,27 @@ __global__ void __launch_bounds__(kTileThreads) attention_grad_queries_kernel(Ba
   own.store(p.grad_q, p.grad_q.heads.at(part.b, part.head), first, end, shape.scale, grad_q);
 }
 
-// Sixteen threads for each row.
+// Sixteen threads for each row of (batch, heads, padded queries).
 __global__ void __launch_bounds__(kTileThreads)
-    attention_delta_kernel(AttentionShape shape, HeadRows out, HeadRows grad_out, float* delta) {
+    attention_stats_kernel(AttentionShape shape, HeadRows out, HeadRows grad_out, const float* lse, QueryStats* stats) {
+  const int padded = padded_queries(shape), x = static_cast<int>(threadIdx.x) % kSide;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kTileThreads / kSide) + static_cast<int>(threadIdx.x) / kSide;
-  const std::int64_t rows = static_cast<std::int64_t>(shape.batch) * shape.heads * shape.queries;
-  const std::int64_t head_of_all = row / shape.queries;
-  const int query = static_cast<int>(row - head_of_all * shape.queries);
+  const std::int64_t head_of_all = row / padded;
+  const int query = static_cast<int>(row - head_of_all * padded);
   const int b = static_cast<int>(head_of_all / shape.heads), head = static_cast<int>(head_of_all % shape.heads);
   float sum = 0;
-  for (int column = static_cast<int>(threadIdx.x) % kSide * 4; row < rows && column < shape.size; column += 4 * kSide) {
-    const float4 x = out.load(out.heads.at(b, head) + query * out.heads.time_stride, column);
-    const float4 y = grad_out.load(grad_out.heads.at(b, head) + query * grad_out.heads.time_stride, column);
-    sum = math::fma(x.x, y.x, sum);
-    sum = math::fma(x.y, y.y, sum);
-    sum = math::fma(x.z, y.z, sum);
-    sum = math::fma(x.w, y.w, sum);
+  for (int column = 4 * x; query < shape.queries && column < shape.size; column += 4 * kSide) {
+    const float4 left = out.load(out.heads.at(b, head) + query * out.heads.time_stride, column);
+    const float4 right = grad_out.load(grad_out.heads.at(b, head) + query * grad_out.heads.time_stride, column);
+    sum = math::fma(left.x, right.x, sum);
+    sum = math::fma(left.y, right.y, sum);
+    sum = math::fma(left.z, right.z, sum);
+    sum = math::fma(left.w, right.w, sum);
   }
-  for (int distance = kSide / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  if (row < rows && threadIdx.x % kSide == 0) delta[row] = sum;
+  sum = reduce_row(sum, Sum{});
+  if (x == 0)
+    stats[row] = query < shape.queries ? QueryStats{lse[shape.row(b, head, query)], sum} : QueryStats{INFINITY, 0};
 }
 
 template <int kTile, int kSize>
@@ -163,31 +159,21 @@ void run(const BackwardParameters& parameters, const Tensor& q) {
 
 }  // namespace
 
-void attention_delta(const AttentionBackwardArgs& args, const Tensor& delta) {
-  if (delta.numel() == 0) return;
-  const auto blocks = static_cast<unsigned>(ceil_div(delta.numel(), kTileThreads / kSide));
-  launch("attention backward, delta", attention_delta_kernel, {blocks, kTileThreads}, stream_of(delta),
-         AttentionShape(args.forward), HeadRows(args.forward.out), HeadRows(args.grad_out), delta.data<float>());
-}
-
 void attention_backward(const AttentionBackwardArgs& args) {
   const Tensor& q = args.forward.q;
   check_attention("attention backward", q, args.forward.k.dim(2));
   const AttentionShape shape(args.forward);
   if (shape.batch == 0 || shape.size == 0) return;
-  const Tensor delta = empty(q.context(), args.forward.lse.shape(), DType::f32, Purpose::workspace);
-  attention_delta(args, delta);
-  if (tensor_cores_take(args)) return attention_backward_on_tensor_cores(args, delta);
-  const BackwardParameters parameters = {shape,
-                                         q,
-                                         args.forward.k,
-                                         args.forward.v,
-                                         args.grad_out,
-                                         args.grad_q,
-                                         args.grad_k,
-                                         args.grad_v,
-                                         args.forward.lse.data<float>(),
-                                         delta.data<float>()};
+  const std::int64_t rows = std::int64_t{shape.batch} * shape.heads * padded_queries(shape);
+  const Tensor workspace = empty(q.context(), {rows, 2}, DType::f32, Purpose::workspace);
+  auto* stats = reinterpret_cast<QueryStats*>(workspace.raw());
+  if (rows > 0)
+    launch("attention backward, statistics", attention_stats_kernel,
+           {static_cast<unsigned>(rows / (kTileThreads / kSide)), kTileThreads}, stream_of(q), shape,
+           HeadRows(args.forward.out), HeadRows(args.grad_out), args.forward.lse.data<float>(), stats);
+  if (tensor_cores_take(args)) return attention_backward_on_tensor_cores(args, stats);
+  const BackwardParameters parameters = {shape,       q,           args.forward.k, args.forward.v, args.grad_out,
+                                         args.grad_q, args.grad_k, args.grad_v,    stats};
   if (shape.size <= 64) run<64, 64>(parameters, q);
   else if (shape.size <= 128) run<32, 128>(parameters, q);
   else run<16, 256>(parameters, q);

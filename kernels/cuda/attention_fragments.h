@@ -11,7 +11,7 @@ namespace keel::cuda {
 
 inline constexpr int kWarps = 4;  // of a block
 inline constexpr int kBlockThreads = kWarps * kWarp;
-inline constexpr float kLog2OfE = 1.4426950408889634f, kLnOf2 = 0.6931471805599453f;
+inline constexpr float kLog2OfE = 1.4426950408889634f;
 
 // 2^x within 2 ulp; results below 2^-126 are 0.
 __device__ inline float exp2_flushed(float x) {

@@ -10,7 +10,7 @@ inline constexpr int kMostHeadSize = 256;
 
 struct AttentionShape {
   int batch, heads, kv_heads, queries, keys, size;
-  int group;  // query heads that share a key/value head
+  int group;     // query heads that share a key/value head
   int q_offset;  // query i sees no key past i + q_offset; `keys` where nothing is hidden
   const std::int64_t* lengths;
   float scale;
@@ -82,9 +82,19 @@ struct AttentionTile {
   }
 };
 
-// delta (batch, heads, queries) = the sum of grad_out * out over the head size: what is subtracted from grad_out v^T in
-// the derivative of a softmax.
-void attention_delta(const AttentionBackwardArgs& args, const Tensor& delta);
+// What the backward kernels know of a query: its log-sum-exp, and delta, the sum of grad_out * out over the head size,
+// which is subtracted from grad_out v^T in the derivative of a softmax. Heads are padded with queries whose weights are
+// all zero.
+struct QueryStats {
+  float lse, delta;
+};
+inline constexpr int kStatsPadding = 128;  // queries of a head are a multiple of this
+KEEL_HD inline int padded_queries(const AttentionShape& shape) {
+  return (shape.queries + kStatsPadding - 1) / kStatsPadding * kStatsPadding;
+}
+__device__ inline std::int64_t stats_of(const AttentionShape& shape, int b, int head) {
+  return (static_cast<std::int64_t>(b) * shape.heads + head) * padded_queries(shape);
+}
 
 // Throws where no kernel takes the dtype, the head size or the lengths.
 inline void check_attention(std::string_view op, const Tensor& q, std::int64_t keys) {
@@ -100,6 +110,6 @@ inline void check_attention(std::string_view op, const Tensor& q, std::int64_t k
 bool tensor_cores_take(const AttentionArgs& args);
 void attention_on_tensor_cores(const AttentionArgs& args);
 bool tensor_cores_take(const AttentionBackwardArgs& args);
-void attention_backward_on_tensor_cores(const AttentionBackwardArgs& args, const Tensor& delta);
+void attention_backward_on_tensor_cores(const AttentionBackwardArgs& args, const QueryStats* stats);
 
 }  // namespace keel::cuda

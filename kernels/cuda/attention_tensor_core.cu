@@ -191,7 +191,3 @@ void attention_on_tensor_cores(const AttentionArgs& args) {
 }
 
 }  // namespace keel::cuda
-namespace keel::cuda {  // STUB
-bool tensor_cores_take(const AttentionBackwardArgs&) { return false; }
-void attention_backward_on_tensor_cores(const AttentionBackwardArgs&, const Tensor&) {}
-}  // namespace keel::cuda

@@ -12,6 +12,14 @@ namespace keel::cuda {
 inline constexpr int kSide = 16;
 inline constexpr int kTileThreads = kSide * kSide;
 
+// The reduction of a value over the 16 threads of one row.
+template <class Op>
+__device__ float reduce_row(float value, Op op) {
+  for (int distance = kSide / 2; distance > 0; distance /= 2)
+    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  return value;
+}
+
 // Four neighbouring elements of a row, as fp32; those past the head size are zero.
 struct HeadRows {
   Heads heads;
