@@ -190,25 +190,28 @@ __device__ void store_rows(const Sums<kRowBlocks, kSize / 8>& sums, const Fragme
   using Tile = FragmentTile<T, kSize>;
   const auto words = dynamic_span<unsigned>();
   const auto packs = dynamic_span<uint4>();
-  const int lane = lane_id(), row = lane / 4;
+  const unsigned lane = threadIdx.x % kWarp, start = static_cast<unsigned>(tile.first) / 16, row = lane / 4;
+  const unsigned own = 4 * (start + row * Tile::kPieces) + lane % 4;
   __syncwarp();  // what the tile held was read
 #pragma unroll
-  for (int m = 0; m < kRowBlocks; ++m)
+  for (unsigned n = 0; n < kSize / 8; ++n) {
+    const unsigned place = own + 4 * ((n & 8) + ((n ^ row) & 7));
 #pragma unroll
-    for (int n = 0; n < kSize / 8; ++n)
+    for (unsigned m = 0; m < kRowBlocks; ++m)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        words[(tile.first + (16 * m + 8 * half) * Tile::kPitch + Tile::offset(row, n)) / 4 + lane % 4] =
+      for (unsigned half = 0; half < 2; ++half)
+        words[place + (64 * m + 32 * half) * Tile::kPieces] =
             pack_pair<T>(sums.of[m][n][2 * half], sums.of[m][n][2 * half + 1]);
+  }
   __syncwarp();
   constexpr int kRowsAtOnce = kWarp / Tile::kPieces;
-  const int piece = lane % Tile::kPieces;
+  const unsigned piece = lane % Tile::kPieces;
 #pragma unroll
-  for (int i = 0; i < 16 * kRowBlocks; i += kRowsAtOnce) {
-    const int r = i + lane / Tile::kPieces;
-    if (first + r < end)
-      *reinterpret_cast<uint4*>(to.data + (first + r) * to.stride + piece * 8) =
-          packs[(tile.first + Tile::offset(r, piece)) / 16];
+  for (unsigned i = 0; i < 16 * kRowBlocks; i += kRowsAtOnce) {
+    const unsigned r = i + lane / Tile::kPieces;
+    if (first + static_cast<int>(r) < end)
+      *reinterpret_cast<uint4*>(to.data + (first + static_cast<int>(r)) * to.stride + piece * 8) =
+          packs[start + r * Tile::kPieces + (piece & 8) + ((piece ^ r) & 7)];
   }
 }
 

@@ -20,7 +20,7 @@ inline cudaStream_t stream_of(const Tensor& x) {
   return static_cast<cudaStream_t>(x.context().stream().native());
 }
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+KEEL_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Calls f(TypeTag<T>{}) with the C++ type of f32, bf16 or f16: what arithmetic kernels take.
 template <class F>
@@ -32,6 +32,18 @@ void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
     default:
       throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
                   ErrorKind::unsupported);
+  }
+}
+
+// Calls f(TypeTag<Word>{}) with an unsigned word of that many bytes.
+template <class F>
+void visit_word(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(TypeTag<std::uint8_t>{});
+    case 2: return f(TypeTag<std::uint16_t>{});
+    case 4: return f(TypeTag<unsigned>{});
+    case 8: return f(TypeTag<uint2>{});
+    default: return f(TypeTag<uint4>{});
   }
 }
 

@@ -32,7 +32,7 @@ const Case kCases[] = {
     {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 70, .keys = 70, .size = 8, .causal = true},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 3, .keys = 90, .size = 8, .lengths = {90, 66}, .scale = 0.7},
     {.batch = 1, .queries = 130, .keys = 130, .size = 64, .causal = true},
-    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .size = 64, .lengths = {70, 33}},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .size = 64, .lengths = {33, 0}},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 1, .keys = 80, .size = 64, .causal = true, .q_offset = 70},
     {.batch = 1, .heads = 2, .kv_heads = 1, .queries = 33, .keys = 75, .size = 128, .causal = true, .q_offset = 40},
     {.batch = 1, .queries = 17, .keys = 19, .size = 150, .causal = true},
