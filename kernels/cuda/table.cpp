@@ -4,6 +4,7 @@ namespace keel::cuda {
 
 void fill_table(KernelTable& table, KernelChoice) {
   add_elementwise(table);
+  add_attention(table);
   add_copy(table);
   add_embedding(table);
   add_update(table);
