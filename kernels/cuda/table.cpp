@@ -5,6 +5,7 @@ namespace keel::cuda {
 void fill_table(KernelTable& table, KernelChoice) {
   add_elementwise(table);
   add_copy(table);
+  add_update(table);
 }
 
 }  // namespace keel::cuda

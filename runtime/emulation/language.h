@@ -151,6 +151,14 @@ T atomicMax(T* address, std::type_identity_t<T> value) {
   return old;
 }
 
+template <class T>
+T atomicMin(T* address, std::type_identity_t<T> value) {
+  std::atomic_ref<T> target(*address);
+  T old = target.load();
+  while (value < old && !target.compare_exchange_weak(old, value)) {}
+  return old;
+}
+
 // Cache hints: plain accesses here.
 template <class T>
 T __ldg(const T* address) {
