@@ -62,18 +62,10 @@ class CudaApi final : public DeviceApi {
   void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
                     [[maybe_unused]] std::size_t block_bytes, [[maybe_unused]] NativeStream stream) noexcept override {
 #if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
-    struct Note {
-      void* block;
-      std::size_t bytes, block_bytes;
-    };
-    cudaLaunchHostFunc(
-        stream_of(stream),
-        [](void* data) {
-          const std::unique_ptr<Note> note(static_cast<Note*>(data));
-          __asan_poison_memory_region(note->block, note->block_bytes);
-          __asan_unpoison_memory_region(note->block, note->bytes);
-        },
-        new Note{block, bytes, block_bytes});
+    emulation::Machine::get().enqueue(stream_of(stream), {.run = [=] {
+                                        __asan_poison_memory_region(block, block_bytes);
+                                        __asan_unpoison_memory_region(block, bytes);
+                                      }});
 #endif
   }
 

@@ -166,6 +166,12 @@ void Block::touch(const std::byte* address, std::size_t bytes, bool write, const
          where);
 }
 
+std::byte* Block::shared_array(const void* key, std::size_t bytes) {
+  try {
+    return shared_.array(key, bytes);
+  } catch (const Error& error) { throw Error(concat(here_is(thread()), ": ", error.what()), error.kind()); }
+}
+
 void Block::fail(const std::string& what, const std::source_location& where) const {
   throw Error(concat(here_is(thread()), ", ", place(where), ": ", what), ErrorKind::internal);
 }
