@@ -25,19 +25,21 @@ bool can_view(const Tensor& x, const Dims& shape) {
   } catch (const Error&) { return false; }
 }
 
-// For each element of a gather's index, the position in a dense tensor of `shape` that it reads.
+// For each element of a gather's index, the position in a dense tensor of `shape` that it reads. Nothing waits for the
+// index: what the host computes is the part of the position that its other dimensions give.
 Tensor flat_positions(const Tensor& index, int dim, const Dims& shape) {
   const Dims strides = dense_strides(shape);
-  const std::vector<std::int64_t> picks = index.to_vector<std::int64_t>();
-  std::vector<std::int64_t> out(picks.size());
+  std::vector<std::int64_t> others(static_cast<std::size_t>(index.numel()));
   Dims at(index.rank(), 0);
-  for (std::size_t i = 0; i < picks.size(); ++i) {
-    out[i] = picks[i] * strides[dim];
+  for (std::int64_t& position : others) {
     for (int d = 0; d < at.size(); ++d)
-      if (d != dim) out[i] += at[d] * strides[d];
+      if (d != dim) position += at[d] * strides[d];
     for (int d = at.size() - 1; d >= 0 && ++at[d] == index.dim(d); --d) at[d] = 0;
   }
-  return from_values(index.context(), out, {index.numel()});
+  const Context& context = index.context();
+  const Tensor stride = from_values(context, std::vector<std::int64_t>{strides[dim]}, {1});
+  const Tensor picked = kernels::binary<Mul>(kernels::contiguous(index).flatten(), stride);
+  return kernels::binary<Add>(picked, from_values(context, others, {index.numel()}));
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ void add_generate(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1000000));
   command->add_option("--seed", options->seed, "Of the choices.")->capture_default_str();
+  command->add_option("--device", options->device, "Where to compute: cpu, cuda:0, ...; auto: the first GPU, if any.")
+      ->capture_default_str();
   command->footer(kFooter);
   command->callback([options] { run(*options); });
 }

@@ -40,7 +40,8 @@ foreach(layer IN LISTS layers)
   # A backend's own headers are no part of the interface.
   get_target_property(folder keel_${layer} KEEL_FOLDER)
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${folder}"
-    FILES_MATCHING PATTERN "*.h" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE)
+    FILES_MATCHING PATTERN "*.h" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE
+    PATTERN "emulation" EXCLUDE)
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()
 

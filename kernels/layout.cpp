@@ -20,4 +20,27 @@ Layout::Layout(const Dims& full_shape, const Dims& full_strides) {
   }
 }
 
+CopyPlan::CopyPlan(const Tensor& from_tensor, const Tensor& to_tensor) {
+  for (int i = 0; i < to_tensor.rank(); ++i) {
+    const std::int64_t extent = to_tensor.shape()[i];
+    if (extent == 1) continue;
+    const std::int64_t from_stride = from_tensor.strides()[i], to_stride = to_tensor.strides()[i];
+    const int last = shape.size() - 1;
+    if (last >= 0 && from[last] == extent * from_stride && to[last] == extent * to_stride) {
+      shape[last] *= extent;
+      from[last] = from_stride;
+      to[last] = to_stride;
+    } else {
+      shape.push_back(extent);
+      from.push_back(from_stride);
+      to.push_back(to_stride);
+    }
+  }
+  if (shape.empty()) {
+    shape.push_back(1);
+    from.push_back(1);
+    to.push_back(1);
+  }
+}
+
 }  // namespace keel

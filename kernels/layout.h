@@ -18,4 +18,12 @@ struct Layout {
   bool dense() const { return shape.size() == 1 && (strides[0] == 1 || shape[0] == 1); }
 };
 
+// Two tensors of one shape, with the dimensions left in which they lie differently: extents of 1 dropped, and
+// neighbours joined where both are dense across them. Never of rank 0.
+struct CopyPlan {
+  Dims shape, from, to;  // strides in elements
+
+  CopyPlan(const Tensor& from_tensor, const Tensor& to_tensor);
+};
+
 }  // namespace keel

@@ -46,6 +46,15 @@ constexpr DType dtype_of() {
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, bf16> || std::is_same_v<T, f16>, float, T>;
 
+// Calls f(TypeTag<C>{}) with the type in which elements of `dtype` are computed: double for f64, float for the other
+// floats, std::int64_t for integers.
+template <class F>
+void visit_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::f64) f(TypeTag<double>{});
+  else if (is_floating(dtype)) f(TypeTag<float>{});
+  else f(TypeTag<std::int64_t>{});
+}
+
 // Calls f(TypeTag<T>{}) with the C++ type of `dtype`.
 template <class F>
 decltype(auto) visit_floating(DType dtype, F&& f) {

@@ -8,7 +8,7 @@ set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|AtomicF|MappedFile|Sa
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
-foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer cli)
+foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer cli emulation cuda)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")
@@ -21,7 +21,11 @@ foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer c
     elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all
       set_tests_properties("${case}" PROPERTIES LABELS sanitize)
     endif()
-    if(suite MATCHES "${matrix_suites}")
+    # Of a device's tests, one order of threads is enough there: all three take minutes.
+    if(layer STREQUAL "emulation" OR (layer STREQUAL "cuda" AND NOT case MATCHES "/(reverse|shuffled)|TwentySteps"))
+      set_tests_properties("${case}" PROPERTIES LABELS sanitize)
+    endif()
+    if(suite MATCHES "${matrix_suites}" AND NOT layer STREQUAL "cuda")
       set_tests_properties("${case}" PROPERTIES LABELS avx2)
     endif()
   endforeach()

@@ -6,6 +6,7 @@
 #include "keel/data/safetensors.h"
 #include "keel/nn/state.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/device.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/task.h"
 
@@ -14,14 +15,15 @@ namespace {
 
 // A model whose weights belong to the run; computes in fp32.
 struct TrainedModel {
-  Context context = Context::create();
+  Context context;
   Config config;
   std::shared_ptr<const Tokenizer> tokenizer;
   Gpt model;
   std::vector<FlatBuffer> buffers;
 
-  explicit TrainedModel(const RunFolder& folder)
-      : config(load_config(folder.config())),
+  TrainedModel(const RunFolder& folder, std::string_view device)
+      : context(Context::create({.device = choose_device(device)})),
+        config(load_config(folder.config())),
         tokenizer(load_tokenizer(folder.tokenizer())),
         model(gpt_options(config, tokenizer->vocabulary_size())) {
     for_each_parameter(model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
@@ -67,7 +69,7 @@ void generate(const GenerateOptions& options, const std::function<void(std::stri
              "' is not the folder of a run: it has no config.yaml");
   KEEL_CHECK(std::filesystem::exists(folder.model()), "'", options.run,
              "' has no model yet; it is written with the first checkpoint");
-  const TrainedModel trained(folder);
+  const TrainedModel trained(folder, options.device);
   if (trained.config.data.type == DataConfig::Type::addition) {
     answer_sum(trained, options, on_text);
     return;

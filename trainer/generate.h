@@ -15,6 +15,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // 0: among all
   std::uint64_t seed = 1;
+  std::string device = "auto";  // see keel/trainer/device.h
 };
 
 // Calls on_text with the prompt, then with each piece of its continuation as it is made. A run that has learnt to

@@ -12,9 +12,9 @@
 #include "keel/data/prefetch.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/schedule.h"
-#include "keel/runtime/device_api.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/checkpoint.h"
+#include "keel/trainer/device.h"
 #include "keel/trainer/diagnosis.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/metrics.h"
@@ -32,15 +32,9 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The first GPU where this build drives one and the machine has one; the emulator is only used when asked for.
-Device best_device() {
-  return count_devices(DeviceType::cuda).count > 0 ? Device{DeviceType::cuda, 0} : Device{};
-}
-
 Context make_context(const Config& config, TrainObserver& observer) {
-  const Device device = config.device == "auto" ? best_device() : parse_device(config.device);
   ContextOptions options;
-  options.device = device;
+  options.device = choose_device(config.device);
   options.threads = config.threads;
   options.kernels = config.kernels;
   options.log = [&observer](LogLevel level, std::string_view message) { observer.on_message(level, message); };

@@ -110,13 +110,4 @@ void run_blocks(const Tensor& out, const std::array<Tensor, N>& in, BlockFunctio
   });
 }
 
-// Calls f(TypeTag<C>{}) with the compute type of a dtype: double for f64, float for the other floats,
-// std::int64_t for integers.
-template <class F>
-void visit_compute_type(DType dtype, F&& f) {
-  if (dtype == DType::f64) f(TypeTag<double>{});
-  else if (is_floating(dtype)) f(TypeTag<float>{});
-  else f(TypeTag<std::int64_t>{});
-}
-
 }  // namespace keel::cpu

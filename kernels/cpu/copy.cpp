@@ -1,40 +1,16 @@
 // Moving numbers: copies between any layouts and dtypes, fill, where, and in-place sums and products.
 
-#include <numeric>
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/blocks.h"
+#include "keel/kernels/layout.h"
 
 namespace keel::cpu {
 namespace {
-
-// Both sides of a copy with the dimensions they have in common: joined where both are dense across them.
-struct CopyPlan {
-  Dims shape, from, to;
-};
-
-CopyPlan plan_copy(const Tensor& from, const Tensor& to) {
-  CopyPlan plan;
-  for (int i = 0; i < to.rank(); ++i) {
-    const std::int64_t extent = to.shape()[i];
-    if (extent == 1) continue;
-    const int last = plan.shape.size() - 1;
-    if (last >= 0 && plan.from[last] == extent * from.strides()[i] && plan.to[last] == extent * to.strides()[i]) {
-      plan.shape[last] *= extent;
-      plan.from[last] = from.strides()[i];
-      plan.to[last] = to.strides()[i];
-    } else {
-      plan.shape.push_back(extent);
-      plan.from.push_back(from.strides()[i]);
-      plan.to.push_back(to.strides()[i]);
-    }
-  }
-  if (plan.shape.empty()) plan = {{1}, {1}, {1}};
-  return plan;
-}
 
 // Rows along the last dimension, whichever strides they have.
 template <class T>
@@ -147,7 +123,7 @@ void copy_transposed(const Context& context, const CopyPlan& plan, int along, co
 
 template <class T>
 void copy_same(const Tensor& from, const Tensor& to) {
-  const CopyPlan plan = plan_copy(from, to);
+  const CopyPlan plan(from, to);
   const T* source = from.data<T>();
   T* target = to.data<T>();
   int along = -1;

@@ -9,6 +9,7 @@
 namespace keel::cuda {
 
 void add_elementwise(KernelTable& table);
+void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
 
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);

@@ -20,7 +20,7 @@ inline cudaStream_t stream_of(const Tensor& x) {
   return static_cast<cudaStream_t>(x.context().stream().native());
 }
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+KEEL_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Calls f(TypeTag<T>{}) with the C++ type of f32, bf16 or f16: what arithmetic kernels take.
 template <class F>

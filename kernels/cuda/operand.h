@@ -1,141 +1,178 @@
 #pragma once
-// How elementwise CUDA kernels see their operands: eight neighbouring elements at a time, of any dtype and layout.
+// How elementwise CUDA kernels see their operands: runs of eight neighbouring elements of any dtype.
 //
 // The dtype and the layout are looked up at run time, the same way for all threads, so that an operation is compiled
 // once for each compute type (float or std::int64_t; copies also double).
 
+#include <algorithm>
+
 #include "keel/kernels/cuda/device.h"
-#include "keel/kernels/layout.h"
+#include "keel/kernels/cuda/strides.h"
 
 namespace keel::cuda {
 
-inline constexpr int kRun = 8;  // elements of a thread
+inline constexpr int kRun = 8;                   // elements of a thread
+inline constexpr int kElementwiseThreads = 256;  // of a block
+inline constexpr int kElementwiseBlock = kElementwiseThreads * kRun;
 
 struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;
-  bool runs = false;  // dense, and aligned for whole runs
-  int rank = 0;
-  std::int64_t shape[kMaxRank] = {};
-  std::int64_t strides[kMaxRank] = {};
+  bool repeats = false;  // a run is one element
+  bool runs = false;     // one access reads a whole run, wherever it begins
+  Strides strides;
 
   Operand() = default;
   explicit Operand(const Tensor& tensor) : data(tensor.raw()), dtype(tensor.dtype()) {
     const Layout layout(tensor);
-    runs = layout.dense() && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-    rank = layout.shape.size();
-    for (int i = 0; i < rank; ++i) {
-      shape[i] = layout.shape[i];
-      strides[i] = layout.strides[i];
-    }
-  }
-
-  // Where the element of row-major number i lies.
-  __device__ std::int64_t offset_of(std::int64_t i) const {
-    std::int64_t offset = 0;
-    for (int d = rank - 1; d > 0; --d) {
-      const std::int64_t rest = i / shape[d];
-      offset += (i - rest * shape[d]) * strides[d];
-      i = rest;
-    }
-    return offset + i * strides[0];
+    strides = Strides(layout);
+    const int last = layout.shape.size() - 1;
+    repeats = layout.strides[last] == 0;
+    const bool whole = last == 0 || layout.shape[last] % kRun == 0;  // a run stays in its row
+    bool aligned = layout.strides[last] == 1 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+    for (int d = 0; d < last; ++d) aligned = aligned && layout.strides[d] % kRun == 0;
+    runs = whole && (repeats || aligned);
   }
 };
 
-template <class T, class C>
-__device__ void load_run_as(const Operand& operand, std::int64_t first, int count, C* out) {
-  const T* data = static_cast<const T*>(operand.data);
-  if (operand.runs && count == kRun) {
-    struct alignas(kRun * sizeof(T) < 16 ? kRun * sizeof(T) : 16) Run {
-      T values[kRun];
-    };
-    const Run run = *reinterpret_cast<const Run*>(data + first);
-    for (int i = 0; i < kRun; ++i) out[i] = widen<C>(run.values[i]);
-  } else {
-    for (int i = 0; i < count; ++i) out[i] = widen<C>(data[operand.offset_of(first + i)]);
+// Calls f(TypeTag<T>{}) with the type of `dtype`, of those that a kernel of C meets: double all, float the other floats
+// and conditions, std::int64_t integers.
+template <class C, class F>
+__device__ void visit_stored(DType dtype, const F& f) {
+  constexpr bool kAll = std::is_same_v<C, double>;
+  if constexpr (kAll || std::is_same_v<C, float>) {
+    if (dtype == DType::f32) return f(TypeTag<float>{});
+    if (dtype == DType::bf16) return f(TypeTag<bf16>{});
+    if (dtype == DType::f16) return f(TypeTag<f16>{});
   }
+  if constexpr (kAll || std::is_same_v<C, std::int64_t>) {
+    if (dtype == DType::i32) return f(TypeTag<std::int32_t>{});
+    if (dtype == DType::i64) return f(TypeTag<std::int64_t>{});
+  }
+  if constexpr (kAll)
+    if (dtype == DType::f64) return f(TypeTag<double>{});
+  if (dtype == DType::u8) f(TypeTag<std::uint8_t>{});
 }
 
-template <class T, class C>
-__device__ void store_run_as(const Operand& operand, std::int64_t first, int count, const C* in) {
-  T* data = static_cast<T*>(operand.data);
-  if (operand.runs && count == kRun) {
-    struct alignas(kRun * sizeof(T) < 16 ? kRun * sizeof(T) : 16) Run {
-      T values[kRun];
-    };
-    Run run;
+template <class T>
+struct alignas(kRun * sizeof(T) < 16 ? kRun * sizeof(T) : 16) Run {
+  T values[kRun];
+};
+
+// The run that begins with the element of row-major number `first`, a multiple of kRun.
+template <class C>
+__device__ void load_run(const Operand& operand, std::int64_t first, C (&out)[kRun]) {
+  const std::int64_t offset = operand.strides.offset_of(first);
+  visit_stored<C>(operand.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const from = static_cast<const T*>(operand.data) + offset;
+    if (operand.repeats) {
+      const C value = widen<C>(*from);
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) out[i] = value;
+    } else {
+      const Run<T> run = *reinterpret_cast<const Run<T>*>(from);
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) out[i] = widen<C>(run.values[i]);
+    }
+  });
+}
+template <class C>
+__device__ void store_run(const Operand& operand, std::int64_t first, const C (&in)[kRun]) {
+  const std::int64_t offset = operand.strides.offset_of(first);
+  visit_stored<C>(operand.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Run<T> run;
+#pragma unroll
     for (int i = 0; i < kRun; ++i) run.values[i] = narrow<T>(in[i]);
-    *reinterpret_cast<Run*>(data + first) = run;
-  } else {
-    for (int i = 0; i < count; ++i) data[operand.offset_of(first + i)] = narrow<T>(in[i]);
-  }
+    *reinterpret_cast<Run<T>*>(static_cast<T*>(operand.data) + offset) = run;
+  });
 }
 
-// Elements [first, first + count) in row-major order, as C. A float kernel meets no f64 and no i64.
 template <class C>
-__device__ void load_run(const Operand& operand, std::int64_t first, int count, C* out) {
-  switch (operand.dtype) {
-    case DType::f32: return load_run_as<float>(operand, first, count, out);
-    case DType::bf16: return load_run_as<bf16>(operand, first, count, out);
-    case DType::f16: return load_run_as<f16>(operand, first, count, out);
-    case DType::f64: return load_run_as<double>(operand, first, count, out);
-    case DType::i32: return load_run_as<std::int32_t>(operand, first, count, out);
-    case DType::i64: return load_run_as<std::int64_t>(operand, first, count, out);
-    case DType::u8: return load_run_as<std::uint8_t>(operand, first, count, out);
-  }
+__device__ C load_element(const Operand& operand, std::int64_t i) {
+  const std::int64_t offset = operand.strides.offset_of(i);
+  C value{};
+  visit_stored<C>(operand.dtype, [&](auto tag) {
+    value = widen<C>(static_cast<const typename decltype(tag)::type*>(operand.data)[offset]);
+  });
+  return value;
 }
 template <class C>
-__device__ void store_run(const Operand& operand, std::int64_t first, int count, const C* in) {
-  switch (operand.dtype) {
-    case DType::f32: return store_run_as<float>(operand, first, count, in);
-    case DType::bf16: return store_run_as<bf16>(operand, first, count, in);
-    case DType::f16: return store_run_as<f16>(operand, first, count, in);
-    case DType::f64: return store_run_as<double>(operand, first, count, in);
-    case DType::i32: return store_run_as<std::int32_t>(operand, first, count, in);
-    case DType::i64: return store_run_as<std::int64_t>(operand, first, count, in);
-    case DType::u8: return store_run_as<std::uint8_t>(operand, first, count, in);
-  }
+__device__ void store_element(const Operand& operand, std::int64_t i, C value) {
+  const std::int64_t offset = operand.strides.offset_of(i);
+  visit_stored<C>(operand.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    static_cast<T*>(operand.data)[offset] = narrow<T>(value);
+  });
 }
 
-// The inputs of an elementwise kernel; a fixed array, since kernels take their arguments by value.
+// What an elementwise kernel works on; fixed arrays, since kernels take their arguments by value.
 template <int N>
 struct Operands {
   Operand in[N > 0 ? N : 1];
   Operand out;
   std::int64_t count;
+  bool runs;  // of all of them
+
+  template <class... In>
+  explicit Operands(const Tensor& result, const In&... inputs)
+      : in{Operand(inputs)...}, out(result), count(result.numel()), runs(out.runs && !out.repeats) {
+    for (int n = 0; n < N; ++n) runs = runs && in[n].runs;
+  }
 };
 
-// out = f(in...) for one run of each thread. F is a device function object (C* out, const C (&in)[N][kRun], int count).
+// out = f(in...) for the elements of this block: f takes N numbers of C, or the element's number without inputs.
 template <class C, int N, class F>
-__global__ void elementwise_kernel(Operands<N> operands, F f) {
-  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kRun;
-  if (first >= operands.count) return;
-  const int count = operands.count - first < kRun ? static_cast<int>(operands.count - first) : kRun;
-  C in[N > 0 ? N : 1][kRun], out[kRun];
-  for (int n = 0; n < N; ++n) load_run(operands.in[n], first, count, in[n]);
-  for (int i = 0; i < count; ++i) {
-    if constexpr (N == 0) out[i] = f(first + i);
-    else if constexpr (N == 1) out[i] = f(in[0][i]);
-    else if constexpr (N == 2) out[i] = f(in[0][i], in[1][i]);
-    else out[i] = f(in[0][i], in[1][i], in[2][i]);
+__device__ void compute_elements(const Operands<N>& operands, const F& f) {
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kElementwiseBlock;
+  if (operands.runs && begin + kElementwiseBlock <= operands.count) {
+    const std::int64_t first = begin + static_cast<std::int64_t>(threadIdx.x) * kRun;
+    C in[N > 0 ? N : 1][kRun], out[kRun];
+#pragma unroll
+    for (int n = 0; n < N; ++n) load_run(operands.in[n], first, in[n]);
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+      if constexpr (N == 0) out[i] = f(first + i);
+      else if constexpr (N == 1) out[i] = f(in[0][i]);
+      else if constexpr (N == 2) out[i] = f(in[0][i], in[1][i]);
+      else out[i] = f(in[0][i], in[1][i], in[2][i]);
+    }
+    store_run(operands.out, first, out);
+    return;
   }
-  store_run(operands.out, first, count, out);
+  const std::int64_t end = std::min(operands.count, begin + kElementwiseBlock);
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kElementwiseThreads) {
+    C in[N > 0 ? N : 1];
+#pragma unroll
+    for (int n = 0; n < N; ++n) in[n] = load_element<C>(operands.in[n], i);
+    C out;
+    if constexpr (N == 0) out = f(i);
+    else if constexpr (N == 1) out = f(in[0]);
+    else if constexpr (N == 2) out = f(in[0], in[1]);
+    else out = f(in[0], in[1], in[2]);
+    store_element(operands.out, i, out);
+  }
 }
 
-// Queues out = f(in...), element by element. F takes N numbers of C, or the element's number without inputs. The
-// inputs have out's shape (strides of 0 where they repeat) and may be out.
+template <class C, int N, class F>
+__global__ void elementwise_kernel(Operands<N> operands, F f) {
+  compute_elements<C>(operands, f);
+}
+
+// A block for each kElementwiseBlock elements.
+inline LaunchShape elementwise_shape(std::int64_t count) {
+  return {static_cast<unsigned>(ceil_div(count, kElementwiseBlock)), kElementwiseThreads};
+}
+
+// Queues out = f(in...), element by element. The inputs have out's shape (strides of 0 where they repeat) and may be
+// out.
 template <class C, class F, class... In>
 void run_elementwise(const char* name, const Tensor& out, F f, const In&... in) {
   if (out.numel() == 0) return;
   constexpr int kInputs = static_cast<int>(sizeof...(In));
-  constexpr int kThreads = 256;
-  Operands<kInputs> operands;
-  int n = 0;
-  ((operands.in[n++] = Operand(in)), ...);
-  operands.out = Operand(out);
-  operands.count = out.numel();
-  const auto blocks = static_cast<unsigned>(ceil_div(out.numel(), std::int64_t{kThreads} * kRun));
-  launch(name, elementwise_kernel<C, kInputs, F>, {blocks, kThreads}, stream_of(out), operands, f);
+  launch(name, elementwise_kernel<C, kInputs, F>, elementwise_shape(out.numel()), stream_of(out),
+         Operands<kInputs>(out, in...), f);
 }
 
 }  // namespace keel::cuda

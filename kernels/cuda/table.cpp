@@ -2,6 +2,9 @@
 
 namespace keel::cuda {
 
-void fill_table(KernelTable& table, KernelChoice) { add_elementwise(table); }
+void fill_table(KernelTable& table, KernelChoice) {
+  add_elementwise(table);
+  add_copy(table);
+}
 
 }  // namespace keel::cuda

@@ -118,7 +118,13 @@ class CudaApi final : public DeviceApi {
  private:
   // For calls that may tell of what was queued before them.
   void check_work(cudaError_t error) const {
-    if (error != cudaSuccess) check(error, concat("work on ", Device{kType, index_}).c_str());
+    if (error == cudaSuccess) return;
+    std::string message = concat("work on ", Device{kType, index_}, ": ", cudaGetErrorString(error));
+#ifndef KEEL_EMULATED  // which names the kernel itself
+    message += concat("; queued last by this thread: ", cuda::recent_launches.text(),
+                      " (CUDA_LAUNCH_BLOCKING=1 finds the one)");
+#endif
+    throw Error(message, ErrorKind::internal);
   }
 
   int index_;

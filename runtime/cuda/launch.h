@@ -53,6 +53,24 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;  // dynamic shared memory of a block
 };
 
+// The kernels that this thread queued last, for messages: a GPU tells of a failure at a later call, without a name.
+class RecentLaunches {
+ public:
+  static constexpr unsigned kKept = 6;
+  void note(const char* name) { names_[count_++ % kKept] = name; }
+  std::string text() const {  // the latest first
+    std::string text;
+    for (unsigned i = 0; i < kKept && i < count_; ++i)
+      text += concat(i == 0 ? "" : ", ", names_[(count_ - 1 - i) % kKept]);
+    return text;
+  }
+
+ private:
+  const char* names_[kKept] = {};
+  unsigned count_ = 0;
+};
+inline thread_local RecentLaunches recent_launches;
+
 // Throws an Error that names `what` unless the call succeeded.
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) [[unlikely]]
@@ -65,6 +83,7 @@ template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream,
             Args&&... args) {
   static_assert(sizeof...(Params) == sizeof...(Args), "the kernel has another number of parameters");
+  recent_launches.note(name);
   std::tuple<std::remove_cv_t<Params>...> parameters{static_cast<Params>(std::forward<Args>(args))...};
 #ifdef KEEL_EMULATED
   int device = 0;

@@ -1,11 +1,14 @@
 #include "keel/runtime/emulation/block.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "keel/runtime/error.h"
 
 namespace keel::emulation {
 namespace {
+
+constexpr std::size_t kCopyBytes = 16;  // of an asynchronous copy
 
 std::string place(const std::source_location& where) { return concat(where.file_name(), ':', where.line()); }
 
@@ -69,8 +72,13 @@ void Block::run_threads(Worker& worker) {
       const std::uint32_t t = (*order_)[next_++];
       const Extent3& extent = here.block_extent;
       worker.thread = t;
+      worker.copies.clear();
+      worker.groups = 0;
       here.thread = {t % extent.x, t / extent.x % extent.y, t / extent.x / extent.y};
       (*body_)();
+      if (!worker.copies.empty())
+        fail(concat("the thread ends before ", worker.copies.size(), " of its copies to shared memory have arrived"),
+             worker.copies.front().where);
     }
   } catch (...) { failure_ = std::current_exception(); }
 }
@@ -93,7 +101,7 @@ void Block::park(Wait wait, const std::source_location& where) {
 void Block::wait_for_block(const std::source_location& where) { park(Wait::block, where); }
 
 void Block::wait_for_warp(unsigned mask, void* record, void (*act)(void* const records[32]),
-                          const std::source_location& where) {
+                          const std::source_location& where, bool orders_memory) {
   const std::uint32_t t = thread(), warp = t / 32, own = t % 32;
   if ((mask >> own & 1) == 0) fail(concat("lane ", own, " is not in its own mask ", mask), where);
   auto meeting = std::find_if(meetings_.begin(), meetings_.end(), [&](const Meeting& m) {
@@ -115,7 +123,7 @@ void Block::wait_for_warp(unsigned mask, void* record, void (*act)(void* const r
   const Meeting complete = *meeting;
   meetings_.erase(meeting);
   act(complete.records);
-  ++warp_epochs_[warp];
+  if (orders_memory) ++warp_epochs_[warp];
   for (Worker* worker : complete.workers)
     if (worker != nullptr) worker->wait = Wait::none;
 }
@@ -170,6 +178,38 @@ std::byte* Block::shared_array(const void* key, std::size_t bytes) {
   try {
     return shared_.array(key, bytes);
   } catch (const Error& error) { throw Error(concat(here_is(thread()), ": ", error.what()), error.kind()); }
+}
+
+void Block::check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,
+                         const std::source_location& where) const {
+  if (!shared_.holds(address, bytes))
+    fail(concat("an access to ", bytes, " bytes that lie in no array of shared memory"), where);
+  if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0)
+    fail(concat("an access to shared memory at no multiple of ", alignment, " bytes"), where);
+}
+
+// The device may write from here on, so whoever still uses the place is in a race. NaN for whoever looks too early.
+void Block::start_copy(std::byte* to, const std::byte* from, std::size_t bytes, const std::source_location& where) {
+  check_shared(to, kCopyBytes, kCopyBytes, where);
+  if (bytes > kCopyBytes) fail(concat("an asynchronous copy of ", bytes, " bytes; at most ", kCopyBytes), where);
+  if (reinterpret_cast<std::uintptr_t>(from) % kCopyBytes != 0)
+    fail(concat("an asynchronous copy from no multiple of ", kCopyBytes, " bytes"), where);
+  touch(to, kCopyBytes, true, where);
+  std::memset(to, 0xff, kCopyBytes);
+  worker_->copies.push_back({to, from, bytes, worker_->groups, where});
+}
+
+void Block::finish_copies(std::uint32_t groups) {
+  std::vector<Copy>& copies = worker_->copies;
+  const auto late = std::find_if(copies.begin(), copies.end(), [&](const Copy& copy) {
+    return std::uint64_t{copy.group} + groups >= worker_->groups;
+  });
+  for (auto copy = copies.begin(); copy != late; ++copy) {
+    touch(copy->to, kCopyBytes, true, copy->where);
+    if (copy->bytes != 0) std::memcpy(copy->to, copy->from, copy->bytes);
+    std::memset(copy->to + copy->bytes, 0, kCopyBytes - copy->bytes);
+  }
+  copies.erase(copies.begin(), late);
 }
 
 void Block::fail(const std::string& what, const std::source_location& where) const {

@@ -23,8 +23,13 @@ class Block {
   std::uint32_t thread() const { return worker_->thread; }
   void wait_for_block(const std::source_location& where);
   void wait_for_warp(unsigned mask, void* record, void (*act)(void* const records[32]),
-                     const std::source_location& where);
+                     const std::source_location& where, bool orders_memory);
   void touch(const std::byte* address, std::size_t bytes, bool write, const std::source_location& where);
+  void check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,
+                    const std::source_location& where) const;
+  void start_copy(std::byte* to, const std::byte* from, std::size_t bytes, const std::source_location& where);
+  void commit_copies() { ++worker_->groups; }
+  void finish_copies(std::uint32_t groups);
   [[noreturn]] void fail(const std::string& what, const std::source_location& where) const;
 
   std::byte* shared_array(const void* key, std::size_t bytes);
@@ -32,6 +37,14 @@ class Block {
 
  private:
   enum class Wait : unsigned char { none, block, warp };
+  // Into shared memory, not arrived yet.
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;  // of 16; the rest is zero
+    std::uint32_t group;
+    std::source_location where;
+  };
   // A fibre runs threads back to back, as long as none of them has to wait.
   struct Worker {
     Block* block = nullptr;
@@ -39,6 +52,8 @@ class Block {
     std::uint32_t thread = 0;
     Wait wait = Wait::none;
     std::source_location where;
+    std::vector<Copy> copies;  // of the thread, oldest first
+    std::uint32_t groups = 0;  // that the thread has closed
   };
   // Something that lanes of a warp do together and not all have come to.
   struct Meeting {

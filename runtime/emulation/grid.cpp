@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "keel/runtime/emulation/block.h"
+#include "keel/runtime/emulation/shared.h"
+#include "keel/runtime/emulation/tensor_core.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/random.h"
 
@@ -73,8 +75,8 @@ unsigned lane() { return running->thread() % 32; }
 void block_barrier(const std::source_location& where) { running->wait_for_block(where); }
 
 void warp_collective(unsigned mask, void* record, void (*act)(void* const records[32]),
-                     const std::source_location& where) {
-  running->wait_for_warp(mask, record, act, where);
+                     const std::source_location& where, bool orders_memory) {
+  running->wait_for_warp(mask, record, act, where, orders_memory);
 }
 
 std::byte* shared_array(const void* key, std::size_t bytes) { return running->shared_array(key, bytes); }
@@ -84,6 +86,19 @@ std::size_t dynamic_shared_bytes() { return running->dynamic_shared_bytes(); }
 void touch_shared(const std::byte* address, std::size_t bytes, bool write, const std::source_location& where) {
   running->touch(address, bytes, write, where);
 }
+
+void check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,
+                  const std::source_location& where) {
+  running->check_shared(address, bytes, alignment, where);
+}
+
+void start_copy(std::byte* to, const std::byte* from, int bytes, const std::source_location& where) {
+  running->start_copy(to, from, static_cast<std::size_t>(bytes), where);
+}
+
+void commit_copies() { running->commit_copies(); }
+
+void finish_copies(unsigned groups) { running->finish_copies(groups); }
 
 void fail_thread(const std::string& what, const std::source_location& where) { running->fail(what, where); }
 

@@ -59,9 +59,10 @@ extern constinit thread_local ThreadPlace here;
 void block_barrier(const std::source_location& where);
 
 // Something that the lanes of `mask` do together. Each lane gives its record; the lane that comes last calls
-// act(records), indexed by lane, null for lanes outside the mask, before any goes on.
+// act(records), indexed by lane, null for lanes outside the mask, before any goes on. `orders_memory`: what lanes did
+// to shared memory before comes before what they do to it after.
 void warp_collective(unsigned mask, void* record, void (*act)(void* const records[32]),
-                     const std::source_location& where);
+                     const std::source_location& where, bool orders_memory = true);
 
 // The place of the running thread in its warp of 32.
 unsigned lane();

@@ -195,11 +195,13 @@ void Machine::wake() {
 void Machine::wait_for(CUstream_st* stream) { wait_for(stream, enqueued(stream)); }
 
 void Machine::wait_for(CUstream_st* stream, std::uint64_t position) {
+  ++waits_;
   std::unique_lock lock(mutex_);
   drive(lock, stream, position);
 }
 
 void Machine::wait_for_device(int device) {
+  ++waits_;
   std::unique_lock lock(mutex_);
   std::vector<std::pair<CUstream_st*, std::uint64_t>> targets;
   for (const auto& stream : streams_)

@@ -1,6 +1,7 @@
 #pragma once
 // The emulated machine: its devices' memory, streams and events, and what makes queued work happen.
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -110,6 +111,7 @@ class Machine {
   // Only looks, at first; who asks again and again makes the work happen that would, as a loop around a query expects.
   bool is_done(CUstream_st* stream, std::uint64_t position);
   void wake();  // a gate may have opened
+  std::uint64_t waits() const { return waits_; }  // by host threads, so far
 
   // Failures of device work are numbered from 1. The first one of the device with a number above *seen, or "";
   // *seen becomes the number of the newest.
@@ -151,6 +153,7 @@ class Machine {
   std::mutex mutex_;
   std::condition_variable happened_;
   std::uint64_t happenings_ = 0;  // operations enqueued or done, and calls of wake()
+  std::atomic<std::uint64_t> waits_ = 0;
   MachineOptions options_;
   std::uint64_t draw_ = 0;
   std::vector<std::unique_ptr<CUstream_st>> streams_;

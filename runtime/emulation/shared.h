@@ -11,7 +11,11 @@ namespace keel::emulation {
 
 std::byte* shared_array(const void* key, std::size_t bytes);
 std::size_t dynamic_shared_bytes();
+// Notes an access of the running thread.
 void touch_shared(const std::byte* address, std::size_t bytes, bool write, const std::source_location& where);
+// Fails unless the bytes lie inside one shared array, at a multiple of `alignment`.
+void check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,
+                  const std::source_location& where);
 
 // An index that knows the line it stands on.
 struct SharedIndex {

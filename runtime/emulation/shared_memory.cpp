@@ -60,6 +60,13 @@ std::byte* SharedMemory::array(const void* key, std::size_t bytes) {
   return add_array(key, bytes);
 }
 
+bool SharedMemory::holds(const std::byte* address, std::size_t bytes) const {
+  return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) {
+    const std::byte* begin = bytes_.data() + array.offset;
+    return address >= begin && address + bytes <= begin + array.bytes;
+  });
+}
+
 std::byte* SharedMemory::add_array(const void* key, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
   if (used_ == 0) used_ = round_up(address) - address;

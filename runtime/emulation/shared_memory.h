@@ -34,6 +34,8 @@ class SharedMemory {
   // The array that belongs to `key`, made on first call in a block. The dynamic array has the key null.
   std::byte* array(const void* key, std::size_t bytes);
   std::size_t dynamic_bytes() const { return dynamic_bytes_; }
+  // Whether these bytes lie inside one array.
+  bool holds(const std::byte* address, std::size_t bytes) const;
 
   // Notes an access; returns the earlier one that it races with, if any.
   std::optional<Access> touch(const std::byte* address, std::size_t bytes, bool write, const Access& access);

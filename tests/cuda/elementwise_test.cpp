@@ -68,10 +68,39 @@ TEST_P(ElementwiseOnDevice, BinaryOperationsBroadcastAndFollowTheOpTable) {
 TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessor) {
   for (int op = 0; op < UnaryOps::size; ++op)
     for (const DType dtype : kKernelTypes) {
-      const Tensor x = uniform_tensor(host, {67}, 5, dtype, 0.1, 3);
-      EXPECT_EQ(doubles(kernels::unary(op, on_device(x), 0.5)), doubles(kernels::unary(op, x, 0.5)))
-          << name_of_unary(op) << ' ' << dtype;
+      const Tensor x = uniform_tensor(host, {2115}, 5, dtype, 0.1, 3);  // more than a block
+      for (const std::int64_t from : {0, 1})
+        EXPECT_EQ(doubles(kernels::unary(op, on_device(x).slice(0, from, 2115), 0.5)),
+                  doubles(kernels::unary(op, x.slice(0, from, 2115), 0.5)))
+            << name_of_unary(op) << ' ' << dtype;
     }
+}
+
+TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessorInLayoutsWithRunsAndWithout) {
+  const auto check = [&](const Tensor& a, const Tensor& b) {
+    const auto both = [](const Tensor& x, const Tensor& y) {
+      return kernels::binary<Mul>(kernels::binary<Sub>(x, y), y);
+    };
+    // The same views on the device, of storages copied whole.
+    const auto there = [&](const Tensor& x) {
+      const auto elements = static_cast<std::int64_t>(x.storage()->bytes() / size_of(x.dtype()));
+      const Tensor whole = on_device(Tensor(x.storage(), {elements}, {1}, 0, x.dtype()));
+      return Tensor(whole.storage(), x.shape(), x.strides(), x.offset(), x.dtype());
+    };
+    EXPECT_EQ(doubles(both(there(a), there(b))), doubles(both(a, b))) << a.strides() << b.strides();
+  };
+  for (const DType dtype : kKernelTypes) {
+    const Tensor a = uniform_tensor(host, {96, 48}, 6, dtype), b = uniform_tensor(host, {96, 56}, 7, dtype);
+    check(a, b.slice(1, 0, 48));                  // rows of runs
+    check(a, b.slice(1, 3, 51));                  // not at multiples of 16 bytes
+    check(a, b.slice(1, 2, 3));                   // one number a row
+    check(a, b.slice(0, 1, 2).slice(1, 8, 56));   // one row
+    check(a, b.slice(0, 1, 2).slice(1, 9, 10));   // one number
+    check(a.slice(1, 0, 40), b.slice(1, 8, 48));  // the result's rows are shorter
+    check(a.view({4, 24, 48}).transpose(0, 1), b.view({24, 4, 56}).slice(2, 0, 48));
+    check(a.transpose(0, 1), uniform_tensor(host, {48, 96}, 8, dtype));
+    check(a.slice(1, 0, 45), b.slice(1, 8, 53));  // odd rows
+  }
 }
 
 TEST_P(ElementwiseOnDevice, IntegersAreTakenWhereTheProcessorTakesThem) {

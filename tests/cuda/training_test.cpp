@@ -75,7 +75,7 @@ class Recorder : public TrainObserver {
  public:
   explicit Recorder(std::int64_t stop_after = std::numeric_limits<std::int64_t>::max()) : stop_after_(stop_after) {}
   void on_step(const StepReport& report) override {
-    if (last_step_ != 0) EXPECT_EQ(report.step, last_step_ + 1);  // each step, in order
+    EXPECT_TRUE(last_step_ == 0 || report.step == last_step_ + 1) << "each step, in order";
     last_step_ = report.step;
     losses.push_back(report.loss);
   }
@@ -139,6 +139,23 @@ TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
 }
 
 #ifdef KEEL_EMULATED
+TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
+  Gpt model(small_gpt());
+  Engine engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  const Tensor inputs = tokens_of(device, 1), targets = tokens_of(device, 2);
+  std::vector<PendingStep> steps;
+  std::uint64_t waits = 0;
+  for (int step = 0; step < 3; ++step) {
+    waits = emulation::Machine::get().waits();
+    Forward pass{.training = true, .random = {}, .sample_ids = {}};
+    engine.backward(model.loss(inputs, targets, pass).loss, 32);
+    steps.push_back(engine.step(1e-3));
+  }
+  EXPECT_EQ(emulation::Machine::get().waits(), waits) << "during the last step";
+  EXPECT_EQ(steps.back().get().steps_taken, 3);
+  EXPECT_GT(emulation::Machine::get().waits(), waits);
+}
+
 // Copies, batches and kernels of several streams in any order that events allow.
 TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
   std::string expected;
