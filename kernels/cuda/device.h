@@ -35,6 +35,18 @@ void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
   }
 }
 
+// Calls f(TypeTag<Word>{}) with an unsigned word of that many bytes.
+template <class F>
+void visit_word(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(TypeTag<std::uint8_t>{});
+    case 2: return f(TypeTag<std::uint16_t>{});
+    case 4: return f(TypeTag<unsigned>{});
+    case 8: return f(TypeTag<uint2>{});
+    default: return f(TypeTag<uint4>{});
+  }
+}
+
 template <class C = float, class T>
 KEEL_HD C widen(T value) {
   if constexpr (std::is_arithmetic_v<T>) return static_cast<C>(value);
@@ -91,11 +103,16 @@ struct Largest {  // NaN wins
   }
 };
 
+// What the lane at this distance holds. Structures have their own, beside their type.
+template <class T>
+__device__ T exchange(T value, int distance) {
+  return __shfl_xor_sync(kAllLanes, value, distance);
+}
+
 // The reduction of a value over the 32 lanes of a warp, in every lane: by a butterfly, so each lane has the same bits.
 template <class T, class Op>
 __device__ T reduce_warp(T value, Op op) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) value = op(value, exchange(value, distance));
   return value;
 }
 
