@@ -9,6 +9,11 @@
 namespace keel::cuda {
 
 void add_elementwise(KernelTable& table);
+void add_softmax(KernelTable& table);
+void add_cross_entropy(KernelTable& table);
+void add_norm(KernelTable& table);
+void add_norm_backward(KernelTable& table);
+void add_dropout(KernelTable& table);
 
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);

@@ -2,6 +2,13 @@
 
 namespace keel::cuda {
 
-void fill_table(KernelTable& table, KernelChoice) { add_elementwise(table); }
+void fill_table(KernelTable& table, KernelChoice) {
+  add_elementwise(table);
+  add_softmax(table);
+  add_cross_entropy(table);
+  add_norm(table);
+  add_norm_backward(table);
+  add_dropout(table);
+}
 
 }  // namespace keel::cuda
