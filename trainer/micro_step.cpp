@@ -27,31 +27,39 @@ HostCopy GraphedMicroStep::run(const Batch& batch, bool first) {
   {
     const StreamScope scope(context_, stream_);
     for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
-    if (!recorded.batch.inputs.defined())
+    // What outlives a run is allocated before the first, so that the recording finds all the memory that runs released.
+    if (!recorded.batch.inputs.defined()) {
       recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
                         batch.target_tokens};
-    loss = HostCopy(alike(recorded.batch, batch) ? run_recorded(recorded, batch) : forward_backward(batch));
+      recorded.loss = empty(context_, {});
+    }
+    if (alike(recorded.batch, batch)) {
+      run_recorded(recorded, batch);
+      loss = HostCopy(recorded.loss);
+    } else {
+      loss = HostCopy(forward_backward(batch));
+    }
   }
   outer.wait(stream_.record());
   return loss;
 }
 
-Tensor GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch) {
+void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch) {
   kernels::copy_into(recorded.batch.inputs, batch.inputs);
   kernels::copy_into(recorded.batch.targets, batch.targets);
-  if (recorded.runs++ < kWarmUps) return forward_backward(recorded.batch);
+  const auto work = [&] { kernels::copy_into(recorded.loss, forward_backward(recorded.batch)); };
+  if (recorded.runs++ < kWarmUps) return work();
   if (recorded.graph) {
     engine_.count_tokens(batch.target_tokens);
     for (Leaf* leaf : recorded.reached) leaf->has_grad = true;
   } else {
-    recorded.graph = Graph::record(context_, stream_, [&] { recorded.loss = forward_backward(recorded.batch); });
+    recorded.graph = Graph::record(context_, stream_, work);
     for (const FlatBuffer& buffer : engine_.buffers())
       for (const Segment& segment : buffer.segments)
         if (Leaf* leaf = segment.parameter->variable.leaf().get(); leaf != nullptr && leaf->has_grad)
           recorded.reached.push_back(leaf);
   }
   recorded.graph.launch();
-  return recorded.loss;
 }
 
 Tensor GraphedMicroStep::forward_backward(const Batch& batch) {

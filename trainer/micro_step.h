@@ -22,12 +22,12 @@ class GraphedMicroStep {
   struct Recorded {
     int runs = 0;
     Batch batch;  // where the graph reads
-    Tensor loss;  // where it writes
+    Tensor loss;  // f32 scalar, where it writes
     Graph graph;
     std::vector<Leaf*> reached;  // that hold a gradient afterwards
   };
   Tensor forward_backward(const Batch& batch);  // the loss
-  Tensor run_recorded(Recorded& recorded, const Batch& batch);
+  void run_recorded(Recorded& recorded, const Batch& batch);
 
   const Gpt& model_;
   Engine& engine_;

@@ -189,7 +189,7 @@ TEST(TrainingOnDevices, NoHostCodeTouchesDeviceMemory) {
   emulation::Machine::get().reset({.guard_memory = true});  // such an access would crash here
   const TemporaryFolder place;
   Recorder recorder;
-  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2"}), recorder);
+  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2", "scheduler.warmup=1"}), recorder);
   EXPECT_EQ(recorder.losses.size(), 2u);
   emulation::Machine::get().reset({});
 }
