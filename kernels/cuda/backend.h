@@ -20,6 +20,11 @@ void add_matmul(KernelTable& table);
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);
 void add_reduce(KernelTable& table);
+void add_softmax(KernelTable& table);
+void add_cross_entropy(KernelTable& table);
+void add_norm(KernelTable& table);
+void add_norm_backward(KernelTable& table);
+void add_dropout(KernelTable& table);
 
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);
