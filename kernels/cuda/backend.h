@@ -14,11 +14,11 @@ void add_elementwise(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
 void add_embedding(KernelTable& table);
 void add_update(KernelTable& table);
+void add_reduce(KernelTable& table);
 void add_matmul(KernelTable& table);
 
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);
-void add_reduce(KernelTable& table);
 
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);
