@@ -77,7 +77,7 @@ class Operations {
   }
 
   void add_data_movement() {
-    add("copy", [this] { kernels::contiguous(numbers({5, 6}).transpose(0, 1)); });
+    add("copy", [this] { kernels::contiguous(numbers({40, 50}).transpose(0, 1)); });
     add("strided copy", [this] { kernels::contiguous(numbers({4, 6}).slice(1, 1, 3)); });
     add("cast", [this] { kernels::cast(numbers({50}), DType::bf16); });
     add("fill", [this] { kernels::fill(numbers({50}), 2); });
@@ -119,13 +119,17 @@ class Operations {
     add("log_softmax", [=] { kernels::log_softmax(x()); });
     add("backward of softmax", [=] { kernels::softmax_backward(x(), x()); });
     add("backward of log_softmax", [=] { kernels::log_softmax_backward(x(), x()); });
-    add("cross_entropy", [=, this] { kernels::cross_entropy(x(), indices(3, 40), -100, 0.1, LogitsGradient::fresh); });
+    add("cross_entropy",
+        [=, this] { kernels::cross_entropy(x(), indices(3, 40), -100, 0.1, kernels::LogitsGradient::fresh); });
     for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
       const std::string name = kind == NormKind::layer ? "layer norm" : "RMS norm";
       const auto bias = [=, this] { return kind == NormKind::layer ? numbers({40}) : Tensor(); };
       add(name, [=, this] { kernels::norm(kind, x(), x(), numbers({40}), bias(), 1e-5); });
       add("backward of " + name, [=, this] {
-        NormBackwardArgs args{.kind = kind, .grad_output = x(), .grad_sum = {}, .x = x(), .weight = numbers({40})};
+        NormBackwardArgs args;
+        args.kind = kind;
+        args.grad_output = args.x = x();
+        args.weight = numbers({40});
         args.mean = kind == NormKind::layer ? numbers({3}) : Tensor();
         args.rstd = numbers({3});
         args.grad_weight = zeros_of({40});
@@ -139,8 +143,8 @@ class Operations {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const bool backward : {false, true})
         add(concat(backward ? "backward of attention in " : "attention in ", dtype), [=, this] {
-          AttentionArgs forward{.q = numbers({1, 2, 20, 64}, dtype), .k = numbers({1, 2, 20, 64}, dtype)};
-          forward.v = numbers({1, 2, 20, 64}, dtype);
+          AttentionArgs forward;
+          forward.q = forward.k = forward.v = numbers({1, 2, 20, 64}, dtype);
           forward.causal = true;
           if (!backward) {
             kernels::attention(forward);
@@ -148,7 +152,9 @@ class Operations {
           }
           forward.out = numbers({1, 2, 20, 64}, dtype);
           forward.lse = numbers({1, 2, 20});
-          AttentionBackwardArgs args{.forward = forward, .grad_out = numbers({1, 2, 20, 64}, dtype)};
+          AttentionBackwardArgs args;
+          args.forward = forward;
+          args.grad_out = forward.out;
           kernels::attention_backward(args);
         });
   }
@@ -172,11 +178,19 @@ class Operations {
       return kernels::make_step_state(device_, taken);
     };
     add("add_squares", [=, this] { kernels::add_squares(numbers({100}), state()); });
-    add("decide_step", [=] { kernels::decide_step({.state = state(), .tokens = 1, .clip = 1, .lr = 1e-3}); });
+    add("decide_step", [=] {
+      StepArgs args;
+      args.state = state();
+      args.clip = 1;
+      kernels::decide_step(args);
+    });
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto master = [=, this] { return dtype == DType::f32 ? Tensor() : numbers({100}); };
       add(concat("adamw in ", dtype), [=, this] {
-        AdamWArgs args{.parameter = numbers({100}, dtype), .master = master(), .gradient = numbers({100})};
+        AdamWArgs args;
+        args.parameter = numbers({100}, dtype);
+        args.master = master();
+        args.gradient = numbers({100});
         args.m = zeros_of({100});
         args.v = zeros_of({100});
         args.step = state();
@@ -187,7 +201,10 @@ class Operations {
         kernels::adamw(args);
       });
       add(concat("sgd in ", dtype), [=, this] {
-        SgdArgs args{.parameter = numbers({100}, dtype), .master = master(), .gradient = numbers({100})};
+        SgdArgs args;
+        args.parameter = numbers({100}, dtype);
+        args.master = master();
+        args.gradient = numbers({100});
         args.momentum_buffer = zeros_of({100});
         args.step = state();
         args.momentum = 0.9;
