@@ -2,6 +2,9 @@
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/table.h"
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+#include "keel/kernels/cuda/backend.h"
+#endif
 
 namespace keel::kernels {
 namespace {
@@ -65,6 +68,9 @@ Tensor with_batch(const Tensor& x, const Dims& batch) {
 
 std::string matmul_backend(const Context& context, DType dtype) {
   KEEL_CHECK(is_floating(dtype), "matmul multiplies floating dtypes, not ", dtype);
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+  if (context.device().type != DeviceType::cpu) return cuda::matmul_backend(context, dtype);
+#endif
 #ifdef KEEL_HAVE_ONEDNN
   if (context.kernel_choice() == KernelChoice::automatic) return cpu::onednn_backend(dtype);
   return keel::concat(cpu::plain_backend(dtype), ": kernels=plain");

@@ -22,7 +22,7 @@ void check_state(const char* op, const Tensor& state, const Context& context) {
 
 // What AdamW and SGD ask alike. Returns the dtype of the optimizer's state.
 template <class Args>
-DType check_update(const char* op, const Args& args) {
+DType check_update(const char* op, const Args& args, bool needs_master = true) {
   const Tensor& parameter = args.parameter;
   check_floating(op, "parameter", parameter);
   check_dense(op, "parameter", parameter);
@@ -30,7 +30,7 @@ DType check_update(const char* op, const Args& args) {
   if (parameter.dtype() == wide)
     KEEL_CHECK(!args.master.defined(), op, ": a parameter in ", wide,
                " is its own master copy, but one was given: ", args.master);
-  else check_flat(op, "master", args.master, parameter, wide);
+  else if (needs_master || args.master.defined()) check_flat(op, "master", args.master, parameter, wide);
   check_defined(op, "gradient", args.gradient);
   check_flat(op, "gradient", args.gradient, parameter,
              args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
@@ -47,7 +47,7 @@ void mark_written(const Tensor& a, const Tensor& b) {
 
 void adamw(const AdamWArgs& args) {
   constexpr const char* kOp = "adamw";
-  const DType state = check_update(kOp, args);
+  const DType state = check_update(kOp, args, !args.stochastic_rounding);
   check_flat(kOp, "m", args.m, args.parameter, state);
   check_flat(kOp, "v", args.v, args.parameter, state);
   for (const double beta : {args.beta1, args.beta2})

@@ -13,12 +13,18 @@ namespace keel {
 // taken.
 struct AdamWArgs {
   Tensor parameter;  // the model's copy, any floating dtype; written
-  Tensor master;     // f32; undefined when `parameter` is f32 (or f64) itself
+  Tensor master;     // f32; undefined when `parameter` is f32 (or f64) itself; see `stochastic_rounding`
   Tensor gradient;   // f32 or the parameter's dtype
   Tensor m, v;       // f32 (f64 for an f64 parameter)
   Tensor step;       // a state that decide_step() has written
   double lr_factor = 1;
   double beta1, beta2, epsilon, weight_decay;
+  // A bf16 or f16 parameter is rounded up or down at random (keel/kernels/stochastic_rounding.h), and needs no master:
+  // without one it holds the weights itself. Its element i draws number first + i of the step's stream, so that the
+  // bits do not depend on how the parameters are cut into ranges.
+  bool stochastic_rounding = false;
+  std::uint64_t seed = 0;
+  std::int64_t first = 0;
 };
 // SGD with momentum and Nesterov as PyTorch computes it; `momentum_buffer` undefined when momentum is 0.
 struct SgdArgs {

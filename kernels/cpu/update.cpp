@@ -4,83 +4,97 @@
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/rows.h"
 #include "keel/kernels/step_rule.h"
+#include "keel/kernels/stochastic_rounding.h"
+#include "keel/kernels/update_rule.h"
 
 namespace keel::cpu {
 namespace {
 
 StepState& state_of(const Tensor& step) { return *reinterpret_cast<StepState*>(step.data<std::uint8_t>()); }
 
-// A chunk of flat ranges. P and G are the dtypes of parameter and gradient; `weights` is the master
-// copy, or the parameter itself when it is its own.
+// A chunk of flat ranges, which begins with element `begin`. P and G are the dtypes of parameter and gradient;
+// `weights` is the master copy, or the parameter itself when it is its own, or null: then a narrow parameter holds the
+// only weights.
 template <class P, class G>
 struct Range {
   using A = Accumulator<P>;
-  std::int64_t count;
+  std::int64_t begin, count;
   P* parameter;
-  A* weights;
+  A* weights = nullptr;
   const G* gradient;
 
   Range(const Tensor& parameter_tensor, const Tensor& master, const Tensor& gradient_tensor, std::int64_t begin,
         std::int64_t end)
-      : count(end - begin), parameter(parameter_tensor.data<P>() + begin), gradient(gradient_tensor.data<G>() + begin) {
+      : begin(begin),
+        count(end - begin),
+        parameter(parameter_tensor.data<P>() + begin),
+        gradient(gradient_tensor.data<G>() + begin) {
     if constexpr (std::is_same_v<P, A>) weights = parameter;
-    else weights = master.data<A>() + begin;
+    else if (master.defined()) weights = master.data<A>() + begin;
   }
 };
 
-template <class P, class G>
-void adamw_range(const AdamWArgs& args, const Range<P, G>& range, Accumulator<P>* __restrict m,
-                 Accumulator<P>* __restrict v) {
-  using A = Accumulator<P>;
-  const StepState& state = state_of(args.step);
-  const auto step = static_cast<double>(state.steps);
-  const double lr = state.lr * args.lr_factor;
-  const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
-  const A scale = static_cast<A>(state.gradient_scale), epsilon = static_cast<A>(args.epsilon);
-  const A keep1 = static_cast<A>(args.beta1), take1 = static_cast<A>(1 - args.beta1);
-  const A keep2 = static_cast<A>(args.beta2), take2 = static_cast<A>(1 - args.beta2);
-  const A decay = static_cast<A>(1 - lr * args.weight_decay), rate = static_cast<A>(lr / bias1);
-  const A inverse_root = static_cast<A>(1 / std::sqrt(bias2));
-  A* const __restrict weights = range.weights;
-  const G* const __restrict gradient = range.gradient;
-  for (std::int64_t i = 0; i < range.count; ++i) {
-    const A g = static_cast<A>(widen(gradient[i])) * scale;
-    m[i] = keep1 * m[i] + take1 * g;
-    v[i] = keep2 * v[i] + take2 * g * g;
-    weights[i] = weights[i] * decay - rate * (m[i] / (std::sqrt(v[i]) * inverse_root + epsilon));
-  }
-  store_row(weights, range.count, range.parameter);
-}
+// How AdamW stores a narrow parameter: nearest, or at random with draws of this key, of elements counted from `first`.
+struct Rounding {
+  bool stochastic;
+  PhiloxKey key;
+  std::uint64_t first;
+};
 
-template <class P, class G>
-void sgd_range(const SgdArgs& args, const Range<P, G>& range, Accumulator<P>* __restrict buffer) {
-  using A = Accumulator<P>;
-  const StepState& state = state_of(args.step);
-  const A scale = static_cast<A>(state.gradient_scale), rate = static_cast<A>(state.lr * args.lr_factor);
-  const A decay = static_cast<A>(args.weight_decay), keep = static_cast<A>(args.momentum);
-  // The buffer begins as the first gradient itself; what it held before is not read.
-  const bool first = state.steps == 1;
-  const A take = first ? A{1} : static_cast<A>(1 - args.dampening);
-  A* const __restrict weights = range.weights;
-  const G* const __restrict gradient = range.gradient;
-  const auto gradient_at = [&](std::int64_t i) {
-    return static_cast<A>(widen(gradient[i])) * scale + decay * weights[i];
-  };
-  if (buffer == nullptr) {
-    for (std::int64_t i = 0; i < range.count; ++i) weights[i] -= rate * gradient_at(i);
-  } else {
-    if (first) std::fill(buffer, buffer + range.count, A{0});
-    const A ahead = args.nesterov ? A{1} : A{0}, behind = args.nesterov ? keep : A{1};
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      const A g = gradient_at(i);
-      buffer[i] = keep * buffer[i] + take * g;
-      weights[i] -= rate * (ahead * g + behind * buffer[i]);
+template <class P>
+void store_weights(const Accumulator<P>* weights, std::int64_t count, P* parameter, const Rounding& rounding) {
+  if constexpr (!std::is_same_v<P, Accumulator<P>>) {
+    if (!rounding.stochastic) return store_row(weights, count, parameter);
+    for (std::int64_t i = 0; i < count;) {
+      const std::uint64_t at = rounding.first + static_cast<std::uint64_t>(i);
+      const PhiloxWords words = stream_block(rounding.key, at / 4);
+      for (std::size_t w = at % 4; w < 4 && i < count; ++w, ++i)
+        parameter[i] = round_stochastically<P>(weights[i], words[w]);
     }
   }
+}
+
+template <class A, class G>
+void update_all(const AdamWRule<A>& rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
+                A* __restrict m, A* __restrict v) {
+  for (std::int64_t i = 0; i < count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], m[i], v[i]);
+}
+
+template <class P, class G>
+void adamw_range(const AdamWRule<Accumulator<P>>& rule, const Range<P, G>& range, Accumulator<P>* m, Accumulator<P>* v,
+                 Rounding rounding) {
+  if constexpr (!std::is_same_v<P, Accumulator<P>>) {
+    if (range.weights == nullptr) {
+      constexpr std::int64_t kBlock = 1024;
+      float weights[kBlock];
+      for (std::int64_t at = 0; at < range.count; at += kBlock) {
+        const std::int64_t count = std::min(kBlock, range.count - at);
+        widen_row(range.parameter + at, count, weights);
+        update_all(rule, range.gradient + at, count, weights, m + at, v + at);
+        store_weights(weights, count, range.parameter + at, rounding);
+        rounding.first += static_cast<std::uint64_t>(count);
+      }
+      return;
+    }
+  }
+  update_all(rule, range.gradient, range.count, range.weights, m, v);
+  store_weights(range.weights, range.count, range.parameter, rounding);
+}
+
+template <class P, class G>
+void sgd_range(const SgdRule<Accumulator<P>>& rule, const Range<P, G>& range, Accumulator<P>* __restrict buffer) {
+  using A = Accumulator<P>;
+  A* const __restrict weights = range.weights;
+  const G* const __restrict gradient = range.gradient;
+  if (buffer == nullptr) {
+    for (std::int64_t i = 0; i < range.count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i]);
+  } else {
+    for (std::int64_t i = 0; i < range.count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], buffer[i]);
+  }
   store_row(weights, range.count, range.parameter);
 }
 
-// Cuts the flat tensors of an update into chunks and calls body(range, begin) with their types.
+// Cuts the flat tensors of an update into chunks and calls body(range) with their types.
 template <class Args, class Body>
 void for_each_range(const Args& args, const Body& body) {
   if (state_of(args.step).taken == 0) return;
@@ -89,7 +103,7 @@ void for_each_range(const Args& args, const Body& body) {
     const auto run = [&]<class G>(TypeTag<G>) {
       parallel_for(args.parameter.context(), args.parameter.numel(), kElementGrain,
                    [&](std::int64_t begin, std::int64_t end) {
-                     body(Range<P, G>(args.parameter, args.master, args.gradient, begin, end), begin);
+                     body(Range<P, G>(args.parameter, args.master, args.gradient, begin, end));
                    });
     };
     if (args.gradient.dtype() == args.parameter.dtype()) run(TypeTag<P>{});
@@ -98,16 +112,21 @@ void for_each_range(const Args& args, const Body& body) {
 }
 
 void adamw(const AdamWArgs& args) {
-  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range, std::int64_t begin) {
+  const StepState& state = state_of(args.step);
+  const PhiloxKey key = rounding_key(rounding_seed(args.seed), state.steps);
+  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range) {
     using A = Accumulator<P>;
-    adamw_range(args, range, args.m.data<A>() + begin, args.v.data<A>() + begin);
+    adamw_range(AdamWRule<A>::of(settings_of(args), state), range, args.m.data<A>() + range.begin,
+                args.v.data<A>() + range.begin,
+                {args.stochastic_rounding, key, static_cast<std::uint64_t>(args.first + range.begin)});
   });
 }
 
 void sgd(const SgdArgs& args) {
-  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range, std::int64_t begin) {
+  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range) {
     using A = Accumulator<P>;
-    sgd_range(args, range, args.momentum_buffer.defined() ? args.momentum_buffer.data<A>() + begin : nullptr);
+    sgd_range(SgdRule<A>::of(settings_of(args), state_of(args.step)), range,
+              args.momentum_buffer.defined() ? args.momentum_buffer.data<A>() + range.begin : nullptr);
   });
 }
 

@@ -10,18 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Calls f(TypeTag<Word>{}) with an unsigned word of that many bytes.
-template <class F>
-void visit_word(std::size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1: return f(TypeTag<std::uint8_t>{});
-    case 2: return f(TypeTag<std::uint16_t>{});
-    case 4: return f(TypeTag<unsigned>{});
-    case 8: return f(TypeTag<uint2>{});
-    default: return f(TypeTag<uint4>{});
-  }
-}
-
 // Words of one size, whatever they mean: a copy within a dtype keeps every bit.
 struct WordCopy {
   const void* from;

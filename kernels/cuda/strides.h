@@ -62,6 +62,19 @@ struct Shape {
   }
 };
 
+// The coordinates of the element of row-major number i in a shape of three dimensions.
+struct Place {
+  std::int64_t outer = 0, row = 0, column = 0;
+
+  KEEL_HD Place(const Shape& shape, std::int64_t i) {
+    shape.for_each_coordinate(i, [this](int d, std::int64_t at) {
+      if (d == 0) outer = at;
+      else if (d == 1) row = at;
+      else column = at;
+    });
+  }
+};
+
 struct Strides {
   Shape shape;
   std::int64_t strides[kMaxRank] = {1};

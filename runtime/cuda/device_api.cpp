@@ -113,6 +113,27 @@ class CudaApi final : public DeviceApi {
     check_work(cudaEventSynchronize(event_of(event)));
   }
   bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
+
+  void begin_capture(NativeStream stream) override {
+    make_current();
+    check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  }
+  NativeGraph end_capture(NativeStream stream) override {
+    make_current();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(stream_of(stream), &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    check(error, "cudaGraphInstantiate");
+    return executable;
+  }
+  void launch_graph(NativeGraph graph, NativeStream stream) override {
+    make_current();
+    check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)), "cudaGraphLaunch");
+  }
+  void destroy_graph(NativeGraph graph) noexcept override { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
+
   Fault* fault() override { return fault_; }
 
  private:

@@ -77,6 +77,18 @@ inline void check(cudaError_t error, const char* what) {
     throw Error(concat(what, ": ", cudaGetErrorString(error)), ErrorKind::internal);
 }
 
+// Bytes of dynamic shared memory that a block may have on the current device.
+inline std::size_t shared_memory_limit() {
+#ifdef KEEL_EMULATED
+  return emulation::kDynamicSharedLimit;
+#else
+  int device = 0, bytes = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+  return static_cast<std::size_t>(bytes);
+#endif
+}
+
 // Queues kernel(args...) on a stream. The arguments are converted to the kernel's own parameter types and copied at
 // the call. `name` is for messages. What the kernel does wrong comes to light at a later wait.
 template <class... Params, class... Args>

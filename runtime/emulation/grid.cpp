@@ -31,9 +31,9 @@ void check_shape(const Grid& grid) {
   if (b.count() > 1024 || b.z > 64) refuse(concat("a block of ", b.x, " x ", b.y, " x ", b.z, " threads"));
   if (g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535)
     refuse(concat("a grid of ", g.x, " x ", g.y, " x ", g.z, " blocks"));
-  if (grid.dynamic_shared_bytes > SharedMemory::kDynamicLimit)
-    refuse(concat(grid.dynamic_shared_bytes, " bytes of dynamic shared memory; a block may have ",
-                  SharedMemory::kDynamicLimit));
+  if (grid.dynamic_shared_bytes > kDynamicSharedLimit)
+    refuse(
+        concat(grid.dynamic_shared_bytes, " bytes of dynamic shared memory; a block may have ", kDynamicSharedLimit));
 }
 
 namespace {

@@ -9,6 +9,8 @@
 
 namespace keel::emulation {
 
+inline constexpr std::size_t kDynamicSharedLimit = std::size_t{227} << 10;  // bytes of a block on sm_90
+
 std::byte* shared_array(const void* key, std::size_t bytes);
 std::size_t dynamic_shared_bytes();
 // Notes an access of the running thread.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "keel/runtime/emulation/shared.h"
 #include "keel/runtime/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -17,8 +18,7 @@ constexpr std::size_t kGranule = 2;      // bytes of a cell: the smallest elemen
 constexpr std::byte kGuard{0xa5};
 constexpr std::byte kNan{0xff};  // every float of these bytes is a NaN
 constexpr std::size_t kMostArrays = 32;
-constexpr std::size_t kArena =
-    SharedMemory::kStaticLimit + SharedMemory::kDynamicLimit + (2 * kMostArrays + 2) * kAlignment;
+constexpr std::size_t kArena = SharedMemory::kStaticLimit + kDynamicSharedLimit + (2 * kMostArrays + 2) * kAlignment;
 
 std::size_t round_up(std::size_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -18,8 +18,7 @@ struct Access {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kStaticLimit = std::size_t{48} << 10;    // bytes, of all CUDA devices
-  static constexpr std::size_t kDynamicLimit = std::size_t{227} << 10;  // sm_90
+  static constexpr std::size_t kStaticLimit = std::size_t{48} << 10;  // bytes, of all CUDA devices
 
   SharedMemory();
   ~SharedMemory();

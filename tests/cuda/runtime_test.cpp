@@ -1,6 +1,7 @@
 // Tensors, memory, streams and errors of a device.
 
 #include "keel/kernels/cuda/device.h"
+#include "keel/runtime/graph.h"
 #include "tests/cuda/device.h"
 #include "tests/kernels/row_support.h"
 #ifdef KEEL_EMULATED
@@ -148,6 +149,48 @@ TEST_P(RuntimeOnDevice, TwoContextsOfOneDeviceShareNothingAndTransferInOrder) {
   fill_by_kernel(x, 5);
   EXPECT_EQ(doubles(there), std::vector<double>(50, 4));
   EXPECT_THROW(kernels::binary<Add>(x, there), Error);
+}
+
+TEST_P(RuntimeOnDevice, AGraphRepeatsWhatWasRecordedAndRecordingDoesNothing) {
+  const Tensor x = zeros(device, {100}), one = kernels::full(device, {100}, 1);
+  device.synchronize();
+  const Stream stream = device.make_stream();
+  const auto work = [&] {
+    kernels::accumulate(x, one);
+    kernels::accumulate(x, kernels::binary<Add>(one, one));  // through memory of the graph's stream
+  };
+  {
+    const StreamScope scope(device, stream);
+    work();  // the memory is asked for once before
+  }
+  const Graph graph = Graph::record(device, stream, work);
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(100, 3));
+  graph.launch();
+  graph.launch();
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(100, 9));
+}
+
+TEST_P(RuntimeOnDevice, WorkThatFailsIsNotRecordedAndTheStreamGoesOn) {
+  const Tensor x = zeros(device, {4});
+  device.synchronize();
+  const Stream stream = device.make_stream();
+  EXPECT_EQ(error_of([&] {
+              Graph::record(device, stream, [&] {
+                fill_by_kernel(x, 1);
+                throw Error("enough");
+              });
+            }),
+            "enough");
+  {
+    const StreamScope scope(device, stream);
+    fill_by_kernel(x, 2);
+  }
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(4, 2));
+  EXPECT_THROW(Graph().launch(), Error);
+  EXPECT_THROW(Graph::record(host, host.stream(), [] {}), Error);
 }
 
 #ifdef KEEL_EMULATED

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "keel/kernels/stochastic_rounding.h"
+#include "keel/kernels/update_rule.h"
 #include "tests/kernels/row_support.h"
 
 namespace keel {
@@ -20,8 +22,7 @@ DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64
 
 // A step that is taken.
 Tensor step_of(const Context& context, std::int64_t steps, double lr, double gradient_scale) {
-  return kernels::make_step_state(context,
-                                  {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
+  return kernels::make_step_state(context, {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
 }
 
 AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
@@ -110,6 +111,93 @@ TEST(AdamW, SmallStepsReachANarrowParameterThroughItsMaster) {
   EXPECT_NEAR(doubles(args.parameter)[0], 1 - 100 * 1e-4, 2e-3);
 }
 
+// Rounds `value` with `count` words of a stream.
+template <class T>
+std::vector<double> rounded_often(float value, std::int64_t count) {
+  std::vector<double> results;
+  const PhiloxKey key = rounding_key(rounding_seed(5), 1);
+  for (std::int64_t i = 0; i < count; ++i)
+    results.push_back(
+        static_cast<float>(round_stochastically<T>(value, stream_word(key, static_cast<std::uint64_t>(i)))));
+  return results;
+}
+
+template <class T>
+void check_stochastic_rounding(const std::vector<double>& exact, const std::vector<double>& between) {
+  for (const double value : exact)
+    for (const double result : rounded_often<T>(static_cast<float>(value), 100)) EXPECT_EQ(result, value);
+  for (const double value : between) {
+    const auto x = static_cast<float>(value);
+    const double nearest = static_cast<float>(T(x));
+    const std::int64_t count = 20000;
+    double below = -INFINITY, above = INFINITY, mean = 0;
+    for (const double result : rounded_often<T>(x, count)) {
+      (result < static_cast<double>(x) ? below : above) = result;
+      mean += result / static_cast<double>(count);
+    }
+    EXPECT_TRUE(nearest == below || nearest == above) << value;
+    for (const double result : rounded_often<T>(x, count)) EXPECT_TRUE(result == below || result == above) << value;
+    // Within five standard deviations.
+    EXPECT_NEAR(mean, static_cast<double>(x), 5 * 0.5 * (above - below) / std::sqrt(static_cast<double>(count)));
+  }
+}
+
+TEST(StochasticRounding, KeepsWhatIsExactAndIsRightOnAverage) {
+  check_stochastic_rounding<bf16>({0, 1, -1, 1.5, -3.140625, 0x1p-126, 0x1p-133, 3.3895313892515355e38},
+                                  {1.001, -1.001, 3.1415926, 1e-30, -7.77e20, 0x1.8p-134});
+  check_stochastic_rounding<f16>({0, 1, -1, 1.5, -3.140625, 65504, 0x1p-14, 0x1p-24, -0x1.ff8p-15},
+                                 {1.0001, -1.0001, 3.1415926, 1234.56, 1e-5, -3e-7, 1e-8, 0x1.ffep-15});
+  for (const double value : rounded_often<bf16>(INFINITY, 10)) EXPECT_EQ(value, INFINITY);
+  for (const double value : rounded_often<f16>(-INFINITY, 10)) EXPECT_EQ(value, -INFINITY);
+  for (const double value : rounded_often<bf16>(NAN, 10)) EXPECT_TRUE(std::isnan(value));
+  for (const double value : rounded_often<f16>(NAN, 10)) EXPECT_TRUE(std::isnan(value));
+  for (const double value : rounded_often<f16>(1e6f, 10)) EXPECT_EQ(value, INFINITY);
+}
+
+TEST(StochasticRounding, LetsSmallStepsReachAParameterWithoutAMaster) {
+  const Context context = testing::context();
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    AdamWArgs args = adamw_args(context, 4096, dtype, dtype);
+    for (const Tensor& one : {args.parameter, args.gradient})
+      visit_floating(one.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        std::fill(one.data<T>(), one.data<T>() + 4096, T(1.0f));
+      });
+    args.master = {};
+    args.weight_decay = 0;
+    args.stochastic_rounding = true;
+    for (std::int64_t step = 1; step <= 100; ++step) {
+      args.step = step_of(context, step, 1e-4, 1);  // below half the spacing near 1
+      adamw(args);
+    }
+    double mean = 0;
+    for (const double value : doubles(args.parameter)) mean += value / 4096;
+    EXPECT_NEAR(mean, 1 - 100 * 1e-4, 3e-4) << dtype;
+  }
+}
+
+TEST(StochasticRounding, DependsOnSeedStepAndElementButNotOnTheCut) {
+  const auto run = [](std::uint64_t seed, std::int64_t step, std::int64_t cut, int threads) {
+    const Context context = testing::context(threads);
+    AdamWArgs args = adamw_args(context, 40003, DType::bf16, DType::f32);
+    args.master = {};
+    for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, std::int64_t{40003}}}) {
+      AdamWArgs part = args;
+      for (Tensor* tensor : {&part.parameter, &part.gradient, &part.m, &part.v}) *tensor = tensor->slice(0, begin, end);
+      part.step = step_of(context, step, 1e-4, 0.5);
+      part.stochastic_rounding = true;
+      part.seed = seed;
+      part.first = begin;
+      adamw(part);
+    }
+    return args.parameter;
+  };
+  const Tensor one = run(1, 3, 40003, 1);
+  EXPECT_TRUE(same_bits(one, run(1, 3, 12347, 2)));
+  EXPECT_FALSE(same_bits(one, run(2, 3, 40003, 1)));
+  EXPECT_FALSE(same_bits(one, run(1, 4, 40003, 1)));
+}
+
 TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
   const Context context = testing::context();
   struct Setting {
@@ -179,6 +267,13 @@ TEST(Updates, ChangeNothingInAStepThatIsNotTaken) {
     EXPECT_EQ(doubles(args.m), std::vector<double>(100));
     EXPECT_EQ(doubles(plain.parameter), before);
   }
+}
+
+TEST(Updates, WholePowersEqualThoseOfTheLibrary) {
+  for (const double base : {0.9, 0.999, 0.5, 0.0})
+    for (const std::int64_t n : {0, 1, 2, 3, 10, 1000, 100000})
+      EXPECT_NEAR(whole_power(base, n), std::pow(base, static_cast<double>(n)),
+                  1e-11 * std::pow(base, static_cast<double>(n)));
 }
 
 TEST(DecideStep, DividesByTokensAndClipsByTheFp32Norm) {

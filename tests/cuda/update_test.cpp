@@ -1,0 +1,240 @@
+// Optimizer updates, sums of squares and the step's decision on a device, against the processor.
+
+#include "keel/kernels/update.h"
+
+#include <limits>
+
+#include "tests/cuda/device.h"
+#include "tests/kernels/row_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+KEEL_DEVICE_SUITE(UpdateOnDevice);
+
+struct DtypePair {
+  DType parameter, gradient;
+};
+constexpr DtypePair kPairs[] = {{DType::f32, DType::f32},
+                                {DType::bf16, DType::bf16},
+                                {DType::bf16, DType::f32},
+                                {DType::f16, DType::f16},
+                                {DType::f16, DType::f32}};
+
+// None of an optional tensor that is not there.
+std::vector<double> numbers(const Tensor& x) { return x.defined() ? doubles(x) : std::vector<double>{}; }
+
+Tensor step_of(const Context& context, const StepState& state) { return kernels::make_step_state(context, state); }
+
+// Elements [from, from + count) of longer tensors, so that accesses are aligned or not as `from` says.
+template <class Args>
+Args common_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
+  const auto part = [&](std::uint64_t seed, DType dtype, double low, double high) {
+    return uniform_tensor(context, {from + count}, seed, dtype, low, high).slice(0, from, from + count);
+  };
+  Args args{};
+  args.parameter = part(1, dtypes.parameter, -1, 1);
+  if (dtypes.parameter != DType::f32) args.master = part(1, DType::f32, -1, 1);
+  args.gradient = part(2, dtypes.gradient, -1, 1);
+  args.weight_decay = 0.1;
+  return args;
+}
+
+AdamWArgs adamw_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
+  AdamWArgs args = common_args<AdamWArgs>(context, from, count, dtypes);
+  args.m = uniform_tensor(context, {from + count}, 3).slice(0, from, from + count);
+  args.v = uniform_tensor(context, {from + count}, 4, DType::f32, 0, 1).slice(0, from, from + count);
+  args.beta1 = 0.9;
+  args.beta2 = 0.95;
+  args.epsilon = 1e-8;
+  return args;
+}
+
+TEST_P(UpdateOnDevice, AdamWGivesTheBitsOfTheProcessor) {
+  const StepState taken{.steps = 7, .taken = 1, .lr = 0.01, .gradient_scale = 0.5};
+  for (const DtypePair dtypes : kPairs)
+    for (const std::int64_t from : {0, 1})
+      for (const std::int64_t count : {1, 3, 64, 1029, 2500}) {
+        const auto run = [&](const Context& context) {
+          AdamWArgs args = adamw_args(context, from, count, dtypes);
+          args.step = step_of(context, taken);
+          kernels::adamw(args);
+          return args;
+        };
+        const AdamWArgs there = run(device), here = run(host);
+        SCOPED_TRACE(concat(dtypes.parameter, ' ', dtypes.gradient, ' ', from, ' ', count));
+        EXPECT_EQ(doubles(there.parameter), doubles(here.parameter));
+        EXPECT_EQ(doubles(there.m), doubles(here.m));
+        EXPECT_EQ(doubles(there.v), doubles(here.v));
+        EXPECT_EQ(numbers(there.master), numbers(here.master));
+      }
+}
+
+TEST_P(UpdateOnDevice, AdamWFollowsADoubleReferenceForSomeSteps) {
+  AdamWArgs args = adamw_args(device, 0, 37, kPairs[0]);
+  kernels::fill(args.m, 0);
+  kernels::fill(args.v, 0);
+  std::vector<double> p = doubles(args.parameter), m(p.size()), v(p.size());
+  const Tensor state = step_of(device, {});
+  args.step = state;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const std::vector<double> g = doubles(args.gradient);
+    kernels::decide_step({.state = state, .tokens = 2, .lr = 0.01});
+    kernels::adamw(args);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      m[i] = args.beta1 * m[i] + (1 - args.beta1) * g[i] / 2;
+      v[i] = args.beta2 * v[i] + (1 - args.beta2) * g[i] / 2 * g[i] / 2;
+      p[i] -= 0.01 * args.weight_decay * p[i];
+      p[i] -= 0.01 / (1 - std::pow(args.beta1, step)) * m[i] /
+              (std::sqrt(v[i] / (1 - std::pow(args.beta2, step))) + args.epsilon);
+    }
+  }
+  EXPECT_LT(relative_error(doubles(args.parameter), p), 1e-6);
+}
+
+TEST_P(UpdateOnDevice, SgdGivesTheBitsOfTheProcessor) {
+  struct Setting {
+    double momentum, dampening;
+    bool nesterov;
+  };
+  for (const DtypePair dtypes : kPairs)
+    for (const auto& [momentum, dampening, nesterov] :
+         {Setting{0, 0, false}, Setting{0.9, 0.3, false}, Setting{0.8, 0, true}})
+      for (const std::int64_t from : {0, 1}) {
+        const auto run = [&, momentum = momentum, dampening = dampening, nesterov = nesterov](const Context& context) {
+          SgdArgs args = common_args<SgdArgs>(context, from, 1030, dtypes);
+          args.momentum = momentum;
+          args.dampening = dampening;
+          args.nesterov = nesterov;
+          if (momentum != 0)  // its first contents are never read
+            args.momentum_buffer =
+                tensor_of(context, std::vector<double>(1031, std::nan("")), {1031}).slice(0, from, from + 1030);
+          for (std::int64_t step = 1; step <= 2; ++step) {
+            args.step = step_of(context, {.steps = step, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
+            kernels::sgd(args);
+          }
+          return args;
+        };
+        const SgdArgs there = run(device), here = run(host);
+        EXPECT_EQ(doubles(there.parameter), doubles(here.parameter)) << dtypes.parameter << momentum;
+        EXPECT_EQ(numbers(there.master), numbers(here.master));
+        EXPECT_EQ(numbers(there.momentum_buffer), numbers(here.momentum_buffer));
+      }
+}
+
+TEST_P(UpdateOnDevice, ABlockGoesOnWhereThereIsMuchToDo) {
+  if (GetParam() != Order::forward) return;  // one order is enough for a test of this size
+  constexpr std::int64_t kCount = 2 * 1024 * 2048 + 5;
+  const auto run = [&](const Context& context) {
+    SgdArgs args{};
+    args.parameter = kernels::cast(kernels::arange(context, 0, kCount), DType::f32);
+    args.gradient = kernels::cast(kernels::arange(context, 7, kCount), DType::f32);
+    args.step = step_of(context, {.steps = 1, .taken = 1, .lr = 0.5});
+    kernels::sgd(args);
+    return args.parameter.to_vector<float>();
+  };
+  EXPECT_TRUE(run(device) == run(host));
+}
+
+TEST_P(UpdateOnDevice, StochasticRoundingGivesTheBitsOfTheProcessor) {
+  for (const DtypePair dtypes : kPairs)
+    for (const bool master : {false, true})
+      for (const std::int64_t first : {0, 5}) {
+        const auto run = [&](const Context& context) {
+          AdamWArgs args = adamw_args(context, 1, 1027, dtypes);
+          if (!master) args.master = {};
+          args.stochastic_rounding = true;
+          args.seed = 11;
+          args.first = first;
+          args.step = step_of(context, {.steps = 3, .taken = 1, .lr = 1e-4, .gradient_scale = 1});
+          kernels::adamw(args);
+          return doubles(args.parameter);
+        };
+        EXPECT_EQ(run(device), run(host)) << dtypes.parameter << dtypes.gradient << master << first;
+      }
+}
+
+TEST_P(UpdateOnDevice, ChangeNothingInAStepThatIsNotTaken) {
+  for (const DtypePair dtypes : kPairs) {
+    AdamWArgs args = adamw_args(device, 0, 100, dtypes);
+    SgdArgs plain = common_args<SgdArgs>(device, 0, 100, dtypes);
+    const std::vector<double> before = doubles(args.parameter), m = doubles(args.m), v = doubles(args.v);
+    args.step = plain.step = step_of(device, {.steps = 1, .taken = 0, .lr = 1});
+    kernels::adamw(args);
+    kernels::sgd(plain);
+    EXPECT_EQ(doubles(args.parameter), before);
+    EXPECT_EQ(doubles(args.m), m);
+    EXPECT_EQ(doubles(args.v), v);
+    EXPECT_EQ(doubles(plain.parameter), before);
+  }
+}
+
+TEST_P(UpdateOnDevice, RefuseFp64WithItsName) {
+  AdamWArgs args = adamw_args(device, 0, 4, kPairs[0]);
+  args.parameter = zeros(device, {4}, DType::f64);
+  args.gradient = zeros(device, {4}, DType::f64);
+  args.m = zeros(device, {4}, DType::f64);
+  args.v = zeros(device, {4}, DType::f64);
+  args.step = step_of(device, {});
+  EXPECT_THROW(kernels::adamw(args), Error);
+}
+
+TEST_P(UpdateOnDevice, SquaresAreSummedInDoubleAndInAFixedOrder) {
+  for (const DType dtype : kKernelTypes)
+    for (const std::int64_t count : {0, 1, 7, 1023, 16384, 40003}) {
+      const Tensor x = uniform_tensor(device, {count + 1}, 3, dtype, -100, 100);
+      double expected = 0;
+      for (const double value : doubles(x.slice(0, 0, count))) expected += value * value;
+      const double sum = kernels::sum_of_squares(x.slice(0, 0, count));
+      EXPECT_NEAR(sum, expected, 1e-12 * expected) << dtype << count;
+      // The same numbers at another alignment.
+      const Tensor moved = empty(device, {count + 1}, dtype).slice(0, 1, count + 1);
+      kernels::copy_into(moved, x.slice(0, 0, count));
+      EXPECT_EQ(kernels::sum_of_squares(moved), sum) << dtype << count;
+    }
+  EXPECT_NEAR(kernels::sum_of_squares(tensor_of(device, {1e30, -1e30, 3e38}, {3})) / 9e76, 1, 1e-6);
+}
+
+TEST_P(UpdateOnDevice, TheFirstElementThatIsNotFiniteIsFoundAnywhere) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : kKernelTypes)
+    for (const double bad : {infinity, -infinity, std::nan("")})
+      for (const std::size_t at : {0, 17, 16384, 20001}) {
+        std::vector<double> values(20002, 0.5);
+        values[at] = bad;
+        values.back() = infinity;
+        const Tensor state = step_of(device, {.steps = 2});
+        kernels::add_squares(tensor_of(device, values, {20002}, dtype), state, 1000);
+        kernels::decide_step({.state = state});
+        const StepState decided = kernels::read_step_state(state);
+        EXPECT_EQ(decided.first_bad, 1000 + static_cast<std::int64_t>(at)) << dtype;
+        EXPECT_EQ(decided.taken, 0);
+        EXPECT_EQ(decided.steps, 2);
+        EXPECT_EQ(decided.bad, StepState::kNothingBad);  // ready for the next step
+      }
+  EXPECT_TRUE(kernels::all_finite(tensor_of(device, {65504, -65504, 0, -0.0, 1e-7}, {5}, DType::f16)));
+  EXPECT_TRUE(kernels::all_finite(empty(device, {0})));
+}
+
+TEST_P(UpdateOnDevice, TheStepIsDecidedAsOnTheProcessor) {
+  for (const double clip : {0.0, 1.0, 100.0})
+    for (const bool table : {false, true}) {
+      const auto run = [&](const Context& context) {
+        const Tensor state = step_of(context, {.steps = 1});
+        kernels::add_squares(tensor_of(context, {3, 4}, {2}), state);
+        kernels::add_squares(tensor_of(context, {12}, {1}), state, 2);
+        StepArgs args{.state = state, .tokens = 4, .clip = clip, .lr = 0.5};
+        if (table) args.rates = from_values(context, std::vector<double>{0.1, 0.2}, {2});
+        kernels::decide_step(args);
+        kernels::decide_step(args);  // of nothing
+        return kernels::read_step_state(state);
+      };
+      const StepState there = run(device), here = run(host);
+      EXPECT_EQ(std::memcmp(&there, &here, sizeof there), 0) << clip << table;
+    }
+}
+
+}  // namespace
+}  // namespace keel
