@@ -25,6 +25,7 @@ Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel generate runs/add --prompt "347+586="
   keel env                                   what this machine and this build offer
+  keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
   keel docs config                           all keys of a configuration, as Markdown
   keel COMMAND --help                        options and examples of a command
 
@@ -80,6 +81,7 @@ int run(int argc, char** argv) {
   keel::cli::add_train(app, exit_code);
   keel::cli::add_generate(app);
   keel::cli::add_env(app);
+  keel::cli::add_race_demo(app);
   keel::cli::add_docs(app);
   try {
     app.parse(argc, argv);

@@ -101,7 +101,7 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   auto& machine = emulation::Machine::get();
-  const emulation::Grid grid{name, shape.grid, shape.block, shape.shared_bytes};
+  const emulation::Grid grid{name, shape.grid, shape.block, shape.shared_bytes, reinterpret_cast<const void*>(kernel)};
   emulation::check_shape(grid);
   const auto run = [grid, kernel, parameters, options = emulation::grid_options()] {
     const auto body = [&] { std::apply(kernel, parameters); };

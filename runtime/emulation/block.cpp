@@ -9,6 +9,7 @@ namespace keel::emulation {
 namespace {
 
 constexpr std::size_t kCopyBytes = 16;  // of an asynchronous copy
+constexpr std::uint32_t kNoThread = ~std::uint32_t{0};
 
 std::string place(const std::source_location& where) { return concat(where.file_name(), ':', where.line()); }
 
@@ -16,9 +17,19 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && std::string_view(a.file_name()) == b.file_name();
 }
 
+// The number in the running block of the thread that the probe waits for.
+std::uint32_t thread_to_stop(const Grid& grid, const Probe& probe) {
+  const Index3 &b = probe.block, &t = probe.thread;
+  const Extent3& extent = grid.block;
+  if (probe.kernel != grid.kernel || b.x != here.block.x || b.y != here.block.y || b.z != here.block.z)
+    return kNoThread;
+  if (t.x >= extent.x || t.y >= extent.y || t.z >= extent.z) return kNoThread;
+  return t.x + extent.x * (t.y + extent.y * t.z);
+}
+
 }  // namespace
 
-void Block::run(const Grid& grid, const std::vector<std::uint32_t>& threads, bool check_races,
+void Block::run(const Grid& grid, const std::vector<std::uint32_t>& threads, const GridOptions& options,
                 FunctionRef<void()> body) {
   grid_ = &grid;
   body_ = &body;
@@ -28,7 +39,8 @@ void Block::run(const Grid& grid, const std::vector<std::uint32_t>& threads, boo
   block_epoch_ = 1;
   warp_epochs_.assign((threads.size() + 31) / 32, 1);
   failure_ = nullptr;
-  shared_.begin_block(grid.dynamic_shared_bytes, check_races);
+  shared_.begin_block(grid.dynamic_shared_bytes, options.check_races);
+  stop_ = options.probe == nullptr ? kNoThread : thread_to_stop(grid, *options.probe);
 
   while (next_ < threads.size() && !failure_) {
     if (busy_ == workers_.size()) workers_.push_back(std::make_unique<Worker>());
@@ -75,6 +87,7 @@ void Block::run_threads(Worker& worker) {
       worker.copies.clear();
       worker.groups = 0;
       here.thread = {t % extent.x, t / extent.x % extent.y, t / extent.x / extent.y};
+      if (t == stop_) keel_stop_here(grid_->code, grid_->kernel);
       (*body_)();
       if (!worker.copies.empty())
         fail(concat("the thread ends before ", worker.copies.size(), " of its copies to shared memory have arrived"),

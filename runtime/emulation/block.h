@@ -17,7 +17,8 @@ namespace keel::emulation {
 class Block {
  public:
   // `threads`: the numbers of the block's threads in the order in which they run.
-  void run(const Grid& grid, const std::vector<std::uint32_t>& threads, bool check_races, FunctionRef<void()> body);
+  void run(const Grid& grid, const std::vector<std::uint32_t>& threads, const GridOptions& options,
+           FunctionRef<void()> body);
 
   // For the running thread only.
   std::uint32_t thread() const { return worker_->thread; }
@@ -76,7 +77,8 @@ class Block {
   const Grid* grid_ = nullptr;
   const FunctionRef<void()>* body_ = nullptr;
   const std::vector<std::uint32_t>* order_ = nullptr;
-  std::size_t next_ = 0;  // in order_: threads that have begun
+  std::uint32_t stop_ = 0;  // the thread that a debugger waits for
+  std::size_t next_ = 0;    // in order_: threads that have begun
   std::vector<std::unique_ptr<Worker>> workers_;
   std::size_t busy_ = 0;  // workers of this block
   Worker* worker_ = nullptr;

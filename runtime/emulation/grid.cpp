@@ -1,10 +1,10 @@
 #include "keel/runtime/emulation/grid.h"
 
 #include <algorithm>
-#include <bit>
-#include <exception>
-#include <memory>
+#include <charconv>
+#include <cstdlib>
 #include <numeric>
+#include <sstream>
 #include <vector>
 
 #include "keel/runtime/emulation/block.h"
@@ -36,8 +36,55 @@ void check_shape(const Grid& grid) {
         concat(grid.dynamic_shared_bytes, " bytes of dynamic shared memory; a block may have ", kDynamicSharedLimit));
 }
 
+namespace {
+
+Index3 parse_place(const std::string& text) {
+  Index3 place;
+  unsigned* const parts[] = {&place.x, &place.y, &place.z};
+  const char* from = text.data();
+  const char* const end = from + text.size();
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto [rest, error] = std::from_chars(from, end, *parts[i]);
+    if (error != std::errc()) break;
+    if (rest == end) return place;
+    if (*rest != ',') break;
+    from = rest + 1;
+  }
+  throw Error(concat("'", text, "' is no place in a grid; write x, x,y or x,y,z"));
+}
+
+GridOptions options_of_environment() {
+  GridOptions options;
+  if (const char* order = std::getenv("KEEL_EMULATED_ORDER")) {
+    const std::string text = order;
+    const auto [rest, error] = std::from_chars(order, order + text.size(), options.seed);
+    if (text == "reverse") options.blocks = options.threads = Order::reverse;
+    else if (error == std::errc() && *rest == 0) options.blocks = options.threads = Order::shuffled;
+    else if (text != "forward")
+      throw Error(concat("KEEL_EMULATED_ORDER is '", text, "'; it must be forward, reverse or a number"));
+  }
+  if (const char* stop = std::getenv("KEEL_EMULATED_STOP")) {
+    static const Probe probe = probe_of(stop);
+    options.probe = &probe;
+  }
+  return options;
+}
+
+}  // namespace
+
+Probe probe_of(const std::string& text) {
+  std::istringstream words(text);
+  Probe probe;
+  std::string block, thread, more;
+  words >> probe.kernel >> block >> thread >> more;
+  if (probe.kernel.empty() || !more.empty()) throw Error(concat("'", text, "' is not NAME [BLOCK [THREAD]]"));
+  if (!block.empty()) probe.block = parse_place(block);
+  if (!thread.empty()) probe.thread = parse_place(thread);
+  return probe;
+}
+
 GridOptions& grid_options() {
-  thread_local GridOptions options;
+  thread_local GridOptions options = options_of_environment();
   return options;
 }
 
@@ -61,12 +108,13 @@ void run_grid(const Grid& grid, const GridOptions& options, FunctionRef<void()> 
     ~Leave() { running = nullptr; }
   } leave;
   running = &block;
+  if (options.probe != nullptr && options.probe->on_grid) options.probe->on_grid(grid);
   here.block_extent = grid.block;
   here.grid_extent = grid.grid;
   const std::vector<std::uint32_t> threads = ordering(grid.block.count(), options.threads, options.seed);
   for (const std::uint32_t b : ordering(grid.grid.count(), options.blocks, options.seed + 1)) {
     here.block = {b % grid.grid.x, b / grid.grid.x % grid.grid.y, b / grid.grid.x / grid.grid.y};
-    block.run(grid, threads, options.check_races, body);
+    block.run(grid, threads, options, body);
   }
 }
 
@@ -103,3 +151,7 @@ void finish_copies(unsigned groups) { running->finish_copies(groups); }
 void fail_thread(const std::string& what, const std::source_location& where) { running->fail(what, where); }
 
 }  // namespace keel::emulation
+
+__attribute__((noinline)) void keel_stop_here(const void* code, const char* kernel) {
+  asm volatile("" : : "r"(code), "r"(kernel) : "memory");  // keeps the call and its arguments
+}

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <source_location>
 #include <string>
 
@@ -28,12 +29,27 @@ struct Extent3 {
 
 enum class Order : unsigned char { forward, reverse, shuffled };
 
-// How a grid runs. What grid_options() holds in the launching thread is what its launches use.
+struct Grid;
+
+// What a tool wants to know of grids; must outlive the launches that are asked for while it is set.
+struct Probe {
+  std::function<void(const Grid&)> on_grid = {};  // called before each one
+  // Where keel_stop_here() is called: before this thread of this block of this kernel begins.
+  std::string kernel = {};
+  Index3 block = {}, thread = {};
+};
+// "NAME", "NAME BLOCK" or "NAME BLOCK THREAD", these as x, "x,y" or "x,y,z". Throws an Error for anything else.
+Probe probe_of(const std::string& text);
+
+// How a grid runs. What grid_options() holds in the launching thread is what its launches use. A thread begins with
+// what the environment asks for: KEEL_EMULATED_ORDER (forward, reverse, or a number: shuffled by that seed), and
+// KEEL_EMULATED_STOP, a probe as above.
 struct GridOptions {
   Order blocks = Order::forward;
   Order threads = Order::forward;
   std::uint64_t seed = 1;   // of shuffled orders
   bool check_races = true;  // of shared memory
+  const Probe* probe = nullptr;
 };
 GridOptions& grid_options();
 
@@ -41,6 +57,7 @@ struct Grid {
   const char* kernel = "";  // for messages
   Extent3 grid, block;
   std::size_t dynamic_shared_bytes = 0;
+  const void* code = nullptr;  // of the kernel, for debuggers
 };
 
 // Throws Error for a shape that no device accepts.
@@ -70,3 +87,6 @@ unsigned lane();
 [[noreturn]] void fail_thread(const std::string& what, const std::source_location& where);
 
 }  // namespace keel::emulation
+
+// For a breakpoint: does nothing. `code` is the function that runs next.
+extern "C" void keel_stop_here(const void* code, const char* kernel);

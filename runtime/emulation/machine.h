@@ -110,7 +110,7 @@ class Machine {
   std::uint64_t enqueued(const CUstream_st* stream);
   // Only looks, at first; who asks again and again makes the work happen that would, as a loop around a query expects.
   bool is_done(CUstream_st* stream, std::uint64_t position);
-  void wake();  // a gate may have opened
+  void wake();                                    // a gate may have opened
   std::uint64_t waits() const { return waits_; }  // by host threads, so far
 
   // Failures of device work are numbered from 1. The first one of the device with a number above *seen, or "";

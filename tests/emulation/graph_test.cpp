@@ -18,6 +18,7 @@ class EmulatedGraphs : public ::testing::Test {
  protected:
   void SetUp() override { start(0); }
   void TearDown() override {
+    for (cudaEvent_t event : events) cudaEventDestroy(event);
     Machine::get().reset({});
     cudaGetLastError();
   }
@@ -36,6 +37,7 @@ class EmulatedGraphs : public ::testing::Test {
     cudaEvent_t event = nullptr;
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     EXPECT_EQ(cudaEventRecord(event, of), cudaSuccess);
+    events.push_back(event);
     return event;
   }
   void begin(cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
@@ -79,6 +81,7 @@ class EmulatedGraphs : public ::testing::Test {
 
   cudaStream_t stream = nullptr, side = nullptr;
   int *x = nullptr, *y = nullptr;
+  std::vector<cudaEvent_t> events;
 };
 
 TEST_F(EmulatedGraphs, RecordWorkAndReplayItAsOftenAsAsked) {

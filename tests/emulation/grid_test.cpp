@@ -230,6 +230,29 @@ TEST(EmulatedGrid, NamesKernelBlockAndThreadOfWhateverGoesWrong) {
   expect(race, "race on shared memory: nothing orders this write after what thread (0, 0, 0) did at");
 }
 
+TEST(EmulatedGrid, ShowsAProbeEachGrid) {
+  Probe probe;
+  std::vector<std::string> seen;
+  probe.on_grid = [&](const Grid& grid) { seen.push_back(concat(grid.kernel, ' ', grid.grid.x, ' ', grid.block.y)); };
+  grid_options().probe = &probe;
+  run({.kernel = "first", .grid = 2, .block = {3, 4}}, [] {});
+  run({.kernel = "second", .grid = 1, .block = 1}, [] {});
+  grid_options() = {};
+  run({.kernel = "third", .grid = 1, .block = 1}, [] {});
+  EXPECT_EQ(seen, (std::vector<std::string>{"first 2 4", "second 1 1"}));
+}
+
+TEST(EmulatedGrid, ReadsWhereToStop) {
+  const Probe all = probe_of("name 1,2,3 4,5");
+  EXPECT_EQ(all.kernel, "name");
+  EXPECT_EQ((std::vector{all.block.x, all.block.y, all.block.z}), (std::vector{1u, 2u, 3u}));
+  EXPECT_EQ((std::vector{all.thread.x, all.thread.y, all.thread.z}), (std::vector{4u, 5u, 0u}));
+  EXPECT_EQ(probe_of("name 7").block.x, 7u);
+  EXPECT_EQ(probe_of("name").thread.x, 0u);
+  for (const char* wrong : {"", "name 1 2 3", "name a", "name -1", "name 1,", "name 1,2,3,4", "name 1 2x"})
+    EXPECT_THROW(probe_of(wrong), Error) << wrong;
+}
+
 TEST(EmulatedGrid, GoesOnAfterAnError) {
   EXPECT_NE(error_of(64,
                      [] {
