@@ -47,10 +47,12 @@ class Suite:
             row["name"]: row["value"] for row in table_of(os.path.join(folder, "about.tsv"), ("name", "value"))
         }
         self.parts = table_of(os.path.join(folder, "parts.tsv"), ("part", "status", "seconds", "limit", "why"))
-        self.cases = []
+        self.cases, self.missing_peak = [], ""
         for group in BENCH_GROUPS:
             for path in sorted(glob.glob(os.path.join(folder, f"bench-{group}.jsonl"))):
-                self.cases += [line for line in lines_of(path) if line.get("group") == group]
+                lines = lines_of(path)
+                self.cases += [line for line in lines if line.get("group") == group]
+                self.missing_peak = next((line["peak_missing"] for line in lines if "peak_missing" in line), "")
         self.peer = lines_of(os.path.join(folder, "pytorch.jsonl"))
         self.tests = tests_of(os.path.join(folder, "tests.log"))
 
@@ -242,6 +244,8 @@ def training_rows(suite):
 
 
 def left_out(suite):
+    if suite.missing_peak:
+        yield ("MFU", "not formed", suite.missing_peak)
     for part in suite.parts:
         if part["status"] != "passed":
             yield (part["part"], part["status"], part["why"])
