@@ -2,11 +2,14 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "bench/gpu/bench.h"
 #include "keel/dist/parallel/engine.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
+#include "keel/trainer/micro_step.h"
 
 namespace keel::bench {
 namespace {
@@ -14,14 +17,15 @@ namespace {
 struct Model {
   std::string name;
   GptOptions options;
-  bool may_recompute;  // where no batch fits without
+  bool may_recompute = false;  // where no batch fits without
+  bool graph = false;          // forward and backward recorded once and repeated, as cuda_graph does
 };
 
 std::vector<Model> all_models(const GpuOptions& options) {
   if (options.rehearse) {
     GptOptions tiny;
     tiny.vocabulary = 96, tiny.block = 16, tiny.layers = 2, tiny.heads = 1, tiny.width = 64;
-    return {{"tiny", tiny, true}};
+    return {{"tiny", tiny}, {"tiny, cuda_graph", tiny, false, true}};
   }
   const auto gpt = [](std::string_view name, std::int64_t vocabulary) {
     GptOptions model = gpt_by_name(name);
@@ -29,39 +33,50 @@ std::vector<Model> all_models(const GpuOptions& options) {
     return model;
   };
   // 50,304 is the vocabulary of 50,257 tokens rounded up to a multiple of 128.
-  std::vector<Model> models = {{"gpt2 124M", gpt("gpt2", 50304), false}};
+  std::vector<Model> models = {{"gpt2 124M", gpt("gpt2", 50304)},
+                               {"gpt2 124M, cuda_graph", gpt("gpt2", 50304), false, true}};
   if (options.quick) return models;
   models.push_back({"gpt2-xl 1.5B", gpt("gpt2-xl", 50304), true});
-  models.push_back({"gpt2 124M, vocabulary 50257", gpt("gpt2", 50257), false});
+  models.push_back({"gpt2 124M, vocabulary 50257", gpt("gpt2", 50257)});
   return models;
 }
 
 // The steps of one batch size, on one random batch.
 class Steps {
  public:
-  Steps(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch)
-      : model_(model),
-        engine_(engine),
-        inputs_(bench.random_tokens(engine.context(), {batch, model.options.block}, model.options.vocabulary)),
-        targets_(bench.random_tokens(engine.context(), {batch, model.options.block}, model.options.vocabulary)) {}
+  Steps(GpuBench& bench, const Gpt& model, Engine& engine, std::int64_t batch, bool graph)
+      : model_(model), engine_(engine) {
+    const Context& context = engine.context();
+    const Dims shape = {batch, model.options.block};
+    batch_ = {bench.random_tokens(context, shape, model.options.vocabulary),
+              bench.random_tokens(context, shape, model.options.vocabulary), kernels::arange(context, 0, batch),
+              product(shape)};
+    if (graph) graphed_.emplace(model, engine);
+  }
 
   void operator()() {
-    Forward pass;
-    pass.training = true;
-    const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
-    HostCopy copy(result.loss.value());
-    engine_.backward(result.loss, targets_.numel());
+    HostCopy loss = forward_backward();
     engine_.step(1e-4);
     if (has_last_) last_.get();
-    last_ = std::move(copy);
+    last_ = std::move(loss);
     has_last_ = true;
   }
   double loss() const { return last_.get().item(); }
 
  private:
-  Gpt& model_;
+  HostCopy forward_backward() {
+    if (graphed_) return graphed_->run(batch_, true);
+    Forward pass{.training = true, .random = {}, .sample_ids = batch_.sample_ids};
+    const CrossEntropyLoss result = model_.loss(batch_.inputs, batch_.targets, pass);
+    HostCopy loss(result.loss.value());
+    engine_.backward(result.loss, batch_.target_tokens);
+    return loss;
+  }
+
+  const Gpt& model_;
   Engine& engine_;
-  Tensor inputs_, targets_;
+  Batch batch_;
+  std::optional<GraphedMicroStep> graphed_;
   HostCopy last_;
   bool has_last_ = false;
 };
@@ -72,13 +87,13 @@ double flops_of_token(const GptOptions& options, std::int64_t parameters) {
          6.0 * options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
 }
 
-Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch) {
+Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch, bool graph) {
   const Context& context = engine.context();
   context.allocator().reset_peaks();
-  Steps steps(bench, model, engine, batch);
+  Steps steps(bench, model, engine, batch, graph);
   steps();
   const double first = steps.loss();
-  for (int i = 0; i < 2; ++i) steps();
+  for (int i = 0; i < 3; ++i) steps();
   const double seconds = bench.race({{context, [&] { steps(); }}}, 0.5)[0];
   const double last = steps.loss();
   KEEL_CHECK(std::isfinite(last), "the loss became ", last, " after ", first);
@@ -106,7 +121,7 @@ Json measure(GpuBench& bench, const Model& given) {
     model.recompute = recompute;
     for (const std::int64_t batch : bench.options().rehearse ? std::array{2, 2, 2, 2} : std::array{64, 32, 16, 8}) {
       try {
-        return measure_batch(bench, model, engine, batch);
+        return measure_batch(bench, model, engine, batch, given.graph);
       } catch (const Error& error) {
         if (std::string_view(error.what()).find("out of memory") == std::string_view::npos) throw;
         reason = error.what();
