@@ -178,8 +178,7 @@ void add_adamw(std::vector<Kernel>& kernels, DType dtype) {
                        args.v = flat(DType::f32, 4);
                        args.beta1 = 0.9, args.beta2 = 0.99;
                        args.epsilon = 1e-8, args.weight_decay = 0.1;
-                       args.step =
-                           kernels::make_step_state(args.m.context(), {.steps = 10, .taken = 1, .lr = 1e-3});
+                       args.step = kernels::make_step_state(args.m.context(), {.steps = 10, .taken = 1, .lr = 1e-3});
                        return [args] { kernels::adamw(args); };
                      }});
 }

@@ -5,7 +5,8 @@
 namespace keel::cli {
 
 const BuildInfo& build_info() {
-  static constexpr BuildInfo kInfo = {KEEL_VERSION, kCommit, KEEL_COMPILER, KEEL_FLAGS, KEEL_CUDA_STATE, KEEL_ONEDNN_STATE};
+  static constexpr BuildInfo kInfo = {KEEL_VERSION, kCommit,         KEEL_COMPILER,
+                                      KEEL_FLAGS,   KEEL_CUDA_STATE, KEEL_ONEDNN_STATE};
   return kInfo;
 }
 

@@ -50,7 +50,7 @@ std::int64_t count_targets(const CrossEntropyArgs& args) {
 template <class A>
 A mean_loss(const Tensor& losses, std::int64_t count) {
   double total = 0;
-  for (const A* loss = losses.data<A>(), *end = loss + losses.numel(); loss != end; ++loss) total += *loss;
+  for (const A *loss = losses.data<A>(), *end = loss + losses.numel(); loss != end; ++loss) total += *loss;
   return static_cast<A>(count == 0 ? 0 : total / static_cast<double>(count));
 }
 

@@ -38,7 +38,7 @@ Reference reference(const std::vector<double>& logits, const std::vector<std::in
       const double wanted = (j == targets[row] ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
       result.loss += wanted * (std::log(sum) - x[j]);
       const std::size_t i = at + static_cast<std::size_t>(j);
-      result.gradient[i] = (std::exp(x[j]) / sum - wanted) ;
+      result.gradient[i] = (std::exp(x[j]) / sum - wanted);
       result.magnitude[i] = std::exp(x[j]) / sum + wanted;
     }
   }

@@ -41,8 +41,8 @@ TEST(Optimizer, UpdatesAWholeAndItsPartsToTheSameBits) {
   for (const auto& optimizer : every_optimizer()) {
     const Numbers whole(context, *optimizer, 1000), parts(context, *optimizer, 1000);
     for (std::int64_t step = 1; step <= 3; ++step) {
-      const StepInput input{kernels::make_step_state(
-          context, {.steps = step, .taken = 1, .lr = 0.01, .gradient_scale = 0.5})};
+      const StepInput input{
+          kernels::make_step_state(context, {.steps = step, .taken = 1, .lr = 0.01, .gradient_scale = 0.5})};
       optimizer->update(std::vector{whole.range(0, 1000)}, input);
       optimizer->update(std::vector{parts.range(0, 1), parts.range(1, 640), parts.range(640, 1000)}, input);
     }
