@@ -14,6 +14,7 @@ void add_elementwise(KernelTable& table);
 void add_attention(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
 void add_embedding(KernelTable& table);
+void add_select(KernelTable& table);
 void add_update(KernelTable& table);
 void add_matmul(KernelTable& table);
 
