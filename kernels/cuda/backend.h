@@ -20,6 +20,7 @@ void add_matmul(KernelTable& table);
 void add_norm(KernelTable& table);
 void add_norm_backward(KernelTable& table);
 void add_reduce(KernelTable& table);
+void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);
 void add_update(KernelTable& table);
 

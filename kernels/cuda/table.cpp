@@ -7,6 +7,7 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_attention(table);
   add_copy(table);
   add_embedding(table);
+  add_select(table);
   add_update(table);
   add_matmul(table);
   add_reduce(table);

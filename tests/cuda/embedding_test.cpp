@@ -23,8 +23,8 @@ std::vector<std::int64_t> some_ids(std::int64_t count, std::int64_t vocabulary) 
 }
 
 TEST_P(EmbeddingOnDevice, SortKeepsTheOrderOfEqualKeys) {
-  for (const std::int64_t count : {1, 33, 2048, 5000})  // in one tile and several
-    for (const std::uint32_t mask : {0u, 0x30u, 0xffffu, 0xffffffffu}) {
+  for (const std::int64_t count : {1, 33, 2048, 4100})  // in one tile and several
+    for (const std::uint32_t mask : {0u, 0x30u, 0xffffffu}) {
       const std::int64_t rows = 2;
       std::vector<std::uint32_t> keys;
       for (std::int64_t i = 0; i < rows * count; ++i)
