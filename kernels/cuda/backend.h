@@ -20,6 +20,10 @@ void add_matmul(KernelTable& table);
 std::string matmul_backend(const Context& context, DType dtype);
 void add_reduce(KernelTable& table);
 
+// Takes the matmul entry over; where cuBLASLt was built in. See cuda/cublaslt_matmul.cpp.
+void add_cublaslt(KernelTable& table);
+std::string cublaslt_backend(DType dtype);
+
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);
 
