@@ -1,6 +1,7 @@
 #pragma once
 // What the .cu files share: 16-byte accesses, conversions, and reductions of warp and block.
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -68,14 +69,11 @@ __device__ void store_pack(T* to, const Pack<T>& pack) {
 // The same for numbers that are not used again soon: they do not push others out of the cache.
 template <class T>
 __device__ Pack<T> load_pack_streaming(const T* from) {
-  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-  Pack<T> pack;
-  *reinterpret_cast<uint4*>(&pack) = bits;
-  return pack;
+  return std::bit_cast<Pack<T>>(__ldcs(reinterpret_cast<const uint4*>(from)));
 }
 template <class T>
 __device__ void store_pack_streaming(T* to, const Pack<T>& pack) {
-  __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
+  __stcs(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(pack));
 }
 // Whether every row of a dense (rows, cols) array begins at a multiple of 16 bytes.
 template <class T>

@@ -4,11 +4,17 @@ namespace keel::cuda {
 
 void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_elementwise(table);
+  add_attention(table);
   add_copy(table);
   add_embedding(table);
   add_update(table);
   add_matmul(table);
   add_reduce(table);
+  add_softmax(table);
+  add_cross_entropy(table);
+  add_norm(table);
+  add_norm_backward(table);
+  add_dropout(table);
 #ifdef KEEL_HAVE_CUBLASLT
   if (choice == KernelChoice::automatic) add_cublaslt(table);
 #endif

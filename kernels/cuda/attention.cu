@@ -1,0 +1,116 @@
+// Attention forward: block by block with a running maximum and sum (FlashAttention-2, Dao 2023, algorithm 1), in fp32
+// arithmetic, for any head size up to 256; and the choice between this and the tensor cores.
+
+#include "keel/kernels/cuda/attention_tiles.h"
+#include "keel/kernels/cuda/backend.h"
+
+namespace keel::cuda {
+namespace {
+
+struct ForwardParameters {
+  AttentionShape shape;
+  HeadRows q, k, v, out;
+  float* lse;
+};
+
+struct Larger {  // NaN is passed over here; it comes out of the exponentials
+  __device__ float operator()(float a, float b) const { return a < b ? b : a; }
+};
+
+// One block of kTile queries against all keys that they see, kTile at a time.
+template <int kTile, int kSize>
+__global__ void __launch_bounds__(kTileThreads) attention_kernel(ForwardParameters p, int tiles) {
+  using Own = Tiles<kTile, kSize>;
+  constexpr int kQuery = 0, kKeys = 1, kTilesHeld = 2;  // keys make room for values
+  const Own own;
+  const AttentionShape& shape = p.shape;
+  const AttentionTile part(tiles, shape.heads);
+  // Where only later queries see a key, these have most to do and begin first.
+  const int first = (tiles - 1 - part.tile) * kTile, kv_head = part.head / shape.group;
+  const int end = first + kTile < shape.queries ? first + kTile : shape.queries;
+  const int limit = shape.key_limit(part.b), keys_seen = shape.visible(limit, end - 1);
+
+  own.load(kQuery, p.q, p.q.heads.at(part.b, part.head), first, end);
+  float sums[Own::kEach][Own::kQuads][4] = {}, largest[Own::kEach], total[Own::kEach];
+#pragma unroll
+  for (int e = 0; e < Own::kEach; ++e) {
+    largest[e] = -INFINITY;
+    total[e] = 0;
+  }
+  for (int key = 0; key < keys_seen; key += kTile) {
+    __syncthreads();  // the values before were read
+    own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit);
+    __syncthreads();
+    float scores[Own::kEach][Own::kEach];
+    own.multiply_rows(kQuery, kKeys, shape.size, scores);
+    __syncthreads();
+    own.load(kKeys, p.v, p.v.heads.at(part.b, kv_head), key, limit);
+
+#pragma unroll
+    for (int e = 0; e < Own::kEach; ++e) {
+      const int seen = shape.visible(limit, first + own.y + kSide * e);
+      float block_largest = -INFINITY;
+#pragma unroll
+      for (int f = 0; f < Own::kEach; ++f) {
+        float& score = scores[e][f];
+        score = key + own.x + kSide * f < seen ? score * shape.scale : -INFINITY;
+        block_largest = Larger{}(block_largest, score);
+      }
+      const float before = largest[e];
+      largest[e] = Larger{}(before, reduce_row(block_largest, Larger{}));
+      const float shift = largest[e] == -INFINITY ? 0 : largest[e];  // nothing was seen yet
+      const float rescale = math::exp_flushed(before - shift);
+      float block_total = 0;
+#pragma unroll
+      for (int f = 0; f < Own::kEach; ++f) block_total += scores[e][f] = math::exp_flushed(scores[e][f] - shift);
+      total[e] = math::fma(total[e], rescale, reduce_row(block_total, Sum{}));
+#pragma unroll
+      for (int c = 0; c < Own::kQuads; ++c)
+        for (int i = 0; i < 4; ++i) sums[e][c][i] *= rescale;
+    }
+    own.store_scores(kTilesHeld, scores);
+    __syncthreads();
+    own.add_product(kTilesHeld, kKeys, shape.size, sums);
+  }
+
+#pragma unroll
+  for (int e = 0; e < Own::kEach; ++e) {
+    const int query = first + own.y + kSide * e;
+    const float inverse = total[e] == 0 ? 0 : 1 / total[e];
+#pragma unroll
+    for (int c = 0; c < Own::kQuads; ++c)
+      for (int i = 0; i < 4; ++i) sums[e][c][i] *= inverse;
+    if (query < end && own.x == 0)
+      p.lse[shape.row(part.b, part.head, query)] = largest[e] + math::log(total[e]);  // -inf where no key is seen
+  }
+  own.store(p.out, p.out.heads.at(part.b, part.head), first, end, 1, sums);
+}
+
+template <int kTile, int kSize>
+void run(const ForwardParameters& parameters, const Tensor& q) {
+  const AttentionShape& shape = parameters.shape;
+  const auto tiles = static_cast<int>(ceil_div(shape.queries, kTile));
+  const auto blocks = static_cast<unsigned>(std::int64_t{tiles} * shape.heads * shape.batch);
+  launch("attention", attention_kernel<kTile, kSize>, {blocks, kTileThreads, Tiles<kTile, kSize>::bytes(2)},
+         stream_of(q), parameters, tiles);
+}
+
+void attention(const AttentionArgs& args) {
+  check_attention("attention", args.q, args.k.dim(2));
+  if (tensor_cores_take(args)) return attention_on_tensor_cores(args);
+  const ForwardParameters parameters = {AttentionShape(args), args.q, args.k, args.v, args.out, args.lse.data<float>()};
+  if (parameters.shape.size <= 64) run<64, 64>(parameters, args.q);
+  else if (parameters.shape.size <= 128) run<64, 128>(parameters, args.q);
+  else run<32, 256>(parameters, args.q);
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackwardArgs& args);  // attention_backward.cu
+
+void add_attention(KernelTable& table) {
+  table.attention = attention;
+  table.attention_backward = attention_backward;
+}
+
+}  // namespace keel::cuda

@@ -1,0 +1,182 @@
+// Attention backward in fp32 arithmetic, for any head size up to 256. Probabilities are recomputed from the saved
+// log-sum-exp, block by block (Dao 2023, algorithm 2):
+//   P = exp(scale q k^T - lse), delta_i = sum_d grad_out_id out_id, dS = P (grad_out v^T - delta),
+//   grad_v = P^T grad_out, grad_q = scale dS k, grad_k = scale dS^T q.
+// One kernel has the gradients of a tile of keys and goes over the queries, another those of a tile of queries and goes
+// over the keys. P is computed twice, and nothing is added by two blocks: the sums have a fixed order.
+
+#include "keel/kernels/cuda/attention_tiles.h"
+#include "keel/kernels/cuda/backend.h"
+
+namespace keel::cuda {
+namespace {
+
+struct BackwardParameters {
+  AttentionShape shape;
+  HeadRows q, k, v, grad_out, grad_q, grad_k, grad_v;
+  const QueryStats* stats;
+};
+
+constexpr int kTilesHeld = 4;
+
+// P and dS of one pair of a query and a key that it sees.
+struct ScorePair {
+  float weight, grad;
+  __device__ ScorePair(float product, float grad_product, float scale, const QueryStats& query) {
+    weight = math::exp(math::fma(product, scale, -query.lse));
+    grad = weight * (grad_product - query.delta);
+  }
+};
+
+// The gradients of kTile keys and values, from all queries of all heads that share them.
+template <int kTile, int kSize>
+__global__ void __launch_bounds__(kTileThreads) attention_grad_keys_kernel(BackwardParameters p, int tiles) {
+  using Own = Tiles<kTile, kSize>;
+  constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
+  const Own own;
+  const AttentionShape& shape = p.shape;
+  const AttentionTile part(tiles, shape.kv_heads);
+  const int first = part.tile * kTile, limit = shape.key_limit(part.b);
+  own.load(kKeys, p.k, p.k.heads.at(part.b, part.head), first, limit);
+  own.load(kValues, p.v, p.v.heads.at(part.b, part.head), first, limit);
+
+  float grad_k[Own::kEach][Own::kQuads][4] = {}, grad_v[Own::kEach][Own::kQuads][4] = {};
+  const int first_query = first < limit ? shape.first_query(first) / kTile * kTile : shape.queries;
+  for (int head = part.head * shape.group; head < (part.head + 1) * shape.group; ++head) {
+    for (int query = first_query; query < shape.queries; query += kTile) {
+      __syncthreads();  // the tiles before were read
+      own.load(kQueries, p.q, p.q.heads.at(part.b, head), query, shape.queries);
+      own.load(kGrads, p.grad_out, p.grad_out.heads.at(part.b, head), query, shape.queries);
+      __syncthreads();
+      float weights[Own::kEach][Own::kEach], grads[Own::kEach][Own::kEach];  // (keys, queries)
+      own.multiply_rows(kKeys, kQueries, shape.size, weights);
+      own.multiply_rows(kValues, kGrads, shape.size, grads);
+#pragma unroll
+      for (int f = 0; f < Own::kEach; ++f) {
+        const int i = query + own.x + kSide * f;
+        const int seen = shape.visible(limit, i);
+        const QueryStats stats = p.stats[stats_of(shape, part.b, head) + i];
+#pragma unroll
+        for (int e = 0; e < Own::kEach; ++e) {
+          const ScorePair pair(weights[e][f], grads[e][f], shape.scale, stats);
+          const bool visible = first + own.y + kSide * e < seen;
+          weights[e][f] = visible ? pair.weight : 0;
+          grads[e][f] = visible ? pair.grad : 0;
+        }
+      }
+      own.store_scores(kTilesHeld, weights);
+      own.add_product(kTilesHeld, kGrads, shape.size, grad_v);
+      own.store_scores(kTilesHeld, grads);
+      own.add_product(kTilesHeld, kQueries, shape.size, grad_k);
+    }
+  }
+  const int end = first + kTile < shape.keys ? first + kTile : shape.keys;
+  own.store(p.grad_k, p.grad_k.heads.at(part.b, part.head), first, end, shape.scale, grad_k);
+  own.store(p.grad_v, p.grad_v.heads.at(part.b, part.head), first, end, 1, grad_v);
+}
+
+// The gradients of kTile queries.
+template <int kTile, int kSize>
+__global__ void __launch_bounds__(kTileThreads) attention_grad_queries_kernel(BackwardParameters p, int tiles) {
+  using Own = Tiles<kTile, kSize>;
+  constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
+  const Own own;
+  const AttentionShape& shape = p.shape;
+  const AttentionTile part(tiles, shape.heads);
+  const int first = (tiles - 1 - part.tile) * kTile, kv_head = part.head / shape.group;
+  const int end = first + kTile < shape.queries ? first + kTile : shape.queries;
+  const int limit = shape.key_limit(part.b), keys_seen = shape.visible(limit, end - 1);
+  own.load(kQueries, p.q, p.q.heads.at(part.b, part.head), first, end);
+  own.load(kGrads, p.grad_out, p.grad_out.heads.at(part.b, part.head), first, end);
+
+  QueryStats stats[Own::kEach];
+  float grad_q[Own::kEach][Own::kQuads][4] = {};
+#pragma unroll
+  for (int e = 0; e < Own::kEach; ++e)
+    stats[e] = p.stats[stats_of(shape, part.b, part.head) + first + own.y + kSide * e];
+  for (int key = 0; key < keys_seen; key += kTile) {
+    __syncthreads();  // the tiles before were read
+    own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit);
+    own.load(kValues, p.v, p.v.heads.at(part.b, kv_head), key, limit);
+    __syncthreads();
+    float scores[Own::kEach][Own::kEach], grads[Own::kEach][Own::kEach];  // (queries, keys)
+    own.multiply_rows(kQueries, kKeys, shape.size, scores);
+    own.multiply_rows(kGrads, kValues, shape.size, grads);
+#pragma unroll
+    for (int e = 0; e < Own::kEach; ++e) {
+      const int seen = shape.visible(limit, first + own.y + kSide * e);
+#pragma unroll
+      for (int f = 0; f < Own::kEach; ++f) {
+        const ScorePair pair(scores[e][f], grads[e][f], shape.scale, stats[e]);
+        grads[e][f] = key + own.x + kSide * f < seen ? pair.grad : 0;
+      }
+    }
+    own.store_scores(kTilesHeld, grads);
+    own.add_product(kTilesHeld, kKeys, shape.size, grad_q);
+  }
+  own.store(p.grad_q, p.grad_q.heads.at(part.b, part.head), first, end, shape.scale, grad_q);
+}
+
+// Sixteen threads for each row of (batch, heads, padded queries).
+__global__ void __launch_bounds__(kTileThreads)
+    attention_stats_kernel(AttentionShape shape, HeadRows out, HeadRows grad_out, const float* lse, QueryStats* stats) {
+  const int padded = padded_queries(shape), x = static_cast<int>(threadIdx.x) % kSide;
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * (kTileThreads / kSide) + static_cast<int>(threadIdx.x) / kSide;
+  const std::int64_t head_of_all = row / padded;
+  const int query = static_cast<int>(row - head_of_all * padded);
+  const int b = static_cast<int>(head_of_all / shape.heads), head = static_cast<int>(head_of_all % shape.heads);
+  float sum = 0;
+  for (int column = 4 * x; query < shape.queries && column < shape.size; column += 4 * kSide) {
+    const float4 left = out.load(out.heads.at(b, head) + query * out.heads.time_stride, column);
+    const float4 right = grad_out.load(grad_out.heads.at(b, head) + query * grad_out.heads.time_stride, column);
+    sum = math::fma(left.x, right.x, sum);
+    sum = math::fma(left.y, right.y, sum);
+    sum = math::fma(left.z, right.z, sum);
+    sum = math::fma(left.w, right.w, sum);
+  }
+  sum = reduce_row(sum, Sum{});
+  if (x == 0)
+    stats[row] = query < shape.queries ? QueryStats{lse[shape.row(b, head, query)], sum} : QueryStats{INFINITY, 0};
+}
+
+template <int kTile, int kSize>
+void run(const BackwardParameters& parameters, const Tensor& q) {
+  const AttentionShape& shape = parameters.shape;
+  const std::size_t bytes = Tiles<kTile, kSize>::bytes(kTilesHeld);
+  const auto blocks_of = [&](int tiles, int heads) {
+    return static_cast<unsigned>(std::int64_t{tiles} * heads * shape.batch);
+  };
+  const auto key_tiles = static_cast<int>(ceil_div(shape.keys, kTile));
+  if (key_tiles > 0)
+    launch("attention backward, keys", attention_grad_keys_kernel<kTile, kSize>,
+           {blocks_of(key_tiles, shape.kv_heads), kTileThreads, bytes}, stream_of(q), parameters, key_tiles);
+  const auto query_tiles = static_cast<int>(ceil_div(shape.queries, kTile));
+  if (query_tiles > 0)
+    launch("attention backward, queries", attention_grad_queries_kernel<kTile, kSize>,
+           {blocks_of(query_tiles, shape.heads), kTileThreads, bytes}, stream_of(q), parameters, query_tiles);
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackwardArgs& args) {
+  const Tensor& q = args.forward.q;
+  check_attention("attention backward", q, args.forward.k.dim(2));
+  const AttentionShape shape(args.forward);
+  if (shape.batch == 0 || shape.size == 0) return;
+  const std::int64_t rows = std::int64_t{shape.batch} * shape.heads * padded_queries(shape);
+  const Tensor workspace = empty(q.context(), {rows, 2}, DType::f32, Purpose::workspace);
+  auto* stats = reinterpret_cast<QueryStats*>(workspace.raw());
+  if (rows > 0)
+    launch("attention backward, statistics", attention_stats_kernel,
+           {static_cast<unsigned>(rows / (kTileThreads / kSide)), kTileThreads}, stream_of(q), shape,
+           HeadRows(args.forward.out), HeadRows(args.grad_out), args.forward.lse.data<float>(), stats);
+  if (tensor_cores_take(args)) return attention_backward_on_tensor_cores(args, stats);
+  const BackwardParameters parameters = {shape,       q,           args.forward.k, args.forward.v, args.grad_out,
+                                         args.grad_q, args.grad_k, args.grad_v,    stats};
+  if (shape.size <= 64) run<64, 64>(parameters, q);
+  else if (shape.size <= 128) run<32, 128>(parameters, q);
+  else run<16, 256>(parameters, q);
+}
+
+}  // namespace keel::cuda

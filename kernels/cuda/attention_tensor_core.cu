@@ -1,0 +1,193 @@
+// Attention forward on tensor cores: FlashAttention-2 (Dao 2023, algorithm 1) for bf16 and f16.
+//
+// A block has 128 queries of one head, a warp 32 of them, and goes over the keys, 32 at a time. Scores stay in the
+// registers in which the product leaves them: rounded, they are the left operand of the product with the values. Keys
+// and values come in tiles of 8 KiB each, the next ones while this one is worked on.
+//
+//   head size   keys of a tile   shared memory                               fp32 registers of sums and scores
+//          64               64   16 KiB queries + 2 (8 KiB + 8 KiB) tiles    64 + 32
+//         128               32   32 KiB queries + 2 (8 KiB + 8 KiB) tiles    128 + 32
+//
+// So an SM of compute capability 8.0 or 9.0 holds three blocks of head size 64, and two of 128.
+
+#include "keel/kernels/cuda/attention_fragments.h"
+
+namespace keel::cuda {
+namespace {
+
+constexpr int kRowBlocks = 2;                                    // of 16 queries, of a warp
+constexpr int kQueries = kWarps * kRowBlocks * 16, kChunk = 32;  // keys of one round
+constexpr int keys_of_tile(int size) { return 4096 / size; }
+
+struct Parameters {
+  AttentionShape shape;
+  Heads q, k, v, out;
+  float* lse;
+};
+
+// What a lane knows of its rows, 16 m + lane / 4 + 8 half of the warp's: the largest score so far, and its part of the
+// sum of exponentials.
+struct Rows {
+  float largest[kRowBlocks][2], total[kRowBlocks][2];
+};
+
+// Scores become exponentials, to the base 2 of scores times `factor`, relative to the largest score so far; the sums
+// of what came before are brought to the same measure, which after the first rounds is mostly the one they have.
+template <int kColumnBlocks>
+__device__ void exponentials(Sums<kRowBlocks, kChunk / 8>& scores, Rows& rows, Sums<kRowBlocks, kColumnBlocks>& sums,
+                             float factor) {
+  float largest[kRowBlocks][2];
+  bool grew = false;
+#pragma unroll
+  for (int m = 0; m < kRowBlocks; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& value = largest[m][half];
+      value = rows.largest[m][half];
+#pragma unroll
+      for (int n = 0; n < kChunk / 8; ++n)
+        value = fmaxf(value, fmaxf(scores.of[m][n][2 * half], scores.of[m][n][2 * half + 1]));
+#pragma unroll
+      for (int distance = 1; distance < 4; distance *= 2)
+        value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
+      grew = grew || value > rows.largest[m][half];
+    }
+  if (__any_sync(kAllLanes, grew)) {
+#pragma unroll
+    for (int m = 0; m < kRowBlocks; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float shift = largest[m][half] == -INFINITY ? 0 : largest[m][half] * factor;  // nothing was seen yet
+        const float rescale = exp2_flushed(math::fma(rows.largest[m][half], factor, -shift));
+        rows.largest[m][half] = largest[m][half];
+        rows.total[m][half] *= rescale;
+#pragma unroll
+        for (int n = 0; n < kColumnBlocks; ++n)
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) sums.of[m][n][i] *= rescale;
+      }
+  }
+#pragma unroll
+  for (int m = 0; m < kRowBlocks; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float shift = rows.largest[m][half] == -INFINITY ? 0 : rows.largest[m][half] * factor;
+#pragma unroll
+      for (int n = 0; n < kChunk / 8; ++n)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          float& score = scores.of[m][n][i];
+          score = exp2_flushed(math::fma(score, factor, -shift));
+          rows.total[m][half] += score;
+        }
+    }
+}
+
+template <class T, int kSize>
+__global__ void __launch_bounds__(kBlockThreads, kSize == 64 ? 3 : 2) attention_kernel(Parameters p, int tiles) {
+  using Tile = FragmentTile<T, kSize>;
+  constexpr int kKeys = keys_of_tile(kSize);
+  const SharedAddress memory = shared_address(dynamic_span<uint4>().data());
+  const AttentionShape& shape = p.shape;
+  const AttentionTile part(tiles, shape.heads);
+  // Where only later queries see a key, these have most to do and begin first.
+  const int first = (tiles - 1 - part.tile) * kQueries, kv_head = part.head / shape.group;
+  const int end = first + kQueries < shape.queries ? first + kQueries : shape.queries;
+  const int limit = shape.key_limit(part.b), keys_seen = shape.visible(limit, end - 1);
+  const int own_row = warp_id() * kRowBlocks * 16, own_first = first + own_row,
+            own_last = own_first + kRowBlocks * 16 - 1, lane = lane_id();
+  const float factor = shape.scale * kLog2OfE;
+
+  const Tile queries(memory, 0), own_queries = queries.from_row(own_row);
+  Tile keys(memory, kQueries * Tile::kPitch), values = keys.from_row(2 * kKeys);  // of the tile that is worked on
+  typename Tile::Source q(HeadView<T>(p.q, part.b, part.head), first), k(HeadView<T>(p.k, part.b, kv_head), 0),
+      v(HeadView<T>(p.v, part.b, kv_head), 0);
+  queries.template fetch<kQueries>(q, first, end);
+  keys.template fetch<kKeys>(k, 0, limit);
+  values.template fetch<kKeys>(v, 0, limit);
+  commit_copies();
+
+  Rows rows;
+  Sums<kRowBlocks, kSize / 8> sums;
+  sums.clear();
+#pragma unroll
+  for (int m = 0; m < kRowBlocks; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.largest[m][half] = -INFINITY;
+      rows.total[m][half] = 0;
+    }
+  int other = kKeys * Tile::kPitch;  // from this tile to the other
+  for (int key = 0; key < keys_seen; key += kKeys) {
+    wait_copies<0>();
+    __syncthreads();  // this tile is here, and the other was read
+    if (key + kKeys < keys_seen) {
+      keys.moved(other).template fetch<kKeys>(k, key + kKeys, limit);
+      values.moved(other).template fetch<kKeys>(v, key + kKeys, limit);
+      commit_copies();
+    }
+#pragma unroll 1
+    for (int chunk = 0; chunk < kKeys && key + chunk < shape.visible(limit, own_last); chunk += kChunk) {
+      Sums<kRowBlocks, kChunk / 8> scores;
+      multiply_rows(scores, own_queries, keys.from_row(chunk), 0);
+      if (key + chunk + kChunk > shape.visible(limit, own_first))
+        scores.each([&](float& score, int m, int n, int i) {
+          const int seen = shape.visible(limit, own_first + 16 * m + lane / 4 + i / 2 * 8);
+          if (key + chunk + 8 * n + lane % 4 * 2 + i % 2 >= seen) score = -INFINITY;
+        });
+      exponentials(scores, rows, sums, factor);
+      add_product(sums, Weights<T, kRowBlocks, kChunk / 8>(scores), values.from_row(chunk), 0);
+    }
+    keys = keys.moved(other);
+    values = values.moved(other);
+    other = -other;
+  }
+  wait_copies<0>();
+  __syncthreads();  // the queries are here, also where no key is seen
+
+  float inverse[kRowBlocks][2];
+#pragma unroll
+  for (int m = 0; m < kRowBlocks; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& total = rows.total[m][half];
+#pragma unroll
+      for (int distance = 1; distance < 4; distance *= 2) total += __shfl_xor_sync(kAllLanes, total, distance);
+      inverse[m][half] = total == 0 ? 0 : 1 / total;
+      const int query = first + own_row + 16 * m + lane / 4 + 8 * half;
+      if (lane % 4 == 0 && query < end)  // -inf where no key is seen
+        p.lse[shape.row(part.b, part.head, query)] = rows.largest[m][half] * shape.scale + math::log(total);
+    }
+  sums.each([&](float& sum, int m, int, int i) { sum *= inverse[m][i / 2]; });
+  store_rows(sums, own_queries, HeadView<T>(p.out, part.b, part.head), first + own_row, end);
+}
+
+template <class T, int kSize>
+void run(const AttentionArgs& args) {
+  const Parameters parameters = {AttentionShape(args), Heads(args.q),   Heads(args.k),
+                                 Heads(args.v),        Heads(args.out), args.lse.data<float>()};
+  const AttentionShape& shape = parameters.shape;
+  const auto tiles = static_cast<int>(ceil_div(shape.queries, kQueries));
+  const auto blocks = static_cast<unsigned>(std::int64_t{tiles} * shape.heads * shape.batch);
+  launch("attention", attention_kernel<T, kSize>,
+         {blocks, kBlockThreads, (kQueries + 4 * keys_of_tile(kSize)) * kSize * sizeof(T)}, stream_of(args.q),
+         parameters, tiles);
+}
+
+}  // namespace
+
+bool tensor_cores_take(const AttentionArgs& args) {
+  if (args.q.dtype() != DType::bf16 && args.q.dtype() != DType::f16) return false;
+  if (args.q.dim(3) != 64 && args.q.dim(3) != 128) return false;
+  for (const Tensor& x : {args.q, args.k, args.v, args.out})
+    if (!Heads(x).aligned(x, 8)) return false;
+  return true;
+}
+
+void attention_on_tensor_cores(const AttentionArgs& args) {
+  const bool narrow = args.q.dim(3) == 64;
+  if (args.q.dtype() == DType::bf16) return narrow ? run<bf16, 64>(args) : run<bf16, 128>(args);
+  return narrow ? run<f16, 64>(args) : run<f16, 128>(args);
+}
+
+}  // namespace keel::cuda

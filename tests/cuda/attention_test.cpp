@@ -1,0 +1,254 @@
+// Attention on a device against the processor's in fp64 on the same numbers: every mask, layout and head size.
+
+#include "keel/kernels/attention.h"
+
+#include "tests/cuda/device.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+KEEL_DEVICE_SUITE(AttentionOnDevice);
+
+struct Case {
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, size = 8;
+  bool causal = false;
+  std::int64_t q_offset = 0;
+  std::vector<std::int64_t> lengths = {};
+  double scale = 0;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << "batch " << c.batch << " heads " << c.heads << '/' << c.kv_heads << " queries " << c.queries << " keys "
+             << c.keys << " size " << c.size << (c.causal ? " causal" : "") << " offset " << c.q_offset
+             << (c.lengths.empty() ? "" : " padded");
+}
+
+// Head sizes 64 and 128 in bf16 and f16 are those of the tensor cores.
+const Case kCases[] = {
+    {.batch = 1, .queries = 1, .keys = 1, .size = 1},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 9, .keys = 7, .size = 5, .causal = true, .lengths = {7, 0}},
+    {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 70, .keys = 70, .size = 8, .causal = true},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 3, .keys = 90, .size = 8, .lengths = {90, 66}, .scale = 0.7},
+    {.batch = 1, .queries = 130, .keys = 130, .size = 64, .causal = true},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .size = 64, .lengths = {33, 0}},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 1, .keys = 80, .size = 64, .causal = true, .q_offset = 70},
+    {.batch = 1, .heads = 2, .kv_heads = 1, .queries = 33, .keys = 75, .size = 128, .causal = true, .q_offset = 40},
+    {.batch = 1, .queries = 17, .keys = 19, .size = 150, .causal = true},
+};
+
+struct Inputs {
+  Tensor q, k, v, grad_out, lengths;
+};
+
+Inputs inputs_of(const Context& context, const Case& c, DType dtype) {
+  const Dims query_shape = {c.batch, c.heads, c.queries, c.size}, key_shape = {c.batch, c.kv_heads, c.keys, c.size};
+  return {.q = uniform_tensor(context, query_shape, 1, dtype, -2, 2),
+          .k = uniform_tensor(context, key_shape, 2, dtype, -2, 2),
+          .v = uniform_tensor(context, key_shape, 3, dtype),
+          .grad_out = uniform_tensor(context, query_shape, 4, dtype),
+          .lengths = c.lengths.empty() ? Tensor() : from_values(context, c.lengths, {c.batch})};
+}
+
+AttentionArgs args_of(const Case& c, const Inputs& in) {
+  AttentionArgs args;
+  args.q = in.q;
+  args.k = in.k;
+  args.v = in.v;
+  args.causal = c.causal;
+  args.q_offset = c.q_offset;
+  args.lengths = in.lengths;
+  args.scale = c.scale;
+  return args;
+}
+
+AttentionBackwardArgs backward_of(const AttentionArgs& forward, const Tensor& grad_out) {
+  AttentionBackwardArgs args;
+  args.forward = forward;
+  args.grad_out = grad_out;
+  return kernels::attention_backward(args);
+}
+
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 3e-6;
+    case DType::f16: return 2e-3;
+    default: return 1.2e-2;
+  }
+}
+
+// By norms; what is exactly zero may have a few roundings.
+void expect_near(const Tensor& result, const Tensor& reference, const std::string& what, double factor = 1) {
+  const std::vector<double> x = doubles(result), y = doubles(reference);
+  const double allowed = factor * tolerance(result.dtype());
+  if (relative_error(x, std::vector<double>(x.size(), 0)) < allowed &&
+      relative_error(y, std::vector<double>(y.size(), 0)) < allowed)
+    return;
+  EXPECT_LT(relative_error(x, y), allowed) << what;
+}
+
+TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
+  for (const Case& c : kCases)
+    for (const DType dtype : kKernelTypes) {
+      const std::string name = concat(c, ' ', dtype);
+      const Inputs in = inputs_of(device, c, dtype);
+      const AttentionArgs out = kernels::attention(args_of(c, in));
+      const AttentionBackwardArgs grads = backward_of(out, in.grad_out);
+
+      const Inputs exact = {wide(in.q), wide(in.k), wide(in.v), wide(in.grad_out),
+                            in.lengths.defined() ? kernels::to(in.lengths, host) : Tensor()};
+      const AttentionArgs expected = kernels::attention(args_of(c, exact));
+      const AttentionBackwardArgs expected_grads = backward_of(expected, exact.grad_out);
+      expect_near(out.out, expected.out, name);
+      const std::vector<double> lse = doubles(out.lse), expected_lse = doubles(expected.lse);
+      for (std::size_t i = 0; i < lse.size(); ++i) {
+        if (std::isinf(expected_lse[i])) EXPECT_EQ(lse[i], expected_lse[i]) << name;
+        else EXPECT_NEAR(lse[i], expected_lse[i], 1e-5) << name;
+      }
+      expect_near(grads.grad_q, expected_grads.grad_q, name + " q", 2);
+      expect_near(grads.grad_k, expected_grads.grad_k, name + " k", 2);
+      expect_near(grads.grad_v, expected_grads.grad_v, name + " v", 2);
+    }
+}
+
+TEST_P(AttentionOnDevice, ReadsAndWritesViewsOfPackedTensorsWithTheBitsOfDenseOnes) {
+  for (const std::int64_t size : {8, 64}) {
+    const Case c = {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 21, .keys = 21, .size = size, .causal = true};
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto part = [](const Tensor& x, int which) { return x.select(2, which).transpose(1, 2); };
+      const Tensor packed = uniform_tensor(device, {2, 21, 3, 2, size}, 4, dtype);
+      AttentionArgs views = args_of(c, {part(packed, 0), part(packed, 1), part(packed, 2), {}, {}});
+      views.out = empty(device, {2, 21, 2, size}, dtype).transpose(1, 2);
+      views = kernels::attention(views);
+      const auto dense = [&](const Tensor& x) { return tensor_of(device, doubles(x), x.shape(), dtype); };
+      const AttentionArgs plain =
+          kernels::attention(args_of(c, {dense(views.q), dense(views.k), dense(views.v), {}, {}}));
+      EXPECT_EQ(doubles(views.out), doubles(plain.out));
+
+      const Tensor grad_out = uniform_tensor(device, {2, 21, 2, size}, 5, dtype).transpose(1, 2);
+      const Tensor grad_packed = empty(device, {2, 21, 3, 2, size}, dtype);
+      const AttentionBackwardArgs grads = kernels::attention_backward({.forward = views,
+                                                                       .grad_out = grad_out,
+                                                                       .grad_q = part(grad_packed, 0),
+                                                                       .grad_k = part(grad_packed, 1),
+                                                                       .grad_v = part(grad_packed, 2)});
+      const AttentionBackwardArgs plain_grads = backward_of(plain, dense(grad_out));
+      EXPECT_EQ(doubles(grads.grad_q), doubles(plain_grads.grad_q));
+      EXPECT_EQ(doubles(grads.grad_k), doubles(plain_grads.grad_k));
+      EXPECT_EQ(doubles(grads.grad_v), doubles(plain_grads.grad_v));
+    }
+  }
+}
+
+TEST_P(AttentionOnDevice, TakesRowsThatAreNotAligned) {
+  const Case c = {.batch = 1, .heads = 1, .queries = 5, .keys = 6, .size = 64, .causal = true};
+  for (const DType dtype : kKernelTypes) {
+    const Inputs in = inputs_of(device, c, dtype);
+    const auto shifted = [&](const Tensor& x) {  // rows begin three elements into rows of 67
+      const std::vector<double> values = doubles(x);
+      std::vector<double> wider(static_cast<std::size_t>(x.dim(2) * 67), NAN);
+      for (std::size_t i = 0; i < values.size(); ++i) wider[i / 64 * 67 + 3 + i % 64] = values[i];
+      return tensor_of(device, wider, {1, 1, x.dim(2), 67}, dtype).slice(3, 3, 67);
+    };
+    const AttentionArgs views = kernels::attention(args_of(c, {shifted(in.q), shifted(in.k), shifted(in.v), {}, {}}));
+    const AttentionArgs dense = kernels::attention(args_of(c, in));
+    expect_near(views.out, wide(dense.out), concat(dtype), 1);
+    const AttentionBackwardArgs grads = backward_of(views, in.grad_out), plain = backward_of(dense, in.grad_out);
+    expect_near(grads.grad_q, wide(plain.grad_q), concat(dtype), 2);
+    expect_near(grads.grad_k, wide(plain.grad_k), concat(dtype), 2);
+    expect_near(grads.grad_v, wide(plain.grad_v), concat(dtype), 2);
+  }
+}
+
+// What the contract calls deterministic: the order of blocks and threads leaves no trace in the bits.
+TEST_P(AttentionOnDevice, GivesTheSameBitsInEveryOrderAndAgain) {
+  const Case c = {.batch = 1, .heads = 2, .kv_heads = 1, .queries = 70, .keys = 70, .size = 64, .causal = true};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto run = [&] {
+      const Inputs in = inputs_of(device, c, dtype);
+      const AttentionBackwardArgs grads = backward_of(kernels::attention(args_of(c, in)), in.grad_out);
+      std::vector<std::vector<double>> all;
+      for (const Tensor& x : {grads.forward.out, grads.forward.lse, grads.grad_q, grads.grad_k, grads.grad_v})
+        all.push_back(doubles(x));
+      return all;
+    };
+    const auto once = run();
+    EXPECT_EQ(run(), once) << dtype;
+#ifdef KEEL_EMULATED
+    for (const Order order : test_orders()) {
+      emulation::grid_options().blocks = emulation::grid_options().threads = static_cast<emulation::Order>(order);
+      EXPECT_EQ(run(), once) << dtype;
+    }
+#endif
+  }
+}
+
+TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
+  for (const std::int64_t size : {8, 64})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Case c = {.batch = 1, .heads = 1, .queries = 5, .keys = 20, .size = size, .lengths = {11}};
+      const Inputs in = inputs_of(device, c, dtype);
+      std::vector<double> k = doubles(in.k), v = doubles(in.v);
+      for (std::size_t i = 11 * static_cast<std::size_t>(size); i < k.size(); ++i) k[i] = v[i] = NAN;
+      const Inputs dirty = {in.q, tensor_of(device, k, in.k.shape(), dtype), tensor_of(device, v, in.v.shape(), dtype),
+                            in.grad_out, in.lengths};
+      const AttentionBackwardArgs a = backward_of(kernels::attention(args_of(c, in)), in.grad_out);
+      const AttentionBackwardArgs b = backward_of(kernels::attention(args_of(c, dirty)), in.grad_out);
+      EXPECT_EQ(doubles(a.forward.out), doubles(b.forward.out));
+      EXPECT_EQ(doubles(a.grad_q), doubles(b.grad_q));
+      EXPECT_EQ(doubles(a.grad_k), doubles(b.grad_k));
+      EXPECT_EQ(doubles(a.grad_v), doubles(b.grad_v));
+      const std::vector<double> padding = doubles(a.grad_k.slice(2, 11, 20));
+      EXPECT_EQ(padding, std::vector<double>(padding.size(), 0));
+    }
+}
+
+TEST_P(AttentionOnDevice, TakesNoQueriesAndNoKeys) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Case no_keys = {.batch = 1, .heads = 1, .queries = 3, .keys = 0, .size = 64};
+    Inputs in = inputs_of(device, no_keys, dtype);
+    AttentionBackwardArgs grads = backward_of(kernels::attention(args_of(no_keys, in)), in.grad_out);
+    EXPECT_EQ(doubles(grads.forward.out), std::vector<double>(3 * 64, 0));
+    EXPECT_EQ(doubles(grads.forward.lse), std::vector<double>(3, -INFINITY));
+    EXPECT_EQ(doubles(grads.grad_q), std::vector<double>(3 * 64, 0));
+    const Case no_queries = {.batch = 1, .heads = 1, .queries = 0, .keys = 3, .size = 64};
+    in = inputs_of(device, no_queries, dtype);
+    grads = backward_of(kernels::attention(args_of(no_queries, in)), in.grad_out);
+    EXPECT_EQ(doubles(grads.grad_k), std::vector<double>(3 * 64, 0));
+    EXPECT_EQ(doubles(grads.grad_v), std::vector<double>(3 * 64, 0));
+  }
+}
+
+TEST_P(AttentionOnDevice, RefusesByNameWhatItDoesNotDo) {
+  const auto message = [&](const auto& change) {
+    Case c = {.batch = 1, .heads = 1, .queries = 2, .keys = 2, .size = 8};
+    AttentionArgs args = args_of(c, inputs_of(device, c, DType::f32));
+    change(args);
+    try {
+      kernels::attention(args);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  const std::string where = concat(device.device());
+  EXPECT_EQ(message([](AttentionArgs& args) { args.window = 3; }),
+            "attention: the option `window` is not implemented on " + where);
+  EXPECT_EQ(message([](AttentionArgs& args) { args.dropout = 0.1; }),
+            "attention: the option `dropout` is not implemented on " + where);
+  EXPECT_EQ(message([](AttentionArgs& args) { args.bias = args.q; }),
+            "attention: the option `bias` is not implemented on " + where);
+  EXPECT_EQ(message([&](AttentionArgs& args) {
+              args.q = args.k = args.v = empty(device, {1, 1, 2, 8}, DType::f64);
+            }),
+            "attention in f64 is not implemented on " + where + "; it takes f32, bf16 and f16");
+  EXPECT_EQ(message([&](AttentionArgs& args) {
+              args.q = args.k = args.v = empty(device, {1, 1, 2, 300});
+            }),
+            "attention with head size 300 is not implemented on " + where + "; it takes up to 256");
+}
+
+}  // namespace
+}  // namespace keel
