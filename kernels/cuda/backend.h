@@ -27,6 +27,10 @@ void add_update(KernelTable& table);
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);
 
+// Takes the matmul entry over; where cuBLASLt was built in. See cuda/cublaslt_matmul.cpp.
+void add_cublaslt(KernelTable& table);
+std::string cublaslt_backend(DType dtype);
+
 // Everything above, and the libraries' entries where this build has them and `choice` allows.
 void fill_table(KernelTable& table, KernelChoice choice);
 

@@ -1,25 +1,18 @@
 #pragma once
-// What the .cu files share: the stream of a tensor, 16-byte accesses, conversions, and reductions of warp and block.
+// What the .cu files share: 16-byte accesses, conversions, and reductions of warp and block.
 
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
+#include "keel/kernels/cuda/stream.h"
 #include "keel/kernels/table.h"
-#include "keel/runtime/cuda/launch.h"
-#include "keel/runtime/device_api.h"
 #include "keel/runtime/math.h"
 
 namespace keel::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
-
-// The stream for work on x, with x's device made current.
-inline cudaStream_t stream_of(const Tensor& x) {
-  x.context().api().make_current();
-  return static_cast<cudaStream_t>(x.context().stream().native());
-}
 
 KEEL_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

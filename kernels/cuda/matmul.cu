@@ -322,6 +322,9 @@ void multiply_own(const MatmulArgs& args) {
 
 std::string matmul_backend(const Context& context, DType dtype) {
   if (dtype == DType::f64) return concat("nothing: f64 is not multiplied on ", context.device());
+#ifdef KEEL_HAVE_CUBLASLT
+  if (context.kernel_choice() == KernelChoice::automatic) return cublaslt_backend(dtype);
+#endif
   if (dtype == DType::f32) return "keel (fp32 units)";
   return "keel (tensor cores; fp32 units where rows begin at no multiple of 16 bytes)";
 }

@@ -2,7 +2,7 @@
 
 namespace keel::cuda {
 
-void fill_table(KernelTable& table, KernelChoice) {
+void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_elementwise(table);
   add_attention(table);
   add_copy(table);
@@ -16,6 +16,9 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_norm(table);
   add_norm_backward(table);
   add_dropout(table);
+#ifdef KEEL_HAVE_CUBLASLT
+  if (choice == KernelChoice::automatic) add_cublaslt(table);
+#endif
 }
 
 }  // namespace keel::cuda

@@ -271,6 +271,51 @@ TEST_P(MatmulOnDevice, SaysWhatItDoesNotMultiply) {
   EXPECT_NE(kernels::matmul_backend(device, DType::f64).find("not multiplied"), std::string::npos);
 }
 
+// The entry of a context that may choose: cuBLASLt's where it was built in. Twice, since the first call may try many
+// ways.
+TEST_P(MatmulOnDevice, GivesTheSameNumbersByWhateverIsFastest) {
+  ContextOptions options;
+  options.device = kTestDevice;
+  const Context fastest = Context::create(options);
+  for (const DType dtype : kKernelTypes)
+    for (const bool left : {false, true})
+      for (const bool right : {false, true})
+        for (const int repeat : {1, 2}) {
+          const auto operand = [&](std::int64_t rows, std::int64_t cols, bool turned, std::uint64_t seed) {
+            return turned ? uniform_tensor(fastest, {cols, rows}, seed, dtype).transpose(0, 1)
+                          : uniform_tensor(fastest, {rows, cols}, seed, dtype);
+          };
+          const Tensor a = operand(8, 24, left, 1), b = operand(24, 16, right, 2);
+          const Tensor bias = uniform_tensor(fastest, {16}, 3, dtype);
+          const Tensor product = kernels::matmul(a, b);
+          expect_product(product, a, b);
+          const Tensor sum = uniform_tensor(fastest, {8, 16}, 4);
+          std::vector<double> twice = doubles(reference(a, b)), begin = doubles(sum);
+          for (std::size_t i = 0; i < twice.size(); ++i) twice[i] += begin[i];
+          kernels::matmul(a, b, {.into = sum, .accumulate = true});
+          EXPECT_LT(relative_error(doubles(sum), twice), 2e-6) << dtype << " run " << repeat;
+
+          std::vector<double> biased = doubles(reference(a, b));
+          for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += doubles(bias)[i % 16];
+          Tensor before;
+          const Tensor gelu =
+              kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &before});
+          EXPECT_LT(relative_error(doubles(before), biased), tolerance(dtype));
+          EXPECT_LT(relative_error(doubles(gelu),
+                                   doubles(kernels::unary<GeluTanh>(tensor_of(host, biased, {8, 16}, DType::f64)))),
+                    2 * tolerance(dtype));
+          EXPECT_LT(relative_error(doubles(kernels::matmul(a, b, {.epilogue = Epilogue::bias, .bias = bias})), biased),
+                    tolerance(dtype));
+          EXPECT_LT(relative_error(doubles(kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias})),
+                                   doubles(gelu)),
+                    2 * tolerance(dtype));
+        }
+  const Tensor a = uniform_tensor(fastest, {3, 8, 16}, 1, DType::bf16),
+               b = uniform_tensor(fastest, {16, 8}, 2, DType::bf16);
+  const Tensor batched = kernels::matmul(a.slice(1, 0, 7), b);
+  for (int i = 0; i < 3; ++i) expect_product(batched.select(0, i), a.select(0, i).slice(0, 0, 7), b);
+}
+
 TEST(MatmulPlans, FillTheMachineBySmallerTilesAndBySplits) {
   const auto plan = [](std::int64_t m, std::int64_t n, std::int64_t k) { return cuda::plan_matmul(m, n, k, 1); };
   EXPECT_EQ(plan(4096, 4096, 4096).tile, MatmulTile::large);
