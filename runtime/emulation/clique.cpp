@@ -254,7 +254,7 @@ void Clique::fail(ncclResult_t error, const std::string& what) {
   failure_ = what;
 }
 
-void Clique::abort(int rank) {
+void Clique::cancel(int rank) {
   aborted_[static_cast<std::size_t>(rank)] = true;
   fail(ncclRemoteError, concat("rank ", rank, " aborted its communicator of ", size_, " ranks"));
 }

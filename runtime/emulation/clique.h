@@ -65,7 +65,7 @@ class Clique {
 
   // From now on nothing happens any more: what is queued ends with this error. The first failure stays.
   void fail(ncclResult_t error, const std::string& what);
-  void abort(int rank);
+  void cancel(int rank);
   ncclResult_t error() const { return error_; }
   const std::string& failure() const { return failure_; }
   bool has_aborted(int rank) const { return aborted_[static_cast<std::size_t>(rank)]; }

@@ -206,7 +206,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!is_known(comm)) return unknown_comm();
   {
     const std::lock_guard lock(comm->clique->mutex());
-    comm->clique->abort(comm->rank);
+    comm->clique->cancel(comm->rank);
   }
   forget(comm);
   Machine::get().wake();
