@@ -321,7 +321,7 @@ TEST_F(EmulatedNccl, CallsThatDoNotMatchAreAnErrorThatNamesTheRanks) {
        [](Rank& r, float* x) { ncclBroadcast(x, x, 4, ncclFloat, 1, r.comm, r.stream); }, from_0},
   };
   for (const Row& row : rows)
-    on_ranks(3, {.devices = 2}, [&](Rank& own) {
+    on_ranks(3, {.devices = 3}, [&](Rank& own) {
       float* x = own.array(numbers(own.rank, 4));
       (own.rank == 2 ? row.odd : row.usual)(own, x);
       const std::string message = own.wait();
