@@ -18,11 +18,12 @@ foreach(layer IN ITEMS runtime kernels autograd nn optim parallel data trainer c
     if(NOT suite IN_LIST suites_seen)
       list(APPEND suites_seen "${suite}")
       set_tests_properties("${case}" PROPERTIES LABELS "quick;sanitize")
+    elseif(layer MATCHES "^(emulation|cuda)$")
+      # One order of threads is enough there: all three take minutes.
+      if(NOT case MATCHES "/(reverse|shuffled)|TwentySteps")
+        set_tests_properties("${case}" PROPERTIES LABELS sanitize)
+      endif()
     elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all
-      set_tests_properties("${case}" PROPERTIES LABELS sanitize)
-    endif()
-    # Of a device's tests, one order of threads is enough there: all three take minutes.
-    if(layer STREQUAL "emulation" OR (layer STREQUAL "cuda" AND NOT case MATCHES "/(reverse|shuffled)|TwentySteps"))
       set_tests_properties("${case}" PROPERTIES LABELS sanitize)
     endif()
     if(suite MATCHES "${matrix_suites}" AND NOT layer STREQUAL "cuda")

@@ -56,19 +56,19 @@ std::vector<double> train_small_gpt(const Context& context, DType dtype, int ste
 
 KEEL_DEVICE_SUITE(TrainingOnDevice);
 
-TEST_P(TrainingOnDevice, TwentyStepsOfASmallGptHaveTheLossesOfTheProcessor) {
-  const std::vector<double> expected = train_small_gpt(host, DType::f32, 20);
-  const std::vector<double> losses = train_small_gpt(device, DType::f32, 20);
-  EXPECT_LT(expected.back(), expected.front() - 1);
-  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << "step " << i;
-}
-
 TEST_P(TrainingOnDevice, InNarrowDtypesTheLossesStayNearTheProcessors) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const std::vector<double> expected = train_small_gpt(host, dtype, 5), losses = train_small_gpt(device, dtype, 5);
     for (std::size_t i = 0; i < losses.size(); ++i)
       EXPECT_NEAR(losses[i], expected[i], dtype == DType::bf16 ? 3e-2 : 4e-3) << dtype << " step " << i;
   }
+}
+
+TEST_P(TrainingOnDevice, TwentyStepsOfASmallGptHaveTheLossesOfTheProcessor) {
+  const std::vector<double> expected = train_small_gpt(host, DType::f32, 20);
+  const std::vector<double> losses = train_small_gpt(device, DType::f32, 20);
+  EXPECT_LT(expected.back(), expected.front() - 1);
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << "step " << i;
 }
 
 class Recorder : public TrainObserver {
