@@ -1,15 +1,22 @@
 #include "keel/runtime/graph.h"
 
+#include <utility>
+
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
 
 struct Graph::State {
+  State(Context owner, Stream recorded_on, NativeGraph graph)
+      : context(std::move(owner)), stream(std::move(recorded_on)), native(graph) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { context.api().destroy_graph(native); }
+
   Context context;
   Stream stream;
   NativeGraph native;
-  ~State() { context.api().destroy_graph(native); }
 };
 
 Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<void()> work) {
@@ -29,7 +36,7 @@ Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<vo
     throw;
   }
   Graph graph;
-  graph.state_ = std::shared_ptr<State>(new State{context, stream, api.end_capture(stream.native())});
+  graph.state_ = std::make_shared<State>(context, stream, api.end_capture(stream.native()));
   return graph;
 }
 

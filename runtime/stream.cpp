@@ -1,19 +1,29 @@
 #include "keel/runtime/stream.h"
 
+#include <utility>
+
 #include "keel/runtime/device_api.h"
 
 namespace keel {
 
 struct Event::State {
+  State(std::shared_ptr<DeviceApi> device, NativeEvent event) : api(std::move(device)), native(event) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { api->destroy_event(native); }
+
   std::shared_ptr<DeviceApi> api;
   NativeEvent native;
-  ~State() { api->destroy_event(native); }
 };
 
 struct Stream::State {
+  State(std::shared_ptr<DeviceApi> device, NativeStream stream) : api(std::move(device)), native(stream) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { api->destroy_stream(native); }
+
   std::shared_ptr<DeviceApi> api;
   NativeStream native;
-  ~State() { api->destroy_stream(native); }
 };
 
 bool Event::has_passed() const { return state_ == nullptr || state_->api->has_passed(state_->native); }
@@ -27,14 +37,14 @@ void Event::synchronize() const {
 Stream Stream::create(std::shared_ptr<DeviceApi> api, bool urgent) {
   Stream stream;
   const NativeStream native = api->create_stream(urgent);
-  if (native != nullptr) stream.state_ = std::shared_ptr<State>(new State{std::move(api), native});
+  if (native != nullptr) stream.state_ = std::make_shared<State>(std::move(api), native);
   return stream;
 }
 
 Event Stream::record() const {
   Event event;
   if (state_ != nullptr)
-    event.state_ = std::shared_ptr<Event::State>(new Event::State{state_->api, state_->api->record(state_->native)});
+    event.state_ = std::make_shared<Event::State>(state_->api, state_->api->record(state_->native));
   return event;
 }
 
