@@ -72,8 +72,7 @@ void dropout(const DropoutArgs& args) {
     const std::int64_t together = std::min<std::int64_t>(kRowsOfBlock, rows.rows);
     const std::int64_t parts = ceil_div(rows.channels, std::int64_t{kWarp} * kPacksOfLane * Pack<T>::kSize);
     launch("dropout", dropout_kernel<T>,
-           {dim3(static_cast<unsigned>(ceil_div(rows.rows, together)),
-                 static_cast<unsigned>(std::min<std::int64_t>(parts, 65535))),
+           {dim3(grid_of(ceil_div(rows.rows, together)), static_cast<unsigned>(std::min<std::int64_t>(parts, 65535))),
             dim3(kWarp, static_cast<unsigned>(together))},
            stream, rows);
   });

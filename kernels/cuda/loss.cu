@@ -120,7 +120,7 @@ void launch_rows(const CrossEntropyArgs& args, const Targets& targets) {
   const std::size_t bytes = rows.grad == nullptr ? 0 : StagedRow<T>::bytes(targets.classes);
   rows.staged = bytes != 0;
   launch("cross_entropy", cross_entropy_kernel<T>,
-         {static_cast<unsigned>(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream_of(logits), rows);
+         {grid_of(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream_of(logits), rows);
 }
 
 void cross_entropy(const CrossEntropyArgs& args) {

@@ -282,16 +282,15 @@ void launch_rows(const char* name, const NormBackwardRows<T>& rows, cudaStream_t
     const std::int64_t threads = ceil_div(rows.cols, kSize * kSlots * kWarp) * kWarp;
     const std::int64_t together = std::clamp<std::int64_t>(256 / threads, 1, 8);
     const std::size_t bytes = together == 1 ? 0 : static_cast<std::size_t>(threads) * kSize * kSlots * sizeof(float);
-    launch(
-        name, norm_backward_kernel<T>,
-        {static_cast<unsigned>(chunks), dim3(static_cast<unsigned>(threads), static_cast<unsigned>(together)), bytes},
-        stream, rows);
+    launch(name, norm_backward_kernel<T>,
+           {grid_of(chunks), dim3(static_cast<unsigned>(threads), static_cast<unsigned>(together)), bytes}, stream,
+           rows);
     return;
   }
   // The column sums first: grad_x may go where the inputs were.
   if (rows.weight_sums != nullptr || rows.bias_sums != nullptr) {
     const std::int64_t column_blocks = ceil_div(rows.cols, kColumnThreads);
-    launch(name, norm_columns_kernel<T>, {static_cast<unsigned>(column_blocks * chunks), kColumnThreads}, stream, rows,
+    launch(name, norm_columns_kernel<T>, {grid_of(column_blocks * chunks), kColumnThreads}, stream, rows,
            column_blocks);
   }
   const RowLaunch shape = launch_of_rows(rows.rows, rows.cols);
@@ -333,8 +332,7 @@ void norm_backward_as(const char* name, const NormBackwardArgs& args) {
   rows.bias_sums = add_destination(args.grad_bias, args.add_bias);
   if (rows.rows != 0) launch_rows(name, rows, stream);
   if (count != 0)
-    launch(name, add_chunks_kernel,
-           {dim3(static_cast<unsigned>(ceil_div(rows.cols, kWarp)), count), dim3(kWarp, kSumWarps)}, stream,
+    launch(name, add_chunks_kernel, {dim3(grid_of(ceil_div(rows.cols, kWarp)), count), dim3(kWarp, kSumWarps)}, stream,
            destinations[0], destinations[1], chunks, rows.cols);
 }
 

@@ -151,6 +151,12 @@ template <class T>
 using Held = HeldRow<T, kHeldElements / Pack<T>::kSize>;
 inline constexpr int kRowThreads = 512;  // that share a row, at most
 
+// Blocks along the x of a grid, which CUDA counts in 31 bits.
+inline unsigned grid_of(std::int64_t blocks) {
+  if (blocks > INT32_MAX) throw Error(concat(blocks, " blocks are more than a grid has"), ErrorKind::unsupported);
+  return static_cast<unsigned>(blocks);
+}
+
 // A warp, or a block of whole warps, for each row; several of the former share a block.
 struct RowLaunch {
   dim3 grid, block;
@@ -159,7 +165,7 @@ inline RowLaunch launch_of_rows(std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t kRowsOfWarps = 8, kMostWarps = kRowThreads / kWarp;
   const std::int64_t warps = std::clamp<std::int64_t>(ceil_div(cols, kHeldElements * kWarp), 1, kMostWarps);
   const std::int64_t together = warps == 1 ? std::min(kRowsOfWarps, rows) : 1;
-  return {dim3(static_cast<unsigned>(ceil_div(rows, together))),
+  return {dim3(grid_of(ceil_div(rows, together))),
           dim3(static_cast<unsigned>(warps * kWarp), static_cast<unsigned>(together))};
 }
 // `data`: one of arrays in phase.

@@ -76,8 +76,8 @@ void launch_softmax(const SoftmaxArgs& args) {
     launch("softmax", softmax_held_kernel<T>, {shape.grid, shape.block}, stream_of(args.x), params);
   } else {
     const std::size_t bytes = StagedRow<T>::bytes(cols);
-    launch("softmax", softmax_kernel<T>, {static_cast<unsigned>(rows), StagedRow<T>::threads(cols), bytes},
-           stream_of(args.x), params, bytes != 0);
+    launch("softmax", softmax_kernel<T>, {grid_of(rows), StagedRow<T>::threads(cols), bytes}, stream_of(args.x), params,
+           bytes != 0);
   }
 }
 
