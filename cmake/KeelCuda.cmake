@@ -66,8 +66,6 @@ function(keel_cuda_sources target)
   if(keel_cuda STREQUAL "EMULATED")
     set(kernels ${ARGN})
     list(FILTER kernels INCLUDE REGEX "\\.cu$")
-    # -O2 also with debug information and sanitizers, since interpreted kernels are slow enough.
-    set_source_files_properties(${kernels} PROPERTIES
-      LANGUAGE CXX COMPILE_OPTIONS "-xc++;$<$<NOT:$<CONFIG:Debug>>:-O2>")
+    set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
   endif()
 endfunction()
