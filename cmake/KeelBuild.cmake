@@ -16,6 +16,17 @@ if(KEEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${KEEL_CCACHE}")
 endif()
 
+# Where nothing can be installed: a folder that scripts/bundle-deps has filled, looked into before any other place.
+set(KEEL_DEPS "$ENV{KEEL_DEPS}" CACHE PATH "Folder with the libraries that keel needs, filled by scripts/bundle-deps")
+if(KEEL_DEPS)
+  cmake_path(ABSOLUTE_PATH KEEL_DEPS BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE keel_deps)
+  if(NOT IS_DIRECTORY "${keel_deps}/lib/cmake")
+    message(FATAL_ERROR "KEEL_DEPS is '${KEEL_DEPS}', which scripts/bundle-deps has not filled")
+  endif()
+  list(PREPEND CMAKE_PREFIX_PATH "${keel_deps}")
+  message(STATUS "Libraries: first from ${keel_deps}")
+endif()
+
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
@@ -30,6 +41,7 @@ else()
 endif()
 target_compile_options(keel_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${keel_cxx_flags}>")
 if(KEEL_SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")  # half the compile time of -O2 -g; traces keep their lines
   add_compile_options(-fsanitize=${KEEL_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()

@@ -52,9 +52,10 @@ if(keel_cuda STREQUAL "EMULATED")
   set(keel_cuda_definitions KEEL_EMULATED)
 elseif(keel_cuda STREQUAL "ON")
   set(keel_cuda_definitions KEEL_GPU)
-  # Device arithmetic is fused where fma is written, as on the host.
+  # Device arithmetic is fused where fma is written, as on the host. scripts/kernel-report reads this line, too.
+  set(keel_device_flags --fmad=false --expt-relaxed-constexpr)
   target_compile_options(keel_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wno-unknown-pragmas>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:${keel_device_flags};-Xcompiler=-Wall,-Wno-unknown-pragmas>")
 endif()
 
 # keel_cuda_sources(TARGET FILES...): files that know of CUDA; those that end in .cu hold device code and are read by
@@ -65,8 +66,6 @@ function(keel_cuda_sources target)
   if(keel_cuda STREQUAL "EMULATED")
     set(kernels ${ARGN})
     list(FILTER kernels INCLUDE REGEX "\\.cu$")
-    # -O2 also with debug information and sanitizers, since interpreted kernels are slow enough.
-    set_source_files_properties(${kernels} PROPERTIES
-      LANGUAGE CXX COMPILE_OPTIONS "-xc++;$<$<NOT:$<CONFIG:Debug>>:-O2>")
+    set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
   endif()
 endfunction()

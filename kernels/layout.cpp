@@ -43,4 +43,31 @@ CopyPlan::CopyPlan(const Tensor& from_tensor, const Tensor& to_tensor) {
   }
 }
 
+ReductionLayout::ReductionLayout(const Tensor& x, const Dims& dims) {
+  Dims kept_shape, kept_strides, reduced_shape, reduced_strides;
+  for (int i = 0, next = 0; i < x.rank(); ++i) {
+    if (next < dims.size() && dims[next] == i) {
+      ++next;
+      continue;
+    }
+    order.push_back(i);
+    kept_shape.push_back(x.shape()[i]);
+    kept_strides.push_back(x.strides()[i]);
+  }
+  for (const std::int64_t dim : dims) {
+    order.push_back(dim);
+    reduced_shape.push_back(x.shape()[static_cast<int>(dim)]);
+    reduced_strides.push_back(x.strides()[static_cast<int>(dim)]);
+  }
+  kept = Layout(kept_shape, kept_strides);
+  reduced = Layout(reduced_shape, reduced_strides);
+  outputs = product(kept_shape);
+  count = product(reduced_shape);
+}
+
+bool ReductionLayout::by_columns() const {
+  constexpr std::int64_t kFewColumns = 16;
+  return kept.strides.back() == 1 && kept.shape.back() >= kFewColumns && reduced.strides.back() != 1;
+}
+
 }  // namespace keel

@@ -26,4 +26,15 @@ struct CopyPlan {
   CopyPlan(const Tensor& from_tensor, const Tensor& to_tensor);
 };
 
+// A tensor as a reduction sees it: outputs times the elements that each is made of. `dims` in ascending order.
+struct ReductionLayout {
+  Dims order;            // of the tensor's dimensions: those that are kept in front
+  Layout kept, reduced;  // row-major numbers of outputs, and of the elements of one
+  std::int64_t outputs, count;
+
+  ReductionLayout(const Tensor& x, const Dims& dims);
+  // Whether neighbours in memory belong to neighbouring outputs, and to enough of them to be reduced side by side.
+  bool by_columns() const;
+};
+
 }  // namespace keel

@@ -16,6 +16,7 @@ namespace keel {
 // Handles of the device's library; null is the processor's stream, and an event that has passed.
 using NativeStream = void*;
 using NativeEvent = void*;
+using NativeGraph = void*;
 
 class DeviceApi {
  public:
@@ -43,6 +44,12 @@ class DeviceApi {
   virtual void wait(NativeStream stream, NativeEvent event) = 0;
   virtual void synchronize_event(NativeEvent event) = 0;
   virtual bool has_passed(NativeEvent event) = 0;
+
+  // Between the two, what is asked of the stream is recorded and does not happen.
+  virtual void begin_capture(NativeStream stream) = 0;
+  virtual NativeGraph end_capture(NativeStream stream) = 0;
+  virtual void launch_graph(NativeGraph graph, NativeStream stream) = 0;
+  virtual void destroy_graph(NativeGraph graph) noexcept = 0;
 
   // Where kernels report bad data; null on the processor, whose kernels throw.
   virtual Fault* fault() = 0;

@@ -28,6 +28,10 @@ class ProcessorApi : public DeviceApi {
   void wait(NativeStream, NativeEvent) override {}
   void synchronize_event(NativeEvent) override {}
   bool has_passed(NativeEvent) override { return true; }
+  void begin_capture(NativeStream) override {}
+  NativeGraph end_capture(NativeStream) override { return nullptr; }
+  void launch_graph(NativeGraph, NativeStream) override {}
+  void destroy_graph(NativeGraph) noexcept override {}
   Fault* fault() override { return nullptr; }
 };
 

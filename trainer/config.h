@@ -105,7 +105,8 @@ struct Config {
   LogConfig log;
   Strategy strategy;
   std::string device;  // "auto", or what parse_device reads
-  int threads = 0;     // 0: one for each processor that the process may use
+  bool cuda_graph = false;
+  int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder
   std::string resume;  // "never", "auto", or the path of a checkpoint

@@ -18,6 +18,7 @@
 #include "keel/trainer/diagnosis.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/micro_step.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/resume.h"
 #include "keel/trainer/run_folder.h"
@@ -110,6 +111,7 @@ class Run {
                  .seed = config.seed,
                  .micro_batches = static_cast<std::int64_t>(micro_batches_.size()),
                  .clip = config.clip}) {
+    if (config.cuda_graph) graph_.emplace(model_, engine_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, engine_);
     if (resume_) state_ = resume_->state;
     config_.strategy.precision = precision_;
@@ -187,12 +189,16 @@ class Run {
     for (std::size_t i = 0; i < micro_batches_.size(); ++i) {
       const Batch batch = *batches.next();
       const RandomStream random{config_.seed, static_cast<std::uint64_t>(state_.step), 0};
+      pending.tokens += batch.target_tokens;
+      if (graph_) {
+        pending.micro_batches.push_back({batch, random, graph_->run(batch, i == 0)});
+        continue;
+      }
       Forward pass{.training = true, .random = random, .sample_ids = batch.sample_ids};
       const CrossEntropyLoss result = model_.loss(batch.inputs, batch.targets, pass);
       pending.micro_batches.push_back({batch, random, HostCopy(result.loss.value())});
       if (!asynchronous) loss_of(pending, i);  // before it costs a backward
       engine_.backward(result.loss, batch.target_tokens);
-      pending.tokens += batch.target_tokens;
     }
     pending.result = engine_.step(rates_);
     ++state_.step;
@@ -250,11 +256,11 @@ class Run {
   }
 
   void note_skipped(std::int64_t step, const StepResult& result) {
-    observer_.on_message(LogLevel::warning, concat("step ", step, " was skipped: the gradient of ",
-                                                   result.first_bad, " is not finite"));
+    observer_.on_message(LogLevel::warning,
+                         concat("step ", step, " was skipped: the gradient of ", result.first_bad, " is not finite"));
     if (++skipped_ < kMostSkipped) return;
-    throw Error(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
-                       step, " in ", result.first_bad, "; a lower optimizer.lr may help"),
+    throw Error(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ", step,
+                       " in ", result.first_bad, "; a lower optimizer.lr may help"),
                 ErrorKind::numeric);
   }
 
@@ -342,6 +348,7 @@ class Run {
   std::vector<RowRange> micro_batches_;
   Strategy::Precision precision_;
   Engine engine_;
+  std::optional<GraphedMicroStep> graph_;
   std::unique_ptr<MetricsWriter> metrics_;
   std::optional<Pending> pending_;
   double began_ = 0, last_report_ = 0;  // seconds

@@ -58,9 +58,12 @@ void Engine::make_ranges(const GroupRule& groups) {
 }
 
 void Engine::backward(const Variable& loss, std::int64_t tokens) {
+  count_tokens(tokens);
+  if (tokens != 0) keel::backward(loss, static_cast<double>(tokens));
+}
+
+void Engine::count_tokens(std::int64_t tokens) {
   KEEL_CHECK(tokens >= 0, "the tokens of a loss must not be negative, got ", tokens);
-  if (tokens == 0) return;
-  keel::backward(loss, static_cast<double>(tokens));
   tokens_ += tokens;
 }
 

@@ -23,7 +23,7 @@ struct EngineOptions {
 };
 
 struct StepResult {
-  bool taken = false;          // false: a gradient was not finite, and nothing has changed
+  bool taken = false;            // false: a gradient was not finite, and nothing has changed
   std::int64_t steps_taken = 0;  // by then
   double lr = 0;
   double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64
@@ -56,6 +56,8 @@ class Engine {
   // Adds the gradient of `loss`, a mean over `tokens` targets (or samples), to the gradient of the step. Until
   // step() gradients are sums over tokens, so that micro-batches of different sizes weigh as they should.
   void backward(const Variable& loss, std::int64_t tokens = 1);
+  // Counts the tokens of a backward that happens outside: one that was recorded as a graph and is repeated.
+  void count_tokens(std::int64_t tokens);
   // Divides by the tokens, clips, updates, and forgets the gradients; skipped as a whole where one is not finite.
   // Nothing waits for the device: that is for who wants the result.
   PendingStep step(double lr);

@@ -37,38 +37,12 @@ constexpr std::int64_t kRowChunk = 16384;    // elements reduced by one task alo
 constexpr std::int64_t kColumnChunk = 64;    // rows reduced by one task across columns
 constexpr std::int64_t kColumnBlock = 2048;  // columns of such a task: whole rows where it can, as memory likes them
 constexpr std::int64_t kColumnGroup = 32;    // rows of such a task added in line, lest sums drift
-constexpr std::int64_t kFewColumns = 16;     // below it, working across columns does not pay
 
-// x seen as outputs times reduced elements.
-struct Split {
-  Tensor ordered;        // x with the kept dimensions in front
-  Layout kept, reduced;  // of x
-  std::int64_t outputs = 1, count = 1;
+struct Split : ReductionLayout {
+  Tensor ordered;  // x with the kept dimensions in front
+
+  Split(const Tensor& x, const Dims& dims) : ReductionLayout(x, dims), ordered(x.permute(order)) {}
 };
-
-Split split_dims(const Tensor& x, const Dims& dims) {
-  Dims kept_shape, kept_strides, reduced_shape, reduced_strides, order;
-  for (int i = 0, next = 0; i < x.rank(); ++i) {
-    if (next < dims.size() && dims[next] == i) {
-      ++next;
-      continue;
-    }
-    order.push_back(i);
-    kept_shape.push_back(x.shape()[i]);
-    kept_strides.push_back(x.strides()[i]);
-  }
-  for (const std::int64_t dim : dims) {
-    order.push_back(dim);
-    reduced_shape.push_back(x.shape()[static_cast<int>(dim)]);
-    reduced_strides.push_back(x.strides()[static_cast<int>(dim)]);
-  }
-  return {x.permute(order), Layout(kept_shape, kept_strides), Layout(reduced_shape, reduced_strides),
-          product(kept_shape), product(reduced_shape)};
-}
-
-bool by_columns(const Split& split) {
-  return split.kept.strides.back() == 1 && split.kept.shape.back() >= kFewColumns && split.reduced.strides.back() != 1;
-}
 
 // n >= 1 values: 32 interleaved running values, combined pairwise.
 template <class Op, class C>
@@ -200,8 +174,8 @@ void add_block(C* out, const C* const* in, int n, double) {
 
 template <class Op, class C>
 void reduce_as(const ReduceArgs& args) {
-  const Split split = split_dims(args.x, args.dims);
-  const bool columnwise = by_columns(split);
+  const Split split(args.x, args.dims);
+  const bool columnwise = split.by_columns();
   const std::int64_t length = columnwise ? kColumnChunk : kRowChunk;
   const std::int64_t chunks = (split.count + length - 1) / length;
   const std::int64_t columns = columnwise ? split.kept.shape.back() : 1;
@@ -236,7 +210,7 @@ void reduce_as(const ReduceArgs& args) {
 // Position of the first largest value: the largest of each block first, then its place in the block.
 template <class C>
 void argmax_as(const ReduceArgs& args) {
-  const Split split = split_dims(args.x, args.dims);
+  const Split split(args.x, args.dims);
   const Reader<C> reader(split.ordered);
   auto* out = args.out.data<std::int64_t>();
   parallel_for(args.x.context(), split.outputs, std::max<std::int64_t>(1, kElementGrain / split.count),

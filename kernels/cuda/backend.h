@@ -10,12 +10,18 @@
 
 namespace keel::cuda {
 
-void add_elementwise(KernelTable& table);
 void add_attention(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
+void add_cross_entropy(KernelTable& table);
+void add_dropout(KernelTable& table);
+void add_elementwise(KernelTable& table);
 void add_embedding(KernelTable& table);
-void add_update(KernelTable& table);
 void add_matmul(KernelTable& table);
+void add_norm(KernelTable& table);
+void add_norm_backward(KernelTable& table);
+void add_reduce(KernelTable& table);
+void add_softmax(KernelTable& table);
+void add_update(KernelTable& table);
 
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);

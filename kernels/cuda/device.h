@@ -1,6 +1,7 @@
 #pragma once
 // What the .cu files share: the stream of a tensor, 16-byte accesses, conversions, and reductions of warp and block.
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -75,14 +76,11 @@ __device__ void store_pack(T* to, const Pack<T>& pack) {
 // The same for numbers that are not used again soon: they do not push others out of the cache.
 template <class T>
 __device__ Pack<T> load_pack_streaming(const T* from) {
-  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-  Pack<T> pack;
-  *reinterpret_cast<uint4*>(&pack) = bits;
-  return pack;
+  return std::bit_cast<Pack<T>>(__ldcs(reinterpret_cast<const uint4*>(from)));
 }
 template <class T>
 __device__ void store_pack_streaming(T* to, const Pack<T>& pack) {
-  __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
+  __stcs(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(pack));
 }
 // Whether every row of a dense (rows, cols) array begins at a multiple of 16 bytes.
 template <class T>
@@ -103,11 +101,16 @@ struct Largest {  // NaN wins
   }
 };
 
+// What the lane at this distance holds. Structures have their own, beside their type.
+template <class T>
+__device__ T exchange(T value, int distance) {
+  return __shfl_xor_sync(kAllLanes, value, distance);
+}
+
 // The reduction of a value over the 32 lanes of a warp, in every lane: by a butterfly, so each lane has the same bits.
 template <class T, class Op>
 __device__ T reduce_warp(T value, Op op) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) value = op(value, exchange(value, distance));
   return value;
 }
 

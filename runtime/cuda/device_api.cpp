@@ -62,18 +62,10 @@ class CudaApi final : public DeviceApi {
   void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
                     [[maybe_unused]] std::size_t block_bytes, [[maybe_unused]] NativeStream stream) noexcept override {
 #if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
-    struct Note {
-      void* block;
-      std::size_t bytes, block_bytes;
-    };
-    cudaLaunchHostFunc(
-        stream_of(stream),
-        [](void* data) {
-          const std::unique_ptr<Note> note(static_cast<Note*>(data));
-          __asan_poison_memory_region(note->block, note->block_bytes);
-          __asan_unpoison_memory_region(note->block, note->bytes);
-        },
-        new Note{block, bytes, block_bytes});
+    emulation::Machine::get().enqueue(stream_of(stream), {.run = [=] {
+                                        __asan_poison_memory_region(block, block_bytes);
+                                        __asan_unpoison_memory_region(block, bytes);
+                                      }});
 #endif
   }
 
@@ -121,6 +113,27 @@ class CudaApi final : public DeviceApi {
     check_work(cudaEventSynchronize(event_of(event)));
   }
   bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
+
+  void begin_capture(NativeStream stream) override {
+    make_current();
+    check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  }
+  NativeGraph end_capture(NativeStream stream) override {
+    make_current();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(stream_of(stream), &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    check(error, "cudaGraphInstantiate");
+    return executable;
+  }
+  void launch_graph(NativeGraph graph, NativeStream stream) override {
+    make_current();
+    check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(stream)), "cudaGraphLaunch");
+  }
+  void destroy_graph(NativeGraph graph) noexcept override { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
+
   Fault* fault() override { return fault_; }
 
  private:

@@ -103,11 +103,11 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
   auto& machine = emulation::Machine::get();
   const emulation::Grid grid{name, shape.grid, shape.block, shape.shared_bytes};
   emulation::check_shape(grid);
-  machine.enqueue(stream != nullptr ? stream : machine.default_stream(device),
-                  {.run = [grid, kernel, parameters, options = emulation::grid_options()] {
-                    const auto body = [&] { std::apply(kernel, parameters); };
-                    emulation::run_grid(grid, options, body);
-                  }});
+  const auto run = [grid, kernel, parameters, options = emulation::grid_options()] {
+    const auto body = [&] { std::apply(kernel, parameters); };
+    emulation::run_grid(grid, options, body);
+  };
+  check(machine.enqueue(stream != nullptr ? stream : machine.default_stream(device), {.run = run}), name);
 #else
   std::apply(
       [&](auto&... parameter) {

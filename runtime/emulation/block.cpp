@@ -174,6 +174,12 @@ void Block::touch(const std::byte* address, std::size_t bytes, bool write, const
          where);
 }
 
+std::byte* Block::shared_array(const void* key, std::size_t bytes) {
+  try {
+    return shared_.array(key, bytes);
+  } catch (const Error& error) { throw Error(concat(here_is(thread()), ": ", error.what()), error.kind()); }
+}
+
 void Block::check_shared(const std::byte* address, std::size_t bytes, std::size_t alignment,
                          const std::source_location& where) const {
   if (!shared_.holds(address, bytes))

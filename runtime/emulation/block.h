@@ -32,7 +32,8 @@ class Block {
   void finish_copies(std::uint32_t groups);
   [[noreturn]] void fail(const std::string& what, const std::source_location& where) const;
 
-  SharedMemory& shared() { return shared_; }
+  std::byte* shared_array(const void* key, std::size_t bytes);
+  std::size_t dynamic_shared_bytes() const { return shared_.dynamic_bytes(); }
 
  private:
   enum class Wait : unsigned char { none, block, warp };

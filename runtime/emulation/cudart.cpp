@@ -2,36 +2,51 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "keel/runtime/emulation/machine.h"
+#include "keel/runtime/emulation/graph.h"
 
 using keel::emulation::Machine;
 
 namespace {
 
-thread_local int current_device = 0;
-thread_local cudaError_t last_error = cudaSuccess;
-thread_local std::string last_failure;  // of a kernel
+// What CUDA keeps for each thread.
+struct Thread {
+  int device = 0;
+  cudaError_t last_error = cudaSuccess;
+  std::string last_failure;  // of device work
+  cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+  std::uint64_t first_failure = Machine::get().failures();  // earlier ones are not this thread's
+  std::map<int, std::uint64_t> told;                        // by device: the newest failure that it heard of
+};
+Thread& thread() {
+  thread_local Thread state;
+  return state;
+}
 
 cudaError_t answer(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
+  if (error != cudaSuccess) thread().last_error = error;
   return error;
 }
 
 // What a wait for the device answers: the failure of its work, once.
 cudaError_t answer_for(int device) {
-  std::string failure = Machine::get().take_failure(device);
+  std::uint64_t& told = thread().told.try_emplace(device, thread().first_failure).first->second;
+  std::string failure = Machine::get().failure_after(device, &told);
   if (failure.empty()) return cudaSuccess;
-  last_failure = std::move(failure);
+  thread().last_failure = std::move(failure);
   return answer(cudaErrorLaunchFailure);
 }
 
 CUstream_st* stream_or_default(cudaStream_t stream) {
-  return stream != nullptr ? stream : Machine::get().default_stream(current_device);
+  return stream != nullptr ? stream : Machine::get().default_stream(thread().device);
 }
+
+// Calls that CUDA forbids while some stream is captured.
+bool spoils_a_capture() { return Machine::get().spoils_captures(thread().capture_mode); }
 
 }  // namespace
 
@@ -43,13 +58,22 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorIllegalState: return "the operation cannot be performed in the present state";
     case cudaErrorNotReady: return "device not ready";
-    case cudaErrorLaunchFailure: return last_failure.c_str();
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureMerge: return "operation would result in a merge of separate capture sequences";
+    case cudaErrorStreamCaptureUnmatched: return "capture was not ended in the same stream as it began";
+    case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+    case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+    case cudaErrorStreamCaptureWrongThread: return "attempt to terminate a thread-local capture from another thread";
+    case cudaErrorLaunchFailure: return thread().last_failure.c_str();
   }
   return "unknown error";
 }
 
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() { return std::exchange(thread().last_error, cudaSuccess); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = Machine::get().devices();
@@ -58,34 +82,38 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= Machine::get().devices()) return answer(cudaErrorInvalidDevice);
-  current_device = device;
+  thread().device = device;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
+  *device = thread().device;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  Machine::get().wait_for_device(current_device);
-  return answer_for(current_device);
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
+  Machine::get().wait_for_device(thread().device);
+  return answer_for(thread().device);
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   Machine& machine = Machine::get();
   *total = machine.bytes_in_all();
-  *free = *total - machine.bytes_in_use(current_device);
+  *free = *total - machine.bytes_in_use(thread().device);
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  *memory = Machine::get().allocate(current_device, bytes);
+  *memory = nullptr;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
+  *memory = Machine::get().allocate(thread().device, bytes);
   return *memory != nullptr || bytes == 0 ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   const int device = Machine::get().device_of(memory);
   if (device < 0) return answer(cudaErrorInvalidValue);
   Machine::get().wait_for_device(device);
@@ -93,16 +121,20 @@ cudaError_t cudaFree(void* memory) {
 }
 
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  *memory = nullptr;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   *memory = Machine::get().allocate_pinned(bytes);
   return *memory != nullptr ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   return Machine::get().release_pinned(memory) ? cudaSuccess : answer(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   if (const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr); error != cudaSuccess) return error;
   return cudaStreamSynchronize(nullptr);
 }
@@ -114,23 +146,25 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                                            : (to_device ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost);
   if (kind != cudaMemcpyDefault && kind != found) return answer(cudaErrorInvalidValue);
   CUstream_st* queue = stream_or_default(stream);
-  if (found == cudaMemcpyHostToDevice && !machine.is_pinned(from)) {
+  const bool reads_pageable = !from_device && !machine.is_pinned(from);
+  const bool writes_pageable = !to_device && !machine.is_pinned(to);
+  if ((reads_pageable || writes_pageable) && machine.spoils_capture_of(queue))
+    return answer(cudaErrorStreamCaptureUnsupported);
+  if (found == cudaMemcpyHostToDevice && reads_pageable) {
     auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
-    machine.enqueue(queue, {.run = [=] { std::memcpy(to, staged->data(), bytes); }});
-    return cudaSuccess;
+    return answer(machine.enqueue(queue, {.run = [=] { std::memcpy(to, staged->data(), bytes); }}));
   }
-  machine.enqueue(queue, {.run = [=] { std::memmove(to, from, bytes); }});
-  if (found == cudaMemcpyDeviceToHost && !machine.is_pinned(to)) return cudaStreamSynchronize(queue);
-  return cudaSuccess;
+  const cudaError_t error = machine.enqueue(queue, {.run = [=] { std::memmove(to, from, bytes); }});
+  if (error != cudaSuccess) return answer(error);
+  return found == cudaMemcpyDeviceToHost && writes_pageable ? cudaStreamSynchronize(queue) : cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  Machine::get().enqueue(stream_or_default(stream), {.run = [=] { std::memset(memory, value, bytes); }});
-  return cudaSuccess;
+  return answer(Machine::get().enqueue(stream_or_default(stream), {.run = [=] { std::memset(memory, value, bytes); }}));
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  *stream = Machine::get().create_stream(current_device);
+  *stream = Machine::get().create_stream(thread().device);
   return cudaSuccess;
 }
 
@@ -142,24 +176,23 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   CUstream_st* queue = stream_or_default(stream);
+  if (Machine::get().spoils_capture_of(queue)) return answer(cudaErrorStreamCaptureUnsupported);
   Machine::get().wait_for(queue);
   return answer_for(queue->device);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const CUstream_st* queue = stream_or_default(stream);
+  CUstream_st* queue = stream_or_default(stream);
+  if (Machine::get().spoils_capture_of(queue)) return answer(cudaErrorStreamCaptureUnsupported);
   return Machine::get().is_done(queue, Machine::get().enqueued(queue)) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->stream != nullptr)
-    Machine::get().enqueue(stream_or_default(stream), {.needs = event->stream, .position = event->position});
-  return cudaSuccess;
+  return answer(Machine::get().wait_event(stream_or_default(stream), event));
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  Machine::get().enqueue(stream_or_default(stream), {.run = [=] { function(data); }});
-  return cudaSuccess;
+  return answer(Machine::get().enqueue(stream_or_default(stream), {.run = [=] { function(data); }}));
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -179,18 +212,57 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->stream = stream_or_default(stream);
-  event->position = Machine::get().enqueued(event->stream);
-  return cudaSuccess;
+  return answer(Machine::get().record(event, stream_or_default(stream)));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture != nullptr) return answer(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   Machine::get().wait_for(event->stream, event->position);
   return answer_for(event->stream->device);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return event->stream == nullptr || Machine::get().is_done(event->stream, event->position) ? cudaSuccess
-                                                                                            : cudaErrorNotReady;
+  if (event->capture != nullptr) return answer(cudaErrorCapturedEvent);
+  if (event->stream == nullptr) return cudaSuccess;
+  if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
+  return Machine::get().is_done(event->stream, event->position) ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return answer(Machine::get().begin_capture(stream_or_default(stream), mode));
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return answer(Machine::get().end_capture(stream_or_default(stream), graph));
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = Machine::get().capture_status(stream_or_default(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(thread().capture_mode, *mode);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new CUgraphExec_st{std::make_shared<const CUgraph_st>(*graph)};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  return answer(Machine::get().launch_graph(executable->graph, stream_or_default(stream)));
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
 }

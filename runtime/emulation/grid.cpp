@@ -79,9 +79,9 @@ void warp_collective(unsigned mask, void* record, void (*act)(void* const record
   running->wait_for_warp(mask, record, act, where, orders_memory);
 }
 
-std::byte* shared_array(const void* key, std::size_t bytes) { return running->shared().array(key, bytes); }
+std::byte* shared_array(const void* key, std::size_t bytes) { return running->shared_array(key, bytes); }
 
-std::size_t dynamic_shared_bytes() { return running->shared().dynamic_bytes(); }
+std::size_t dynamic_shared_bytes() { return running->dynamic_shared_bytes(); }
 
 void touch_shared(const std::byte* address, std::size_t bytes, bool write, const std::source_location& where) {
   running->touch(address, bytes, write, where);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <source_location>
 #include <type_traits>
 
@@ -159,18 +160,20 @@ T atomicMin(T* address, std::type_identity_t<T> value) {
   return old;
 }
 
-// Cache hints: plain accesses here.
-template <class T>
-T __ldg(const T* address) {
-  return *address;
-}
+// Cache hints: plain accesses here, to memory that may hold another type than the access.
 template <class T>
 T __ldcs(const T* address) {
-  return *address;
+  T value;
+  std::memcpy(&value, address, sizeof(T));
+  return value;
+}
+template <class T>
+T __ldg(const T* address) {
+  return __ldcs(address);
 }
 template <class T>
 void __stcs(T* address, T value) {
-  *address = value;
+  std::memcpy(static_cast<void*>(address), &value, sizeof(T));
 }
 
 inline int __popc(unsigned x) { return std::popcount(x); }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "keel/runtime/error.h"
@@ -14,12 +16,12 @@
 namespace keel::emulation {
 namespace {
 
-// How long a wait may find nothing to do before it is called a deadlock: other threads may still be enqueuing.
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr unsigned kQuestions = 16;      // of one stream, before asking makes its work happen
+constexpr std::size_t kFailures = 1000;  // that are remembered
 
-int devices_wished() {
-  const char* wish = std::getenv("KEEL_EMULATED_DEVICES");
-  return wish == nullptr ? 1 : std::clamp(std::atoi(wish), 1, 64);
+std::uint64_t wish(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
 }  // namespace
@@ -29,7 +31,11 @@ Machine& Machine::get() {
   return machine;
 }
 
-Machine::Machine() { reset({}); }
+MachineOptions options_of_environment() {
+  return {.drain_seed = wish("KEEL_EMULATED_DRAIN"), .guard_memory = wish("KEEL_EMULATED_GUARD") != 0};
+}
+
+Machine::Machine() { reset(options_of_environment()); }
 
 void Machine::reset(const MachineOptions& options) {
   const std::lock_guard lock(mutex_);
@@ -38,10 +44,12 @@ void Machine::reset(const MachineOptions& options) {
   device_blocks_.clear();
   pinned_blocks_.clear();
   options_ = options;
-  if (options_.devices == 0) options_.devices = devices_wished();
+  if (options_.devices == 0)
+    options_.devices = static_cast<int>(std::clamp(wish("KEEL_EMULATED_DEVICES"), std::uint64_t{1}, std::uint64_t{64}));
   draw_ = options_.drain_seed;
   const auto count = static_cast<std::size_t>(options_.devices);
-  failures_.assign(count, {});
+  failures_.clear();
+  captures_.clear();
   in_use_.assign(count, 0);
   streams_.clear();
   default_streams_.clear();
@@ -135,6 +143,17 @@ bool Machine::is_pinned(const void* memory) {
   return block_of(pinned_blocks_, memory) != nullptr;
 }
 
+std::size_t Machine::bytes_behind(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto* address = static_cast<const std::byte*>(memory);
+  for (const auto* blocks : {&device_blocks_, &pinned_blocks_})
+    if (block_of(*blocks, memory) != nullptr) {
+      const auto found = std::prev(blocks->upper_bound(address));
+      return static_cast<std::size_t>(found->first + found->second.bytes - address);
+    }
+  return 0;
+}
+
 CUstream_st* Machine::create_stream(int device) {
   const std::lock_guard lock(mutex_);
   streams_.push_back(std::make_unique<CUstream_st>());
@@ -150,22 +169,27 @@ CUstream_st* Machine::default_stream(int device) {
   return default_streams_[static_cast<std::size_t>(device)];
 }
 
-void Machine::enqueue(CUstream_st* stream, CUstream_st::Operation operation) {
-  {
-    const std::lock_guard lock(mutex_);
-    stream->queue.push_back(std::move(operation));
-  }
-  enqueued_.notify_all();
-}
-
 std::uint64_t Machine::enqueued(const CUstream_st* stream) {
   const std::lock_guard lock(mutex_);
   return stream->enqueued();
 }
 
-bool Machine::is_done(const CUstream_st* stream, std::uint64_t position) {
+bool Machine::is_done(CUstream_st* stream, std::uint64_t position) {
   const std::lock_guard lock(mutex_);
-  return stream->done >= position;
+  if (stream->done >= position) {
+    stream->questions = 0;
+    return true;
+  }
+  if (++stream->questions > kQuestions) step_towards(stream);
+  return false;
+}
+
+void Machine::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++happenings_;
+  }
+  happened_.notify_all();
 }
 
 void Machine::wait_for(CUstream_st* stream) { wait_for(stream, enqueued(stream)); }
@@ -185,68 +209,104 @@ void Machine::wait_for_device(int device) {
   for (const auto& [stream, position] : targets) drive(lock, stream, position);
 }
 
-std::string Machine::take_failure(int device) {
+void Machine::note_failure(int device, std::string what) {
+  failures_.push_back({++failure_count_, device, std::move(what)});
+  if (failures_.size() > kFailures) failures_.pop_front();
+}
+
+std::string Machine::failure_after(int device, std::uint64_t* seen) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(failures_[static_cast<std::size_t>(device)], {});
+  const std::uint64_t last = std::exchange(*seen, failure_count_);
+  for (const Failure& failure : failures_)
+    if (failure.device == device && failure.number > last) return failure.what;
+  return {};
+}
+
+std::uint64_t Machine::failures() {
+  const std::lock_guard lock(mutex_);
+  return failure_count_;
 }
 
 bool Machine::is_ready(const CUstream_st::Operation& operation) const {
   if (operation.needs != nullptr && operation.needs->done < operation.position) return false;
-  return !operation.ready || operation.ready();
+  return operation.gate == nullptr || operation.gate->is_open();
 }
 
-// The stream whose next operation the target's next operation waits for, in the end; null when that one cannot run.
-CUstream_st* Machine::next_needed(CUstream_st* target) const {
-  for (std::size_t depth = 0; depth <= streams_.size(); ++depth) {
-    if (target->queue.empty()) return nullptr;
-    const CUstream_st::Operation& head = target->queue.front();
-    if (is_ready(head)) return target;
-    if (head.needs == nullptr) return nullptr;
-    target = head.needs;
-  }
-  return nullptr;  // events wait for each other in a circle
+// A stream whose next operation can run, and must before the target's next one; null when there is none yet.
+CUstream_st* Machine::next_needed(CUstream_st* target, std::vector<CUstream_st*>& seen) const {
+  if (target->queue.empty() || std::find(seen.begin(), seen.end(), target) != seen.end()) return nullptr;
+  seen.push_back(target);
+  const CUstream_st::Operation& head = target->queue.front();
+  if (is_ready(head)) return target;
+  if (head.gate == nullptr) return next_needed(head.needs, seen);
+  for (CUstream_st* blocker : head.gate->blockers())
+    if (CUstream_st* next = next_needed(blocker, seen)) return next;
+  return nullptr;
 }
+
+std::uint64_t Machine::draw() { return draw_ = mix64(draw_ + 1); }
 
 CUstream_st* Machine::next_drawn() {
   std::vector<CUstream_st*> ready;
   for (const auto& stream : streams_)
     if (!stream->queue.empty() && is_ready(stream->queue.front())) ready.push_back(stream.get());
-  if (ready.empty()) return nullptr;
-  draw_ = mix64(draw_ + 1);
-  return ready[draw_ % ready.size()];
+  return ready.empty() ? nullptr : ready[draw() % ready.size()];
+}
+
+bool Machine::step_towards(CUstream_st* target) {
+  std::vector<CUstream_st*> seen;
+  CUstream_st* next = options_.drain_seed == 0 ? next_needed(target, seen) : next_drawn();
+  if (next == nullptr) return false;
+  perform(next);
+  return true;
 }
 
 void Machine::drive(std::unique_lock<std::mutex>& lock, CUstream_st* target, std::uint64_t position) {
   while (target->done < position) {
-    CUstream_st* next = options_.drain_seed == 0 ? next_needed(target) : nullptr;
-    if (next == nullptr) next = next_drawn();
-    if (next != nullptr) {
-      perform(next);
-      enqueued_.notify_all();  // another thread may wait for what has just happened
-      continue;
-    }
-    if (enqueued_.wait_for(lock, kPatience) == std::cv_status::timeout)
-      throw Error(concat("emulated:", target->device,
-                         " waits for work that nothing can begin: an event or a collective ", "that never comes"),
-                  ErrorKind::internal);
+    if (step_towards(target)) continue;
+    const std::uint64_t before = happenings_;
+    if (happened_.wait_for(lock, options_.patience) == std::cv_status::timeout && happenings_ == before)
+      give_up(target);
   }
+}
+
+// Drops the operation that everything waits for, as a failure of its device, so that the process can go on.
+void Machine::give_up(CUstream_st* target) {
+  CUstream_st* stuck = target;
+  for (std::size_t depth = 0; depth < streams_.size(); ++depth) {
+    const CUstream_st::Operation& head = stuck->queue.front();
+    std::vector<CUstream_st*> before;
+    if (head.gate != nullptr) before = head.gate->blockers();
+    else if (head.needs != nullptr) before = {head.needs};
+    std::erase_if(before, [](const CUstream_st* stream) { return stream->queue.empty(); });
+    if (before.empty()) break;
+    stuck = before.front();
+  }
+  const CUstream_st::Operation dropped = std::move(stuck->queue.front());
+  stuck->queue.pop_front();
+  ++stuck->done;
+  ++happenings_;
+  const std::string what =
+      concat("emulated:", stuck->device, " gave up after ", options_.patience.count(),
+             " ms: ", dropped.gate == nullptr ? "an event is waited for that never comes" : dropped.gate->describe());
+  for (const int device : std::set{target->device, stuck->device}) note_failure(device, what);
+  happened_.notify_all();
 }
 
 // Runs under the lock: one operation of all devices at a time.
 void Machine::perform(CUstream_st* stream) {
-  CUstream_st::Operation operation = std::move(stream->queue.front());
+  const CUstream_st::Operation operation = std::move(stream->queue.front());
   stream->queue.pop_front();
   if (operation.run) {
     open_memory(true);
     try {
       operation.run();
-    } catch (const std::exception& error) {
-      std::string& failure = failures_[static_cast<std::size_t>(stream->device)];
-      if (failure.empty()) failure = error.what();
-    }
+    } catch (const std::exception& error) { note_failure(stream->device, error.what()); }
     open_memory(false);
   }
   ++stream->done;
+  ++happenings_;
+  happened_.notify_all();  // another thread may wait for what has just happened
 }
 
 }  // namespace keel::emulation

@@ -2,6 +2,7 @@
 // The emulated machine: its devices' memory, streams and events, and what makes queued work happen.
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -14,33 +15,67 @@
 
 #include "keel/runtime/emulation/cudart.h"
 
+namespace keel::emulation {
+
+// What an operation waits for beside its stream and events: other ranks, for one. Called under the machine's lock, for
+// the first operation of a stream only.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  virtual bool is_open() const = 0;
+  virtual std::vector<CUstream_st*> blockers() const = 0;  // streams whose work brings it nearer to opening
+  virtual std::string describe() const = 0;                // "X waits for Y", for the report of a deadlock
+};
+
+struct Capture;
+
+}  // namespace keel::emulation
+
 // Work in the order of its stream; `done` counts operations since the stream was made.
 struct CUstream_st {
   struct Operation {
-    std::function<bool()> ready = {};  // empty: always
-    std::function<void()> run = {};    // empty: only an order
-    CUstream_st* needs = nullptr;      // an event wait: `needs` must have done `position`
+    std::function<void()> run = {};  // empty: only an order
+    CUstream_st* needs = nullptr;    // an event wait: `needs` must have done `position`
     std::uint64_t position = 0;
+    std::shared_ptr<keel::emulation::Gate> gate = {};
   };
   int device = 0;
   std::deque<Operation> queue;
   std::uint64_t done = 0;
+  unsigned questions = 0;  // queries in a row that found work to be done
+  std::shared_ptr<keel::emulation::Capture> capture = {};
+  std::vector<std::size_t> tips = {};  // the captured operations that the next one comes after
   std::uint64_t enqueued() const { return done + queue.size(); }
 };
 
 struct CUevent_st {
   CUstream_st* stream = nullptr;  // null: never recorded, so complete
   std::uint64_t position = 0;
+  std::shared_ptr<keel::emulation::Capture> capture = {};  // when recorded in one
+  std::vector<std::size_t> tips = {};
 };
 
 namespace keel::emulation {
+
+// Where an operation stands in its stream. For holders of the machine's lock.
+struct Place {
+  CUstream_st* stream = nullptr;  // null: not there yet
+  std::uint64_t position = 0;
+  bool is_reached() const { return stream != nullptr && stream->done >= position; }
+};
 
 struct MachineOptions {
   int devices = 0;                           // 0: KEEL_EMULATED_DEVICES, else 1
   std::size_t bytes = std::size_t{2} << 30;  // of each device
   std::uint64_t drain_seed = 0;              // 0: only what a wait needs; else also other work, drawn by this seed
   bool guard_memory = false;                 // host code that touches device memory crashes where it does so
+  // How long a wait may see nothing happen before the operation that holds it up is given up as a deadlock. Other
+  // threads may be computing meanwhile.
+  std::chrono::milliseconds patience = std::chrono::seconds(60);
 };
+
+// What the environment asks for: KEEL_EMULATED_DEVICES, KEEL_EMULATED_DRAIN (a seed), KEEL_EMULATED_GUARD (1).
+MachineOptions options_of_environment();
 
 // One for the process, as CUDA's runtime is. Every call may come from any thread.
 class Machine {
@@ -59,23 +94,41 @@ class Machine {
   bool release_pinned(void* memory);
   std::size_t bytes_in_use(int device);
   std::size_t bytes_in_all() const { return options_.bytes; }
+  std::chrono::milliseconds patience() const { return options_.patience; }
   int device_of(const void* memory);  // -1: not device memory
   bool is_pinned(const void* memory);
+  std::size_t bytes_behind(const void* memory);  // to the end of its block of device or pinned memory; else 0
 
   CUstream_st* create_stream(int device);
   void destroy_stream(CUstream_st* stream);  // after its work
   CUstream_st* default_stream(int device);
-  void enqueue(CUstream_st* stream, CUstream_st::Operation operation);
+  cudaError_t enqueue(CUstream_st* stream, CUstream_st::Operation operation, Place* place = nullptr);
   // Returns when everything that was in the stream (of the device) at the call has happened.
   void wait_for(CUstream_st* stream);
   void wait_for(CUstream_st* stream, std::uint64_t position);
   void wait_for_device(int device);
   std::uint64_t enqueued(const CUstream_st* stream);
-  bool is_done(const CUstream_st* stream, std::uint64_t position);
+  // Only looks, at first; who asks again and again makes the work happen that would, as a loop around a query expects.
+  bool is_done(CUstream_st* stream, std::uint64_t position);
+  void wake();  // a gate may have opened
   std::uint64_t waits() const { return waits_; }  // by host threads, so far
 
-  // The first failure of the device's work since the last call, or "".
-  std::string take_failure(int device);
+  // Failures of device work are numbered from 1. The first one of the device with a number above *seen, or "";
+  // *seen becomes the number of the newest.
+  std::string failure_after(int device, std::uint64_t* seen);
+  std::uint64_t failures();
+
+  // Stream capture, in graph.cpp, as enqueue() is.
+  cudaError_t begin_capture(CUstream_st* stream, cudaStreamCaptureMode mode);
+  cudaError_t end_capture(CUstream_st* stream, CUgraph_st** graph);
+  cudaStreamCaptureStatus capture_status(const CUstream_st* stream);
+  // True when the stream is being captured, which this call then spoils.
+  bool spoils_capture_of(CUstream_st* stream);
+  // Likewise for calls that disturb captures of other streams, in a thread that looks at them in this mode.
+  bool spoils_captures(cudaStreamCaptureMode of_thread);
+  cudaError_t record(CUevent_st* event, CUstream_st* stream);
+  cudaError_t wait_event(CUstream_st* stream, const CUevent_st* event);
+  cudaError_t launch_graph(std::shared_ptr<const CUgraph_st> graph, CUstream_st* stream);
 
  private:
   struct Block {
@@ -86,21 +139,33 @@ class Machine {
   std::byte* new_block(std::size_t bytes) const;
   void free_block(const std::byte* memory, const Block& block) const;
   void drive(std::unique_lock<std::mutex>& lock, CUstream_st* target, std::uint64_t position);
+  bool step_towards(CUstream_st* target);
+  void give_up(CUstream_st* target);
   bool is_ready(const CUstream_st::Operation& operation) const;
-  CUstream_st* next_needed(CUstream_st* target) const;
+  CUstream_st* next_needed(CUstream_st* target, std::vector<CUstream_st*>& seen) const;
   CUstream_st* next_drawn();
+  std::uint64_t draw();
   void perform(CUstream_st* stream);
+  void note_failure(int device, std::string what);
   void open_memory(bool open);
   const Block* block_of(const std::map<const std::byte*, Block>& blocks, const void* memory) const;
 
   std::mutex mutex_;
-  std::condition_variable enqueued_;
+  std::condition_variable happened_;
+  std::uint64_t happenings_ = 0;  // operations enqueued or done, and calls of wake()
   std::atomic<std::uint64_t> waits_ = 0;
   MachineOptions options_;
   std::uint64_t draw_ = 0;
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   std::vector<CUstream_st*> default_streams_;
-  std::vector<std::string> failures_;
+  struct Failure {
+    std::uint64_t number = 0;
+    int device = 0;
+    std::string what;
+  };
+  std::deque<Failure> failures_;  // the newest ones
+  std::uint64_t failure_count_ = 0;
+  std::vector<std::shared_ptr<Capture>> captures_;
   std::vector<std::size_t> in_use_;
   std::map<const std::byte*, Block> device_blocks_, pinned_blocks_;
 };

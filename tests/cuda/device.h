@@ -74,19 +74,44 @@ class OnDevice : public ::testing::TestWithParam<Order> {
     return x.defined() && is_floating(x.dtype()) ? kernels::cast(kernels::to(x, host), DType::f64) : x;
   }
 
+  // Checks that compute(), called twice, gives tensors of the same bits: in an emulated build once in this test's order
+  // of threads and once in the forward one.
+  template <class F>
+  void expect_same_bits_again(const F& compute) const {
+    std::vector<std::vector<double>> first;
+    for (const Tensor& result : compute()) first.push_back(doubles(result));
+#ifdef KEEL_EMULATED
+    emulation::grid_options().blocks = emulation::grid_options().threads = emulation::Order::forward;
+#endif
+    std::size_t i = 0;
+    for (const Tensor& result : compute()) EXPECT_EQ(doubles(result), first[i++]) << result;
+#ifdef KEEL_EMULATED
+    emulation::grid_options().blocks = emulation::grid_options().threads = static_cast<emulation::Order>(GetParam());
+#endif
+  }
+
   Context device;
   Context host = context();
 };
 
-// Every element within `factor` roundings of its reference: relative to it, plus `floor` for what cancels.
+// A dense tensor whose first number lies one element past a 16-byte boundary.
+inline Tensor off_boundary(const Tensor& x) {
+  std::vector<double> values = doubles(x);
+  values.insert(values.begin(), 0);
+  return tensor_of(x.context(), values, {x.numel() + 1}, x.dtype()).slice(0, 1, x.numel() + 1).view(x.shape());
+}
+
+// Every element within `factor` roundings of its reference: relative to it, plus `floor` for what cancels. An f16 below
+// its normal range is good to half a step there.
 inline void expect_close(const Tensor& result, const std::vector<double>& reference, double factor = 1,
                          double floor = 0) {
   const std::vector<double> values = doubles(result);
   ASSERT_EQ(values.size(), reference.size());
-  const double allowed = factor * rounding(result.dtype());
+  const double allowed = factor * rounding(result.dtype()), subnormal = result.dtype() == DType::f16 ? 0x1p-25 : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] == reference[i] || (std::isnan(values[i]) && std::isnan(reference[i]))) continue;
-    ASSERT_NEAR(values[i], reference[i], allowed * (std::fabs(reference[i]) + floor)) << result << " element " << i;
+    ASSERT_NEAR(values[i], reference[i], allowed * (std::fabs(reference[i]) + floor) + subnormal)
+        << result << " element " << i;
   }
 }
 inline void expect_close(const Tensor& result, const Tensor& reference, double factor = 1, double floor = 0) {

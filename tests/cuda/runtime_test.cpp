@@ -1,7 +1,8 @@
 // Tensors, memory, streams and errors of a device.
 
-#include "keel/kernels/cuda/device.h"
+#include "keel/runtime/graph.h"
 #include "tests/cuda/device.h"
+#include "tests/cuda/runtime_kernels.h"
 #include "tests/kernels/row_support.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
@@ -53,16 +54,6 @@ TEST_P(RuntimeOnDevice, MemoryIsCountedByPurposeAndReused) {
   x = Tensor();
   EXPECT_EQ(count(Purpose::gradient), before);
   EXPECT_EQ(empty(device, {1000}).raw(), memory);
-}
-
-__global__ void fill_kernel(float* out, std::int64_t count, float value) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < count) out[i] = value;
-}
-
-void fill_by_kernel(const Tensor& out, float value) {
-  cuda::launch("fill_kernel", fill_kernel, {static_cast<unsigned>(cuda::ceil_div(out.numel(), 64)), 64},
-               cuda::stream_of(out), out.data<float>(), out.numel(), value);
 }
 
 TEST_P(RuntimeOnDevice, WorkOfAnotherStreamIsWaitedForByEvents) {
@@ -118,7 +109,7 @@ TEST_P(RuntimeOnDevice, AnOperationOnTwoDevicesIsRefused) {
 TEST_P(RuntimeOnDevice, AnUnfitLaunchNamesTheKernelAndHarmsNothing) {
   const Tensor x = zeros(device, {4});
   const std::string message = error_of([&] {
-    cuda::launch("fill_kernel", fill_kernel, {1, 4096}, cuda::stream_of(x), x.data<float>(), 4, 1.0f);
+    fill_by_kernel(x, 1, 4096);
     device.synchronize();
   });
   EXPECT_NE(message.find("fill_kernel"), std::string::npos) << message;
@@ -150,17 +141,53 @@ TEST_P(RuntimeOnDevice, TwoContextsOfOneDeviceShareNothingAndTransferInOrder) {
   EXPECT_THROW(kernels::binary<Add>(x, there), Error);
 }
 
-#ifdef KEEL_EMULATED
-
-__global__ void overrun_kernel(float* out) {
-  KEEL_SHARED(float, shared, 4);
-  shared[threadIdx.x] = 1;
-  if (threadIdx.x == 0) out[0] = 1;
+TEST_P(RuntimeOnDevice, AGraphRepeatsWhatWasRecordedAndRecordingDoesNothing) {
+  const Tensor x = zeros(device, {100}), one = kernels::full(device, {100}, 1);
+  device.synchronize();
+  const Stream stream = device.make_stream();
+  const auto work = [&] {
+    kernels::accumulate(x, one);
+    kernels::accumulate(x, kernels::binary<Add>(one, one));  // through memory of the graph's stream
+  };
+  {
+    const StreamScope scope(device, stream);
+    work();  // the memory is asked for once before
+  }
+  const Graph graph = Graph::record(device, stream, work);
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(100, 3));
+  graph.launch();
+  graph.launch();
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(100, 9));
 }
+
+TEST_P(RuntimeOnDevice, WorkThatFailsIsNotRecordedAndTheStreamGoesOn) {
+  const Tensor x = zeros(device, {4});
+  device.synchronize();
+  const Stream stream = device.make_stream();
+  EXPECT_EQ(error_of([&] {
+              Graph::record(device, stream, [&] {
+                fill_by_kernel(x, 1);
+                throw Error("enough");
+              });
+            }),
+            "enough");
+  {
+    const StreamScope scope(device, stream);
+    fill_by_kernel(x, 2);
+  }
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(4, 2));
+  EXPECT_THROW(Graph().launch(), Error);
+  EXPECT_THROW(Graph::record(host, host.stream(), [] {}), Error);
+}
+
+#ifdef KEEL_EMULATED
 
 TEST_P(RuntimeOnDevice, WhatAKernelDoesWrongComesToLightAtTheNextWaitAndIsForgottenThen) {
   const Tensor x = zeros(device, {4});
-  cuda::launch("overrun_kernel", overrun_kernel, {1, 5}, cuda::stream_of(x), x.data<float>());
+  overrun_shared_memory(x);
   const std::string message = error_of([&] { x.to_vector<float>(); });
   EXPECT_NE(message.find("overrun_kernel"), std::string::npos) << message;
   EXPECT_NE(message.find("thread (4"), std::string::npos) << message;

@@ -124,6 +124,20 @@ TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessor) {
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
 }
 
+TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {
+  const TemporaryFolder place;
+  Recorder ordinary, recorded;
+  const std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16", "model.dropout=0"};
+  const Config config = small_run(place, "a", settings);
+  train(config, ordinary);
+  std::vector<std::string> with_graph = settings;
+  with_graph.push_back("cuda_graph=true");
+  const Config graphed = small_run(place, "b", with_graph);
+  train(graphed, recorded);
+  EXPECT_EQ(recorded.losses, ordinary.losses);
+  EXPECT_EQ(weights_of(graphed), weights_of(config));
+}
+
 TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
   const TemporaryFolder place;
   Recorder whole, first(2), second;
@@ -175,7 +189,7 @@ TEST(TrainingOnDevices, NoHostCodeTouchesDeviceMemory) {
   emulation::Machine::get().reset({.guard_memory = true});  // such an access would crash here
   const TemporaryFolder place;
   Recorder recorder;
-  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2"}), recorder);
+  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2", "scheduler.warmup=1"}), recorder);
   EXPECT_EQ(recorder.losses.size(), 2u);
   emulation::Machine::get().reset({});
 }

@@ -172,6 +172,64 @@ TEST(EmulatedGrid, RefusesALaunchThatNoDeviceAccepts) {
             std::string::npos);
 }
 
+// A kernel in which one thread of one block goes wrong.
+template <class Fault>
+std::string error_in_the_middle(Fault&& fault) {
+  try {
+    run({.kernel = "middle", .grid = {2, 3}, .block = {4, 2, 8}, .dynamic_shared_bytes = 64}, [&] {
+      const bool block = blockIdx.x == 1 && blockIdx.y == 2;
+      fault(block && threadIdx.x == 3 && threadIdx.y == 1 && threadIdx.z == 5, block);
+    });
+  } catch (const Error& error) { return error.what(); }
+  return {};
+}
+
+TEST(EmulatedGrid, NamesKernelBlockAndThreadOfWhateverGoesWrong) {
+  const std::string place = "middle, block (1, 2, 0), thread (3, 1, 5)";
+  const auto expect = [&](const std::string& message, const char* what) {
+    EXPECT_EQ(message.find(place), 0u) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  expect(error_in_the_middle([](bool here, bool) {
+           KEEL_SHARED(float, x, 8);
+           if (here) x[8] = 1;
+         }),
+         "element 8 of a shared array of 8");
+  expect(error_in_the_middle([](bool here, bool) {
+           KEEL_SHARED(float, x, 8);
+           if (here) x[-1] = 1;
+         }),
+         "element -1 of a shared array of 8");
+  expect(error_in_the_middle([](bool here, bool) {
+           const auto x = dynamic_span<double>();
+           if (here) x[8] = 1;
+         }),
+         "element 8 of a shared array of 8");
+  expect(error_in_the_middle([](bool here, bool) {
+           if (!here) return;
+           KEEL_SHARED(float, big, 20000);
+           big[0] = 1;
+         }),
+         "static shared memory of 80000 bytes");
+  expect(error_in_the_middle([](bool here, bool) {
+           if (here) __shfl_sync(1u << lane(), 1, static_cast<int>(lane() + 1));
+         }),
+         "a shuffle reads a lane that is not in its mask");
+  expect(error_in_the_middle([](bool here, bool) {
+           if (here) __syncwarp(1u << (lane() ^ 1));
+         }),
+         "is not in its own mask");
+  expect(error_in_the_middle([](bool here, bool) {
+           if (here) __syncthreads();
+         }),
+         "divergent barrier: thread (3, 1, 5) waits for the block at");
+  const std::string race = error_in_the_middle([](bool here, bool block) {
+    KEEL_SHARED(int, x, 1);
+    if (here || (block && threadIdx.x + threadIdx.y + threadIdx.z == 0)) x[0] = 1;
+  });
+  expect(race, "race on shared memory: nothing orders this write after what thread (0, 0, 0) did at");
+}
+
 TEST(EmulatedGrid, GoesOnAfterAnError) {
   EXPECT_NE(error_of(64,
                      [] {

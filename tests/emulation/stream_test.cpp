@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "keel/runtime/cuda/launch.h"
@@ -108,6 +111,22 @@ TEST_F(EmulatedStreams, CopyPageableMemoryAtTheCallAndPinnedMemoryLate) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
+TEST_F(EmulatedStreams, GetThereWhenAskedAgainAndAgain) {
+  int* x = device_array<int>(1);
+  *x = 0;
+  cudaStream_t stream = new_stream();
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  for (int i = 1; i <= 3; ++i) cuda::launch("store", store, {}, stream, x, i);
+  ASSERT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  EXPECT_EQ(*x, 0);  // a single question moves nothing
+  int questions = 1;
+  while (cudaEventQuery(event) == cudaErrorNotReady) ASSERT_LT(++questions, 100);
+  EXPECT_EQ(*x, 3);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
 TEST_F(EmulatedStreams, TellOfAFailedKernelOnceAndGoOn) {
   int* x = device_array<int>(1);
   cuda::launch("fail_in_thread_3", fail_in_thread_3, {.block = 32}, nullptr);
@@ -119,6 +138,27 @@ TEST_F(EmulatedStreams, TellOfAFailedKernelOnceAndGoOn) {
   cuda::launch("store", store, {}, nullptr, x, 3);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(fetch(x), 3);
+}
+
+TEST_F(EmulatedStreams, TellEachThreadThatWaitsOfAFailedKernel) {
+  cudaStream_t stream = new_stream();
+  std::mutex turn;
+  std::unique_lock first(turn);
+  std::atomic<bool> ready = false;
+  cudaError_t told = cudaSuccess;
+  std::thread other([&] {
+    cudaSetDevice(0);
+    ready = true;
+    const std::lock_guard second(turn);
+    told = cudaStreamSynchronize(stream);
+  });
+  while (!ready) std::this_thread::yield();
+  cuda::launch("fail_in_thread_3", fail_in_thread_3, {.block = 32}, stream);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+  first.unlock();
+  other.join();
+  EXPECT_EQ(told, cudaErrorLaunchFailure);
+  std::thread([] { EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess); }).join();  // it came later
 }
 
 TEST_F(EmulatedStreams, CountMemoryAndRefuseWhatDoesNotFit) {
@@ -151,6 +191,8 @@ TEST_F(EmulatedStreamsDeathTest, CrashHostCodeThatTouchesDeviceMemory) {
   cuda::launch("store", store, {}, nullptr, x, 9);
   EXPECT_EQ(fetch(x), 9);
   EXPECT_DEATH(*x = 1, "");
+  EXPECT_DEATH(EXPECT_EQ(*x, 9), "");
+  EXPECT_EQ(fetch(x), 9);  // a copy is the way
 }
 
 }  // namespace

@@ -1,0 +1,129 @@
+// Whole training steps of GPT-2: forward, loss, backward, clipping, AdamW, with the loss read one step late.
+
+#include <array>
+#include <cmath>
+
+#include "bench/gpu/bench.h"
+#include "keel/dist/parallel/engine.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/nn/state.h"
+
+namespace keel::bench {
+namespace {
+
+struct Model {
+  std::string name;
+  GptOptions options;
+  bool may_recompute;  // where no batch fits without
+};
+
+std::vector<Model> all_models(const GpuOptions& options) {
+  if (options.rehearse) {
+    GptOptions tiny;
+    tiny.vocabulary = 96, tiny.block = 16, tiny.layers = 2, tiny.heads = 1, tiny.width = 64;
+    return {{"tiny", tiny, true}};
+  }
+  const auto gpt = [](std::string_view name, std::int64_t vocabulary) {
+    GptOptions model = gpt_by_name(name);
+    model.vocabulary = vocabulary;
+    return model;
+  };
+  // 50,304 is the vocabulary of 50,257 tokens rounded up to a multiple of 128.
+  std::vector<Model> models = {{"gpt2 124M", gpt("gpt2", 50304), false}};
+  if (options.quick) return models;
+  models.push_back({"gpt2-xl 1.5B", gpt("gpt2-xl", 50304), true});
+  models.push_back({"gpt2 124M, vocabulary 50257", gpt("gpt2", 50257), false});
+  return models;
+}
+
+// The steps of one batch size, on one random batch.
+class Steps {
+ public:
+  Steps(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch)
+      : model_(model),
+        engine_(engine),
+        inputs_(bench.random_tokens(engine.context(), {batch, model.options.block}, model.options.vocabulary)),
+        targets_(bench.random_tokens(engine.context(), {batch, model.options.block}, model.options.vocabulary)) {}
+
+  void operator()() {
+    Forward pass;
+    pass.training = true;
+    const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
+    HostCopy copy(result.loss.value());
+    engine_.backward(result.loss, targets_.numel());
+    engine_.step(1e-4);
+    if (has_last_) last_.get();
+    last_ = std::move(copy);
+    has_last_ = true;
+  }
+  double loss() const { return last_.get().item(); }
+
+ private:
+  Gpt& model_;
+  Engine& engine_;
+  Tensor inputs_, targets_;
+  HostCopy last_;
+  bool has_last_ = false;
+};
+
+// Floating-point operations of one token, the recomputed ones not counted: 6 for each parameter, and causal attention.
+double flops_of_token(const GptOptions& options, std::int64_t parameters) {
+  return 6.0 * static_cast<double>(parameters) +
+         6.0 * options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
+}
+
+Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch) {
+  const Context& context = engine.context();
+  context.allocator().reset_peaks();
+  Steps steps(bench, model, engine, batch);
+  steps();
+  const double first = steps.loss();
+  for (int i = 0; i < 2; ++i) steps();
+  const double seconds = bench.race({{context, [&] { steps(); }}}, 0.5)[0];
+  const double last = steps.loss();
+  KEEL_CHECK(std::isfinite(last), "the loss became ", last, " after ", first);
+
+  const std::int64_t parameters = count_parameters(model), tokens = batch * model.options.block;
+  const double rate = static_cast<double>(tokens) / seconds, flops = flops_of_token(model.options, parameters);
+  Json line = {{"batch", batch},           {"time", model.options.block},   {"recompute", model.recompute},
+               {"parameters", parameters}, {"step_seconds", seconds},       {"tokens_per_s", rate},
+               {"flops_of_token", flops},  {"tflops", 1e-12 * rate * flops}};
+  if (bench.peak() > 0) line["mfu"] = rate * flops / bench.peak();
+  line["first_loss"] = first;
+  line["last_loss"] = last;
+  line["peak_bytes"] = context.memory().total.peak;
+  return line;
+}
+
+Json measure(GpuBench& bench, const Model& given) {
+  const Context& context = bench.automatic();
+  Gpt model(given.options);
+  Engine engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
+                {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  std::string reason;
+  for (const bool recompute : {false, true}) {
+    if (recompute && !given.may_recompute) break;
+    model.recompute = recompute;
+    for (const std::int64_t batch : bench.options().rehearse ? std::array{2, 2, 2, 2} : std::array{64, 32, 16, 8}) {
+      try {
+        return measure_batch(bench, model, engine, batch);
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).find("out of memory") == std::string_view::npos) throw;
+        reason = error.what();
+      }
+      context.synchronize();
+      engine.zero_grad();
+      context.allocator().trim();
+    }
+  }
+  throw Error(concat("no batch fits: ", reason), ErrorKind::io);
+}
+
+}  // namespace
+
+void bench_training(GpuBench& bench) {
+  for (const Model& model : all_models(bench.options()))
+    bench.run("training", model.name, [&] { return measure(bench, model); });
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,41 @@
+#include "keel/runtime/graph.h"
+
+#include "keel/runtime/device_api.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+
+struct Graph::State {
+  Context context;
+  Stream stream;
+  NativeGraph native;
+  ~State() { context.api().destroy_graph(native); }
+};
+
+Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<void()> work) {
+  if (!stream.is_asynchronous())
+    throw Error(concat("work on ", context.device(), " happens at once and cannot be recorded as a graph"),
+                ErrorKind::unsupported);
+  DeviceApi& api = context.api();
+  const StreamScope scope(context, stream);
+  api.begin_capture(stream.native());
+  try {
+    work();
+  } catch (...) {
+    try {
+      api.destroy_graph(api.end_capture(stream.native()));
+    } catch (const Error&) {  // a broken recording ends with an error, too; the first one tells more
+    }
+    throw;
+  }
+  Graph graph;
+  graph.state_ = std::shared_ptr<State>(new State{context, stream, api.end_capture(stream.native())});
+  return graph;
+}
+
+void Graph::launch() const {
+  KEEL_CHECK(state_ != nullptr, "an empty graph cannot be launched");
+  state_->context.api().launch_graph(state_->native, state_->stream.native());
+}
+
+}  // namespace keel

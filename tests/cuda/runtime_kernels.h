@@ -1,0 +1,14 @@
+#pragma once
+// Kernels of the tests of the runtime, behind functions that any C++ file may call.
+
+#include "keel/runtime/tensor.h"
+
+namespace keel::testing {
+
+// out = value, in f32, by blocks of so many threads; the kernel is called fill_kernel.
+void fill_by_kernel(const Tensor& out, float value, unsigned threads = 64);
+
+// Five threads write to four places of shared memory; the kernel is called overrun_kernel.
+void overrun_shared_memory(const Tensor& out);
+
+}  // namespace keel::testing

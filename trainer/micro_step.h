@@ -1,0 +1,39 @@
+#pragma once
+// Forward and backward of one micro-batch on a device, repeated as a graph once it has been recorded.
+
+#include "keel/data/batch.h"
+#include "keel/dist/parallel/engine.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/runtime/graph.h"
+
+namespace keel {
+
+// What a step does at its first micro-batch differs from the others, whose gradients are added: there is a graph for
+// each. They are recorded after two ordinary runs, and repeated for every batch of the same shape and number of
+// targets; other batches run as ever. The model must draw no random numbers, since a graph would draw the same again.
+class GraphedMicroStep {
+ public:
+  // Model and engine must outlive it. An Error where the device has no graphs.
+  GraphedMicroStep(const Gpt& model, Engine& engine);
+  // Adds the gradients of the batch's loss to those of the step; returns the loss.
+  HostCopy run(const Batch& batch, bool first);
+
+ private:
+  struct Recorded {
+    int runs = 0;
+    Batch batch;  // where the graph reads
+    Tensor loss;  // f32 scalar, where it writes
+    Graph graph;
+    std::vector<Leaf*> reached;  // that hold a gradient afterwards
+  };
+  Tensor forward_backward(const Batch& batch);  // the loss
+  void run_recorded(Recorded& recorded, const Batch& batch);
+
+  const Gpt& model_;
+  Engine& engine_;
+  Context context_;
+  Stream stream_;
+  Recorded first_, later_;
+};
+
+}  // namespace keel
