@@ -15,9 +15,7 @@ void check(cudnnStatus_t status, const char* what) {
               unsupported ? ErrorKind::unsupported : ErrorKind::internal);
 }
 
-Extents dense(const Extents& shape) {
-  return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
-}
+Extents dense(const Extents& shape) { return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1}; }
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
   cudnnBackendDescriptor_t handle = nullptr;
@@ -152,13 +150,23 @@ void Graph::matmul(Uid a, Uid b, Uid result, const Lengths& lengths) {
 
 namespace {
 
-// The results of a heuristic, best first; none where it has none for this graph.
-std::vector<Descriptor> configurations(const Target& target, const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+std::string last_reason() {
+  char reason[256] = "";
+  cudnnGetLastErrorString(reason, sizeof reason);
+  return reason;
+}
+
+// The results of a heuristic, best first; none, and why, where it has none for this graph.
+std::vector<Descriptor> configurations(const Target& target, const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                       std::string& reasons) {
   const Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
   if (target.device.get() != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.device);
-  if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) return {};
+  if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) {
+    reasons += "; " + last_reason();
+    return {};
+  }
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
                                  &count, nullptr),
@@ -170,10 +178,11 @@ std::vector<Descriptor> configurations(const Target& target, const Descriptor& g
     handles.push_back(results.back().get());
   }
   if (count > 0)
-    check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                   count, &count, handles.data()),
+    check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                   &count, handles.data()),
           "listing engines");
   results.resize(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  if (results.empty()) reasons += "; " + last_reason();
   return results;
 }
 
@@ -207,15 +216,14 @@ std::unique_ptr<Plan> Graph::plan(const Target& target) {
   const Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const Descriptor& operation : operations_) operations.push_back(operation.get());
-  if (target.handle != nullptr)
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &target.handle);
+  if (target.handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &target.handle);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations.data(),
             static_cast<std::int64_t>(operations.size()));
   graph.finalize("graph");
 
   std::string reasons;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (const Descriptor& config : configurations(target, graph, mode)) {
+    for (const Descriptor& config : configurations(target, graph, mode, reasons)) {
       if (is_nondeterministic(config)) {
         reasons += "; an engine is not deterministic";
         continue;
@@ -224,7 +232,8 @@ std::unique_ptr<Plan> Graph::plan(const Target& target) {
         auto result = std::make_unique<Plan>();
         result->plan_ = build(target, graph, config);
         result->parts_ = tensors_;
-        for (const auto* more : {&parts_, &operations_}) result->parts_.insert(result->parts_.end(), more->begin(), more->end());
+        for (const auto* more : {&parts_, &operations_})
+          result->parts_.insert(result->parts_.end(), more->begin(), more->end());
         result->parts_.insert(result->parts_.end(), {graph, config});
         result->scalars_ = scalars_;
         std::int64_t count = 0;
@@ -232,10 +241,7 @@ std::unique_ptr<Plan> Graph::plan(const Target& target) {
                                        1, &count, &result->workspace_bytes_),
               "reading a plan's workspace");
         return result;
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::unsupported) throw;
-        reasons += concat("; ", error.what());
-      }
+      } catch (const Error& error) { reasons += concat("; ", error.what()); }
     }
   throw Error(concat("cuDNN ", cudnnGetVersion(), " has no engine for this graph", reasons), ErrorKind::unsupported);
 }

@@ -62,8 +62,8 @@ class Plan {
     std::int32_t i;
   };
   Descriptor plan_;
-  std::vector<Descriptor> parts_;                   // what the plan was made of
-  std::vector<std::pair<Uid, Scalar>> scalars_;     // by value
+  std::vector<Descriptor> parts_;                // what the plan was made of
+  std::vector<std::pair<Uid, Scalar>> scalars_;  // by value
   std::int64_t workspace_bytes_ = 0;
 };
 

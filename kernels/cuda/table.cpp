@@ -2,7 +2,7 @@
 
 namespace keel::cuda {
 
-void fill_table(KernelTable& table, KernelChoice) {
+void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_elementwise(table);
   add_attention(table);
   add_copy(table);
@@ -15,6 +15,9 @@ void fill_table(KernelTable& table, KernelChoice) {
   add_norm(table);
   add_norm_backward(table);
   add_dropout(table);
+#ifdef KEEL_HAVE_CUDNN
+  if (choice == KernelChoice::automatic) add_cudnn_attention(table);
+#endif
 }
 
 }  // namespace keel::cuda
