@@ -74,7 +74,7 @@ class Builder {
     const Uid scores = scaled_scores();
     graph_.pointwise(CUDNN_POINTWISE_SUB, {scores, p_.lse}, shifted);
     graph_.pointwise(CUDNN_POINTWISE_EXP, {causal_mask(padding_mask(shifted))}, weights);
-    add_transposed_product(weights, p_.grad_out, p_.grad_v, c_.grad_v);
+    transposed_product(weights, p_.grad_out, p_.grad_v);
 
     // dS = scale P (grad_out v^T - delta); grad_k = dS^T q, grad_q = dS k. That grad_q is written at once, and not
     // added up in fp32 by many blocks, asks for the deterministic algorithm.
@@ -83,7 +83,7 @@ class Builder {
     graph_.pointwise(CUDNN_POINTWISE_SUB, {grads, p_.delta}, centred);
     graph_.pointwise(CUDNN_POINTWISE_MUL, {centred, weights}, weighted);
     graph_.pointwise(CUDNN_POINTWISE_MUL, {weighted, scale_}, grad_scores);
-    add_transposed_product(grad_scores, p_.q, p_.grad_k, c_.grad_k);
+    transposed_product(grad_scores, p_.q, p_.grad_k);
     const Uid key_rows = graph_.between(c_.type, key_shape_, c_.k);
     graph_.reshape(p_.k, key_rows);
     graph_.matmul(grad_scores, key_rows, p_.grad_q, {.rows = query_lengths_, .inner = key_lengths_});
@@ -140,7 +140,7 @@ class Builder {
   }
 
   // result = x^T rows, summed over the heads that share one of `result`.
-  void add_transposed_product(Uid x, Uid rows, Uid result, const Extents&) {
+  void transposed_product(Uid x, Uid rows, Uid result) {
     const Extents turned = {score_shape_[0], score_shape_[1], score_shape_[3], score_shape_[2]};
     const Extents strides = dense(score_shape_);
     const Uid columns = graph_.between(c_.type, turned, {strides[0], strides[1], strides[3], strides[2]});

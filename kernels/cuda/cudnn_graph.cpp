@@ -6,12 +6,20 @@
 
 namespace keel::cuda::cudnn {
 
-void check(cudnnStatus_t status, const char* what) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
+namespace {
+
+std::string last_reason() {
   char reason[256] = "";
   cudnnGetLastErrorString(reason, sizeof reason);
+  return reason;
+}
+
+}  // namespace
+
+void check(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
   const bool unsupported = status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR;
-  throw Error(concat("cuDNN: ", what, ": ", cudnnGetErrorString(status), reason[0] != 0 ? ", " : "", reason),
+  throw Error(concat("cuDNN: ", what, ": ", cudnnGetErrorString(status), ", ", last_reason()),
               unsupported ? ErrorKind::unsupported : ErrorKind::internal);
 }
 
@@ -150,12 +158,6 @@ void Graph::matmul(Uid a, Uid b, Uid result, const Lengths& lengths) {
 
 namespace {
 
-std::string last_reason() {
-  char reason[256] = "";
-  cudnnGetLastErrorString(reason, sizeof reason);
-  return reason;
-}
-
 // The results of a heuristic, best first; none, and why, where it has none for this graph.
 std::vector<Descriptor> configurations(const Target& target, const Descriptor& graph, cudnnBackendHeurMode_t mode,
                                        std::string& reasons) {
@@ -201,9 +203,7 @@ bool is_nondeterministic(const Descriptor& configuration) {
   return std::find(notes, notes + count, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) != notes + count;
 }
 
-}  // namespace
-
-Descriptor Graph::build(const Target& target, const Descriptor&, const Descriptor& config) const {
+Descriptor build(const Target& target, const Descriptor& config) {
   const Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (target.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &target.handle);
   else plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.device);
@@ -211,6 +211,8 @@ Descriptor Graph::build(const Target& target, const Descriptor&, const Descripto
   plan.finalize("plan");
   return plan;
 }
+
+}  // namespace
 
 std::unique_ptr<Plan> Graph::plan(const Target& target) {
   const Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -230,7 +232,7 @@ std::unique_ptr<Plan> Graph::plan(const Target& target) {
       }
       try {
         auto result = std::make_unique<Plan>();
-        result->plan_ = build(target, graph, config);
+        result->plan_ = build(target, config);
         result->parts_ = tensors_;
         for (const auto* more : {&parts_, &operations_})
           result->parts_.insert(result->parts_.end(), more->begin(), more->end());

@@ -95,7 +95,6 @@ class Graph {
  private:
   Uid add(cudnnDataType_t type, const Extents& shape, const Extents& strides, bool between, bool by_value);
   const Descriptor& at(Uid uid) const { return tensors_.at(static_cast<std::size_t>(uid - 1)); }
-  Descriptor build(const Target& target, const Descriptor& graph, const Descriptor& config) const;
 
   std::vector<Descriptor> tensors_, parts_, operations_;
   std::vector<std::pair<Uid, Plan::Scalar>> scalars_;
