@@ -95,6 +95,8 @@ void run(const ForwardParameters& parameters, const Tensor& q) {
          stream_of(q), parameters, tiles);
 }
 
+}  // namespace
+
 void attention(const AttentionArgs& args) {
   check_attention("attention", args.q, args.k.dim(2));
   if (tensor_cores_take(args)) return attention_on_tensor_cores(args);
@@ -103,10 +105,6 @@ void attention(const AttentionArgs& args) {
   else if (parameters.shape.size <= 128) run<64, 128>(parameters, args.q);
   else run<32, 256>(parameters, args.q);
 }
-
-}  // namespace
-
-void attention_backward(const AttentionBackwardArgs& args);  // attention_backward.cu
 
 void add_attention(KernelTable& table) {
   table.attention = attention;

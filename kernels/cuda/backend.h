@@ -24,6 +24,11 @@ void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);
 void add_update(KernelTable& table);
 
+// What libraries do better, where this build has them; what they do not take goes to keel's own kernels, such as:
+void add_cudnn_attention(KernelTable& table);
+void attention(const AttentionArgs& args);
+void attention_backward(const AttentionBackwardArgs& args);
+
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);
 

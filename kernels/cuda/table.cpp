@@ -19,6 +19,9 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
 #ifdef KEEL_HAVE_CUBLASLT
   if (choice == KernelChoice::automatic) add_cublaslt(table);
 #endif
+#ifdef KEEL_HAVE_CUDNN
+  if (choice == KernelChoice::automatic) add_cudnn_attention(table);
+#endif
 }
 
 }  // namespace keel::cuda

@@ -2,6 +2,7 @@
 
 #include "keel/kernels/attention.h"
 
+#include "keel/kernels/cuda/attention_padding.h"
 #include "tests/cuda/device.h"
 
 namespace keel {
@@ -36,6 +37,21 @@ const Case kCases[] = {
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 1, .keys = 80, .size = 64, .causal = true, .q_offset = 70},
     {.batch = 1, .heads = 2, .kv_heads = 1, .queries = 33, .keys = 75, .size = 128, .causal = true, .q_offset = 40},
     {.batch = 1, .queries = 17, .keys = 19, .size = 150, .causal = true},
+#ifndef KEEL_EMULATED
+    {.batch = 3, .heads = 4, .kv_heads = 4, .queries = 512, .keys = 512, .size = 64, .causal = true},
+    {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 1000, .keys = 1000, .size = 128, .causal = true},
+    {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 300, .keys = 900, .size = 64},
+    {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 128, .keys = 384, .size = 64, .causal = true, .q_offset = 256},
+    {.batch = 3, .heads = 2, .kv_heads = 1, .queries = 200, .keys = 200, .size = 64, .lengths = {200, 77, 0}},
+    {.batch = 2,
+     .heads = 2,
+     .kv_heads = 2,
+     .queries = 256,
+     .keys = 256,
+     .size = 128,
+     .causal = true,
+     .lengths = {256, 9}},
+#endif
 };
 
 struct Inputs {
@@ -88,28 +104,41 @@ void expect_near(const Tensor& result, const Tensor& reference, const std::strin
   EXPECT_LT(relative_error(x, y), allowed) << what;
 }
 
-TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
-  for (const Case& c : kCases)
-    for (const DType dtype : kKernelTypes) {
-      const std::string name = concat(c, ' ', dtype);
-      const Inputs in = inputs_of(device, c, dtype);
-      const AttentionArgs out = kernels::attention(args_of(c, in));
-      const AttentionBackwardArgs grads = backward_of(out, in.grad_out);
+// keel's own kernels and, on a GPU, also those of a library where one is built in.
+std::vector<Context> contexts(const Context& own) {
+#ifdef KEEL_EMULATED
+  return {own};
+#else
+  ContextOptions options;
+  options.device = own.device();
+  options.log = [](LogLevel, std::string_view message) { std::cout << message << std::endl; };
+  return {own, Context::create(options)};
+#endif
+}
 
-      const Inputs exact = {wide(in.q), wide(in.k), wide(in.v), wide(in.grad_out),
-                            in.lengths.defined() ? kernels::to(in.lengths, host) : Tensor()};
-      const AttentionArgs expected = kernels::attention(args_of(c, exact));
-      const AttentionBackwardArgs expected_grads = backward_of(expected, exact.grad_out);
-      expect_near(out.out, expected.out, name);
-      const std::vector<double> lse = doubles(out.lse), expected_lse = doubles(expected.lse);
-      for (std::size_t i = 0; i < lse.size(); ++i) {
-        if (std::isinf(expected_lse[i])) EXPECT_EQ(lse[i], expected_lse[i]) << name;
-        else EXPECT_NEAR(lse[i], expected_lse[i], 1e-5) << name;
+TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
+  for (const Context& where : contexts(device))
+    for (const Case& c : kCases)
+      for (const DType dtype : kKernelTypes) {
+        const std::string name = concat(c, ' ', dtype, where == device ? "" : ", automatic");
+        const Inputs in = inputs_of(where, c, dtype);
+        const AttentionArgs out = kernels::attention(args_of(c, in));
+        const AttentionBackwardArgs grads = backward_of(out, in.grad_out);
+
+        const Inputs exact = {wide(in.q), wide(in.k), wide(in.v), wide(in.grad_out),
+                              in.lengths.defined() ? kernels::to(in.lengths, host) : Tensor()};
+        const AttentionArgs expected = kernels::attention(args_of(c, exact));
+        const AttentionBackwardArgs expected_grads = backward_of(expected, exact.grad_out);
+        expect_near(out.out, expected.out, name);
+        const std::vector<double> lse = doubles(out.lse), expected_lse = doubles(expected.lse);
+        for (std::size_t i = 0; i < lse.size(); ++i) {
+          if (std::isinf(expected_lse[i])) EXPECT_EQ(lse[i], expected_lse[i]) << name;
+          else EXPECT_NEAR(lse[i], expected_lse[i], where == device ? 1e-5 : 1e-3) << name;
+        }
+        expect_near(grads.grad_q, expected_grads.grad_q, name + " q", 2);
+        expect_near(grads.grad_k, expected_grads.grad_k, name + " k", 2);
+        expect_near(grads.grad_v, expected_grads.grad_v, name + " v", 2);
       }
-      expect_near(grads.grad_q, expected_grads.grad_q, name + " q", 2);
-      expect_near(grads.grad_k, expected_grads.grad_k, name + " k", 2);
-      expect_near(grads.grad_v, expected_grads.grad_v, name + " v", 2);
-    }
 }
 
 TEST_P(AttentionOnDevice, ReadsAndWritesViewsOfPackedTensorsWithTheBitsOfDenseOnes) {
@@ -202,6 +231,33 @@ TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
       const std::vector<double> padding = doubles(a.grad_k.slice(2, 11, 20));
       EXPECT_EQ(padding, std::vector<double>(padding.size(), 0));
     }
+}
+
+TEST_P(AttentionOnDevice, ClearsWhatALibraryLeavesInPadding) {
+  const std::vector<std::int64_t> lengths = {0, 3, 9, -2};
+  const Case c = {.batch = 4, .heads = 2, .kv_heads = 1, .queries = 5, .keys = 7, .size = 10, .lengths = lengths};
+  for (const DType dtype : kKernelTypes) {
+    const Inputs in = inputs_of(device, c, dtype);
+    const AttentionArgs args = args_of(c, in);
+    const Tensor queries = empty(device, {4}, DType::i32), keys = empty(device, {4}, DType::i32);
+    cuda::write_sequence_lengths(args, queries, keys);
+    EXPECT_EQ(doubles(queries), (std::vector<double>{5, 5, 5, 5}));
+    EXPECT_EQ(doubles(keys), (std::vector<double>{0, 3, 7, 0}));
+
+    std::vector<double> q = doubles(in.q), k = doubles(in.k), sums(4 * 2 * 5, 1);
+    const Tensor lse = tensor_of(device, sums, {4, 2, 5});
+    cuda::clear_blind_queries(args, in.q, lse);
+    cuda::clear_padded_keys(args, in.k);
+    for (std::size_t i = 0; i < q.size(); ++i)
+      if (i / (2 * 5 * 10) % 3 == 0) q[i] = 0;
+    for (std::size_t i = 0; i < k.size(); ++i)
+      if (static_cast<std::int64_t>(i / 10 % 7) >= std::max<std::int64_t>(0, lengths[i / (7 * 10)])) k[i] = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      if (i / (2 * 5) % 3 == 0) sums[i] = -INFINITY;
+    EXPECT_EQ(doubles(in.q), q);
+    EXPECT_EQ(doubles(in.k), k);
+    EXPECT_EQ(doubles(lse), sums);
+  }
 }
 
 TEST_P(AttentionOnDevice, TakesNoQueriesAndNoKeys) {

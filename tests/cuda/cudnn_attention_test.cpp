@@ -1,0 +1,89 @@
+// Whether cuDNN has plans for keel's attention graphs, on devices that are only described.
+//
+// Plans are compiled, so that the CUDA driver's library must be there; a GPU need not.
+
+#ifdef KEEL_HAVE_CUDNN
+
+#include "keel/kernels/cuda/cudnn_attention.h"
+
+#include <gtest/gtest.h>
+
+#include "keel/runtime/error.h"
+
+namespace keel::cuda::cudnn {
+namespace {
+
+struct Described {
+  const char* name;
+  int capability, multiprocessors, shared_bytes;
+};
+
+std::ostream& operator<<(std::ostream& out, const Described& device) { return out << device.name; }
+
+// Device properties as cuDNN writes them.
+std::string properties(const Described& device) {
+  return concat(R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)",
+                R"("multiProcessorCount":)", device.multiprocessors,
+                R"(,"warpSize":32,"maxSharedMemoryPerBlock":49152,)", R"("maxSharedMemoryPerBlockOptin":)",
+                device.shared_bytes, R"(,"reservedSharedMemoryPerBlock":1024,)",
+                R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,)",
+                R"("pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":85000000000,)",
+                R"("smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,"cudaDeviceId":0,)",
+                R"("deviceVer":)", device.capability, R"(,"driverVer":13000,"deviceName":")", device.name, R"("})");
+}
+
+// Packed q, k, v and their gradients.
+AttentionCase packed(bool backward, std::int64_t kv_heads, std::int64_t time, std::int64_t size) {
+  AttentionCase c;
+  c.backward = backward;
+  c.batch = 2;
+  c.heads = 12;
+  c.kv_heads = kv_heads;
+  c.queries = c.keys = time;
+  c.size = size;
+  const std::int64_t row = (c.heads + 2 * kv_heads) * size;
+  c.q = c.k = c.v = c.grad_q = c.grad_k = c.grad_v = {time * row, size, row, 1};
+  c.out = c.grad_out = {time * c.heads * size, size, c.heads * size, 1};
+  c.scale = 0.125f;
+  c.causal = true;
+  return c;
+}
+
+class CudnnPlans : public ::testing::TestWithParam<Described> {
+ protected:
+  void SetUp() override {
+    if (cudnnGetVersion() < 91100)
+      GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " plans only for devices that it has";
+  }
+  // The bytes of workspace of the plan, or -1 where this machine cannot compile plans.
+  std::int64_t workspace_of(const AttentionCase& which) {
+    try {
+      return plan_attention(which, Target::described(properties(GetParam()))).plan->workspace_bytes();
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).find("libcuda") != std::string_view::npos) return -1;
+      throw;
+    }
+  }
+};
+
+TEST_P(CudnnPlans, ExistForEveryMaskAndBothDirections) {
+  for (const bool backward : {false, true}) {
+    AttentionCase plain = packed(backward, 12, 1024, 64), full = packed(backward, 12, 1000, 128),
+                  grouped = packed(backward, 4, 1024, 64), later = packed(backward, 12, 1024, 64);
+    full.causal = false;
+    grouped.padded = true;
+    later.keys = 1088;
+    later.q_offset = 64;
+    if (workspace_of(plain) < 0) GTEST_SKIP() << "the CUDA driver's library (libcuda.so.1) is not there";
+    for (const AttentionCase& which : {plain, full, grouped, later}) EXPECT_GE(workspace_of(which), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudnnPlans,
+                         ::testing::Values(Described{"A100", 800, 108, 166912}, Described{"H100", 900, 132, 232448}),
+                         ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace keel::cuda::cudnn
+
+#endif
