@@ -15,6 +15,7 @@ enum class ErrorKind {
   numeric,      // a non-finite loss or gradient
   unsupported,  // this backend or build does not offer it
   interrupted,  // a signal asked for an orderly stop
+  peer,         // another rank failed, left, or does something else than this one
   internal,     // a broken promise inside keel
 };
 

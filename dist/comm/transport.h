@@ -1,0 +1,42 @@
+#pragma once
+// Bytes from one rank to another: what every collective is made of.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace keel {
+
+// A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory.
+class Message {
+ public:
+  virtual ~Message() = default;
+  // Makes progress. Once true, a sent message's memory may be written and a received one's read.
+  virtual bool has_finished() = 0;
+};
+
+// One rank's end of the connections to all ranks of a group. Not for two threads at once.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Messages of one sender, receiver and tag arrive in the order in which they were sent. A receiver names the exact
+  // number of bytes. A message to oneself is not offered. All of these throw an Error of kind peer once a rank has
+  // called fail() or has left while a message of its own was due.
+  virtual std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
+  virtual std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) = 0;
+
+  // Blocks until something may have happened, for `limit` at most.
+  virtual void idle(std::chrono::microseconds limit) = 0;
+
+  // Tells every rank, this one included, that this group is of no more use. The first reason is the one that all see.
+  virtual void fail(const std::string& reason) noexcept = 0;
+  // Throws the reason where a rank has given one.
+  virtual void check() = 0;
+};
+
+}  // namespace keel
