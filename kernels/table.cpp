@@ -27,6 +27,7 @@ void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_norm(table);
   cpu::add_embedding(table);
   cpu::add_select(table);
+  cpu::add_combine(table);
   cpu::add_update(table);
 #ifdef KEEL_HAVE_ONEDNN
   if (choice == KernelChoice::automatic) cpu::add_onednn(table);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "keel/kernels/attention.h"
+#include "keel/kernels/combine.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
 #include "keel/kernels/loss.h"
@@ -50,6 +51,8 @@ struct KernelTable {
   void (*index_select)(const IndexSelectArgs&) = nullptr;
   void (*index_add)(const IndexSelectArgs&) = nullptr;  // the derivative of index_select
   void (*top_k)(const TopKArgs&) = nullptr;
+
+  void (*combine)(const CombineArgs&) = nullptr;
 
   void (*adamw)(const AdamWArgs&) = nullptr;
   void (*sgd)(const SgdArgs&) = nullptr;

@@ -18,6 +18,7 @@ void add_cross_entropy(KernelTable& table);
 void add_norm(KernelTable& table);
 void add_embedding(KernelTable& table);
 void add_select(KernelTable& table);
+void add_combine(KernelTable& table);
 void add_update(KernelTable& table);
 
 // keel's own matmul entry, which oneDNN's hands back to where it declines.

@@ -22,6 +22,7 @@ void add_norm_backward(KernelTable& table);
 void add_reduce(KernelTable& table);
 void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);
+void add_combine(KernelTable& table);
 void add_update(KernelTable& table);
 
 // What libraries do better, where this build has them; what they do not take goes to keel's own kernels, such as:

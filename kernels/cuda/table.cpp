@@ -8,6 +8,7 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_copy(table);
   add_embedding(table);
   add_select(table);
+  add_combine(table);
   add_update(table);
   add_matmul(table);
   add_reduce(table);

@@ -1,0 +1,101 @@
+// Adding up what the ranks of a collective sent.
+
+#include "keel/kernels/combine.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
+
+std::vector<Tensor> terms_of(const Context& cpu, std::size_t terms, std::int64_t count, DType dtype) {
+  std::vector<Tensor> all;
+  for (std::size_t t = 0; t < terms; ++t) {
+    const bool whole = !is_floating(dtype);
+    all.push_back(uniform_tensor(cpu, {count}, 31 * t + 7, dtype, whole ? 0 : -1, whole ? 20 : 1));
+  }
+  return all;
+}
+
+// From left to right, in what the header promises.
+std::vector<double> expected(const std::vector<Tensor>& terms, DType out) {
+  std::vector<double> sums = doubles(terms.front());
+  const bool in_fp32 = is_floating(terms.front().dtype()) && terms.front().dtype() != DType::f64;
+  for (std::size_t t = 1; t < terms.size(); ++t) {
+    const std::vector<double> term = doubles(terms[t]);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] =
+          in_fp32 ? static_cast<double>(static_cast<float>(sums[i]) + static_cast<float>(term[i])) : sums[i] + term[i];
+  }
+  return doubles(tensor_of(terms.front().context(), sums, terms.front().shape(), out));
+}
+
+TEST(Combine, AddsFromLeftToRightInFp32AndRoundsOnce) {
+  const Context cpu = context();
+  for (const DType dtype : kAll) {
+    for (const std::size_t terms : {1, 2, 3, 8, 70}) {
+      for (const std::int64_t count : {0, 1, 7, 1024, 50'001}) {
+        if (dtype == DType::u8 && terms > 8) continue;  // the sums would not fit
+        SCOPED_TRACE(concat(dtype, ", ", terms, " terms of ", count));
+        const std::vector<Tensor> all = terms_of(cpu, terms, count, dtype);
+        const Tensor out = empty(cpu, {count}, dtype);
+        kernels::combine({all, out});
+        EXPECT_EQ(doubles(out), expected(all, dtype));
+      }
+    }
+  }
+}
+
+TEST(Combine, KeepsTheFp32SumOfNarrowTerms) {
+  const Context cpu = context();
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::vector<Tensor> all = terms_of(cpu, 5, 3'001, dtype);
+    const Tensor out = empty(cpu, {3'001});
+    kernels::combine({all, out});
+    EXPECT_EQ(doubles(out), expected(all, DType::f32));
+  }
+}
+
+TEST(Combine, MayWriteOverOneOfItsTerms) {
+  const Context cpu = context();
+  for (const std::size_t target : {0, 1, 2}) {
+    const std::vector<Tensor> all = terms_of(cpu, 3, 20'000, DType::bf16);
+    const std::vector<double> sums = expected(all, DType::bf16);
+    kernels::combine({all, all[target]});
+    EXPECT_EQ(doubles(all[target]), sums);
+  }
+}
+
+TEST(Combine, NanWinsInMaximumAndMinimum) {
+  const Context cpu = context();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Tensor> all = {tensor_of(cpu, {1, nan, -3, 4}, {4}), tensor_of(cpu, {2, 0, nan, -4}, {4})};
+  const Tensor out = empty(cpu, {4});
+  kernels::combine({all, out, CombineOp::maximum});
+  const std::vector<double> largest = doubles(out);
+  kernels::combine({all, out, CombineOp::minimum});
+  const std::vector<double> smallest = doubles(out);
+  EXPECT_EQ(largest[0], 2);
+  EXPECT_EQ(smallest[0], 1);
+  EXPECT_EQ(largest[3], 4);
+  EXPECT_EQ(smallest[3], -4);
+  for (const std::size_t i : {1, 2}) EXPECT_TRUE(std::isnan(largest[i]) && std::isnan(smallest[i]));
+}
+
+TEST(Combine, RefusesTermsThatDoNotFit) {
+  const Context cpu = context();
+  const std::vector<Tensor> all = {zeros(cpu, {4}), zeros(cpu, {5})};
+  EXPECT_THROW(kernels::combine({all, zeros(cpu, {4})}), Error);
+  EXPECT_THROW(kernels::combine({std::span(all).first(1), zeros(cpu, {4}, DType::bf16)}), Error);
+  EXPECT_THROW(kernels::combine({{}, zeros(cpu, {4})}), Error);
+}
+
+}  // namespace
+}  // namespace keel
