@@ -1,8 +1,10 @@
 #include "keel/dist/comm/thread_transport.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <list>
 #include <map>
 #include <mutex>
@@ -22,29 +24,80 @@ using Channel = std::tuple<int, int, std::uint64_t>;
 struct Side {
   std::byte* memory = nullptr;  // a sender's is only read
   std::size_t bytes = 0;
+  bool copying = false;  // by the other side's thread
   bool finished = false;
 };
 
+// Shared by a hub and all that were split off from it.
+class Failure {
+ public:
+  void set(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (!reason_.empty()) return;
+    reason_ = reason;
+    raised_.store(true, std::memory_order_release);
+  }
+  void check() {
+    if (!raised_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    throw Error(reason_, ErrorKind::peer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string reason_;
+  std::atomic<bool> raised_ = false;
+};
+
+// Those of one split() that have come, by rank, and the hubs of their groups once all have.
+struct Split {
+  struct Member {
+    int color, key;
+  };
+  std::map<int, Member> members;
+  std::map<int, ThreadHub> groups;  // by colour
+  int gone = 0;
+
+  // The members of a colour in their new order.
+  std::vector<int> group(int color) const {
+    std::vector<int> ranks;
+    for (const auto& [rank, member] : members)
+      if (member.color == color) ranks.push_back(rank);
+    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return members.at(a).key < members.at(b).key; });
+    return ranks;
+  }
+};
+
+using Clock = std::chrono::steady_clock;
+
+// How often a rank that blocks looks whether another one failed.
+constexpr auto kPatience = std::chrono::milliseconds(5);
+// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+constexpr auto kTimeToTell = std::chrono::seconds(1);
+
 }  // namespace
 
-// A message is copied under the lock by the side that comes second. Ranks are few, and their copies share one memory.
+// A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
-  explicit State(int size) : size(size), left(static_cast<std::size_t>(size)) {}
+  State(int size, std::shared_ptr<Failure> failure)
+      : size(size), failure(std::move(failure)), gone(static_cast<std::size_t>(size)) {}
 
   const int size;
+  const std::shared_ptr<Failure> failure;
   std::mutex mutex;
   std::condition_variable changed;
   std::uint64_t changes = 0;
   std::map<Channel, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
-  std::vector<char> left;                                               // by rank
-  std::optional<std::string> reason;
+  std::vector<std::optional<Clock::time_point>> gone;                   // by rank: from when on
+  std::map<int, Split> splits;                                          // by number
 
-  void check() const {
-    if (reason) throw Error(*reason, ErrorKind::peer);
-  }
   void notify() {
     ++changes;
     changed.notify_all();
+  }
+  bool has_left(int rank) const {
+    const auto& since = gone[static_cast<std::size_t>(rank)];
+    return since && Clock::now() >= *since;
   }
   std::shared_ptr<Side> post(const Channel& channel, std::byte* memory, std::size_t bytes, bool is_send);
 };
@@ -52,6 +105,7 @@ struct ThreadHub::State {
 std::shared_ptr<Side> ThreadHub::State::post(const Channel& channel, std::byte* memory, std::size_t bytes,
                                              bool is_send) {
   auto mine = std::make_shared<Side>(Side{memory, bytes});
+  std::unique_lock lock(mutex);
   auto& others = is_send ? receives : sends;
   const auto waiting = others.find(channel);
   if (waiting == others.end()) {
@@ -63,7 +117,13 @@ std::shared_ptr<Side> ThreadHub::State::post(const Channel& channel, std::byte* 
              " bytes to rank ", std::get<1>(channel), ", which expects ", is_send ? other->bytes : bytes);
   waiting->second.pop_front();
   if (waiting->second.empty()) others.erase(waiting);
-  if (bytes != 0) is_send ? std::memcpy(other->memory, memory, bytes) : std::memcpy(memory, other->memory, bytes);
+  if (bytes != 0) {
+    other->copying = true;
+    lock.unlock();
+    is_send ? std::memcpy(other->memory, memory, bytes) : std::memcpy(memory, other->memory, bytes);
+    lock.lock();
+    other->copying = false;
+  }
   mine->finished = other->finished = true;
   notify();
   return mine;
@@ -75,7 +135,8 @@ class ThreadHub::Posted : public Message {
       : hub_(std::move(hub)), channel_(channel), side_(std::move(side)), is_send_(is_send) {}
 
   ~Posted() override {
-    const std::lock_guard lock(hub_->mutex);
+    std::unique_lock lock(hub_->mutex);
+    hub_->changed.wait(lock, [&] { return !side_->copying; });
     if (side_->finished) return;
     auto& mine = is_send_ ? hub_->sends : hub_->receives;
     const auto at = mine.find(channel_);
@@ -86,9 +147,10 @@ class ThreadHub::Posted : public Message {
   bool has_finished() override {
     const std::lock_guard lock(hub_->mutex);
     if (side_->finished) return true;
-    hub_->check();
+    if (side_->copying) return false;
+    hub_->failure->check();
     const int peer = is_send_ ? std::get<1>(channel_) : std::get<0>(channel_);
-    if (hub_->left[static_cast<std::size_t>(peer)] != 0)
+    if (hub_->has_left(peer))
       throw Error(concat("rank ", peer, " has left while rank ",
                          is_send_ ? std::get<0>(channel_) : std::get<1>(channel_), " waits for it"),
                   ErrorKind::peer);
@@ -107,7 +169,8 @@ class ThreadHub::Endpoint : public Transport {
   Endpoint(std::shared_ptr<State> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   ~Endpoint() override {
     const std::lock_guard lock(hub_->mutex);
-    hub_->left[static_cast<std::size_t>(rank_)] = 1;
+    hub_->gone[static_cast<std::size_t>(rank_)] =
+        Clock::now() + (std::uncaught_exceptions() > exceptions_ ? kTimeToTell : Clock::duration::zero());
     hub_->notify();
   }
   Endpoint(const Endpoint&) = delete;
@@ -123,36 +186,64 @@ class ThreadHub::Endpoint : public Transport {
     return post({from, rank_, tag}, from, static_cast<std::byte*>(data), bytes, false);
   }
 
+  std::unique_ptr<Transport> split(int color, int key) override;
+
   void idle(std::chrono::microseconds limit) override {
     std::unique_lock lock(hub_->mutex);
-    hub_->changed.wait_for(lock, limit, [&] { return hub_->changes != seen_; });
+    const auto patience = std::min<std::chrono::microseconds>(limit, kPatience);
+    hub_->changed.wait_for(lock, patience, [&] { return hub_->changes != seen_; });
     seen_ = hub_->changes;
   }
   void fail(const std::string& reason) noexcept override {
+    hub_->failure->set(reason);
     const std::lock_guard lock(hub_->mutex);
-    if (!hub_->reason) hub_->reason = reason;
     hub_->notify();
   }
-  void check() override {
-    const std::lock_guard lock(hub_->mutex);
-    hub_->check();
-  }
+  void check() override { hub_->failure->check(); }
 
  private:
   std::unique_ptr<Message> post(const Channel& channel, int peer, std::byte* memory, std::size_t bytes, bool is_send) {
     KEEL_CHECK(peer >= 0 && peer < size() && peer != rank_, "rank ", rank_, " of ", size(), " has no message ",
                is_send ? "to" : "from", " rank ", peer);
-    const std::lock_guard lock(hub_->mutex);
-    hub_->check();
+    check();
     return std::make_unique<Posted>(hub_, channel, hub_->post(channel, memory, bytes, is_send), is_send);
   }
 
   std::shared_ptr<State> hub_;
   int rank_;
+  int splits_ = 0;
   std::uint64_t seen_ = 0;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
-ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size)) {
+std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
+  const int number = splits_++;
+  std::unique_lock lock(hub_->mutex);
+  Split& split = hub_->splits[number];
+  split.members[rank_] = {color, key};
+  if (static_cast<int>(split.members.size()) == size()) {
+    for (const auto& [rank, member] : split.members) {
+      if (split.groups.contains(member.color)) continue;
+      const auto members = static_cast<int>(split.group(member.color).size());
+      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->failure)));
+    }
+    hub_->notify();
+  }
+  while (split.groups.empty()) {
+    hub_->changed.wait_for(lock, kPatience);
+    hub_->failure->check();
+    for (int r = 0; r < size(); ++r)
+      if (hub_->has_left(r) && !split.members.contains(r))
+        throw Error(concat("rank ", r, " has left while rank ", rank_, " splits the group with it"), ErrorKind::peer);
+  }
+  const std::vector<int> group = split.group(color);
+  const auto place = std::find(group.begin(), group.end(), rank_) - group.begin();
+  std::unique_ptr<Transport> end = split.groups.at(color).connect(static_cast<int>(place));
+  if (++split.gone == size()) hub_->splits.erase(number);
+  return end;
+}
+
+ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Failure>())) {
   KEEL_CHECK(size > 0, "a group of ranks needs one at least, got ", size);
 }
 

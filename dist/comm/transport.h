@@ -30,10 +30,15 @@ class Transport {
   virtual std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
   virtual std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) = 0;
 
+  // The end in a group of the ranks that name the same colour, in the order of `key` and then of their ranks here.
+  // Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
+  virtual std::unique_ptr<Transport> split(int color, int key) = 0;
+
   // Blocks until something may have happened, for `limit` at most.
   virtual void idle(std::chrono::microseconds limit) = 0;
 
-  // Tells every rank, this one included, that this group is of no more use. The first reason is the one that all see.
+  // Tells every rank of the program, this one included, that its groups are of no more use. The first reason is the one
+  // that all see.
   virtual void fail(const std::string& reason) noexcept = 0;
   // Throws the reason where a rank has given one.
   virtual void check() = 0;

@@ -20,11 +20,11 @@ TEST_P(CombineOnDevice, EqualsTheProcessorToTheBit) {
         SCOPED_TRACE(concat(dtype, ", ", terms, " terms of ", count));
         std::vector<Tensor> there, here;
         for (std::size_t t = 0; t < terms; ++t) {
-          there.push_back(uniform_tensor(device_, {count}, t, dtype, is_floating(dtype) ? -1 : 0, 9));
-          here.push_back(uniform_tensor(cpu_, {count}, t, dtype, is_floating(dtype) ? -1 : 0, 9));
+          there.push_back(uniform_tensor(device, {count}, t, dtype, is_floating(dtype) ? -1 : 0, 9));
+          here.push_back(uniform_tensor(host, {count}, t, dtype, is_floating(dtype) ? -1 : 0, 9));
         }
         for (const DType result : narrow ? std::vector{dtype, DType::f32} : std::vector{dtype}) {
-          const Tensor out = empty(device_, {count}, result), reference = empty(cpu_, {count}, result);
+          const Tensor out = empty(device, {count}, result), reference = empty(host, {count}, result);
           for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {
             kernels::combine({there, out, op});
             kernels::combine({here, reference, op});
@@ -37,9 +37,9 @@ TEST_P(CombineOnDevice, EqualsTheProcessorToTheBit) {
 }
 
 TEST_P(CombineOnDevice, TakesViewsThatBeginAnywhere) {
-  const Tensor a = uniform_tensor(device_, {1'000}, 1, DType::bf16),
-               b = uniform_tensor(device_, {1'000}, 2, DType::bf16);
-  const Tensor out = zeros(device_, {1'000}, DType::bf16);
+  const Tensor a = uniform_tensor(device, {1'000}, 1, DType::bf16),
+               b = uniform_tensor(device, {1'000}, 2, DType::bf16);
+  const Tensor out = zeros(device, {1'000}, DType::bf16);
   const std::vector<Tensor> terms = {a.slice(0, 1, 900), b.slice(0, 3, 902)};
   kernels::combine({terms, out.slice(0, 5, 904)});
   const std::vector<double> x = doubles(a), y = doubles(b), sums = doubles(out);

@@ -1,0 +1,114 @@
+#include "keel/dist/comm/communicator.h"
+
+#include "keel/dist/comm/schedule.h"
+
+namespace keel {
+namespace {
+
+void check_dense(const Communicator& communicator, std::string_view name, const char* role, const Tensor& tensor) {
+  KEEL_CHECK(tensor.defined(), name, " on rank ", communicator.rank(), ": ", role, " is an empty tensor handle");
+  KEEL_CHECK(tensor.is_contiguous(), name, " on rank ", communicator.rank(), ": ", role, " ", tensor,
+             " must be dense, but has strides ", tensor.strides());
+}
+
+void check_pair(const Communicator& communicator, std::string_view name, const Tensor& input, const Tensor& output) {
+  check_dense(communicator, name, "input", input);
+  check_dense(communicator, name, "output", output);
+  KEEL_CHECK(input.dtype() == output.dtype() && input.context() == output.context(), name, " on rank ",
+             communicator.rank(), ": input ", input, " and output ", output, " must share dtype and context");
+}
+
+void check_shard(const Communicator& communicator, std::string_view name, const Tensor& shard, const Tensor& whole) {
+  const std::int64_t count = part({0, whole.numel()}, communicator.size(), communicator.rank()).count();
+  KEEL_CHECK(shard.numel() == count, name, ": of ", whole.numel(), " elements among ", communicator.size(),
+             " ranks, rank ", communicator.rank(), " has ", count, ", got ", shard);
+}
+
+void check_peer(const Communicator& communicator, std::string_view name, int peer) {
+  KEEL_CHECK(peer >= 0 && peer < communicator.size(), name, " on rank ", communicator.rank(), ": there is no rank ",
+             peer, " of ", communicator.size());
+}
+
+}  // namespace
+
+std::string_view name_of(CollectiveKind kind) {
+  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                         "all_to_all", "barrier",        "send",       "receive"};
+  return kNames[static_cast<int>(kind)];
+}
+
+DType Collective::dtype() const {
+  const Tensor& any = output.defined() ? output : input;
+  return any.defined() ? any.dtype() : DType::u8;
+}
+
+std::int64_t Collective::count() const {
+  const Tensor& whole = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::send ? input : output;
+  return whole.defined() ? whole.numel() : 0;
+}
+
+std::ostream& operator<<(std::ostream& out, const Collective& collective) {
+  out << name_of(collective.kind);
+  if (collective.kind == CollectiveKind::barrier) return out;
+  out << " of " << collective.count() << ' ' << collective.dtype();
+  switch (collective.kind) {
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::reduce_scatter: return out << " (" << name_of(collective.op) << ')';
+    case CollectiveKind::broadcast:
+    case CollectiveKind::receive: return out << " from rank " << collective.peer;
+    case CollectiveKind::send: return out << " to rank " << collective.peer;
+    default: return out;
+  }
+}
+
+Work Communicator::all_reduce(const Tensor& x, CombineOp op) {
+  check_dense(*this, "all_reduce", "x", x);
+  return begin({.kind = CollectiveKind::all_reduce, .input = x, .output = x, .op = op});
+}
+
+Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op) {
+  check_pair(*this, "reduce_scatter", input, output);
+  check_shard(*this, "reduce_scatter", output, input);
+  return begin({.kind = CollectiveKind::reduce_scatter, .input = input, .output = output, .op = op});
+}
+
+Work Communicator::all_gather(const Tensor& input, const Tensor& output) {
+  check_pair(*this, "all_gather", input, output);
+  check_shard(*this, "all_gather", input, output);
+  return begin({.kind = CollectiveKind::all_gather, .input = input, .output = output});
+}
+
+Work Communicator::broadcast(const Tensor& x, int root) {
+  check_dense(*this, "broadcast", "x", x);
+  check_peer(*this, "broadcast", root);
+  return begin({.kind = CollectiveKind::broadcast, .input = x, .output = x, .peer = root});
+}
+
+Work Communicator::all_to_all(const Tensor& input, const Tensor& output) {
+  check_pair(*this, "all_to_all", input, output);
+  KEEL_CHECK(input.numel() == output.numel() && input.numel() % size() == 0, "all_to_all on rank ", rank(), ": input ",
+             input, " and output ", output, " must have as many elements, a multiple of ", size());
+  return begin({.kind = CollectiveKind::all_to_all, .input = input, .output = output});
+}
+
+Work Communicator::send(const Tensor& x, int to) {
+  check_dense(*this, "send", "x", x);
+  check_peer(*this, "send", to);
+  KEEL_CHECK(to != rank(), "rank ", to, " cannot send to itself");
+  return begin({.kind = CollectiveKind::send, .input = x, .peer = to});
+}
+
+Work Communicator::receive(const Tensor& x, int from) {
+  check_dense(*this, "receive", "x", x);
+  check_peer(*this, "receive", from);
+  KEEL_CHECK(from != rank(), "rank ", from, " cannot receive from itself");
+  return begin({.kind = CollectiveKind::receive, .output = x, .peer = from});
+}
+
+void Communicator::barrier() { begin({}).wait(); }
+
+Tensor Communicator::allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) {
+  return empty(context, {count}, dtype, purpose);
+}
+
+}  // namespace keel

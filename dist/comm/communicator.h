@@ -1,0 +1,120 @@
+#pragma once
+// Collectives on tensors, among the ranks of a group.
+//
+// Every rank of a group asks for the same collectives in the same order. That is checked: a rank that asks for another
+// one, or for another number of elements, gets an Error that says who asked for what, and so does every other rank,
+// before any result is written.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keel/kernels/combine.h"
+
+namespace keel {
+
+enum class CollectiveKind : unsigned char {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  all_to_all,
+  barrier,
+  send,
+  receive,
+};
+std::string_view name_of(CollectiveKind kind);
+
+// What a rank asks for.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::barrier;
+  Tensor input = {}, output = {};  // dense; as CollectiveKind says, see Communicator
+  CombineOp op = CombineOp::sum;
+  int peer = 0;  // the root of a broadcast; to whom something is sent, or from whom
+
+  DType dtype() const;
+  std::int64_t count() const;  // elements of the whole tensor
+};
+// "reduce_scatter of 1024 f32 (sum)", for messages.
+std::ostream& operator<<(std::ostream& out, const Collective& collective);
+
+// A collective under way.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  // Makes progress without blocking; true once the result is there.
+  virtual bool advance() = 0;
+  // Blocks until advance() would be true, or orders the current stream behind it.
+  virtual void wait() = 0;
+};
+
+// The caller's side of a collective. Copies share it; an empty one has finished. Tensors that take part must not be
+// written, and results not be read, before wait().
+class Work {
+ public:
+  Work() = default;
+  explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  bool has_finished() const { return operation_ == nullptr || operation_->advance(); }
+  // Throws an Error of kind peer where another rank failed, left, asked for something else, or did not come in time.
+  void wait() const {
+    if (operation_ != nullptr) operation_->wait();
+  }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+};
+
+// Bytes that this rank has sent, from the first collective on.
+struct Traffic {
+  std::int64_t inside_node = 0;    // to ranks of its node
+  std::int64_t between_nodes = 0;  // to others
+  std::int64_t control = 0;        // signatures; in neither of the two
+  std::int64_t collectives = 0;    // asked for
+  std::int64_t sent() const { return inside_node + between_nodes; }
+};
+
+// A group of ranks as one of them sees it. For one thread at a time.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The node of each rank, counted from 0.
+  virtual const std::vector<int>& nodes() const = 0;
+
+  // The shard of rank r among n is part r of n parts (keel/dist/comm/schedule.h) whose lengths differ by one at most.
+  // x becomes the sum (or other combination) of all ranks' x.
+  Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum);
+  // The rank's shard of the sum of all inputs. The output may lie in its place of the input.
+  Work reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op = CombineOp::sum);
+  // All shards, by rank. The input may lie in its place of the output.
+  Work all_gather(const Tensor& input, const Tensor& output);
+  // The root's x, on every rank.
+  Work broadcast(const Tensor& x, int root);
+  // The i-th of n equal parts of the input goes to rank i; the i-th of the output comes from there.
+  Work all_to_all(const Tensor& input, const Tensor& output);
+  Work send(const Tensor& x, int to);
+  Work receive(const Tensor& x, int from);
+  // Blocks until every rank has come.
+  void barrier();
+
+  // Asks for any of these; what decorators and benchmarks use. Checks nothing.
+  virtual Work begin(const Collective& collective) = 0;
+  // Makes progress with everything that is under way, without blocking.
+  virtual void poll() {}
+
+  // Ranks of the same colour form a group, in the order of `key` and then of their ranks here. Every rank calls it.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  // Memory that this communicator handles best.
+  virtual Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose);
+  virtual Traffic traffic() const = 0;
+
+  // Tells all ranks that this one cannot go on: what they wait for throws an Error of kind peer with this reason.
+  virtual void fail(const std::string& reason) noexcept = 0;
+  // What the caller is about, for messages: "step 57".
+  virtual void set_activity(const std::string& activity) = 0;
+};
+
+}  // namespace keel

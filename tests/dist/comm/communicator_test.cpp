@@ -1,0 +1,454 @@
+// Collectives among ranks that are threads: results, bytes, and what happens when ranks disagree or fail.
+
+#include "keel/dist/comm/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/comm/schedule.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+Context cpu() { return context(1); }
+
+// What rank r brings: whole numbers, so that sums are exact in any order and dtype.
+std::vector<double> brought(int r, std::int64_t count) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>((r + 1) * (i % 5) % 7));
+  return values;
+}
+std::vector<double> sum_of_all(int n, std::int64_t count) {
+  std::vector<double> sums(static_cast<std::size_t>(count));
+  for (int r = 0; r < n; ++r) {
+    const std::vector<double> values = brought(r, count);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  return sums;
+}
+std::vector<double> cut(const std::vector<double>& values, Span span) {
+  return {values.begin() + span.begin, values.begin() + span.end};
+}
+
+class Collectives : public ::testing::TestWithParam<const Algorithm*> {
+ protected:
+  CommunicatorOptions options_ = {.algorithm = std::string(GetParam()->name)};
+};
+
+TEST_P(Collectives, GiveExactSumsForAnyRanksAndCounts) {
+  for (int n = 1; n <= 9; ++n) {
+    run_ranks(
+        n,
+        [&](Communicator& comm) {
+          const Context context = cpu();
+          for (const std::int64_t count : {0, 1, n - 1, n, n + 1, 1'009}) {
+            for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64}) {
+              const Tensor x = tensor_of(context, brought(comm.rank(), count), {count}, dtype);
+              const Span shard = part({0, count}, n, comm.rank());
+              const Tensor mine = zeros(context, {shard.count()}, dtype);
+              const Tensor all = zeros(context, {count}, dtype);
+              comm.reduce_scatter(x, mine).wait();
+              comm.all_gather(mine, all).wait();
+              comm.all_reduce(x).wait();
+              EXPECT_EQ(doubles(mine), cut(sum_of_all(n, count), shard));
+              EXPECT_EQ(doubles(all), sum_of_all(n, count));
+              EXPECT_EQ(doubles(x), sum_of_all(n, count));
+            }
+          }
+        },
+        options_);
+  }
+}
+
+TEST_P(Collectives, GiveMaximaAndMinima) {
+  run_ranks(
+      5,
+      [&](Communicator& comm) {
+        const Context context = cpu();
+        const Tensor x = uniform_tensor(context, {37}, static_cast<std::uint64_t>(comm.rank()));
+        const Tensor y = uniform_tensor(context, {37}, static_cast<std::uint64_t>(comm.rank()));
+        comm.all_reduce(x, CombineOp::maximum).wait();
+        comm.all_reduce(y, CombineOp::minimum).wait();
+        std::vector<double> largest(37, -2), smallest(37, 2);
+        for (std::uint64_t r = 0; r < 5; ++r) {
+          const std::vector<double> values = doubles(uniform_tensor(context, {37}, r));
+          for (std::size_t i = 0; i < 37; ++i) {
+            largest[i] = std::max(largest[i], values[i]);
+            smallest[i] = std::min(smallest[i], values[i]);
+          }
+        }
+        EXPECT_EQ(doubles(x), largest);
+        EXPECT_EQ(doubles(y), smallest);
+      },
+      options_);
+}
+
+TEST_P(Collectives, GiveTheSameBitsOnEveryRankAndInEveryRun) {
+  for (const int n : {3, 4, 8}) {
+    std::mutex mutex;
+    std::vector<std::vector<double>> results;
+    for (int run = 0; run < 2; ++run)
+      run_ranks(
+          n,
+          [&](Communicator& comm) {
+            const Tensor x = uniform_tensor(cpu(), {10'007}, static_cast<std::uint64_t>(comm.rank()));
+            comm.all_reduce(x).wait();
+            const std::lock_guard lock(mutex);
+            results.push_back(doubles(x));
+          },
+          options_);
+    for (const auto& result : results) EXPECT_TRUE(result == results.front()) << n << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Collectives, ::testing::ValuesIn(algorithms().begin(), algorithms().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+// The order that stages of sharding rest on: an fp32 sum by rank, rounded once, however the tensor is cut.
+TEST(OrderedSum, IsOneFp32SumByRankForAnyBucket) {
+  for (const int n : {2, 3, 4, 8}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      constexpr std::int64_t kCount = 5'003;
+      std::vector<float> sums;
+      for (int r = 0; r < n; ++r) {
+        const auto values = doubles(uniform_tensor(cpu(), {kCount}, static_cast<std::uint64_t>(r), dtype));
+        sums.resize(values.size());
+        for (std::size_t i = 0; i < values.size(); ++i)
+          sums[i] = r == 0 ? static_cast<float>(values[i]) : sums[i] + static_cast<float>(values[i]);
+      }
+      const std::vector<double> expected =
+          doubles(tensor_of(cpu(), std::vector<double>(sums.begin(), sums.end()), {kCount}, dtype));
+      for (const std::int64_t bucket : {std::int64_t{64}, std::int64_t{1'000}, kCount}) {
+        run_ranks(n, [&](Communicator& comm) {
+          const Tensor x = uniform_tensor(cpu(), {kCount}, static_cast<std::uint64_t>(comm.rank()), dtype);
+          std::vector<Work> works;
+          for (std::int64_t at = 0; at < kCount; at += bucket)
+            works.push_back(comm.all_reduce(x.slice(0, at, std::min(kCount, at + bucket))));
+          for (const Work& work : works) work.wait();
+          EXPECT_TRUE(doubles(x) == expected) << n << " ranks, " << dtype << ", buckets of " << bucket;
+        });
+      }
+    }
+  }
+}
+
+TEST(Communicator, BroadcastsFromAnyRoot) {
+  for (const int n : {1, 2, 3, 5, 8}) {
+    run_ranks(n, [&](Communicator& comm) {
+      const Context context = cpu();
+      for (const std::int64_t count : {0, 1, 1'000, 100'003}) {
+        for (int root = 0; root < n; ++root) {
+          const Tensor x = uniform_tensor(context, {count}, static_cast<std::uint64_t>(comm.rank()));
+          comm.broadcast(x, root).wait();
+          EXPECT_TRUE(doubles(x) == doubles(uniform_tensor(context, {count}, static_cast<std::uint64_t>(root))));
+        }
+      }
+    });
+  }
+}
+
+TEST(Communicator, TransposesByAllToAll) {
+  run_ranks(3, [](Communicator& comm) {
+    const Context context = cpu();
+    const double r = comm.rank();
+    const Tensor in = tensor_of(context, {10 * r, 10 * r + 1, 10 * r + 2}, {3}), out = empty(context, {3});
+    comm.all_to_all(in, out).wait();
+    EXPECT_EQ(doubles(out), (std::vector<double>{r, 10 + r, 20 + r}));
+  });
+}
+
+TEST(Communicator, PassesMessagesBetweenTwoRanksInOrderAndBothWays) {
+  run_ranks(4, [](Communicator& comm) {
+    const Context context = cpu();
+    const int next = (comm.rank() + 1) % 4, previous = (comm.rank() + 3) % 4;
+    std::vector<Work> works;
+    std::vector<Tensor> arrived;
+    for (int i = 0; i < 5; ++i) {
+      works.push_back(comm.send(tensor_of(context, {100.0 * comm.rank() + i}, {1}), next));
+      works.push_back(comm.send(tensor_of(context, {-100.0 * comm.rank() - i}, {1}), previous));
+      for (const int from : {previous, next}) {
+        arrived.push_back(zeros(context, {1}));
+        works.push_back(comm.receive(arrived.back(), from));
+      }
+    }
+    for (const Work& work : works) work.wait();
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(doubles(arrived[static_cast<std::size_t>(2 * i)])[0], 100.0 * previous + i);
+      EXPECT_EQ(doubles(arrived[static_cast<std::size_t>(2 * i + 1)])[0], -100.0 * next - i);
+    }
+  });
+}
+
+// Waiting in another order than that of asking must not hang.
+TEST(Communicator, FinishesWhatIsUnderWayInAnyOrderOfWaiting) {
+  run_ranks(3, [](Communicator& comm) {
+    const Context context = cpu();
+    std::vector<Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 20; ++i) {
+      tensors.push_back(tensor_of(context, brought(comm.rank(), 501), {501}));
+      works.push_back(comm.all_reduce(tensors.back()));
+    }
+    std::mt19937 engine(static_cast<unsigned>(comm.rank()));
+    std::shuffle(works.begin(), works.end(), engine);
+    for (const Work& work : works) work.wait();
+    for (const Tensor& x : tensors) EXPECT_EQ(doubles(x), sum_of_all(3, 501));
+  });
+}
+
+TEST(Communicator, SplitsIntoGroupsOrderedByKey) {
+  run_ranks(6,
+            [](Communicator& comm) {
+              const Context context = cpu();
+              const auto group = comm.split(comm.rank() % 2, -comm.rank());
+              EXPECT_EQ(group->size(), 3);
+              EXPECT_EQ(group->rank(), (5 - comm.rank()) / 2);
+              const Tensor x = tensor_of(context, {static_cast<double>(comm.rank())}, {1});
+              group->all_reduce(x).wait();
+              EXPECT_EQ(doubles(x)[0], comm.rank() % 2 == 0 ? 0 + 2 + 4 : 1 + 3 + 5);
+              comm.barrier();
+            },
+            {.nodes = {0, 0, 0, 1, 1, 1}});
+}
+
+TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {
+  run_ranks(4,
+            [](Communicator& comm) {
+              const Context context = cpu();
+              comm.all_reduce(zeros(context, {4'000})).wait();
+              const Traffic traffic = comm.traffic();
+              EXPECT_EQ(traffic.sent(), 2 * 3 * 1'000 * 4);
+              EXPECT_EQ(traffic.inside_node,
+                        traffic.between_nodes + 2 * 1'000 * 4);  // of 4 shards, 2 are of the own node
+              EXPECT_EQ(traffic.control, 3 * 16);
+              EXPECT_EQ(traffic.collectives, 1);
+            },
+            {.algorithm = "hierarchical", .nodes = {0, 0, 1, 1}});
+}
+
+// What every rank's exception says when ranks do different things.
+std::vector<std::string> messages(int n, const std::function<void(Communicator&)>& f,
+                                  const CommunicatorOptions& options = {}) {
+  std::mutex mutex;
+  std::vector<std::string> all(static_cast<std::size_t>(n));
+  try {
+    run_ranks(
+        n,
+        [&](Communicator& comm) {
+          try {
+            f(comm);
+          } catch (const std::exception& error) {
+            const std::lock_guard lock(mutex);
+            all[static_cast<std::size_t>(comm.rank())] = error.what();
+            throw;
+          }
+        },
+        options);
+  } catch (const std::exception&) {}
+  return all;
+}
+
+TEST(Disagreement, IsToldToEveryRankBeforeAnyResultIsWritten) {
+  const auto told = messages(4, [](Communicator& comm) {
+    const Tensor x = tensor_of(cpu(), std::vector<double>(100, 5), {100});
+    try {
+      comm.all_reduce(x.slice(0, 0, comm.rank() == 2 ? 99 : 100)).wait();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::peer);
+      EXPECT_EQ(doubles(x), std::vector<double>(100, 5));
+      throw;
+    }
+  });
+  for (const std::string& text : told)
+    EXPECT_EQ(text,
+              "ranks ask for different collectives as number 0: rank 0 for all_reduce of 100 f32 (sum, direct), rank 2 "
+              "for all_reduce of 99 f32 (sum, direct)");
+}
+
+TEST(Disagreement, BetweenSenderAndReceiverIsToldToBoth) {
+  const auto told = messages(2, [](Communicator& comm) {
+    const Tensor x = zeros(cpu(), {10});
+    comm.rank() == 0 ? comm.send(x, 1).wait() : comm.receive(x.slice(0, 0, 9), 0).wait();
+  });
+  for (const std::string& text : told) EXPECT_NE(text.find("different"), std::string::npos) << text;
+}
+
+// Ranks run the same list of collectives, and one rank's has a random change: every rank hears of it, and no result is
+// wrong without an error.
+TEST(Disagreement, NeverGivesAWrongResultInAThousandRandomCases) {
+  struct Request {
+    CollectiveKind kind;
+    std::int64_t count;
+    DType dtype;
+    CombineOp op;
+    int root;
+  };
+  std::mt19937 engine(7);
+  const auto any = [&](int below) { return static_cast<int>(engine() % static_cast<unsigned>(below)); };
+  const auto random_request = [&](int n) {
+    constexpr CollectiveKind kKinds[] = {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                                         CollectiveKind::all_gather, CollectiveKind::broadcast,
+                                         CollectiveKind::barrier};
+    constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32};
+    return Request{kKinds[any(5)], 1 + any(40), kTypes[any(4)], any(2) == 0 ? CombineOp::sum : CombineOp::maximum,
+                   any(n)};
+  };
+  const auto same = [](const Request& a, const Request& b) {
+    if (a.kind != b.kind) return false;
+    if (a.kind == CollectiveKind::barrier) return true;
+    if (a.count != b.count || a.dtype != b.dtype) return false;
+    if (a.kind == CollectiveKind::broadcast) return a.root == b.root;
+    return a.kind == CollectiveKind::all_gather || a.op == b.op;
+  };
+  for (int round = 0; round < 1'000; ++round) {
+    const int n = 2 + any(3), odd_one = any(n);
+    std::vector<Request> common;
+    for (int i = 0, length = 1 + any(4); i < length; ++i) common.push_back(random_request(n));
+    std::vector<Request> odd = common;
+    const auto where = static_cast<std::size_t>(any(static_cast<int>(odd.size())));
+    switch (any(3)) {
+      case 0: odd[where] = random_request(n); break;
+      case 1: odd.erase(odd.begin() + static_cast<std::ptrdiff_t>(where)); break;
+      default: odd.insert(odd.begin() + static_cast<std::ptrdiff_t>(where), random_request(n));
+    }
+    std::size_t agreed = 0;
+    while (agreed < common.size() && agreed < odd.size() && same(common[agreed], odd[agreed])) ++agreed;
+    const bool differs = agreed < common.size() || agreed < odd.size();
+    const auto told = messages(n,
+                               [&](Communicator& comm) {
+                                 const Context context = cpu();
+                                 std::size_t done = 0;
+                                 for (const Request& q : comm.rank() == odd_one ? odd : common) {
+                                   const Span shard = part({0, q.count}, n, comm.rank());
+                                   const Tensor whole =
+                                       tensor_of(context, std::vector<double>(static_cast<std::size_t>(q.count), 1),
+                                                 {q.count}, q.dtype);
+                                   const Tensor mine = zeros(context, {shard.count()}, q.dtype);
+                                   const double sum = q.op == CombineOp::sum ? n : 1;
+                                   Tensor result = whole;
+                                   double value = sum;
+                                   switch (q.kind) {
+                                     case CollectiveKind::all_reduce: comm.all_reduce(whole, q.op).wait(); break;
+                                     case CollectiveKind::reduce_scatter:
+                                       comm.reduce_scatter(whole, result = mine, q.op).wait();
+                                       break;
+                                     case CollectiveKind::all_gather:
+                                       comm.all_gather(mine, whole).wait(), value = 0;
+                                       break;
+                                     case CollectiveKind::broadcast:
+                                       comm.broadcast(whole, q.root).wait(), value = 1;
+                                       break;
+                                     default: comm.barrier(), result = {};
+                                   }
+                                   if (result.defined()) {
+                                     for (const double got : doubles(result)) ASSERT_EQ(got, value);
+                                   }
+                                   ASSERT_LT(done, agreed) << "a collective that ranks did not agree on has succeeded";
+                                   ++done;
+                                 }
+                               },
+                               {.timeout = std::chrono::seconds(20)});
+    const auto silent = std::count(told.begin(), told.end(), "");
+    // A rank whose list has ended may have left before the others found out.
+    if (!differs) {
+      EXPECT_EQ(silent, n);
+    } else if (agreed < common.size() && agreed < odd.size()) {
+      EXPECT_EQ(silent, 0) << "round " << round;
+    } else {
+      EXPECT_LT(silent, n) << "round " << round;
+    }
+  }
+}
+
+TEST(Failure, OfOneRankReachesAllWithItsReason) {
+  const auto told = messages(4, [](Communicator& comm) {
+    const Tensor x = zeros(cpu(), {1'000});
+    comm.all_reduce(x).wait();
+    if (comm.rank() == 1) throw Error("the disk is full");
+    comm.all_reduce(x).wait();
+  });
+  EXPECT_EQ(told[1], "the disk is full");
+  for (const std::size_t r : {0, 2, 3}) EXPECT_EQ(told[r], "rank 1 failed: the disk is full");
+}
+
+TEST(Failure, IsRethrownByWhoeverStartedTheRanks) {
+  try {
+    run_ranks(3, [](Communicator& comm) {
+      if (comm.rank() == 2) throw Error("bad weather");
+      comm.barrier();
+    });
+    FAIL();
+  } catch (const Error& error) { EXPECT_STREQ(error.what(), "bad weather"); }
+}
+
+TEST(Failure, ReachesTheGroupsThatWereSplitOff) {
+  const auto told = messages(4, [](Communicator& comm) {
+    const auto pair = comm.split(comm.rank() / 2, 0);
+    if (comm.rank() == 0) throw Error("out of paper");
+    pair->barrier();
+    comm.barrier();
+  });
+  for (const std::size_t r : {1, 2, 3}) EXPECT_EQ(told[r], "rank 0 failed: out of paper");
+}
+
+TEST(Failure, OfARankThatLeftIsNamed) {
+  const auto told = messages(3, [](Communicator& comm) {
+    if (comm.rank() != 1) comm.barrier();
+  });
+  EXPECT_EQ(told[1], "");
+  for (const std::size_t r : {0, 2}) EXPECT_NE(told[r].find("rank 1 has left"), std::string::npos) << told[r];
+}
+
+TEST(Failure, OfARankThatDoesNotComeNamesItAndTheCollective) {
+  const auto told = messages(3,
+                             [](Communicator& comm) {
+                               comm.set_activity("step 57");
+                               comm.barrier();
+                               if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+                               comm.all_reduce(zeros(cpu(), {8})).wait();
+                             },
+                             {.timeout = std::chrono::milliseconds(100)});
+  for (const std::size_t r : {0, 2})
+    EXPECT_NE(told[r].find("gave up after 100 ms in all_reduce of 8 f32 (sum) (collective number 1, step 57): nothing "
+                           "came from rank 1"),
+              std::string::npos)
+        << told[r];
+  EXPECT_NE(told[1], "");
+}
+
+TEST(Failure, OfACommunicatorThatGoesIsToldToWhoStillWaits) {
+  run_ranks(2, [](Communicator& comm) {
+    Work work;
+    {
+      const auto pair = comm.split(0, 0);
+      if (comm.rank() == 0) work = pair->all_reduce(zeros(cpu(), {4}));
+      comm.barrier();
+    }
+    if (comm.rank() == 0) { EXPECT_THROW(work.wait(), Error); }
+    comm.barrier();
+  });
+}
+
+TEST(Arguments, ThatDoNotFitAreRefusedByName) {
+  run_ranks(2, [](Communicator& comm) {
+    const Context context = cpu();
+    EXPECT_THROW(comm.reduce_scatter(zeros(context, {8}), zeros(context, {5})), Error);
+    EXPECT_THROW(comm.all_gather(zeros(context, {8}), zeros(context, {8})), Error);
+    EXPECT_THROW(comm.broadcast(zeros(context, {8}), 2), Error);
+    EXPECT_THROW(comm.all_to_all(zeros(context, {7}), zeros(context, {7})), Error);
+    EXPECT_THROW(comm.all_reduce(zeros(context, {4, 4}).transpose(0, 1)), Error);
+    EXPECT_THROW(comm.send(zeros(context, {1}), comm.rank()), Error);
+    comm.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace keel
