@@ -52,11 +52,14 @@ function(keel_expose folder)
   file(CREATE_LINK "${CMAKE_SOURCE_DIR}/${folder}" "${CMAKE_BINARY_DIR}/include/keel/${folder}" SYMBOLIC)
 endfunction()
 
-# keel_layer(FOLDER SOURCES ... [DEPENDS folders of layers ...] [LINKS private libraries ...])
-# The layer of dist/parallel is called keel::parallel.
+# keel_layer(FOLDER [NAME name] SOURCES ... [DEPENDS folders of layers ...] [LINKS private libraries ...])
+# The layer of dist/parallel is called keel::parallel. A part of a layer that is a library of its own has a NAME.
 function(keel_layer folder)
-  cmake_parse_arguments(LAYER "" "" "SOURCES;DEPENDS;LINKS" ${ARGN})
+  cmake_parse_arguments(LAYER "" "NAME" "SOURCES;DEPENDS;LINKS" ${ARGN})
   cmake_path(GET folder FILENAME name)
+  if(LAYER_NAME)
+    set(name ${LAYER_NAME})
+  endif()
   string(REGEX REPLACE "/.*" "" top "${folder}")
   keel_expose(${top})
   add_library(keel_${name} ${LAYER_SOURCES})

@@ -9,12 +9,16 @@
 
 namespace keel {
 
-// A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory.
+// A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory, unless
+// it was given to keep().
 class Message {
  public:
   virtual ~Message() = default;
   // Makes progress. Once true, a sent message's memory may be written and a received one's read.
   virtual bool has_finished() = 0;
+  // The owner of the message's memory. A transport that cannot take back what is half sent, such as MPI, keeps it alive
+  // for as long as that may take; memory that nobody owns must then outlive the transport's library.
+  virtual void keep(std::shared_ptr<const void> /*owner*/) {}
 };
 
 // One rank's end of the connections to all ranks of a group. Not for two threads at once.

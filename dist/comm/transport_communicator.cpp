@@ -67,6 +67,7 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
       : group_(std::move(group)), collective_(collective), signatures_(static_cast<std::size_t>(group_->size())) {
     for (Tensor* tensor : {&collective_.input, &collective_.output})
       if (tensor->defined()) *tensor = tensor->flatten();
+    memory_ = std::make_shared<Memory>(Memory{collective_.input, collective_.output});
     const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
     pairwise ? offer() : exchange_signatures();
   }
@@ -105,6 +106,10 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
     std::unique_ptr<Message> message;
     int peer;
     bool is_receive;
+  };
+  // What messages are about; outlives the operation where a transport needs it longer.
+  struct Memory {
+    Tensor input, output, scratch = {};
   };
 
   // To every rank, and from it.
@@ -162,10 +167,12 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
     for (const Transfer& receive : step.receives) {
       const Tensor piece = at(receive.piece);
       pending_.push_back({transport.receive(receive.peer, data_tag_, piece.raw(), piece.bytes()), receive.peer, true});
+      pending_.back().message->keep(memory_);
     }
     for (const Transfer& send : step.sends) {
       const Tensor piece = at(send.piece);
       pending_.push_back({transport.send(send.peer, data_tag_, piece.raw(), piece.bytes()), send.peer, false});
+      pending_.back().message->keep(memory_);
       count(send.peer, static_cast<std::int64_t>(piece.bytes()));
     }
   }
@@ -179,14 +186,14 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
     if (!found.empty()) throw Error(found, ErrorKind::peer);
     schedule_ = schedule_of(*group_, collective_);
     if (schedule_.scratch != 0)
-      scratch_ = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
-                       {schedule_.scratch}, collective_.dtype(), Purpose::workspace);
+      memory_->scratch = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
+                               {schedule_.scratch}, collective_.dtype(), Purpose::workspace);
   }
 
   Tensor at(const Piece& piece) const {
     const Tensor& all = piece.place == Place::input    ? collective_.input
                         : piece.place == Place::output ? collective_.output
-                                                       : scratch_;
+                                                       : memory_->scratch;
     return all.slice(0, piece.span.begin, piece.span.end);
   }
 
@@ -211,7 +218,7 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
   }
   void release() {
     pending_.clear();
-    scratch_ = {};
+    memory_.reset();
     collective_.input = collective_.output = {};
   }
 
@@ -247,7 +254,7 @@ class TransportOperation : public Operation, public std::enable_shared_from_this
   std::uint32_t number_ = 0;
   std::uint64_t data_tag_ = 0;
   Schedule schedule_;
-  Tensor scratch_;
+  std::shared_ptr<Memory> memory_;
   std::vector<Pending> pending_;
   std::size_t next_ = 0;  // of the schedule's steps
   bool finished_ = false;
