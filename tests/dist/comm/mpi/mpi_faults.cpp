@@ -21,6 +21,8 @@ void train(Communicator& comm, const std::string& fault) {
   for (int step = 0; step < 1'000'000; ++step) {
     comm.set_activity(concat("step ", step));
     if (step == 20 && comm.rank() == 2) {
+      const auto now = std::chrono::system_clock::now().time_since_epoch();
+      say(concat("at ", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()));
       if (fault == "throws") throw Error("the disk is full", ErrorKind::io);
       if (fault == "dies") raise(SIGKILL);
       if (fault == "stops") raise(SIGSTOP);
