@@ -51,6 +51,11 @@ void Storage::used_by(const Stream& stream) {
   users_.push_back(stream);
 }
 
+void Storage::touch() {
+  const TouchHook hook = touch_hook_;  // stays alive when it replaces itself
+  hook(*this);
+}
+
 void Storage::throw_dropped() const {
   throw Error(concat("the memory of this ", name_of(purpose_), " storage (", bytes_,
                      " bytes) was dropped and nothing brings it back; gather it before use"),

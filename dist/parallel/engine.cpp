@@ -89,7 +89,7 @@ PendingStep Engine::step(StepArgs args) {
     first += buffer.numel;
   }
   args.state = step_state_;
-  args.tokens = static_cast<double>(tokens_);
+  kernels::add_tokens(step_state_, static_cast<double>(tokens_));
   args.clip = clip_;
   kernels::decide_step(args);
   optimizer_->update(ranges_, {.step = step_state_});
