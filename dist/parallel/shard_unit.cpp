@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "keel/kernels/elementwise.h"
@@ -31,6 +32,14 @@ ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& co
 }
 
 ShardUnit::~ShardUnit() {
+  // The others still need what this rank sends.
+  if (gathering_active_ && std::uncaught_exceptions() == 0) {
+    try {
+      wait_gathered();
+    } catch (const std::exception& error) {
+      context_.log(LogLevel::error, concat("a gather of ", buffer_.unit, " did not end: ", error.what()));
+    }
+  }
   if (buffer_.values.defined()) buffer_.values.storage()->set_touch_hook({});
 }
 

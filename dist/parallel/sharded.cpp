@@ -23,7 +23,11 @@ class Sharded::UnitObserver : public ForwardObserver {
 
 Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
                  std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
-    : context_(context), communicator_(communicator), optimizer_(std::move(optimizer)), options_(options) {
+    : context_(context),
+      communicator_(communicator),
+      control_(communicator.split(0, communicator.rank())),
+      optimizer_(std::move(optimizer)),
+      options_(options) {
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
@@ -84,7 +88,8 @@ void Sharded::make_state() {
   }
 }
 
-// Backward meets the units from the last to the first, but for the root's, which come last.
+// Backward meets the units from the last to the first, but for the root's, which come last. Where gradients are sharded
+// each unit is a bucket, so that the whole ones go as soon as they can.
 void Sharded::make_buckets() {
   std::vector<std::size_t> order;
   for (std::size_t i = units_.size(); i-- > 0;)
@@ -93,7 +98,7 @@ void Sharded::make_buckets() {
   std::int64_t bytes = 0;
   for (const std::size_t unit : order) {
     const std::int64_t limit = buckets_.size() <= 1 ? options_.sharding.first_bucket : options_.sharding.bucket;
-    if (buckets_.empty() || bytes >= limit) {
+    if (buckets_.empty() || bytes >= limit || kShardingStages[options_.sharding.stage].gradients) {
       buckets_.emplace_back();
       bytes = 0;
     }
@@ -190,13 +195,14 @@ void Sharded::gradient_begins(std::size_t unit) {
 
 // Buckets leave in their order, whatever is ready first: ranks must agree.
 void Sharded::send_ready_buckets(bool all) {
-  constexpr std::size_t kUnderWay = 2;  // units whose gradients are held in two forms
+  // Units whose sums may be under way. Where gradients are sharded the whole ones of each take memory.
+  const std::size_t under_way = kShardingStages[options_.sharding.stage].gradients ? 1 : 4;
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
     const auto ready = [&](std::size_t unit) { return leaves_left_[unit] == 0; };
     const std::vector<std::size_t>& bucket = buckets_[next_bucket_];
     if (!all && !std::all_of(bucket.begin(), bucket.end(), ready)) return;
     for (const std::size_t unit : bucket) {
-      while (sent_.size() >= kUnderWay) finish_oldest();
+      while (sent_.size() >= under_way) finish_oldest();
       units_[unit]->begin_reduce();
       sent_.push_back(unit);
     }
@@ -227,7 +233,7 @@ StepResult Sharded::step(double lr) {
     kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
     before += unit->layout().numel;
   }
-  communicator_.all_gather(kernels::partial_of(state_), partials_).wait();
+  control_->all_gather(kernels::partial_of(state_), partials_).wait();
   kernels::decide_step(
       {.state = state_, .partials = partials_, .clip = options_.clip, .lr = lr, .scaling = options_.scaling});
   optimizer_->update(ranges_, {.step = state_});
@@ -255,39 +261,39 @@ std::string Sharded::parameter_at(std::int64_t element) const {
 
 // Rank 0's description of model and options goes to all; each compares, and all hear of the first that differs.
 void Sharded::check_same_everywhere(Module& model) const {
-  if (communicator_.size() == 1) return;
+  if (control_->size() == 1) return;
   std::string mine = concat("stage ", options_.sharding.stage, "; parameters in ", options_.policy.parameter,
                             ", gradients in ", options_.policy.gradient, "; ", options_.micro_batches,
                             " micro-batches; seed ", options_.seed, "; clip ", options_.clip, '\n');
-  for (const FlatBuffer& unit : lay_out(model, communicator_.size()))
+  for (const FlatBuffer& unit : lay_out(model, control_->size()))
     for (const Segment& segment : unit.segments)
       mine += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");
 
   const Context host = Context::create({.threads = 1});
   const auto length = static_cast<std::int64_t>(mine.size());
   const Tensor lengths = from_values(host, std::vector<std::int64_t>{length}, {1});
-  communicator_.broadcast(lengths, 0).wait();
+  control_->broadcast(lengths, 0).wait();
   const std::int64_t theirs = lengths.to_vector<std::int64_t>()[0];
   std::vector<std::uint8_t> bytes(mine.begin(), mine.end());
   bytes.resize(static_cast<std::size_t>(theirs));
   const Tensor text = from_values(host, bytes, {theirs});
-  communicator_.broadcast(text, 0).wait();
+  control_->broadcast(text, 0).wait();
   const std::vector<std::uint8_t> received = text.to_vector<std::uint8_t>();
   const std::string first(received.begin(), received.end());
 
   const Tensor differs = from_values(host, std::vector<std::int64_t>{mine == first ? 0 : 1}, {1});
-  const Tensor all = empty(host, {communicator_.size()}, DType::i64);
-  communicator_.all_gather(differs, all).wait();
+  const Tensor all = empty(host, {control_->size()}, DType::i64);
+  control_->all_gather(differs, all).wait();
   const std::vector<std::int64_t> flags = all.to_vector<std::int64_t>();
   const auto odd = std::find(flags.begin(), flags.end(), 1) - flags.begin();
-  if (odd == communicator_.size()) return;
+  if (odd == control_->size()) return;
   // That rank's text goes to all, so that every rank names the same line.
   const Tensor odd_length = from_values(host, std::vector<std::int64_t>{length}, {1});
-  communicator_.broadcast(odd_length, static_cast<int>(odd)).wait();
+  control_->broadcast(odd_length, static_cast<int>(odd)).wait();
   std::vector<std::uint8_t> own(mine.begin(), mine.end());
   own.resize(static_cast<std::size_t>(odd_length.to_vector<std::int64_t>()[0]));
   const Tensor odd_text = from_values(host, own, {static_cast<std::int64_t>(own.size())});
-  communicator_.broadcast(odd_text, static_cast<int>(odd)).wait();
+  control_->broadcast(odd_text, static_cast<int>(odd)).wait();
   const std::vector<std::uint8_t> odd_bytes = odd_text.to_vector<std::uint8_t>();
   const std::string second(odd_bytes.begin(), odd_bytes.end());
   const auto at = static_cast<std::size_t>(

@@ -59,6 +59,8 @@ class Sharded {
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
+  // Bytes of steps' flags, norms and tokens, apart from those of the communicator.
+  Traffic control_traffic() const { return control_->traffic(); }
   StepState state() const { return kernels::read_step_state(state_); }
   std::span<const ParameterRange> ranges() const { return ranges_; }
 
@@ -83,6 +85,7 @@ class Sharded {
 
   Context context_;
   Communicator& communicator_;
+  std::unique_ptr<Communicator> control_;  // the same ranks, for what is no parameter and no gradient
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
   std::vector<std::unique_ptr<ShardUnit>> units_;

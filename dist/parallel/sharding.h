@@ -24,7 +24,7 @@ inline constexpr ShardingStage kShardingStages[] = {
 
 struct ShardingOptions {
   int stage = 0;
-  // Units whose gradients are sent together: so many bytes of gradients close a bucket. The first is small, so that
+  // Stages 0 and 1: units whose gradients are sent together: so many bytes close a bucket. The first is small, so that
   // sending begins early.
   std::int64_t first_bucket = std::int64_t{1} << 20, bucket = std::int64_t{25} << 20;
   bool overlap = true;                // send while backward goes on; otherwise all at its end
