@@ -10,6 +10,7 @@
 
 #include "keel/autograd/checkpoint.h"
 #include "keel/autograd/functions.h"
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/layers.h"
@@ -51,11 +52,12 @@ struct Plan {
   int steps = 10;
   int micro_batches = 1;  // of each rank
   bool adam = true;
+  std::uint64_t delay_seed = 0;
+  std::chrono::microseconds longest_delay{0};  // before each collective
 };
 
 struct Outcome {
   std::vector<double> losses, norms, weights;
-  Traffic traffic = {};
   friend bool same_bits(const Outcome& a, const Outcome& b) {
     return a.losses == b.losses && a.norms == b.norms && a.weights == b.weights;
   }
@@ -70,10 +72,11 @@ Tensor rows(const Context& context, int step, const Communicator& comm, int micr
   return all.slice(0, span.begin, span.end);
 }
 
-Outcome train(const Plan& plan, const std::function<void(Sharded&, Communicator&)>& inspect = {}) {
+Outcome train(const Plan& plan) {
   Outcome outcome;
   std::mutex mutex;
-  run_ranks(plan.ranks, [&](Communicator& comm) {
+  run_ranks(plan.ranks, [&](Communicator& direct) {
+    DelayedCommunicator comm(direct, plan.delay_seed, plan.longest_delay);
     const Context context = testing::context(1);
     Net net;
     ShardedOptions options = plan.options;
@@ -81,7 +84,6 @@ Outcome train(const Plan& plan, const std::function<void(Sharded&, Communicator&
     options.micro_batches = plan.micro_batches;
     Sharded engine(net, context, comm, plan.adam ? make_adamw() : make_sgd(), options);
     std::vector<double> losses, norms;
-    const std::int64_t before = comm.traffic().sent();
     for (int step = 0; step < plan.steps; ++step) {
       double sum = 0;
       for (int micro = 0; micro < plan.micro_batches; ++micro) {
@@ -98,7 +100,6 @@ Outcome train(const Plan& plan, const std::function<void(Sharded&, Communicator&
       losses.push_back(total.item() / kBatch);
       norms.push_back(result.grad_norm);
     }
-    if (inspect) inspect(engine, comm);
     std::vector<double> weights;
     for (const auto& unit : engine.units()) {
       unit->gather();
@@ -107,8 +108,7 @@ Outcome train(const Plan& plan, const std::function<void(Sharded&, Communicator&
       unit->release();
     }
     const std::lock_guard lock(mutex);
-    if (comm.rank() == 0) outcome = {losses, norms, weights, comm.traffic()};
-    outcome.traffic.inside_node = std::max(outcome.traffic.inside_node, before);
+    if (comm.rank() == 0) outcome = {losses, norms, weights};
   });
   return outcome;
 }
@@ -118,6 +118,24 @@ Plan plan_of(int ranks, int stage, DType dtype = DType::f32, int micro_batches =
   plan.options.sharding.stage = stage;
   plan.options.clip = 1;
   return plan;
+}
+
+ShardedOptions stage(int number) {
+  ShardedOptions options;
+  options.sharding.stage = number;
+  return options;
+}
+
+// All numbers of the model, on every rank.
+std::vector<double> whole_values(const Sharded& engine) {
+  std::vector<double> all;
+  for (const auto& unit : engine.units()) {
+    unit->gather();
+    for (const Segment& segment : unit->layout().segments)
+      for (const double value : doubles(segment.parameter->variable.value())) all.push_back(value);
+    unit->release();
+  }
+  return all;
 }
 
 TEST(Zero, StagesAreBitwiseEqual) {
@@ -249,12 +267,6 @@ Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType
   return measured;
 }
 
-ShardedOptions stage(int number) {
-  ShardedOptions options;
-  options.sharding.stage = number;
-  return options;
-}
-
 TEST(ZeroBytes, AreThoseOfTheFormulas) {
   for (const int number : {0, 1, 2}) {
     EXPECT_EQ(measure(4, stage(number)).sent, 12'595'200) << "stage " << number;
@@ -311,6 +323,37 @@ TEST(Buckets, CloseWhenTheirSizeReachesTheLimit) {
   EXPECT_EQ(measure(2, stage(0), 1, DType::f32).buckets, (std::vector<std::int64_t>{4'198'400, 12'595'200}));
 }
 
+TEST(Zero, DelaysOfAnyRankChangeNoBit) {
+  for (const int number : {0, 1, 2, 3}) {
+    Plan plan = plan_of(4, number);
+    plan.steps = 3;
+    const Outcome reference = train(plan);
+    plan.longest_delay = std::chrono::milliseconds(2);
+    for (plan.delay_seed = 1; plan.delay_seed <= 5; ++plan.delay_seed)
+      EXPECT_TRUE(same_bits(train(plan), reference)) << "stage " << number << ", seed " << plan.delay_seed;
+  }
+}
+
+TEST(Zero, TheNormIsThatOfAnFp64Sum) {
+  run_ranks(4, [](Communicator& comm) {
+    const Context context = testing::context(1);
+    Net net;
+    ShardedOptions options = stage(2);
+    options.clip = 1e-3;
+    Sharded engine(net, context, comm, make_sgd(), options);
+    const std::vector<double> before = whole_values(engine);
+    const Tensor x = rows(context, 0, comm, 0, 1, 100, DType::f32);
+    engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+    const double norm = engine.step(1).grad_norm;
+    // A step of rate 1 moves the weights by the clipped gradient.
+    const std::vector<double> after = whole_values(engine);
+    double squares = 0;
+    for (std::size_t i = 0; i < before.size(); ++i) squares += (before[i] - after[i]) * (before[i] - after[i]);
+    EXPECT_GT(norm, 1e-3);
+    EXPECT_NEAR(std::sqrt(squares), 1e-3, 1e-6 * 1e-3 + 1e-7);
+  });
+}
+
 // Parameters of awkward sizes, one of which is frozen or shared on demand.
 struct Odd : Module {
   Parameter large{{1'000'003}, Initializer::normal(0.1)};
@@ -323,18 +366,6 @@ struct Odd : Module {
     v("small", small);
   }
 };
-
-// All numbers of the model, on every rank.
-std::vector<double> whole_values(const Sharded& engine) {
-  std::vector<double> all;
-  for (const auto& unit : engine.units()) {
-    unit->gather();
-    for (const Segment& segment : unit->layout().segments)
-      for (const double value : doubles(segment.parameter->variable.value())) all.push_back(value);
-    unit->release();
-  }
-  return all;
-}
 
 TEST(Zero, PaddingNeverCountsEvenWhenItIsNotANumber) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
