@@ -72,8 +72,9 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(CrossEntr
   }
   if (grad == nullptr) return;
 
-  // The gradient may go over the logits: a reduction's barrier has come after the last look at the target's logit, and
-  // other elements are read and written by the same thread.
+  // The gradient may go over the logits. All threads have looked at the target's logit; other elements are read and
+  // written by the same thread.
+  __syncthreads();
   const float factor = 1 / whole.sum, uniform = args.smoothing / count, on_target = 1 - args.smoothing;
   staged.again([&](std::int64_t begin, auto& values) {
     constexpr int kCount = std::extent_v<std::remove_reference_t<decltype(values)>>;

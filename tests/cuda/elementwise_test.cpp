@@ -66,7 +66,8 @@ TEST_P(ElementwiseOnDevice, BinaryOperationsBroadcastAndFollowTheOpTable) {
 }
 
 TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessor) {
-  for (int op = 0; op < UnaryOps::size; ++op)
+  for (int op = 0; op < UnaryOps::size; ++op) {
+    if (op == index_of<PowScalar, UnaryOps>) continue;  // whose power is the C library's there and CUDA's here
     for (const DType dtype : kKernelTypes) {
       const Tensor x = uniform_tensor(host, {2115}, 5, dtype, 0.1, 3);  // more than a block
       for (const std::int64_t from : {0, 1})
@@ -74,6 +75,7 @@ TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessor) {
                   doubles(kernels::unary(op, x.slice(0, from, 2115), 0.5)))
             << name_of_unary(op) << ' ' << dtype;
     }
+  }
 }
 
 TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessorInLayoutsWithRunsAndWithout) {
