@@ -118,10 +118,11 @@ void launch_rows(const CrossEntropyArgs& args, const Targets& targets) {
   rows.smoothing = static_cast<float>(args.label_smoothing);
   rows.vector = in_phase({&logits, &args.grad_logits});
   rows.fault = logits.context().api().fault();
+  const cudaStream_t stream = stream_of(logits);
   const std::size_t bytes = rows.grad == nullptr ? 0 : StagedRow<T>::bytes(targets.classes);
   rows.staged = bytes != 0;
   launch("cross_entropy", cross_entropy_kernel<T>,
-         {grid_of(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream_of(logits), rows);
+         {grid_of(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream, rows);
 }
 
 void cross_entropy(const CrossEntropyArgs& args) {

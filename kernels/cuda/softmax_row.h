@@ -24,8 +24,7 @@ class StagedRow {
   static constexpr std::size_t kMostBytes = std::size_t{112} << 10;
   static constexpr std::size_t kScratchBytes = kWarp * sizeof(float);  // of the kernel's reductions
 
-  // The shared memory that a block asks for to keep its row there; 0 for a row that is too long, of which some GPUs
-  // have less than an SM of sm_90.
+  // The shared memory that a block asks for to keep its row there, on the current device; 0 for a row that is too long.
   static std::size_t bytes(std::int64_t cols) {
     const auto bytes = static_cast<std::size_t>(cols / kSize) * 16;
     return bytes <= std::min(kMostBytes, shared_memory_limit() - kScratchBytes) ? bytes : 0;
