@@ -48,7 +48,7 @@ void visit_operand_type(DType dtype, Device device, F&& f) {
   if (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16) return f(TypeTag<float>{});
   if constexpr (is_integral_op<Op>)
     if (!is_floating(dtype)) return f(TypeTag<std::int64_t>{});
-  throw Error(concat(Op::name, " in ", dtype, " is not implemented on ", device), ErrorKind::unsupported);
+  refuse_dtype(Op::name, dtype, device);
 }
 
 bool has_16_bits(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }

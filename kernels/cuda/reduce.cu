@@ -317,8 +317,7 @@ void reduce(const ReduceArgs& args) {
   if (args.out.numel() == 0) return;
   const char* const name = name_of(args.reduction);
   for (const Tensor& tensor : {args.x, args.out})
-    if (tensor.dtype() == DType::f64)
-      throw Error(concat(name, " in f64 is not implemented on ", tensor.device()), ErrorKind::unsupported);
+    if (tensor.dtype() == DType::f64) refuse_dtype(name, tensor.dtype(), tensor.device());
   if (args.x.numel() == 0) {
     const double nothing = args.reduction == Reduction::mean ? std::numeric_limits<double>::quiet_NaN() : 0;
     if (!args.add) kernel_table(args.out.context()).fill(args.out, nothing);
