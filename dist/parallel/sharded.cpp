@@ -31,6 +31,7 @@ Sharded::Sharded(Module& model, const Context& context, Communicator& communicat
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
+  options_.policy.keeps_master = optimizer_->needs_master();
   check_same_everywhere(model);
   make_units(model);
   make_state();
@@ -63,6 +64,7 @@ void Sharded::make_state() {
       context_, {.loss_scale = static_cast<float>(options_.loss_scale), .hysteresis_left = hysteresis});
   partials_ = empty(context_, {communicator_.size() * static_cast<std::int64_t>(sizeof(StepPartial))}, DType::u8,
                     Purpose::workspace);
+  std::int64_t before = 0;  // numbers in the units before
   for (const auto& unit : units_) {
     optimizer_state_.emplace_back();
     if (!unit->trainable()) continue;
@@ -81,10 +83,12 @@ void Sharded::make_state() {
       const auto cut = [&](const Tensor& flat) {
         return flat.defined() ? flat.slice(0, begin - owned.begin, end - owned.begin) : Tensor();
       };
-      ParameterRange range{cut(unit->own_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group};
+      ParameterRange range{cut(unit->own_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group,
+                           before + begin};
       for (const Tensor& state : optimizer_state_.back()) range.state.push_back(cut(state));
       ranges_.push_back(std::move(range));
     }
+    before += unit->layout().numel;
   }
 }
 

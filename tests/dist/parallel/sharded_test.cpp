@@ -19,6 +19,7 @@ struct Plan {
   int steps = 10;
   int micro_batches = 1;  // of each rank
   bool adam = true;
+  bool stochastic_rounding = false;
   std::uint64_t delay_seed = 0;
   std::chrono::microseconds longest_delay{0};  // before each collective
 };
@@ -40,7 +41,9 @@ Outcome train(const Plan& plan) {
     ShardedOptions options = plan.options;
     options.policy = PrecisionPolicy::of(plan.dtype);
     options.micro_batches = plan.micro_batches;
-    Sharded engine(net, context, comm, plan.adam ? make_adamw() : make_sgd(), options);
+    Sharded engine(net, context, comm,
+                   plan.adam ? make_adamw({.stochastic_rounding = plan.stochastic_rounding, .seed = 5}) : make_sgd(),
+                   options);
     std::vector<double> losses, norms;
     for (int step = 0; step < plan.steps; ++step) {
       double sum = 0;
@@ -133,6 +136,16 @@ TEST(Zero, BucketsOverlapAndPrefetchChangeNoBit) {
         }
       }
     }
+  }
+}
+
+TEST(Zero, StochasticRoundingDrawsTheSameNumbersInEveryStage) {
+  for (const int ranks : {2, 3, 4}) {
+    Plan plan = plan_of(ranks, 0, DType::bf16);
+    plan.stochastic_rounding = true;
+    const Outcome reference = train(plan);
+    for (plan.options.sharding.stage = 1; plan.options.sharding.stage <= 3; ++plan.options.sharding.stage)
+      EXPECT_TRUE(same_bits(train(plan), reference)) << ranks << " ranks, stage " << plan.options.sharding.stage;
   }
 }
 
