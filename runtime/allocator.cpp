@@ -93,10 +93,12 @@ void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const 
                         std::span<const Stream> others) noexcept {
   if (memory == nullptr) return;
   std::vector<Event> events;
-  for (const Stream& other : others) {
-    if (stream.is_asynchronous()) stream.wait(other.record());
-    else events.push_back(other.record());
-  }
+  try {
+    for (const Stream& other : others) {
+      if (stream.is_asynchronous()) stream.wait(other.record());
+      else events.push_back(other.record());
+    }
+  } catch (const std::exception&) { events.clear(); }  // a device that has failed touches nothing; its waits tell of it
   const std::lock_guard lock(mutex_);
   const std::size_t size = block_size(bytes);
   count(bytes, purpose, false);
@@ -132,12 +134,23 @@ void Allocator::trim() {
   const std::lock_guard lock(mutex_);
   take_back_lent();
   for (auto& [key, blocks] : cached_) {
+    if (kept_.contains(key.first)) continue;
     for (void* block : blocks) {
       api_->release(block);
       counters_.reserved -= key.second;
     }
     blocks.clear();
   }
+}
+
+void Allocator::keep(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  ++kept_[stream.native()];
+}
+
+void Allocator::let_go(const Stream& stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = kept_.find(stream.native()); --found->second == 0) kept_.erase(found);
 }
 
 }  // namespace keel

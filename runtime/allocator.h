@@ -57,8 +57,11 @@ class Allocator {
 
   MemoryReport report() const;
   void reset_peaks();
-  // Gives every cached block that no device still works on back to the system.
+  // Gives every cached block that no device still works on back to the system, apart from those of kept streams.
   void trim();
+  // Between the two calls the blocks of a stream stay: a graph repeats work on them. Calls are counted.
+  void keep(const Stream& stream);
+  void let_go(const Stream& stream) noexcept;
 
  private:
   using Key = std::pair<void*, std::size_t>;  // stream, block size
@@ -79,6 +82,7 @@ class Allocator {
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::vector<void*>, KeyHash> cached_;
   std::vector<Lent> lent_;
+  std::unordered_map<void*, int> kept_;  // streams
   MemoryReport counters_;
 };
 

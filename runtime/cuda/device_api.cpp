@@ -112,7 +112,11 @@ class CudaApi final : public DeviceApi {
     make_current();
     check_work(cudaEventSynchronize(event_of(event)));
   }
-  bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
+  bool has_passed(NativeEvent event) override {
+    const bool passed = cudaEventQuery(event_of(event)) == cudaSuccess;
+    if (!passed) cudaGetLastError();  // CUDA notes "not ready", too, as the last error
+    return passed;
+  }
 
   void begin_capture(NativeStream stream) override {
     make_current();

@@ -162,6 +162,29 @@ TEST_P(RuntimeOnDevice, AGraphRepeatsWhatWasRecordedAndRecordingDoesNothing) {
   EXPECT_EQ(doubles(x), std::vector<double>(100, 9));
 }
 
+TEST_P(RuntimeOnDevice, AGraphKeepsItsMemoryWhenTheRestIsGivenBack) {
+  const Tensor x = zeros(device, {1000});
+  device.synchronize();
+  const Stream stream = device.make_stream();
+  const auto work = [&] { kernels::copy_into(x, kernels::full(device, {1000}, 3)); };
+  {
+    const StreamScope scope(device, stream);
+    work();
+  }
+  stream.synchronize();
+  Graph graph = Graph::record(device, stream, work);
+  device.allocator().trim();
+  const Tensor other = kernels::full(device, {1000}, 5);  // may be where the graph's memory was
+  graph.launch();
+  stream.synchronize();
+  EXPECT_EQ(doubles(x), std::vector<double>(1000, 3));
+  EXPECT_EQ(doubles(other), std::vector<double>(1000, 5));
+  graph = {};
+  const std::size_t reserved = device.memory().reserved;
+  device.allocator().trim();
+  EXPECT_LT(device.memory().reserved, reserved);
+}
+
 TEST_P(RuntimeOnDevice, WorkThatFailsIsNotRecordedAndTheStreamGoesOn) {
   const Tensor x = zeros(device, {4});
   device.synchronize();
