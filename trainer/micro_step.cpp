@@ -19,8 +19,8 @@ GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
 }
 
-HostCopy GraphedMicroStep::run(const Batch& batch, bool first) {
-  Recorded& recorded = first ? first_ : later_;
+HostCopy GraphedMicroStep::run(const Batch& batch) {
+  Recorded& recorded = engine_.tokens() == 0 ? first_ : later_;
   const Stream outer = context_.stream();
   stream_.wait(outer.record());
   HostCopy loss;
@@ -28,7 +28,7 @@ HostCopy GraphedMicroStep::run(const Batch& batch, bool first) {
     const StreamScope scope(context_, stream_);
     for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
     // What outlives a run is allocated before the first, so that the recording finds all the memory that runs released.
-    if (!recorded.batch.inputs.defined()) {
+    if (!recorded.batch.inputs.defined() && batch.target_tokens > 0) {
       recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
                         batch.target_tokens};
       recorded.loss = empty(context_, {});
