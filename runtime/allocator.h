@@ -59,7 +59,7 @@ class Allocator {
   void reset_peaks();
   // Gives every cached block that no device still works on back to the system, apart from those of kept streams.
   void trim();
-  // Between the two calls the blocks of a stream stay: a graph repeats work on them. Calls are counted.
+  // Between the two calls the blocks of a stream stay. Calls are counted; see KeptMemory in keel/runtime/graph.h.
   void keep(const Stream& stream);
   void let_go(const Stream& stream) noexcept;
 

@@ -7,19 +7,23 @@
 
 namespace keel {
 
+KeptMemory::KeptMemory(const Context& context, const Stream& stream) : context_(context), stream_(stream) {
+  context_.allocator().keep(stream_);
+}
+KeptMemory::~KeptMemory() { context_.allocator().let_go(stream_); }
+
 struct Graph::State {
-  State(Context owner, Stream recorded_on) : context(std::move(owner)), stream(std::move(recorded_on)) {
-    context.allocator().keep(stream);
-  }
+  State(const Context& owner, const Stream& recorded_on)
+      : context(owner), stream(recorded_on), memory(owner, recorded_on) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
     if (native != nullptr) context.api().destroy_graph(native);
-    context.allocator().let_go(stream);
   }
 
   Context context;
   Stream stream;
+  KeptMemory memory;
   NativeGraph native = nullptr;
 };
 

@@ -14,7 +14,11 @@ bool alike(const Batch& a, const Batch& b) {
 }  // namespace
 
 GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
-    : model_(model), engine_(engine), context_(engine.context()), stream_(context_.make_stream()) {
+    : model_(model),
+      engine_(engine),
+      context_(engine.context()),
+      stream_(context_.make_stream()),
+      memory_(context_, stream_) {
   if (!stream_.is_asynchronous())
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
 }

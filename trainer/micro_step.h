@@ -34,6 +34,7 @@ class GraphedMicroStep {
   Engine& engine_;
   Context context_;
   Stream stream_;
+  KeptMemory memory_;
   Recorded first_, later_;
 };
 

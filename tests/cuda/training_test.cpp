@@ -252,17 +252,47 @@ TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
   EXPECT_GT(emulation::Machine::get().waits(), waits);
 }
 
-// Copies, batches and kernels of several streams in any order that events allow.
+// Copies, batches, kernels and graphs of several streams in any order that events allow.
 TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
-  std::string expected;
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    emulation::Machine::get().reset({.drain_seed = seed});
-    const TemporaryFolder place;
-    Recorder recorder;
-    const Config config = small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4"});
-    train(config, recorder);
-    if (seed == 0) expected = weights_of(config);
-    EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed;
+  for (const bool graph : {false, true}) {
+    std::string expected;
+    for (const std::uint64_t seed : {0, 1, 2, 3}) {
+      emulation::Machine::get().reset({.drain_seed = seed});
+      const TemporaryFolder place;
+      Recorder recorder;
+      std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16"};
+      if (graph) settings.insert(settings.end(), {"model.dropout=0", "cuda_graph=true"});
+      const Config config = small_run(place, "a", settings);
+      train(config, recorder);
+      if (seed == 0) expected = weights_of(config);
+      EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed << (graph ? ", as a graph" : "");
+    }
+  }
+  emulation::Machine::get().reset({});
+}
+
+// Wherever in a run the memory ends: in the model, on the way of a batch, in a recording.
+TEST(TrainingOnDevices, AFullDeviceEndsTheRunWithAnErrorAndLeavesNothingBehind) {
+  for (const std::string graph : {"cuda_graph=false", "cuda_graph=true"}) {
+    int failed = 0;
+    bool trained = false;
+    for (std::size_t bytes = 20000; !trained; bytes += bytes / 4) {
+      emulation::Machine::get().reset({.bytes = bytes});
+      const TemporaryFolder place;
+      Recorder recorder;
+      const Config config =
+          small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", graph});
+      try {
+        train(config, recorder);
+        trained = true;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string_view(error.what()).find("out of memory on emulated:0: "), std::string_view::npos)
+            << error.what();
+        ++failed;
+      }
+      EXPECT_EQ(emulation::Machine::get().bytes_in_use(0), 0u) << "of " << bytes;
+    }
+    EXPECT_GT(failed, 3);
   }
   emulation::Machine::get().reset({});
 }
