@@ -8,15 +8,19 @@
 namespace keel {
 
 struct Graph::State {
-  State(Context owner, Stream recorded_on, NativeGraph graph)
-      : context(std::move(owner)), stream(std::move(recorded_on)), native(graph) {}
+  State(Context owner, Stream recorded_on) : context(std::move(owner)), stream(std::move(recorded_on)) {
+    context.allocator().hold(stream);
+  }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { context.api().destroy_graph(native); }
+  ~State() {
+    if (native != nullptr) context.api().destroy_graph(native);
+    context.allocator().let_go(stream);
+  }
 
   Context context;
   Stream stream;
-  NativeGraph native;
+  NativeGraph native = nullptr;
 };
 
 Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<void()> work) {
@@ -24,6 +28,8 @@ Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<vo
     throw Error(concat("work on ", context.device(), " happens at once and cannot be recorded as a graph"),
                 ErrorKind::unsupported);
   DeviceApi& api = context.api();
+  Graph graph;
+  graph.state_ = std::make_shared<State>(context, stream);  // before another thread may trim what is released below
   const StreamScope scope(context, stream);
   api.begin_capture(stream.native());
   try {
@@ -35,8 +41,7 @@ Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<vo
     }
     throw;
   }
-  Graph graph;
-  graph.state_ = std::make_shared<State>(context, stream, api.end_capture(stream.native()));
+  graph.state_->native = api.end_capture(stream.native());
   return graph;
 }
 
