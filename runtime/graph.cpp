@@ -8,7 +8,7 @@
 namespace keel {
 
 KeptMemory::KeptMemory(const Context& context, const Stream& stream) : context_(context), stream_(stream) {
-  context_.allocator().keep(stream_);
+  context_.allocator().hold(stream_);
 }
 KeptMemory::~KeptMemory() { context_.allocator().let_go(stream_); }
 

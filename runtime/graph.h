@@ -26,7 +26,8 @@ class KeptMemory {
 // Launching some hundred kernels one by one can cost the host more time than they cost the device; a graph is launched
 // as one. It repeats what was asked of the device: the same kernels, on the same memory, with the same arguments. So
 // what changes between repetitions must lie in the device's memory, and that memory must not go to anybody else: work
-// allocates from the stream that it is recorded on, which should serve nothing else.
+// allocates from the stream that it is recorded on, which should serve nothing else, and whose released memory stays
+// with the stream while the graph lives.
 class Graph {
  public:
   Graph() = default;

@@ -19,7 +19,7 @@ struct Larger {  // NaN is passed over here; it comes out of the exponentials
 
 // One block of kTile queries against all keys that they see, kTile at a time.
 template <int kTile, int kSize>
-__global__ void __launch_bounds__(kTileThreads) attention_kernel(ForwardParameters p, int tiles) {
+__global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kQuery = 0, kKeys = 1, kTilesHeld = 2;  // keys make room for values
   const Own own;

@@ -6,9 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "keel/runtime/error.h"
-#include "keel/runtime/processor_api.h"
-
 namespace keel {
 namespace {
 
@@ -47,22 +44,6 @@ TEST(Allocator, ThePeakOfTheSumIsNotTheSumOfThePeaks) {
   EXPECT_EQ(allocator.report().total.peak, 400u);
   EXPECT_EQ(allocator.report()[Purpose::gradient].peak, 0u);
   allocator.release(b, 400, Purpose::activation);
-}
-
-// A GPU whose work has failed answers every call with the error.
-TEST(Allocator, TakesMemoryBackThatADeviceUsedWhichHasFailed) {
-  class Failed : public ProcessorApi {
-   public:
-    NativeStream create_stream(bool) override { return this; }
-    NativeEvent record(NativeStream) override { throw Error("an earlier access was illegal"); }
-  };
-  const Stream user = Stream::create(std::make_shared<Failed>());
-  Allocator allocator;
-  void* memory = allocator.allocate(1000, Purpose::workspace);
-  allocator.release(memory, 1000, Purpose::workspace, {}, std::span(&user, 1));
-  EXPECT_EQ(allocator.report().total.current, 0u);
-  EXPECT_EQ(allocator.allocate(1000, Purpose::workspace), memory);
-  allocator.release(memory, 1000, Purpose::workspace);
 }
 
 TEST(Allocator, HandsReleasedBlocksOutAgainUntilTrimmed) {
