@@ -69,8 +69,8 @@ KEEL_HD inline ExpParts exp_parts(float x) {
   q = fma(q, r, 0x1.5558f2p-5f);
   q = fma(q, r, 0x1.555492p-3f);
   q = fma(q, r, 0x1.fffffcp-2f);
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRoundToInteger);
-  return {exponent, fma(r * r, q, r)};
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRoundToInteger);
+  return {static_cast<std::int32_t>(exponent), fma(r * r, q, r)};
 }
 
 }  // namespace detail

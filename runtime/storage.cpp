@@ -27,6 +27,8 @@ Storage::~Storage() {
   if (!adopted_) {
     context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   } else if (deleter_) {
+    stream_.settle();
+    for (const Stream& user : users_) user.settle();
     try {
       deleter_(memory_);
     } catch (const std::exception& error) {

@@ -23,7 +23,8 @@ class Storage {
 
   // Allocates `bytes` uninitialised bytes from the context, for its current stream.
   Storage(Context context, std::size_t bytes, Purpose purpose);
-  // Adopts the caller's memory; `deleter` (may be empty) is called once at the end.
+  // Adopts the caller's memory; `deleter` (may be empty) is called once at the end, when the work queued on its stream
+  // and those of used_by() is done.
   Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter);
   ~Storage();
   Storage(const Storage&) = delete;

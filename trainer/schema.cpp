@@ -144,10 +144,11 @@ const SchemaRow kRows[] = {
      "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
      "fastest, chosen when the run begins. One process alone treats ddp and zero1 to zero3 alike.",
      "precision|dtype|mixed_precision"},
-    {"device", kDevice, "auto", kAny, kAlways, "Where to compute; auto: the fastest device of this build."},
+    {"device", kDevice, "auto", kAny, kAlways,
+     "Where to compute; auto: the first GPU where there is one, else the processor."},
     {"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
      "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host work on a "
-     "GPU. Needs model.dropout 0.",
+     "GPU. Needs one, and model.dropout 0.",
      "graph|cuda_graphs"},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
      "Processor threads; 0: one for each processor that keel may use.", "num_threads"},

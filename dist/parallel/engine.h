@@ -58,6 +58,8 @@ class Engine {
   void backward(const Variable& loss, std::int64_t tokens = 1);
   // Counts the tokens of a backward that happens outside: one that was recorded as a graph and is repeated.
   void count_tokens(std::int64_t tokens);
+  // Of the losses since the last step.
+  std::int64_t tokens() const { return tokens_; }
   // Divides by the tokens, clips, updates, and forgets the gradients; skipped as a whole where one is not finite.
   // Nothing waits for the device: that is for who wants the result.
   PendingStep step(double lr);
@@ -100,7 +102,7 @@ class Engine {
   std::vector<State> states_;
   std::vector<ParameterRange> ranges_;
   Tensor step_state_;
-  std::int64_t tokens_ = 0;  // of the losses since the last step
+  std::int64_t tokens_ = 0;
 };
 
 }  // namespace keel

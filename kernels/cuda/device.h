@@ -128,11 +128,13 @@ __device__ T reduce_block(T value, T neutral, Op op, const Scratch& scratch) {
 // Notes bad data; the first note wins.
 __device__ inline void raise_fault(Fault* fault, FaultKind kind, std::int64_t position, std::int64_t value,
                                    std::int64_t limit) {
-  if (atomicCAS(&fault->raised, 0u, 1u) != 0) return;
+  if (atomicCAS(&fault->raised, Fault::kNone, Fault::kBegun) != Fault::kNone) return;
   fault->kind = kind;
   fault->position = position;
   fault->value = value;
   fault->limit = limit;
+  __threadfence_system();  // the host may look while other work runs
+  atomicExch(&fault->raised, Fault::kWhole);
 }
 
 }  // namespace keel::cuda

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "keel/data/safetensors.h"
 #include "keel/runtime/file.h"
@@ -187,6 +189,21 @@ eval: {every: 0, samples: 400}
   std::string answer;
   generate({.run = config.run, .prompt = "47+58="}, [&](std::string_view text) { answer += text; });
   EXPECT_EQ(answer, "47+58=105");
+}
+
+TEST(Trainer, CountsEvaluationsInNoStepsTokensPerSecond) {
+  class Slow : public Recorder {
+   public:
+    void on_step(const StepReport& report) override { rates.push_back(report.tokens_per_s); }
+    void on_eval(const EvalReport& report) override {
+      if (report.step == 4) std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+    std::vector<double> rates;
+  };
+  const TemporaryFolder place;
+  Slow slow;
+  train(small_run(place, "a", {"steps=5", "scheduler.warmup=1"}), slow);
+  EXPECT_GT(slow.rates[4], slow.rates[3] / 4);  // some milliseconds a step; with the second in it, far less
 }
 
 TEST(Trainer, StopsAtANonFiniteLossWithTheFirstBadTensorAfterSaving) {
