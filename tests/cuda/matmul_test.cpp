@@ -264,6 +264,19 @@ TEST_P(MatmulOnDevice, CarriesInfinityAndNan) {
   }
 }
 
+TEST_P(MatmulOnDevice, RefusesMoreBlocksThanAGridHas) {
+  const std::int64_t batches = (std::int64_t{1} << 31) - 300;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor a = uniform_tensor(device, {1, 257, 8}, 1, dtype).expand({batches, 257, 8});
+    const Tensor b = uniform_tensor(device, {8, 8}, 2, dtype), one = empty(device, {8}, dtype);
+    const Tensor out = from_external(device, one.raw(), {batches, 257, 8}, {257 * 8, 8, 1}, dtype);  // nobody writes it
+    try {
+      kernels::matmul(a, b, {.into = out});
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what(); }
+  }
+}
+
 TEST_P(MatmulOnDevice, SaysWhatItDoesNotMultiply) {
   const Tensor a = empty(device, {2, 2}, DType::f64);
   EXPECT_THROW(kernels::matmul(a, a), Error);
