@@ -3,8 +3,9 @@
 #include "keel/kernels/cuda/cudnn_attention.h"
 
 // cuDNN knows attention by the shape of a graph: two matrix products with a softmax written out between them, forward,
-// and the chain of its derivatives, backward. The single operations for it (CUDNN_BACKEND_OPERATION_SDPA_FWD and _BWD)
-// of cuDNN 9.13 and 9.17 have no causal mask before 9.21, so that the graphs below are what every cuDNN 9 takes.
+// and the chain of its derivatives, backward. It has single operations for it, too (CUDNN_BACKEND_OPERATION_SDPA_FWD
+// and _BWD), but the one has no attribute for a causal mask before 9.21, and cuDNN proposes no engine for the other
+// before 9.27. The graphs below are what every version takes.
 namespace keel::cuda::cudnn {
 namespace {
 
@@ -104,12 +105,9 @@ class Builder {
 
   // Minus infinity where `visible` is false.
   Uid masked(Uid scores, Uid visible) {
-    const Uid result = scores_like(), hidden = graph_.scalar(hidden_score());
+    const Uid result = scores_like(), hidden = graph_.scalar(-std::numeric_limits<float>::infinity());
     graph_.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, hidden, visible}, result);
     return result;
-  }
-  static float hidden_score() {
-    return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest() : -std::numeric_limits<float>::infinity();
   }
 
   Uid padding_mask(Uid scores) {

@@ -27,4 +27,6 @@ void overrun_shared_memory(const Tensor& out) {
   cuda::launch("overrun_kernel", overrun_kernel, {1, 5}, cuda::stream_of(out), out.data<float>());
 }
 
+bool is_recording(const Context& context) { return cuda::is_recording(context); }
+
 }  // namespace keel::testing
