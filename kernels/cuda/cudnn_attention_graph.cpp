@@ -177,9 +177,9 @@ AttentionCase::AttentionCase(const AttentionArgs& args)
       k(strides_of(args.k)),
       v(strides_of(args.v)),
       out(strides_of(args.out)),
-      causal(args.causal),
+      causal(args.causal && args.q_offset < keys),  // else no key is hidden
       padded(args.lengths.defined()),
-      q_offset(args.causal ? args.q_offset : 0),
+      q_offset(causal ? args.q_offset : 0),
       scale(static_cast<float>(args.scale)) {}
 
 AttentionCase::AttentionCase(const AttentionBackwardArgs& args) : AttentionCase(args.forward) {

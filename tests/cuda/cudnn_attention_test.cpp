@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/runtime/error.h"
+#include "tests/support.h"
 
 namespace keel::cuda::cudnn {
 namespace {
@@ -69,6 +70,20 @@ class CudnnPlans : public ::testing::TestWithParam<Described> {
     }
   }
 };
+
+TEST(CudnnCases, HaveNoCausalMaskWhereItHidesNothing) {
+  AttentionArgs args;
+  args.q = args.k = args.v = args.out = empty(testing::context(), {1, 2, 64, 8}, DType::bf16);
+  args.causal = true;
+  const auto is_causal = [&](std::int64_t q_offset) {
+    args.q_offset = q_offset;
+    return AttentionCase(args).causal;
+  };
+  EXPECT_TRUE(is_causal(0));
+  EXPECT_TRUE(is_causal(63));
+  EXPECT_FALSE(is_causal(64));
+  EXPECT_FALSE(is_causal(std::int64_t{1} << 32));
+}
 
 TEST_P(CudnnPlans, ExistForEveryMaskAndBothDirections) {
   for (const bool backward : {false, true}) {
