@@ -149,8 +149,7 @@ const SchemaRow kRows[] = {
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
      "Processor threads; 0: one for each processor that keel may use.", "num_threads"},
     {"kernels", choice(KEEL_FIELD(kernels), "auto|plain"), "auto", kAny, kAlways,
-     "auto: the fastest implementation of each operation, which on a GPU is partly found by timing; plain: only keel's "
-     "own, with the same bits in each run."},
+     "auto: the fastest implementation of each operation; plain: only keel's own."},
     {"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",
      "output|out_dir|output_dir|run_dir"},
     {"resume", KEEL_FIELD(resume), "never", kAny, kAlways,

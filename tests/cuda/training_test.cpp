@@ -107,7 +107,6 @@ eval: {every: 3, batches: 2}
 checkpoint: {every: 2, keep: 2}
 log: {every: 1}
 threads: 2
-kernels: plain  # libraries' may be chosen by timing, and then no two runs have the same bits
 )",
                       "small.yaml", settings);
 }
@@ -118,9 +117,8 @@ std::string weights_of(const Config& config) { return read_text_file(RunFolder(c
 TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessor) {
   const TemporaryFolder place;
   Recorder there, here;
-  const TrainResult result =
-      train(small_run(place, "there", {on(kTestDevice), "strategy=fp32", "kernels=auto"}), there);
-  train(small_run(place, "here", {"device=cpu", "strategy=fp32", "kernels=auto"}), here);
+  const TrainResult result = train(small_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
+  train(small_run(place, "here", {"device=cpu", "strategy=fp32"}), here);
   ASSERT_EQ(there.losses.size(), 6u);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
