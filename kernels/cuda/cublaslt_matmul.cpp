@@ -37,10 +37,7 @@ bool says(const char* variable, std::string_view value) {
   const char* text = std::getenv(variable);
   return text != nullptr && text == value;
 }
-bool tunes() {
-  static const bool yes = !says("KEEL_TUNE_MATMUL", "0");
-  return yes;
-}
+bool tunes() { return !says("KEEL_TUNE_MATMUL", "0"); }
 bool uses_tf32() {
   static const bool yes = says("KEEL_TF32", "1");
   return yes;
