@@ -18,6 +18,8 @@ __global__ void overrun_kernel(float* out) {
 
 }  // namespace
 
+bool is_recording(const Context& context) { return cuda::is_recording(context); }
+
 void fill_by_kernel(const Tensor& out, float value, unsigned threads) {
   cuda::launch("fill_kernel", fill_kernel, {static_cast<unsigned>(cuda::ceil_div(out.numel(), threads)), threads},
                cuda::stream_of(out), out.data<float>(), out.numel(), value);
@@ -26,7 +28,5 @@ void fill_by_kernel(const Tensor& out, float value, unsigned threads) {
 void overrun_shared_memory(const Tensor& out) {
   cuda::launch("overrun_kernel", overrun_kernel, {1, 5}, cuda::stream_of(out), out.data<float>());
 }
-
-bool is_recording(const Context& context) { return cuda::is_recording(context); }
 
 }  // namespace keel::testing

@@ -5,12 +5,12 @@
 
 namespace keel::testing {
 
+bool is_recording(const Context& context);  // keel::cuda's
+
 // out = value, in f32, by blocks of so many threads; the kernel is called fill_kernel.
 void fill_by_kernel(const Tensor& out, float value, unsigned threads = 64);
 
 // Five threads write to four places of shared memory; the kernel is called overrun_kernel.
 void overrun_shared_memory(const Tensor& out);
-
-bool is_recording(const Context& context);  // keel::cuda's
 
 }  // namespace keel::testing
