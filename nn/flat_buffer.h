@@ -16,7 +16,8 @@ namespace keel {
 struct PrecisionPolicy {
   DType parameter = DType::f32;  // values and activations
   DType gradient = DType::f32;   // accumulators that get more than one contribution; others have the parameter's dtype
-  bool master() const { return parameter == DType::bf16 || parameter == DType::f16; }  // fp32 master weights
+  bool keeps_master = true;      // of weights that are narrower than fp32; not where the optimizer does without
+  bool master() const { return keeps_master && (parameter == DType::bf16 || parameter == DType::f16); }
 
   static PrecisionPolicy of(DType parameter) { return {parameter, parameter == DType::f64 ? DType::f64 : DType::f32}; }
 };
@@ -37,7 +38,7 @@ struct FlatBuffer {
   std::int64_t numel = 0;   // of all segments
   std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment
   Tensor values;            // (padded), the policy's parameter dtype
-  Tensor master;            // f32 (padded) where values are narrower than fp32; else undefined
+  Tensor master;            // f32 (padded) where the policy has one; else undefined
   Tensor gradient;          // (padded) when trainable
 
   // Gradients are overwritten by their first contribution; no memory is touched here.

@@ -107,6 +107,9 @@ const SchemaRow kRows[] = {
      "Decoupled weight decay of matrices; biases and norms have none.", "decay|wd"},
     {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0", at_least(0), kSgd,
      "L2 penalty of matrices; biases and norms have none."},
+    {"optimizer.stochastic_rounding", KEEL_FIELD(optimizer.stochastic_rounding), "false", kAny, kAdamW,
+     "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
+     "strategy bf16."},
     {"optimizer.momentum", KEEL_FIELD(optimizer.momentum), "0", kFraction, kSgd, "Decay rate of the velocity."},
     {"optimizer.nesterov", KEEL_FIELD(optimizer.nesterov), "false", kAny, kSgd,
      "Nesterov's form of momentum; needs a momentum above 0."},

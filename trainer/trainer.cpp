@@ -54,12 +54,14 @@ Strategy::Precision decide_precision(const Config& config, const Context& contex
   return choice.precision;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
   if (config.type == OptimizerConfig::Type::adamw)
     return make_adamw({.beta1 = config.betas[0],
                        .beta2 = config.betas[1],
                        .epsilon = config.eps,
-                       .weight_decay = config.weight_decay});
+                       .weight_decay = config.weight_decay,
+                       .stochastic_rounding = config.stochastic_rounding,
+                       .seed = seed});
   return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
 }
 
@@ -106,7 +108,7 @@ class Run {
         rates_(make_rates(config, context_)),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro)),
         precision_(decide_precision(config, context_, resume_, observer)),
-        engine_(model_, context_, make_optimizer(config.optimizer),
+        engine_(model_, context_, make_optimizer(config.optimizer, config.seed),
                 {.policy = PrecisionPolicy::of(precision_ == Strategy::Precision::bf16 ? DType::bf16 : DType::f32),
                  .seed = config.seed,
                  .micro_batches = static_cast<std::int64_t>(micro_batches_.size()),

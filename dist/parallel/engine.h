@@ -15,7 +15,7 @@
 namespace keel {
 
 struct EngineOptions {
-  PrecisionPolicy policy = {};
+  PrecisionPolicy policy = {};     // master weights are there if the optimizer needs them
   std::uint64_t seed = 1;          // of the initial weights
   std::int64_t micro_batches = 1;  // calls of backward() between two steps; more than one asks for wide accumulators
   double clip = 0;                 // longest gradient, by its 2-norm; 0: not clipped
@@ -72,7 +72,8 @@ class Engine {
   const Optimizer& optimizer() const { return *optimizer_; }
   std::span<const FlatBuffer> buffers() const { return buffers_; }
 
-  // Views: the fp32 weights by parameter name, and the optimizer's state as "<state>.<parameter>".
+  // Views: the weights by parameter name (the masters where there are any), and the optimizer's state as
+  // "<state>.<parameter>".
   NamedTensors weights() const;
   NamedTensors optimizer_state() const;
   // Every name and shape must be there: else an Error that lists the differences, and nothing is changed.

@@ -22,6 +22,11 @@ inline unsigned grid_of(std::int64_t blocks) {
   return static_cast<unsigned>(blocks);
 }
 
+[[noreturn]] inline void refuse_dtype(std::string_view op, DType dtype, Device device) {
+  throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
+              ErrorKind::unsupported);
+}
+
 // Calls f(TypeTag<T>{}) with the C++ type of f32, bf16 or f16: what arithmetic kernels take.
 template <class F>
 void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
@@ -29,9 +34,7 @@ void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
     case DType::f32: return f(TypeTag<float>{});
     case DType::bf16: return f(TypeTag<bf16>{});
     case DType::f16: return f(TypeTag<f16>{});
-    default:
-      throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
-                  ErrorKind::unsupported);
+    default: refuse_dtype(op, dtype, device);
   }
 }
 

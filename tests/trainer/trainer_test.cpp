@@ -82,14 +82,20 @@ std::string failure_of(const Config& config, ErrorKind kind = ErrorKind::input) 
   return {};
 }
 
+// Ways to keep the weights.
+const std::vector<std::vector<std::string>> kPrecisions = {
+    {"strategy=fp32"}, {"strategy=bf16"}, {"strategy=bf16", "optimizer.stochastic_rounding=true"}};
+
 TEST(Trainer, ContinuesAStoppedRunAsIfItHadNeverStopped) {
-  for (const std::string strategy : {"fp32", "bf16"}) {
+  for (const std::vector<std::string>& precision : kPrecisions) {
     const TemporaryFolder place;
     Recorder whole, first(7), second;
-    const Config uninterrupted = small_run(place, "a", {"strategy=" + strategy});
+    const Config uninterrupted = small_run(place, "a", precision);
     train(uninterrupted, whole);
-    EXPECT_EQ(train(small_run(place, "b", {"strategy=" + strategy}), first).end, TrainEnd::stopped);
-    const Config resumed = small_run(place, "b", {"strategy=" + strategy, "resume=auto"});
+    EXPECT_EQ(train(small_run(place, "b", precision), first).end, TrainEnd::stopped);
+    std::vector<std::string> again = precision;
+    again.push_back("resume=auto");
+    const Config resumed = small_run(place, "b", again);
     EXPECT_EQ(train(resumed, second).step, 12);
     EXPECT_EQ(weights_of(uninterrupted), weights_of(resumed));
     std::vector<double> losses = first.losses;
@@ -147,13 +153,14 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
 }
 
 TEST(Trainer, GivesTheSameBitsAtEveryThreadCountWithPlainKernels) {
-  for (const std::string strategy : {"fp32", "bf16"}) {
+  for (const std::vector<std::string>& precision : kPrecisions) {
     const TemporaryFolder place;
     std::vector<std::string> weights;
     for (const int threads : {1, 2, 3}) {
       Recorder recorder;
-      const Config config = small_run(place, concat("threads", threads),
-                                      {"kernels=plain", concat("threads=", threads), "strategy=" + strategy});
+      std::vector<std::string> settings = {"kernels=plain", concat("threads=", threads)};
+      settings.insert(settings.end(), precision.begin(), precision.end());
+      const Config config = small_run(place, concat("threads", threads), settings);
       train(config, recorder);
       weights.push_back(weights_of(config));
     }
