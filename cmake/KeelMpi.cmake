@@ -8,8 +8,12 @@ endif()
 
 set(keel_mpi OFF)
 if(NOT KEEL_MPI STREQUAL "OFF")
-  enable_language(C)  # FindMPI looks only for the languages of a project
-  find_package(MPI COMPONENTS C)
+  include(CheckLanguage)
+  check_language(C)
+  if(CMAKE_C_COMPILER)
+    enable_language(C)  # FindMPI looks only for the languages of a project
+    find_package(MPI COMPONENTS C)
+  endif()
   if(MPI_C_FOUND)
     set(keel_mpi ON)
   elseif(KEEL_MPI STREQUAL "ON")
