@@ -145,6 +145,8 @@ class NcclCommunicator : public Communicator {
                     ErrorKind::unsupported);
       *tensor = tensor->flatten();
     }
+    if (cuda::is_captured(static_cast<cudaStream_t>(group_->context().stream().native())))
+      throw Error(concat(asked, ": collectives are not recorded in graphs"), ErrorKind::unsupported);
     group_->check();
     ++traffic_.collectives;
     if (is_message(collective.kind)) return begin_message(collective);

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "keel/runtime/graph.h"
 #include "tests/cuda/nccl_ranks.h"
 
 namespace keel {
@@ -56,6 +57,31 @@ TEST_F(NcclFailure, OfAgreementComesToLightAtTheNextComparison) {
         << text;
 }
 
+#ifdef KEEL_EMULATED
+TEST_F(NcclFailure, OfWhatIsNotComparedIsToldInTheWordsOfNccl) {
+  const auto told = messages(2, [](const DeviceRank& own) {
+    own.devices.broadcast(zeros(own.context, {own.rank() + 7}), 0).wait();
+    try {
+      own.context.synchronize();
+    } catch (const Error&) {
+      // The emulator tells of it here, too.
+    }
+    own.devices.poll();
+  });
+  for (const std::string& text : told)
+    EXPECT_TRUE(contains(text, "rank 0: broadcast of 7 float32, from rank 0; rank 1: broadcast of 8 float32")) << text;
+}
+
+TEST_F(NcclFailure, OfAGraphThatWouldRecordACollective) {
+  on_devices(1, [](const DeviceRank& own) {
+    const Tensor x = zeros(own.context, {3});
+    EXPECT_THROW(Graph::record(own.context, own.context.make_stream(), [&] { own.devices.all_reduce(x); }), Error);
+    own.devices.all_reduce(x).wait();
+    own.context.synchronize();
+  });
+}
+#endif
+
 TEST_F(NcclFailure, OfOneRankReachesAllWithItsReason) {
   KEEL_NEEDS_DEVICES(3);
   for (int repeat = 0; repeat < 5; ++repeat) {
@@ -108,8 +134,6 @@ TEST_F(NcclFailure, OfARankThatDoesNotComeNamesCollectiveAndStep) {
   const auto told = messages(2,
                              [](const DeviceRank& own) {
                                own.devices.set_activity("step 57");
-                               own.devices.all_reduce(zeros(own.context, {8})).wait();
-                               own.context.synchronize();
                                if (own.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
                                own.devices.reduce_scatter(zeros(own.context, {8}), zeros(own.context, {4})).wait();
                                try {
@@ -120,7 +144,7 @@ TEST_F(NcclFailure, OfARankThatDoesNotComeNamesCollectiveAndStep) {
                              },
                              {.nccl = {.timeout = milliseconds(200)}});
   for (const std::string& text : told)
-    EXPECT_EQ(text, "rank 0 gave up after 200 ms in reduce_scatter of 8 f32 (sum) (collective number 1, step 57)");
+    EXPECT_EQ(text, "rank 0 gave up after 200 ms in reduce_scatter of 8 f32 (sum) (collective number 0, step 57)");
 }
 
 TEST_F(NcclFailure, OfARankThatDoesNotComeNamesItWhereRanksCompare) {

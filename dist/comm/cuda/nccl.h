@@ -22,6 +22,12 @@ inline void check_nccl(ncclResult_t result, const char* what) {
               of_peer ? ErrorKind::peer : ErrorKind::internal);
 }
 
+// Whether what is asked of the stream is recorded for a graph.
+inline bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
 // The calls between begin and end() are one operation of the stream. Ended without them where one throws.
 class NcclCalls {
  public:

@@ -59,12 +59,12 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(ncclCom
 
 void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
   const std::lock_guard lock(asking_);
-  if (control_ == nullptr) return;
+  if (control_ == nullptr) throw Error(concat("the communicator of rank ", rank_, " has gone"), ErrorKind::peer);
   try {
     f(*control_);
   } catch (const std::exception& error) {
     note(error.what());
-    abort();
+    end_work();
     throw;
   }
 }
@@ -100,10 +100,10 @@ bool NcclGroup::note(const std::string& reason) noexcept {
 void NcclGroup::fail(const std::string& reason) noexcept {
   if (note(reason)) untold_ = true;
   meet_control();
-  abort();
+  end_work();
 }
 
-void NcclGroup::abort() noexcept {
+void NcclGroup::end_work() noexcept {
   std::unique_lock lock(calls_, std::defer_lock);
   static_cast<void>(lock.try_lock_for(kPatience));
   const ncclComm_t comm = comm_.exchange(nullptr);
@@ -121,7 +121,7 @@ void NcclGroup::meet_control() noexcept {
   } catch (const std::exception& error) {
     turn.unlock();
     note(error.what());
-    abort();
+    end_work();
   }
 }
 
@@ -143,7 +143,7 @@ void NcclGroup::look(bool may_ask) noexcept {
   }
   if (note(concat("NCCL reports to rank ", rank_, ": ", ncclGetErrorString(result), "; ", detail))) untold_ = true;
   meet_control();
-  abort();
+  end_work();
 }
 
 // The oldest collective that takes too long, or "".
@@ -173,7 +173,7 @@ void NcclGroup::watch() {
     if (const std::string late = has_failed() ? "" : find_late(); !late.empty()) {
       if (note(concat("rank ", rank_, " gave up after ", options_.timeout.count(), " ms in ", late))) untold_ = true;
       if (options_.watch_control) meet_control();
-      abort();
+      end_work();
     }
     lock.lock();
   }
@@ -209,7 +209,7 @@ void NcclGroup::close() noexcept {
   if (unwinding || has_failed()) {
     note(concat("rank ", rank_, " has left its group"));
     if (untold_) meet_control();
-    abort();
+    end_work();
   } else if (const ncclComm_t comm = comm_.exchange(nullptr); comm != nullptr) {
     ncclCommDestroy(comm);
   }

@@ -67,7 +67,7 @@ class NcclGroup {
   bool note(const std::string& reason) noexcept;
   std::string failure();
   void throw_failure();
-  void abort() noexcept;
+  void end_work() noexcept;
 
   const Context context_;
   const Stream stream_;
