@@ -52,6 +52,7 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(ncclCom
     flights_.back().end = end;
     return end;
   } catch (const std::exception& error) {
+    check();  // another rank's failure may be the cause
     fail(concat("rank ", rank_, " failed in ", what, ": ", error.what()));
     throw;
   }
