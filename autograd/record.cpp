@@ -17,9 +17,11 @@ Saved::Saved(std::span<const Tensor> tensors) {
 
 const Tensor& Saved::operator[](std::size_t i) const {
   const Entry& entry = entries_[i];
-  if (entry.tensor.defined())
-    KEEL_CHECK(entry.tensor.storage()->version() == entry.version, "the backward of ", name_, " needs ", entry.tensor,
-               ", which was changed in place after the forward pass; clone it before writing to it");
+  if (!entry.tensor.defined()) return entry.tensor;
+  Storage& storage = *entry.tensor.storage();
+  storage.make_ready();  // a sharded parameter comes back now, and not in a thread of the kernel
+  KEEL_CHECK(storage.version() == entry.version, "the backward of ", name_, " needs ", entry.tensor,
+             ", which was changed in place after the forward pass; clone it before writing to it");
   return entry.tensor;
 }
 

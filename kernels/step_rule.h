@@ -8,14 +8,28 @@
 namespace keel {
 
 struct StepRule {
-  double tokens, clip, lr;
+  double clip, lr;
   const double* rates;  // null: `lr` holds
   std::int64_t rate_count;
+  const StepPartial* partials;  // null: the state's own
+  std::int64_t ranks;
+  LossScaling scaling;
+
+  explicit StepRule(const StepArgs& args)
+      : clip(args.clip),
+        lr(args.lr),
+        rates(args.rates.defined() ? args.rates.data<double>() : nullptr),
+        rate_count(args.rates.defined() ? args.rates.numel() : 0),
+        partials(args.partials.defined() ? reinterpret_cast<const StepPartial*>(args.partials.raw()) : nullptr),
+        ranks(args.partials.defined() ? args.partials.numel() / static_cast<std::int64_t>(sizeof(StepPartial)) : 1),
+        scaling(args.scaling) {}
 
   KEEL_HD void operator()(StepState& state) const {
-    const double scale = 1 / tokens;
-    state.grad_norm = math::sqrt(state.squares) * scale;
-    state.taken = state.grad_norm - state.grad_norm == 0 ? 1 : 0;  // finite
+    const StepPartial all = sum_of_ranks(state);
+    const double scale = all.tokens > 0 ? 1 / (all.tokens * static_cast<double>(state.loss_scale)) : 0;
+    state.tokens = all.tokens;
+    state.grad_norm = math::sqrt(all.squares) * scale;
+    state.taken = all.tokens > 0 && state.grad_norm - state.grad_norm == 0 ? 1 : 0;  // finite
     if (rates == nullptr) state.lr = lr;
     else state.lr = rates[state.steps < rate_count ? state.steps : rate_count - 1];
     state.gradient_scale = scale;
@@ -24,9 +38,43 @@ struct StepRule {
       state.gradient_scale = scale * (factor < 1 ? factor : 1.0f);
     }
     state.steps += state.taken;
-    state.first_bad = state.bad;
-    state.squares = 0;
-    state.bad = StepState::kNothingBad;
+    state.first_bad = all.bad;
+    state.partial = {};
+    if (!(all.tokens > 0)) return;
+    state.skips_in_a_row = state.taken != 0 ? 0 : state.skips_in_a_row + 1;
+    scale_loss(state);
+  }
+
+ private:
+  // In the order of ranks, so that all arrive at the same bits.
+  KEEL_HD StepPartial sum_of_ranks(const StepState& state) const {
+    if (partials == nullptr) return state.partial;
+    StepPartial sum = partials[0];
+    for (std::int64_t r = 1; r < ranks; ++r) {
+      sum.squares += partials[r].squares;
+      sum.tokens += partials[r].tokens;
+      if (partials[r].bad < sum.bad) sum.bad = partials[r].bad;
+    }
+    return sum;
+  }
+
+  // For the next backward pass: this one's gradients were divided by the scale that they were multiplied with.
+  KEEL_HD void scale_loss(StepState& state) const {
+    if (state.taken == 0) {
+      state.good_in_a_row = 0;
+      if (state.hysteresis_left > 1) {
+        --state.hysteresis_left;
+        return;
+      }
+      const double smaller = static_cast<double>(state.loss_scale) * scaling.backoff;
+      state.loss_scale = static_cast<float>(smaller < scaling.floor ? scaling.floor : smaller);
+      return;
+    }
+    if (++state.good_in_a_row < scaling.interval) return;
+    state.good_in_a_row = 0;
+    state.hysteresis_left = static_cast<std::int32_t>(scaling.hysteresis);
+    const float larger = static_cast<float>(static_cast<double>(state.loss_scale) * scaling.growth);
+    if (larger - larger == 0) state.loss_scale = larger;
   }
 };
 

@@ -7,29 +7,56 @@
 
 namespace keel {
 
-// The numbers behind a state tensor. Gradients are sums over tokens until the step divides them.
+// What a rank knows of the gradient: the sums over all ranks make the step. 24 bytes, sent in one collective.
+struct StepPartial {
+  double squares = 0;  // of the gradient elements that the rank owns
+  std::int64_t bad =
+      kNothingBad;    // the first element of the whole gradient that is not finite, as add_squares() counts
+  double tokens = 0;  // that the rank's losses were means over
+
+  static constexpr std::int64_t kNothingBad = INT64_MAX;
+};
+static_assert(sizeof(StepPartial) == 24);
+
+// The numbers behind a state tensor. Gradients are sums over tokens, times the loss scale, until the step divides them.
 struct StepState {
-  // Gathered by add_squares(), used and reset by decide_step().
-  double squares = 0;              // of all gradient elements
-  std::int64_t bad = kNothingBad;  // the first element that is not finite, as add_squares() counts them
+  // Gathered by add_squares() and add_tokens(), used and reset by decide_step().
+  StepPartial partial = {};
 
   // Decided for the step at hand, read by the update.
   std::int64_t steps = 0;  // that were taken, this one included
   std::int64_t taken = 0;  // 1, or 0: the gradient is not finite, and nothing may change
   double lr = 0;
-  double gradient_scale = 1;             // factor on every gradient: mean over tokens, and clipping
-  double grad_norm = 0;                  // 2-norm of the mean gradient before clipping
-  std::int64_t first_bad = kNothingBad;  // `bad` of this step
+  double gradient_scale = 1;  // factor on every gradient: mean over tokens, loss scale, and clipping
+  double grad_norm = 0;       // 2-norm of the mean gradient before clipping
+  std::int64_t first_bad = StepPartial::kNothingBad;
+  double tokens = 0;  // of all ranks
 
-  static constexpr std::int64_t kNothingBad = INT64_MAX;
+  // The factor on the loss of the next backward pass, and what decides when it changes.
+  float loss_scale = 1;
+  std::int32_t hysteresis_left = 0;
+  std::int64_t good_in_a_row = 0;  // steps taken since the scale changed or one was skipped
+  std::int64_t skips_in_a_row = 0;
+};
+
+// Dynamic loss scaling, for gradients in fp16. The default is PyTorch's GradScaler; hysteresis 2, interval 1000 and
+// floor 1 are DeepSpeed's. Hysteresis: so many skipped steps since the last growth until the scale shrinks.
+struct LossScaling {
+  double growth = 1, backoff = 1;  // 1: the scale stays as it is
+  std::int64_t interval = 2000;    // steps taken in a row before the scale grows
+  std::int64_t hysteresis = 1;
+  double floor = 0;
+
+  static LossScaling dynamic() { return {.growth = 2, .backoff = 0.5}; }
 };
 
 struct StepArgs {
   Tensor state;
-  double tokens = 1;  // that the gradients are sums over
-  double clip = 0;    // longest mean gradient, by its 2-norm; 0: not clipped
-  Tensor rates = {};  // f64 (n): the learning rate after i taken steps; the last one holds for all later
-  double lr = 0;      // without rates
+  Tensor partials = {};  // u8 (ranks * 24): of all ranks, in their order; undefined: the state's own is all there is
+  double clip = 0;       // longest mean gradient, by its 2-norm; 0: not clipped
+  Tensor rates = {};     // f64 (n): the learning rate after i taken steps; the last one holds for all later
+  double lr = 0;         // without rates
+  LossScaling scaling = {};
 };
 
 namespace kernels {
@@ -42,8 +69,14 @@ StepState read_step_state(const Tensor& state);
 // Adds the squares of x, in fp64 and in a fixed order, and notes the first element that is not finite; x's elements
 // are counted from `first`.
 void add_squares(const Tensor& x, const Tensor& state, std::int64_t first = 0);
+// Counts the tokens that a loss was a mean over.
+void add_tokens(const Tensor& state, double tokens);
+// The state's partial, u8 (24), and its loss scale, f32 (1): views.
+Tensor partial_of(const Tensor& state);
+Tensor loss_scale_of(const Tensor& state);
 // Decides the step from what was added: whether it is taken, its learning rate, norm and scale. The clip factor is
 // rounded to fp32, as every rank and stage must arrive at the same one; min(1, clip / (norm + 1e-6)) as PyTorch has it.
+// A step is taken where every gradient is finite and there is a token at all.
 void decide_step(const StepArgs& args);
 
 }  // namespace kernels

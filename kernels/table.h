@@ -57,6 +57,7 @@ struct KernelTable {
   void (*adamw)(const AdamWArgs&) = nullptr;
   void (*sgd)(const SgdArgs&) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
+  void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;
 };
 

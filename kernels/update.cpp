@@ -1,5 +1,6 @@
 #include "keel/kernels/update.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "keel/kernels/checks.h"
@@ -91,12 +92,36 @@ void add_squares(const Tensor& x, const Tensor& state, std::int64_t first) {
   run_kernel(x.context(), kOp, kernel_table(x.context()).add_squares, contiguous(x), state, first);
 }
 
+void add_tokens(const Tensor& state, double tokens) {
+  constexpr const char* kOp = "add_tokens";
+  check_state(kOp, state, state.context());
+  KEEL_CHECK(tokens >= 0, kOp, ": tokens must not be negative, got ", tokens);
+  run_kernel(state.context(), kOp, kernel_table(state.context()).add_tokens, state, tokens);
+}
+
+Tensor partial_of(const Tensor& state) {
+  check_state("partial_of", state, state.context());
+  return state.slice(0, 0, sizeof(StepPartial));
+}
+
+Tensor loss_scale_of(const Tensor& state) {
+  check_state("loss_scale_of", state, state.context());
+  constexpr std::int64_t kOffset = offsetof(StepState, loss_scale) / sizeof(float);
+  return Tensor(state.storage(), {1}, {1}, state.offset() / static_cast<std::int64_t>(sizeof(float)) + kOffset,
+                DType::f32);
+}
+
 void decide_step(const StepArgs& args) {
   constexpr const char* kOp = "decide_step";
   check_defined(kOp, "step state", args.state);
   const Context& context = args.state.context();
   check_state(kOp, args.state, context);
-  KEEL_CHECK(args.tokens > 0, kOp, ": gradients are sums over at least one token, got ", args.tokens);
+  if (args.partials.defined()) {
+    check_tensor(kOp, "partials", args.partials, {args.partials.numel()}, DType::u8, context);
+    check_dense(kOp, "partials", args.partials);
+    KEEL_CHECK(args.partials.numel() > 0 && args.partials.numel() % sizeof(StepPartial) == 0, kOp,
+               ": partials must be ", sizeof(StepPartial), " bytes for each rank, got ", args.partials);
+  }
   if (args.rates.defined()) {
     check_tensor(kOp, "rates", args.rates, {args.rates.numel()}, DType::f64, context);
     KEEL_CHECK(args.rates.numel() > 0 && args.rates.is_contiguous(), kOp, ": rates must be dense and not empty, got ",
@@ -109,14 +134,14 @@ double sum_of_squares(const Tensor& x) {
   check_floating("sum_of_squares", "x", x);
   const Tensor state = make_step_state(x.context());
   add_squares(x, state);
-  return read_step_state(state).squares;
+  return read_step_state(state).partial.squares;
 }
 
 bool all_finite(const Tensor& x) {
   check_floating("all_finite", "x", x);
   const Tensor state = make_step_state(x.context());
   add_squares(x, state);
-  return read_step_state(state).bad == StepState::kNothingBad;
+  return read_step_state(state).partial.bad == StepPartial::kNothingBad;
 }
 
 }  // namespace keel::kernels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "keel/kernels/elementwise.h"
 
@@ -37,30 +38,40 @@ std::vector<Occurrence> find_parameters(Module& model) {
   return found;
 }
 
-void initialise(FlatBuffer& buffer, std::uint64_t seed) {
-  const Context& context = buffer.values.context();
-  for (const Segment& segment : buffer.segments) {
-    Tensor numbers = empty(context.host(), {segment.numel}, DType::f32, Purpose::workspace);
-    segment.parameter->initializer.fill(context.host(), seed, segment.name, 0, segment.numel, numbers.data<float>());
-    numbers = kernels::to(numbers, context, Purpose::workspace);
-    for (const Tensor& target : {buffer.values, buffer.master})
-      if (target.defined())
-        kernels::copy_into(target.slice(0, segment.offset, segment.offset + segment.numel), numbers);
-  }
-  for (const Tensor& target : {buffer.values, buffer.master, buffer.gradient})
-    if (target.defined()) kernels::fill(target.slice(0, buffer.numel, buffer.padded), 0);
-}
-
 void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPolicy& policy, bool accumulates) {
-  buffer.padded = (buffer.numel + kFlatAlignment - 1) / kFlatAlignment * kFlatAlignment;
   buffer.values = empty(context, {buffer.padded}, policy.parameter, Purpose::parameter);
   if (!buffer.trainable) return;
   if (policy.master()) buffer.master = empty(context, {buffer.padded}, DType::f32, Purpose::optimizer);
   buffer.gradient =
       empty(context, {buffer.padded}, accumulates ? policy.gradient : policy.parameter, Purpose::gradient);
+  kernels::fill(buffer.gradient.slice(0, buffer.numel, buffer.padded), 0);
 }
 
-void make_views(FlatBuffer& buffer) {
+}  // namespace
+
+std::vector<FlatBuffer> lay_out(Module& model, int shards) {
+  std::vector<FlatBuffer> buffers;
+  for (const Occurrence& found : find_parameters(model)) {
+    const auto same = [&](const FlatBuffer& buffer) {
+      return buffer.unit == found.unit && buffer.trainable == found.state->trainable;
+    };
+    auto at = std::find_if(buffers.begin(), buffers.end(), same);
+    if (at == buffers.end()) {
+      at = buffers.insert(buffers.end(), FlatBuffer{});
+      at->unit = found.unit;
+      at->trainable = found.state->trainable;
+    }
+    const std::int64_t numel = product(found.state->shape);
+    at->segments.push_back({found.path, found.state->shape, at->numel, numel, found.state});
+    at->numel += numel;
+    at->tied = at->tied || found.count > 1;
+  }
+  const std::int64_t alignment = std::lcm<std::int64_t>(kFlatAlignment, shards);
+  for (FlatBuffer& buffer : buffers) buffer.padded = (buffer.numel + alignment - 1) / alignment * alignment;
+  return buffers;
+}
+
+void attach_parameters(FlatBuffer& buffer) {
   for (Segment& segment : buffer.segments) {
     const auto view_of = [&](const Tensor& flat) {
       return flat.slice(0, segment.offset, segment.offset + segment.numel).view(segment.shape);
@@ -76,31 +87,28 @@ void make_views(FlatBuffer& buffer) {
   }
 }
 
-}  // namespace
+void initialise(const FlatBuffer& buffer, std::uint64_t seed, std::int64_t begin, const Tensor& target) {
+  const Context& context = target.context();
+  const std::int64_t end = begin + target.numel();
+  for (const Segment& segment : buffer.segments) {
+    const std::int64_t from = std::max(begin, segment.offset), to = std::min(end, segment.offset + segment.numel);
+    if (from >= to) continue;
+    const Tensor numbers = empty(context.host(), {to - from}, DType::f32, Purpose::workspace);
+    segment.parameter->initializer.fill(context.host(), seed, segment.name, from - segment.offset, to - from,
+                                        numbers.data<float>());
+    kernels::copy_into(target.slice(0, from - begin, to - begin), kernels::to(numbers, context, Purpose::workspace));
+  }
+  if (end > buffer.numel)
+    kernels::fill(target.slice(0, std::max(buffer.numel - begin, std::int64_t{0}), target.numel()), 0);
+}
 
 std::vector<FlatBuffer> materialize(Module& model, const Context& context, const MaterializeOptions& options) {
-  std::vector<FlatBuffer> buffers;
-  std::vector<char> accumulates;
-  for (const Occurrence& found : find_parameters(model)) {
-    const auto same = [&](const FlatBuffer& buffer) {
-      return buffer.unit == found.unit && buffer.trainable == found.state->trainable;
-    };
-    auto at = std::find_if(buffers.begin(), buffers.end(), same);
-    if (at == buffers.end()) {
-      at = buffers.insert(buffers.end(), FlatBuffer{});
-      at->unit = found.unit;
-      at->trainable = found.state->trainable;
-      accumulates.push_back(options.accumulates);
-    }
-    const std::int64_t numel = product(found.state->shape);
-    at->segments.push_back({found.path, found.state->shape, at->numel, numel, found.state});
-    at->numel += numel;
-    if (found.count > 1) accumulates[static_cast<std::size_t>(at - buffers.begin())] = true;
-  }
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    give_memory(buffers[i], context, options.policy, accumulates[i] != 0);
-    initialise(buffers[i], options.seed);
-    make_views(buffers[i]);
+  std::vector<FlatBuffer> buffers = lay_out(model);
+  for (FlatBuffer& buffer : buffers) {
+    give_memory(buffer, context, options.policy, options.accumulates || buffer.tied);
+    initialise(buffer, options.seed, 0, buffer.master.defined() ? buffer.master : buffer.values);
+    if (buffer.master.defined()) kernels::copy_into(buffer.values, buffer.master);
+    attach_parameters(buffer);
   }
   return buffers;
 }

@@ -16,7 +16,8 @@ namespace keel {
 struct PrecisionPolicy {
   DType parameter = DType::f32;  // values and activations
   DType gradient = DType::f32;   // accumulators that get more than one contribution; others have the parameter's dtype
-  bool master() const { return parameter == DType::bf16 || parameter == DType::f16; }  // fp32 master weights
+  bool keeps_master = true;      // of weights that are narrower than fp32; not where the optimizer does without
+  bool master() const { return keeps_master && (parameter == DType::bf16 || parameter == DType::f16); }
 
   static PrecisionPolicy of(DType parameter) { return {parameter, parameter == DType::f64 ? DType::f64 : DType::f32}; }
 };
@@ -35,9 +36,10 @@ struct FlatBuffer {
   bool trainable = true;
   std::vector<Segment> segments;
   std::int64_t numel = 0;   // of all segments
-  std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment
+  std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment and to whole shards
+  bool tied = false;        // one of the parameters occurs in several places
   Tensor values;            // (padded), the policy's parameter dtype
-  Tensor master;            // f32 (padded) where values are narrower than fp32; else undefined
+  Tensor master;            // f32 (padded) where the policy has one; else undefined
   Tensor gradient;          // (padded) when trainable
 
   // Gradients are overwritten by their first contribution; no memory is touched here.
@@ -54,9 +56,17 @@ struct MaterializeOptions {
   bool accumulates = false;  // more than one backward between steps, so every gradient is an accumulator
 };
 
-// Gives every parameter of the model memory and its initial numbers, and returns the buffers in
-// visiting order of their units. Values belong to the purposes parameter, gradient and optimizer (master).
-// A parameter that occurs in several places belongs to the root unit.
+// The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
+// parts. A parameter that occurs in several places belongs to the root unit.
+std::vector<FlatBuffer> lay_out(Module& model, int shards = 1);
+// Makes the parameters views of the buffer's values and gradient.
+void attach_parameters(FlatBuffer& buffer);
+// Writes the initial numbers of elements [begin, begin + target.numel()) of the buffer to a dense tensor; what is no
+// parameter's becomes 0.
+void initialise(const FlatBuffer& buffer, std::uint64_t seed, std::int64_t begin, const Tensor& target);
+
+// Gives every parameter of the model memory and its initial numbers, and returns its buffers. Values belong to
+// the purposes parameter, gradient and optimizer (master).
 std::vector<FlatBuffer> materialize(Module& model, const Context& context, const MaterializeOptions& options = {});
 
 }  // namespace keel

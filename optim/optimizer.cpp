@@ -10,6 +10,7 @@ class AdamW final : public Optimizer {
   explicit AdamW(const AdamWOptions& options) : options_(options) {}
   std::string_view name() const override { return "AdamW"; }
   std::vector<std::string_view> state_names() const override { return {"m", "v"}; }
+  bool needs_master() const override { return !options_.stochastic_rounding; }
 
   void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
     for (const ParameterRange& range : ranges) {
@@ -23,7 +24,10 @@ class AdamW final : public Optimizer {
                       .beta1 = options_.beta1,
                       .beta2 = options_.beta2,
                       .epsilon = options_.epsilon,
-                      .weight_decay = options_.weight_decay * range.group.decay_factor});
+                      .weight_decay = options_.weight_decay * range.group.decay_factor,
+                      .stochastic_rounding = options_.stochastic_rounding,
+                      .seed = options_.seed,
+                      .first = range.first});
     }
   }
 

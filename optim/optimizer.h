@@ -30,10 +30,11 @@ ParameterGroup decay_matrices_only(std::string_view name, const Dims& shape);
 // Flat dense tensors of as many elements each: some parameters of one group, or a part of them.
 struct ParameterRange {
   Tensor parameter;           // the model's copy; written
-  Tensor master;              // f32 weights where `parameter` is narrower, else undefined; written
+  Tensor master;              // f32 weights where `parameter` is narrower and needs_master(), else undefined; written
   Tensor gradient;            // f32 or the parameter's dtype
   std::vector<Tensor> state;  // one for each of the optimizer's state_names(); written
   ParameterGroup group;
+  std::int64_t first = 0;  // where the range begins among all numbers that are trained
 };
 
 // What all ranges of a step share.
@@ -45,8 +46,10 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;
-  // What is kept for each element of a parameter, in the dtype of its master weights, zero at the start.
+  // What is kept for each element of a parameter, in f32 (f64 for f64), zero at the start.
   virtual std::vector<std::string_view> state_names() const = 0;
+  // Whether parameters that are narrower than f32 have master weights beside them.
+  virtual bool needs_master() const { return true; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
 };
 
@@ -56,6 +59,10 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+  // Weights narrower than f32 have no masters, and are rounded up or down at random:
+  // keel/kernels/stochastic_rounding.h.
+  bool stochastic_rounding = false;
+  std::uint64_t seed = 0;  // of that rounding
 };
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options = {});
 

@@ -93,13 +93,20 @@ void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const 
                         std::span<const Stream> others) noexcept {
   if (memory == nullptr) return;
   std::vector<Event> events;
-  for (const Stream& other : others) {
-    if (stream.is_asynchronous()) stream.wait(other.record());
-    else events.push_back(other.record());
-  }
+  bool settled = true;
+  try {
+    for (const Stream& other : others) {
+      if (stream.is_asynchronous()) stream.wait(other.record());
+      else events.push_back(other.record());
+    }
+  } catch (const std::exception&) { settled = false; }  // a device that failed, or a stream that is recorded
   const std::lock_guard lock(mutex_);
   const std::size_t size = block_size(bytes);
   count(bytes, purpose, false);
+  if (!settled) {
+    unsettled_.emplace_back(memory, size);
+    return;
+  }
   if (!events.empty()) {
     lent_.push_back({memory, size, std::move(events)});
     return;
@@ -131,13 +138,27 @@ void Allocator::reset_peaks() {
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
   take_back_lent();
+  const auto give_back = [this](void* block, std::size_t size) {
+    api_->release(block);  // waits for the device
+    counters_.reserved -= size;
+  };
   for (auto& [key, blocks] : cached_) {
-    for (void* block : blocks) {
-      api_->release(block);
-      counters_.reserved -= key.second;
-    }
+    if (held_.contains(key.first)) continue;
+    for (void* block : blocks) give_back(block, key.second);
     blocks.clear();
   }
+  for (const auto& [block, size] : unsettled_) give_back(block, size);
+  unsettled_.clear();
+}
+
+void Allocator::hold(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  ++held_[stream.native()];
+}
+
+void Allocator::let_go(const Stream& stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = held_.find(stream.native()); --found->second == 0) held_.erase(found);
 }
 
 }  // namespace keel

@@ -59,6 +59,9 @@ class Allocator {
   void reset_peaks();
   // Gives every cached block that no device still works on back to the system.
   void trim();
+  // Between the two, trim() leaves the blocks of this stream alone: a graph writes to them whenever it is launched.
+  void hold(const Stream& stream);
+  void let_go(const Stream& stream) noexcept;
 
  private:
   using Key = std::pair<void*, std::size_t>;  // stream, block size
@@ -79,6 +82,8 @@ class Allocator {
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::vector<void*>, KeyHash> cached_;
   std::vector<Lent> lent_;
+  std::vector<std::pair<void*, std::size_t>> unsettled_;  // of which nobody can say when their users are done
+  std::unordered_map<void*, int> held_;                   // by stream: how often
   MemoryReport counters_;
 };
 

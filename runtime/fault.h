@@ -10,7 +10,8 @@ enum class FaultKind : unsigned char { embedding_id, gather_index, select_index,
 
 // The first note wins, and stays until it is read. Lives in host memory that the device can write.
 struct Fault {
-  unsigned raised = 0;
+  static constexpr unsigned kNone = 0, kBegun = 1, kWhole = 2;
+  unsigned raised = kNone;
   FaultKind kind = FaultKind::embedding_id;
   std::int64_t position = 0;  // of the value in its tensor
   std::int64_t value = 0;

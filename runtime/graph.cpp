@@ -7,16 +7,24 @@
 
 namespace keel {
 
+KeptMemory::KeptMemory(const Context& context, const Stream& stream) : context_(context), stream_(stream) {
+  context_.allocator().hold(stream_);
+}
+KeptMemory::~KeptMemory() { context_.allocator().let_go(stream_); }
+
 struct Graph::State {
-  State(Context owner, Stream recorded_on, NativeGraph graph)
-      : context(std::move(owner)), stream(std::move(recorded_on)), native(graph) {}
+  State(const Context& owner, const Stream& recorded_on)
+      : context(owner), stream(recorded_on), memory(owner, recorded_on) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { context.api().destroy_graph(native); }
+  ~State() {
+    if (native != nullptr) context.api().destroy_graph(native);
+  }
 
   Context context;
   Stream stream;
-  NativeGraph native;
+  KeptMemory memory;
+  NativeGraph native = nullptr;
 };
 
 Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<void()> work) {
@@ -24,6 +32,8 @@ Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<vo
     throw Error(concat("work on ", context.device(), " happens at once and cannot be recorded as a graph"),
                 ErrorKind::unsupported);
   DeviceApi& api = context.api();
+  Graph graph;
+  graph.state_ = std::make_shared<State>(context, stream);
   const StreamScope scope(context, stream);
   api.begin_capture(stream.native());
   try {
@@ -35,8 +45,7 @@ Graph Graph::record(const Context& context, const Stream& stream, FunctionRef<vo
     }
     throw;
   }
-  Graph graph;
-  graph.state_ = std::make_shared<State>(context, stream, api.end_capture(stream.native()));
+  graph.state_->native = api.end_capture(stream.native());
   return graph;
 }
 

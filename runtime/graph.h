@@ -3,21 +3,37 @@
 
 #include <memory>
 
+#include "keel/runtime/context.h"
 #include "keel/runtime/parallel.h"
 #include "keel/runtime/stream.h"
 
 namespace keel {
 
+// While it lives, memory that work in the stream has released stays for later work there. Otherwise whoever finds the
+// device full has all unused memory given back, and a recording cannot ask for it again.
+class KeptMemory {
+ public:
+  KeptMemory(const Context& context, const Stream& stream);
+  ~KeptMemory();
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+
+ private:
+  Context context_;
+  Stream stream_;
+};
+
 // Launching some hundred kernels one by one can cost the host more time than they cost the device; a graph is launched
 // as one. It repeats what was asked of the device: the same kernels, on the same memory, with the same arguments. So
 // what changes between repetitions must lie in the device's memory, and that memory must not go to anybody else: work
-// allocates from the stream that it is recorded on, which should serve nothing else.
+// allocates from the stream that it is recorded on, which should serve nothing else, and whose released memory stays
+// with the stream while the graph lives.
 class Graph {
  public:
   Graph() = default;
   // Calls work() with this thread's work for the context going to `stream`, where it is recorded and does not happen.
   // An Error where the work cannot be recorded, such as one that waits, or allocates memory that the stream has not
-  // released before: run it once or twice in the stream first.
+  // released before: run it once or twice in the stream first, under KeptMemory. The graph keeps its memory itself.
   static Graph record(const Context& context, const Stream& stream, FunctionRef<void()> work);
   explicit operator bool() const { return state_ != nullptr; }
   // Asks for the work once more, in the stream that it was recorded on.

@@ -38,7 +38,8 @@ KEEL_HD inline double floor(double x) { return std::floor(x); }
 KEEL_HD inline float copysign(float x, float sign) { return std::copysign(x, sign); }
 
 // The standard library's: within 1 ulp, but not vectorised (about 10 ns). A power that keeps 1 ulp
-// needs a logarithm in twice the precision, and no model's inner loop raises to a power.
+// needs a logarithm in twice the precision, and no model's inner loop raises to a power. A GPU has
+// CUDA's, which is less exact: the one function here whose bits are not the same on every machine.
 KEEL_HD inline float pow(float x, float y) { return std::pow(x, y); }
 KEEL_HD inline double pow(double x, double y) { return std::pow(x, y); }
 
@@ -68,8 +69,8 @@ KEEL_HD inline ExpParts exp_parts(float x) {
   q = fma(q, r, 0x1.5558f2p-5f);
   q = fma(q, r, 0x1.555492p-3f);
   q = fma(q, r, 0x1.fffffcp-2f);
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRoundToInteger);
-  return {exponent, fma(r * r, q, r)};
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRoundToInteger);
+  return {static_cast<std::int32_t>(exponent), fma(r * r, q, r)};
 }
 
 }  // namespace detail

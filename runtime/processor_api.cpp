@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -62,8 +63,13 @@ std::shared_ptr<DeviceApi> processor_api() {
 
 void throw_fault(DeviceApi& api) {
   Fault* fault = api.fault();
-  if (fault == nullptr || fault->raised == 0) return;
-  const Fault found = std::exchange(*fault, Fault{});
+  if (fault == nullptr) return;
+  // Another thread may look at the same time, and kernels of other streams may run.
+  const std::atomic_ref<unsigned> raised(fault->raised);
+  if (raised.load() != Fault::kWhole) return;
+  const Fault found = *fault;
+  unsigned expected = Fault::kWhole;
+  if (!raised.compare_exchange_strong(expected, Fault::kNone)) return;
   throw Error(concat(text_of(found.kind), ' ', found.value, " at position ", found.position, " is outside [0, ",
                      found.limit, ")"));
 }

@@ -27,6 +27,8 @@ Storage::~Storage() {
   if (!adopted_) {
     context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   } else if (deleter_) {
+    stream_.settle();
+    for (const Stream& user : users_) user.settle();
     try {
       deleter_(memory_);
     } catch (const std::exception& error) {
@@ -49,6 +51,11 @@ void Storage::restore() {
 void Storage::used_by(const Stream& stream) {
   if (stream == stream_ || std::ranges::find(users_, stream) != users_.end()) return;
   users_.push_back(stream);
+}
+
+void Storage::touch() {
+  const TouchHook hook = touch_hook_;  // stays alive when it replaces itself
+  hook(*this);
 }
 
 void Storage::throw_dropped() const {

@@ -23,7 +23,8 @@ class Storage {
 
   // Allocates `bytes` uninitialised bytes from the context, for its current stream.
   Storage(Context context, std::size_t bytes, Purpose purpose);
-  // Adopts the caller's memory; `deleter` (may be empty) is called once at the end.
+  // Adopts the caller's memory; `deleter` (may be empty) is called once at the end, when the work queued on its stream
+  // and those of used_by() is done.
   Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter);
   ~Storage();
   Storage(const Storage&) = delete;
@@ -31,11 +32,16 @@ class Storage {
 
   // The first byte, after the touch hook ran. Throws when the memory was dropped and no hook brought it back.
   std::byte* data() {
-    if (touch_hook_) [[unlikely]]
-      touch_hook_(*this);
+    make_ready();
     if (memory_ == nullptr && bytes_ != 0) [[unlikely]]
       throw_dropped();
     return static_cast<std::byte*>(memory_);
+  }
+
+  // Runs the touch hook, as data() does: the memory is there when it returns.
+  void make_ready() {
+    if (touch_hook_) [[unlikely]]
+      touch();
   }
 
   const Context& context() const { return context_; }
@@ -54,9 +60,11 @@ class Storage {
   bool resident() const { return memory_ != nullptr || bytes_ == 0; }
   void drop();     // gives the memory back; adopted memory cannot be dropped
   void restore();  // memory again, contents undefined until written
+  // The hook may set another one, or none, while it runs.
   void set_touch_hook(TouchHook hook) { touch_hook_ = std::move(hook); }
 
  private:
+  void touch();
   [[noreturn]] void throw_dropped() const;
 
   Context context_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "keel/runtime/device_api.h"
+#include "keel/runtime/error.h"
 
 namespace keel {
 
@@ -58,6 +59,13 @@ void Stream::synchronize() const {
   if (state_ == nullptr) return;
   state_->api->synchronize(state_->native);
   throw_fault(*state_->api);
+}
+
+void Stream::settle() const noexcept {
+  if (state_ == nullptr) return;
+  try {
+    state_->api->synchronize(state_->native);
+  } catch (const Error&) {}
 }
 
 void* Stream::native() const { return state_ == nullptr ? nullptr : state_->native; }

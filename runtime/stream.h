@@ -33,6 +33,8 @@ class Stream {
   void wait(const Event& event) const;
   // Blocks the calling thread until all work is done. Throws what the device's work did wrong.
   void synchronize() const;
+  // The same for destructors: what the work did wrong is left to others.
+  void settle() const noexcept;
   void* native() const;  // cudaStream_t; null on the processor
   bool is_asynchronous() const { return state_ != nullptr; }
   friend bool operator==(const Stream& a, const Stream& b) { return a.state_ == b.state_; }

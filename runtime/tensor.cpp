@@ -226,9 +226,15 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
 }
 
 Tensor empty(const Context& context, const Dims& shape, DType dtype, Purpose purpose) {
-  for (const std::int64_t extent : shape) KEEL_CHECK(extent >= 0, "shape ", shape, " has a negative extent");
-  const std::size_t bytes = static_cast<std::size_t>(product(shape)) * size_of(dtype);
-  return Tensor(std::make_shared<Storage>(context, bytes, purpose), shape, dense_strides(shape), 0, dtype);
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool fits = true;
+  for (const std::int64_t extent : shape) {
+    KEEL_CHECK(extent >= 0, "shape ", shape, " has a negative extent");
+    fits = !__builtin_mul_overflow(bytes, extent, &bytes) && fits;
+  }
+  KEEL_CHECK(fits, "shape ", shape, " in ", dtype, " has more bytes than can be counted");
+  return Tensor(std::make_shared<Storage>(context, static_cast<std::size_t>(bytes), purpose), shape,
+                dense_strides(shape), 0, dtype);
 }
 
 Tensor zeros(const Context& context, const Dims& shape, DType dtype, Purpose purpose) {

@@ -171,6 +171,10 @@ class Operations {
   }
 
   void add_updates() {
+    add("combine", [this] {
+      const std::vector<Tensor> terms = {numbers({100}), numbers({100}), numbers({100})};
+      kernels::combine({terms, numbers({100})});
+    });
     const auto state = [this] {
       StepState taken;
       taken.steps = taken.taken = 1;
@@ -178,6 +182,7 @@ class Operations {
       return kernels::make_step_state(device_, taken);
     };
     add("add_squares", [=, this] { kernels::add_squares(numbers({100}), state()); });
+    add("add_tokens", [=] { kernels::add_tokens(state(), 3); });
     add("decide_step", [=] {
       StepArgs args;
       args.state = state();

@@ -298,6 +298,8 @@ void Resolver::check_together() {
           fmt::format("{} warm-up steps do not fit into {} steps", c.scheduler.warmup, c.steps));
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
+  require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
+          {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
           "needs model.dropout 0: a recorded step would drop the same activations again and again");
 }

@@ -57,6 +57,7 @@ struct OptimizerConfig {
   std::array<double, 2> betas = {};
   double eps = 0;
   double weight_decay = 0;
+  bool stochastic_rounding = false;
   double momentum = 0;
   bool nesterov = false;
   bool operator==(const OptimizerConfig&) const = default;

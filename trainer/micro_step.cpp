@@ -14,13 +14,17 @@ bool alike(const Batch& a, const Batch& b) {
 }  // namespace
 
 GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
-    : model_(model), engine_(engine), context_(engine.context()), stream_(context_.make_stream()) {
+    : model_(model),
+      engine_(engine),
+      context_(engine.context()),
+      stream_(context_.make_stream()),
+      memory_(context_, stream_) {
   if (!stream_.is_asynchronous())
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
 }
 
-HostCopy GraphedMicroStep::run(const Batch& batch, bool first) {
-  Recorded& recorded = first ? first_ : later_;
+HostCopy GraphedMicroStep::run(const Batch& batch) {
+  Recorded& recorded = engine_.tokens() == 0 ? first_ : later_;
   const Stream outer = context_.stream();
   stream_.wait(outer.record());
   HostCopy loss;
@@ -28,7 +32,7 @@ HostCopy GraphedMicroStep::run(const Batch& batch, bool first) {
     const StreamScope scope(context_, stream_);
     for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
     // What outlives a run is allocated before the first, so that the recording finds all the memory that runs released.
-    if (!recorded.batch.inputs.defined()) {
+    if (!recorded.batch.inputs.defined() && batch.target_tokens > 0) {
       recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
                         batch.target_tokens};
       recorded.loss = empty(context_, {});

@@ -8,15 +8,16 @@
 
 namespace keel {
 
-// What a step does at its first micro-batch differs from the others, whose gradients are added: there is a graph for
-// each. They are recorded after two ordinary runs, and repeated for every batch of the same shape and number of
-// targets; other batches run as ever. The model must draw no random numbers, since a graph would draw the same again.
+// What a step does at its first micro-batch with targets differs from the others, whose gradients are added: there is a
+// graph for each. They are recorded after two ordinary runs, and repeated for every batch of the same shape and number
+// of targets; other batches run as ever. The model must draw no random numbers, since a graph would draw the same
+// again.
 class GraphedMicroStep {
  public:
   // Model and engine must outlive it. An Error where the device has no graphs.
   GraphedMicroStep(const Gpt& model, Engine& engine);
   // Adds the gradients of the batch's loss to those of the step; returns the loss.
-  HostCopy run(const Batch& batch, bool first);
+  HostCopy run(const Batch& batch);
 
  private:
   struct Recorded {
@@ -33,6 +34,7 @@ class GraphedMicroStep {
   Engine& engine_;
   Context context_;
   Stream stream_;
+  KeptMemory memory_;
   Recorded first_, later_;
 };
 

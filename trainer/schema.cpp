@@ -107,6 +107,9 @@ const SchemaRow kRows[] = {
      "Decoupled weight decay of matrices; biases and norms have none.", "decay|wd"},
     {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0", at_least(0), kSgd,
      "L2 penalty of matrices; biases and norms have none."},
+    {"optimizer.stochastic_rounding", KEEL_FIELD(optimizer.stochastic_rounding), "false", kAny, kAdamW,
+     "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
+     "strategy bf16."},
     {"optimizer.momentum", KEEL_FIELD(optimizer.momentum), "0", kFraction, kSgd, "Decay rate of the velocity."},
     {"optimizer.nesterov", KEEL_FIELD(optimizer.nesterov), "false", kAny, kSgd,
      "Nesterov's form of momentum; needs a momentum above 0."},
@@ -141,10 +144,11 @@ const SchemaRow kRows[] = {
      "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
      "fastest, chosen when the run begins. One process alone treats ddp and zero1 to zero3 alike.",
      "precision|dtype|mixed_precision"},
-    {"device", kDevice, "auto", kAny, kAlways, "Where to compute; auto: the fastest device of this build."},
+    {"device", kDevice, "auto", kAny, kAlways,
+     "Where to compute; auto: the first GPU where there is one, else the processor."},
     {"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
      "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host work on a "
-     "GPU. Needs model.dropout 0.",
+     "GPU. Needs one, and model.dropout 0.",
      "graph|cuda_graphs"},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
      "Processor threads; 0: one for each processor that keel may use.", "num_threads"},

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -54,12 +55,14 @@ Strategy::Precision decide_precision(const Config& config, const Context& contex
   return choice.precision;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
   if (config.type == OptimizerConfig::Type::adamw)
     return make_adamw({.beta1 = config.betas[0],
                        .beta2 = config.betas[1],
                        .epsilon = config.eps,
-                       .weight_decay = config.weight_decay});
+                       .weight_decay = config.weight_decay,
+                       .stochastic_rounding = config.stochastic_rounding,
+                       .seed = seed});
   return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
 }
 
@@ -78,12 +81,14 @@ Schedule make_schedule(const Config& config) {
           .final_factor = config.scheduler.min_lr / config.optimizer.lr};
 }
 
-// f64 (steps + 1): the learning rate after i taken steps.
+// f64 (n): the learning rate after i taken steps; the last one stays.
 Tensor make_rates(const Config& config, const Context& context) {
   const Schedule schedule = make_schedule(config);
+  const std::int64_t last = schedule.decay == Decay::constant ? schedule.warmup : schedule.steps;
   std::vector<double> rates;
-  for (std::int64_t i = 0; i <= config.steps; ++i) rates.push_back(config.optimizer.lr * schedule.factor(i));
-  return from_values(context, rates, {config.steps + 1}, Purpose::workspace);
+  for (std::int64_t i = 0; i <= std::min(last, config.steps); ++i)
+    rates.push_back(config.optimizer.lr * schedule.factor(i));
+  return from_values(context, rates, {static_cast<std::int64_t>(rates.size())}, Purpose::workspace);
 }
 
 std::int64_t peak_resident_bytes() {
@@ -106,7 +111,7 @@ class Run {
         rates_(make_rates(config, context_)),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro)),
         precision_(decide_precision(config, context_, resume_, observer)),
-        engine_(model_, context_, make_optimizer(config.optimizer),
+        engine_(model_, context_, make_optimizer(config.optimizer, config.seed),
                 {.policy = PrecisionPolicy::of(precision_ == Strategy::Precision::bf16 ? DType::bf16 : DType::f32),
                  .seed = config.seed,
                  .micro_batches = static_cast<std::int64_t>(micro_batches_.size()),
@@ -161,6 +166,7 @@ class Run {
       if (evaluates) evaluate_now();
       if (last) break;
       if (saves) save_or_warn();
+      if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
     write_memory();
     if (saved_ < state_.step || !std::filesystem::exists(folder_.model())) save();
@@ -191,7 +197,7 @@ class Run {
       const RandomStream random{config_.seed, static_cast<std::uint64_t>(state_.step), 0};
       pending.tokens += batch.target_tokens;
       if (graph_) {
-        pending.micro_batches.push_back({batch, random, graph_->run(batch, i == 0)});
+        pending.micro_batches.push_back({batch, random, graph_->run(batch)});
         continue;
       }
       Forward pass{.training = true, .random = random, .sample_ids = batch.sample_ids};
@@ -325,6 +331,9 @@ class Run {
   }
 
   void save_after_failure() noexcept {
+    try {
+      finish_step();                    // its numbers belong to what is saved
+    } catch (const std::exception&) {}  // the error that ended the run is the one to report
     try {
       engine_.zero_grad();
       for (const auto& [name, weight] : engine_.weights())

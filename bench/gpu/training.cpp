@@ -65,7 +65,7 @@ class Steps {
 
  private:
   HostCopy forward_backward() {
-    if (graphed_) return graphed_->run(batch_, true);
+    if (graphed_) return graphed_->run(batch_);
     Forward pass{.training = true, .random = {}, .sample_ids = batch_.sample_ids};
     const CrossEntropyLoss result = model_.loss(batch_.inputs, batch_.targets, pass);
     HostCopy loss(result.loss.value());

@@ -187,6 +187,8 @@ def training(bench, masters, compiled):
         config = train_gpt.Config(layers=12, heads=12, width=768, vocabulary=50304, block=1024, batch=0)
     batches = [bench.options.batch // n for n in (1, 2, 4) if bench.options.batch >= n]
     for config.batch in batches:
+        if bench.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         try:
             step = Step(bench, config, masters, compiled)
             seconds = bench.seconds(step)

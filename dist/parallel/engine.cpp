@@ -13,6 +13,11 @@ Tensor view_of(const Tensor& flat, const Segment& segment) {
   return flat.slice(0, segment.offset, segment.offset + segment.numel).view(segment.shape);
 }
 
+PrecisionPolicy policy_for(const Optimizer& optimizer, PrecisionPolicy policy) {
+  policy.keeps_master = optimizer.needs_master();
+  return policy;
+}
+
 }  // namespace
 
 Engine::Engine(Module& model, const Context& context, std::unique_ptr<const Optimizer> optimizer,
@@ -20,8 +25,10 @@ Engine::Engine(Module& model, const Context& context, std::unique_ptr<const Opti
     : context_(context),
       optimizer_(std::move(optimizer)),
       clip_(options.clip),
-      buffers_(materialize(
-          model, context, {.policy = options.policy, .seed = options.seed, .accumulates = options.micro_batches > 1})) {
+      buffers_(materialize(model, context,
+                           {.policy = policy_for(*optimizer_, options.policy),
+                            .seed = options.seed,
+                            .accumulates = options.micro_batches > 1})) {
   step_state_ = kernels::make_step_state(context_);
   make_state();
   make_ranges(options.groups);
@@ -31,7 +38,7 @@ void Engine::make_state() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const FlatBuffer& buffer = buffers_[i];
     if (!buffer.trainable) continue;
-    const DType dtype = buffer.master.defined() ? DType::f32 : buffer.values.dtype();
+    const DType dtype = buffer.values.dtype() == DType::f64 ? DType::f64 : DType::f32;
     for (const std::string_view name : optimizer_->state_names())
       states_.push_back({std::string(name), i, zeros(context_, {buffer.padded}, dtype, Purpose::optimizer)});
   }
@@ -39,6 +46,7 @@ void Engine::make_state() {
 
 // Neighbours of one group are updated as one range.
 void Engine::make_ranges(const GroupRule& groups) {
+  std::int64_t before = 0;  // numbers in the buffers before
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const FlatBuffer& buffer = buffers_[i];
     if (!buffer.trainable) continue;
@@ -49,11 +57,12 @@ void Engine::make_ranges(const GroupRule& groups) {
       const std::int64_t begin = buffer.segments[first].offset;
       const std::int64_t end = buffer.segments[last - 1].offset + buffer.segments[last - 1].numel;
       const auto part = [&](const Tensor& flat) { return flat.defined() ? flat.slice(0, begin, end) : Tensor(); };
-      ParameterRange range{part(buffer.values), part(buffer.master), part(buffer.gradient), {}, group};
+      ParameterRange range{part(buffer.values), part(buffer.master), part(buffer.gradient), {}, group, before + begin};
       for (const State& state : states_)
         if (state.buffer == i) range.state.push_back(part(state.values));
       ranges_.push_back(std::move(range));
     }
+    before += buffer.numel;
   }
 }
 
@@ -89,7 +98,7 @@ PendingStep Engine::step(StepArgs args) {
     first += buffer.numel;
   }
   args.state = step_state_;
-  args.tokens = static_cast<double>(tokens_);
+  kernels::add_tokens(step_state_, static_cast<double>(tokens_));
   args.clip = clip_;
   kernels::decide_step(args);
   optimizer_->update(ranges_, {.step = step_state_});

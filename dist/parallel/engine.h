@@ -15,7 +15,7 @@
 namespace keel {
 
 struct EngineOptions {
-  PrecisionPolicy policy = {};
+  PrecisionPolicy policy = {};     // master weights are there if the optimizer needs them
   std::uint64_t seed = 1;          // of the initial weights
   std::int64_t micro_batches = 1;  // calls of backward() between two steps; more than one asks for wide accumulators
   double clip = 0;                 // longest gradient, by its 2-norm; 0: not clipped
@@ -58,6 +58,8 @@ class Engine {
   void backward(const Variable& loss, std::int64_t tokens = 1);
   // Counts the tokens of a backward that happens outside: one that was recorded as a graph and is repeated.
   void count_tokens(std::int64_t tokens);
+  // Of the losses since the last step.
+  std::int64_t tokens() const { return tokens_; }
   // Divides by the tokens, clips, updates, and forgets the gradients; skipped as a whole where one is not finite.
   // Nothing waits for the device: that is for who wants the result.
   PendingStep step(double lr);
@@ -72,7 +74,8 @@ class Engine {
   const Optimizer& optimizer() const { return *optimizer_; }
   std::span<const FlatBuffer> buffers() const { return buffers_; }
 
-  // Views: the fp32 weights by parameter name, and the optimizer's state as "<state>.<parameter>".
+  // Views: the weights by parameter name (the masters where there are any), and the optimizer's state as
+  // "<state>.<parameter>".
   NamedTensors weights() const;
   NamedTensors optimizer_state() const;
   // Every name and shape must be there: else an Error that lists the differences, and nothing is changed.
@@ -99,7 +102,7 @@ class Engine {
   std::vector<State> states_;
   std::vector<ParameterRange> ranges_;
   Tensor step_state_;
-  std::int64_t tokens_ = 0;  // of the losses since the last step
+  std::int64_t tokens_ = 0;
 };
 
 }  // namespace keel

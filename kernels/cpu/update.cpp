@@ -173,16 +173,17 @@ void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
       if (std::isfinite(partials.data()[chunk])) continue;  // squares of f64 may overflow where no element is bad
       const std::int64_t begin = chunk * kElementGrain, end = std::min(count, begin + kElementGrain);
       const std::int64_t at = begin + first_not_finite(data + begin, end - begin);
-      if (at < end) state.bad = std::min(state.bad, first + at);
+      if (at < end) state.partial.bad = std::min(state.partial.bad, first + at);
     }
   });
-  state.squares += row_sum(partials.data(), chunks);
+  state.partial.squares += row_sum(partials.data(), chunks);
 }
 
+void add_tokens(const Tensor& step, double tokens) { state_of(step).partial.tokens += tokens; }
+
 void decide_step(const StepArgs& args) {
-  const bool table = args.rates.defined();
-  StepRule{args.tokens, args.clip, args.lr, table ? args.rates.data<double>() : nullptr,
-           table ? args.rates.numel() : 0}(state_of(args.state));
+  const StepRule rule(args);
+  rule(state_of(args.state));
 }
 
 }  // namespace
@@ -191,6 +192,7 @@ void add_update(KernelTable& table) {
   table.adamw = adamw;
   table.sgd = sgd;
   table.add_squares = add_squares;
+  table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }
 

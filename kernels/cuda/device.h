@@ -16,6 +16,11 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 KEEL_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+[[noreturn]] inline void refuse_dtype(std::string_view op, DType dtype, Device device) {
+  throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
+              ErrorKind::unsupported);
+}
+
 // Calls f(TypeTag<T>{}) with the C++ type of f32, bf16 or f16: what arithmetic kernels take.
 template <class F>
 void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
@@ -23,9 +28,7 @@ void visit_kernel_type(std::string_view op, DType dtype, Device device, F&& f) {
     case DType::f32: return f(TypeTag<float>{});
     case DType::bf16: return f(TypeTag<bf16>{});
     case DType::f16: return f(TypeTag<f16>{});
-    default:
-      throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
-                  ErrorKind::unsupported);
+    default: refuse_dtype(op, dtype, device);
   }
 }
 
@@ -125,11 +128,13 @@ __device__ T reduce_block(T value, T neutral, Op op, const Scratch& scratch) {
 // Notes bad data; the first note wins.
 __device__ inline void raise_fault(Fault* fault, FaultKind kind, std::int64_t position, std::int64_t value,
                                    std::int64_t limit) {
-  if (atomicCAS(&fault->raised, 0u, 1u) != 0) return;
+  if (atomicCAS(&fault->raised, Fault::kNone, Fault::kBegun) != Fault::kNone) return;
   fault->kind = kind;
   fault->position = position;
   fault->value = value;
   fault->limit = limit;
+  __threadfence_system();  // the host may look while other work runs
+  atomicExch(&fault->raised, Fault::kWhole);
 }
 
 }  // namespace keel::cuda

@@ -2,6 +2,7 @@
 
 #include "keel/kernels/cuda/backend.h"
 #include "keel/kernels/cuda/operand.h"
+#include "keel/kernels/cuda/quick_functors.h"
 
 namespace keel::cuda {
 namespace {
@@ -47,11 +48,16 @@ void visit_operand_type(DType dtype, Device device, F&& f) {
   if (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16) return f(TypeTag<float>{});
   if constexpr (is_integral_op<Op>)
     if (!is_floating(dtype)) return f(TypeTag<std::int64_t>{});
-  throw Error(concat(Op::name, " in ", dtype, " is not implemented on ", device), ErrorKind::unsupported);
+  refuse_dtype(Op::name, dtype, device);
 }
+
+bool has_16_bits(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 template <class Op>
 void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
+  if constexpr (HasQuick<Op>)
+    if (has_16_bits(x.dtype()))
+      return run_elementwise<float>(Op::name.data(), y, UnaryForward<Quick<Op>>{parameter}, x);
   visit_operand_type<Op>(x.dtype(), x.device(), [&](auto tag) {
     run_elementwise<typename decltype(tag)::type>(Op::name.data(), y, UnaryForward<Op>{parameter}, x);
   });
@@ -59,9 +65,13 @@ void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
 
 template <class Op>
 void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input, double parameter) {
+  const Tensor& second = Op::keep == Keep::none ? grad_output : kept;
+  if constexpr (HasQuick<Op>)
+    if (has_16_bits(grad_output.dtype()))
+      return run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Quick<Op>>{parameter}, grad_output,
+                                    second);
   visit_kernel_type(Op::name, grad_output.dtype(), grad_output.device(), [&](auto) {
-    run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Op>{parameter}, grad_output,
-                           Op::keep == Keep::none ? grad_output : kept);
+    run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Op>{parameter}, grad_output, second);
   });
 }
 

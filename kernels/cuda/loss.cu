@@ -72,8 +72,9 @@ __global__ void __launch_bounds__(kRowThreads, 2) cross_entropy_kernel(CrossEntr
   }
   if (grad == nullptr) return;
 
-  // The gradient may go over the logits: a reduction's barrier has come after the last look at the target's logit, and
-  // other elements are read and written by the same thread.
+  // The gradient may go over the logits. All threads have looked at the target's logit; other elements are read and
+  // written by the same thread.
+  __syncthreads();
   const float factor = 1 / whole.sum, uniform = args.smoothing / count, on_target = 1 - args.smoothing;
   staged.again([&](std::int64_t begin, auto& values) {
     constexpr int kCount = std::extent_v<std::remove_reference_t<decltype(values)>>;
@@ -117,10 +118,11 @@ void launch_rows(const CrossEntropyArgs& args, const Targets& targets) {
   rows.smoothing = static_cast<float>(args.label_smoothing);
   rows.vector = in_phase({&logits, &args.grad_logits});
   rows.fault = logits.context().api().fault();
+  const cudaStream_t stream = stream_of(logits);
   const std::size_t bytes = rows.grad == nullptr ? 0 : StagedRow<T>::bytes(targets.classes);
   rows.staged = bytes != 0;
   launch("cross_entropy", cross_entropy_kernel<T>,
-         {grid_of(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream_of(logits), rows);
+         {grid_of(targets.rows), StagedRow<T>::threads(targets.classes), bytes}, stream, rows);
 }
 
 void cross_entropy(const CrossEntropyArgs& args) {

@@ -1,4 +1,4 @@
-// Reductions over any dimensions on a device, in an order that depends on shapes and strides alone.
+// Reductions over any dimensions on a device, in an order that depends on shapes, strides and alignment alone.
 //
 // Two ways to walk, as on the processor: along the reduced elements of each output (by rows), or across neighbouring
 // outputs side by side (by columns), whichever memory is dense in. Long ranges are cut into chunks, whose results a
@@ -273,8 +273,20 @@ __global__ void argmax_kernel(RowsJob job, std::int64_t* out) {
   if (!job.task<T>(task)) return;
   const T* const row = static_cast<const T*>(task.row);
   Best<C> best = Best<C>::none();
-  for (std::int64_t at = task.lane; at < job.count; at += job.group)
-    best = BestOf{}(best, Best<C>{widen<C>(row[job.reduced.offset_of(at)]), at});
+  const auto consider = [&](T value, std::int64_t at) { best = BestOf{}(best, Best<C>{widen<C>(value), at}); };
+  std::int64_t packed = 0;  // elements that are read as packs
+  if (job.dense && reinterpret_cast<std::uintptr_t>(row) % 16 == 0) {
+    constexpr int kSize = Pack<T>::kSize;
+    packed = job.count / kSize * kSize;
+#pragma unroll 4
+    for (std::int64_t at = std::int64_t{task.lane} * kSize; at < packed; at += job.group * kSize) {
+      const Pack<T> pack = load_pack(row + at);
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) consider(pack.values[i], at + i);
+    }
+  }
+  for (std::int64_t at = packed + task.lane; at < job.count; at += job.group)
+    consider(row[job.reduced.offset_of(at)], at);
   if (job.group == kWarp) best = reduce_warp(best, BestOf{});
   else if (job.group == kThreads) best = reduce_block(best, Best<C>::none(), BestOf{}, scratch);
   if (task.lane == 0) out[task.number] = best.index;
@@ -305,8 +317,7 @@ void reduce(const ReduceArgs& args) {
   if (args.out.numel() == 0) return;
   const char* const name = name_of(args.reduction);
   for (const Tensor& tensor : {args.x, args.out})
-    if (tensor.dtype() == DType::f64)
-      throw Error(concat(name, " in f64 is not implemented on ", tensor.device()), ErrorKind::unsupported);
+    if (tensor.dtype() == DType::f64) refuse_dtype(name, tensor.dtype(), tensor.device());
   if (args.x.numel() == 0) {
     const double nothing = args.reduction == Reduction::mean ? std::numeric_limits<double>::quiet_NaN() : 0;
     if (!args.add) kernel_table(args.out.context()).fill(args.out, nothing);

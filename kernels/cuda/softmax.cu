@@ -70,13 +70,14 @@ template <class T>
 void launch_softmax(const SoftmaxArgs& args) {
   const std::int64_t rows = args.x.dim(0), cols = args.x.dim(1);
   const bool vector = in_phase({&args.x, &args.out});
+  const cudaStream_t stream = stream_of(args.x);
   const SoftmaxRows<T> params{args.x.data<T>(), args.out.data<T>(), rows, cols, args.log, vector};
   if (can_hold(params.x, cols, vector)) {
     const RowLaunch shape = launch_of_rows(rows, cols);
-    launch("softmax", softmax_held_kernel<T>, {shape.grid, shape.block}, stream_of(args.x), params);
+    launch("softmax", softmax_held_kernel<T>, {shape.grid, shape.block}, stream, params);
   } else {
     const std::size_t bytes = StagedRow<T>::bytes(cols);
-    launch("softmax", softmax_kernel<T>, {grid_of(rows), StagedRow<T>::threads(cols), bytes}, stream_of(args.x), params,
+    launch("softmax", softmax_kernel<T>, {grid_of(rows), StagedRow<T>::threads(cols), bytes}, stream, params,
            bytes != 0);
   }
 }

@@ -21,12 +21,13 @@ class StagedRow {
   static constexpr int kSize = Pack<T>::kSize;
   static constexpr int kBatch = 4;  // packs that a thread has on the way at once
   // With so much shared memory for each, two blocks still fit on an SM of sm_90.
-  static constexpr std::int64_t kMostBytes = std::int64_t{112} << 10;
+  static constexpr std::size_t kMostBytes = std::size_t{112} << 10;
+  static constexpr std::size_t kScratchBytes = kWarp * sizeof(float);  // of the kernel's reductions
 
-  // The shared memory that a block asks for to keep its row there; 0 for a row that is too long.
+  // The shared memory that a block asks for to keep its row there, on the current device; 0 for a row that is too long.
   static std::size_t bytes(std::int64_t cols) {
-    const std::int64_t bytes = cols / kSize * 16;
-    return bytes <= kMostBytes ? static_cast<std::size_t>(bytes) : 0;
+    const auto bytes = static_cast<std::size_t>(cols / kSize) * 16;
+    return bytes <= std::min(kMostBytes, shared_memory_limit() - kScratchBytes) ? bytes : 0;
   }
   static unsigned threads(std::int64_t cols) {
     const std::int64_t warps = ceil_div(cols, kBatch * kSize * kWarp);

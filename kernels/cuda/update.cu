@@ -220,7 +220,7 @@ __global__ void square_sums_kernel(const T* x, std::int64_t count, bool aligned,
     for (std::int64_t at = begin + threadIdx.x * kSize; at < end; at += kThreads * kSize)
       for (std::int64_t i = at; i < std::min(end, at + kSize); ++i)
         if (const float element = widen(x[i]); element - element != 0)
-          atomicMin(reinterpret_cast<long long*>(&state->bad), static_cast<long long>(first + i));
+          atomicMin(reinterpret_cast<long long*>(&state->partial.bad), static_cast<long long>(first + i));
   sum = reduce_block(sum, 0.0, Sum{}, scratch);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
@@ -230,7 +230,7 @@ __global__ void add_to_squares_kernel(const double* partial, std::int64_t count,
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += kFinishThreads) sum += partial[i];
   sum = reduce_block(sum, 0.0, Sum{}, scratch);
-  if (threadIdx.x == 0) state->squares += sum;
+  if (threadIdx.x == 0) state->partial.squares += sum;
 }
 
 void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
@@ -246,13 +246,16 @@ void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
          state_of(step));
 }
 
+__global__ void add_tokens_kernel(StepState* state, double tokens) { state->partial.tokens += tokens; }
+
+void add_tokens(const Tensor& step, double tokens) {
+  launch("add_tokens", add_tokens_kernel, {1, 1}, stream_of(step), state_of(step), tokens);
+}
+
 __global__ void decide_step_kernel(StepState* state, StepRule rule) { rule(*state); }
 
 void decide_step(const StepArgs& args) {
-  const bool table = args.rates.defined();
-  const StepRule rule{args.tokens, args.clip, args.lr, table ? args.rates.data<double>() : nullptr,
-                      table ? args.rates.numel() : 0};
-  launch("decide_step", decide_step_kernel, {1, 1}, stream_of(args.state), state_of(args.state), rule);
+  launch("decide_step", decide_step_kernel, {1, 1}, stream_of(args.state), state_of(args.state), StepRule(args));
 }
 
 }  // namespace
@@ -261,6 +264,7 @@ void add_update(KernelTable& table) {
   table.adamw = adamw;
   table.sgd = sgd;
   table.add_squares = add_squares;
+  table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }
 

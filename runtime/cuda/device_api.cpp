@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "keel/runtime/cuda/launch.h"
 #include "keel/runtime/processor_api.h"
@@ -27,6 +30,16 @@ constexpr const char* kMissing = "this build drives GPUs and emulates none: conf
 cudaStream_t stream_of(NativeStream stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(NativeEvent event) { return static_cast<cudaEvent_t>(event); }
 
+// The memory that `call` gives; null when it says that there is no more.
+void* unless_full(cudaError_t (*call)(void**, std::size_t), const char* name, std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = call(&memory, bytes);
+  if (error == cudaSuccess) return memory;
+  cudaGetLastError();  // else the next call would report it again
+  if (error != cudaErrorMemoryAllocation) check(error, name);
+  return nullptr;
+}
+
 class CudaApi final : public DeviceApi {
  public:
   explicit CudaApi(int index) : index_(index) {
@@ -40,12 +53,7 @@ class CudaApi final : public DeviceApi {
 
   void* allocate(std::size_t bytes) override {
     make_current();
-    void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, bytes);
-    if (error == cudaSuccess) return memory;
-    cudaGetLastError();  // else the next call would report it again
-    if (error != cudaErrorMemoryAllocation) check(error, "cudaMalloc");
-    return nullptr;
+    return unless_full(cudaMalloc, "cudaMalloc", bytes);
   }
   void release(void* memory) noexcept override {
     cudaSetDevice(index_);
@@ -58,14 +66,23 @@ class CudaApi final : public DeviceApi {
     return concat("; ", free, " bytes of ", total, " are free on the device");
   }
 
-  // In the order of the stream: the host runs ahead of it.
+  // In the order of the stream: the host runs ahead of it. In the emulator fresh memory holds NaN, so that a kernel
+  // which reads what nobody wrote is found out.
   void allow_access([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
                     [[maybe_unused]] std::size_t block_bytes, [[maybe_unused]] NativeStream stream) noexcept override {
-#if defined(KEEL_EMULATED) && defined(__SANITIZE_ADDRESS__)
-    emulation::Machine::get().enqueue(stream_of(stream), {.run = [=] {
-                                        __asan_poison_memory_region(block, block_bytes);
-                                        __asan_unpoison_memory_region(block, bytes);
-                                      }});
+#ifdef KEEL_EMULATED
+#ifndef __SANITIZE_ADDRESS__
+    if (bytes == 0) return;
+#endif
+    auto& machine = emulation::Machine::get();
+    const auto open = [=] {
+#ifdef __SANITIZE_ADDRESS__
+      __asan_poison_memory_region(block, block_bytes);
+      __asan_unpoison_memory_region(block, bytes);
+#endif
+      std::memset(block, 0xff, bytes);
+    };
+    machine.enqueue(stream != nullptr ? stream_of(stream) : machine.default_stream(index_), {.run = open});
 #endif
   }
 
@@ -100,7 +117,9 @@ class CudaApi final : public DeviceApi {
     make_current();
     cudaEvent_t event = nullptr;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    check(cudaEventRecord(event, stream_of(stream)), "cudaEventRecord");
+    const cudaError_t error = cudaEventRecord(event, stream_of(stream));
+    if (error != cudaSuccess) cudaEventDestroy(event);
+    check(error, "cudaEventRecord");
     return event;
   }
   void destroy_event(NativeEvent event) noexcept override { cudaEventDestroy(event_of(event)); }
@@ -112,7 +131,11 @@ class CudaApi final : public DeviceApi {
     make_current();
     check_work(cudaEventSynchronize(event_of(event)));
   }
-  bool has_passed(NativeEvent event) override { return cudaEventQuery(event_of(event)) == cudaSuccess; }
+  bool has_passed(NativeEvent event) override {
+    if (cudaEventQuery(event_of(event)) == cudaSuccess) return true;
+    cudaGetLastError();  // "not ready" is no error that a later call should find
+    return false;
+  }
 
   void begin_capture(NativeStream stream) override {
     make_current();
@@ -140,12 +163,7 @@ class CudaApi final : public DeviceApi {
   // For calls that may tell of what was queued before them.
   void check_work(cudaError_t error) const {
     if (error == cudaSuccess) return;
-    std::string message = concat("work on ", Device{kType, index_}, ": ", cudaGetErrorString(error));
-#ifndef KEEL_EMULATED  // which names the kernel itself
-    message += concat("; queued last by this thread: ", cuda::recent_launches.text(),
-                      " (CUDA_LAUNCH_BLOCKING=1 finds the one)");
-#endif
-    throw Error(message, ErrorKind::internal);
+    throw Error(concat("work on ", Device{kType, index_}, ": ", cuda::text_of(error)), ErrorKind::internal);
   }
 
   int index_;
@@ -158,10 +176,7 @@ class PinnedApi final : public ProcessorApi {
   explicit PinnedApi(int index) : index_(index) {}
   void* allocate(std::size_t bytes) override {
     check(cudaSetDevice(index_), "cudaSetDevice");
-    void* memory = nullptr;
-    if (cudaMallocHost(&memory, bytes) == cudaSuccess) return memory;
-    cudaGetLastError();
-    return nullptr;
+    return unless_full(cudaMallocHost, "cudaMallocHost", bytes);
   }
   void release(void* memory) noexcept override { cudaFreeHost(memory); }
   std::string free_memory() const override { return "; this was pinned memory of the host"; }
@@ -171,6 +186,20 @@ class PinnedApi final : public ProcessorApi {
 };
 
 }  // namespace
+
+#ifndef KEEL_EMULATED
+void cuda::allow_shared_memory(const void* kernel, std::size_t bytes, const char* name) {
+  static std::mutex mutex;  // what a kernel may ask for is kept by CUDA, for the whole process
+  static std::map<std::pair<const void*, int>, std::size_t> allowed;  // by kernel and device
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::lock_guard lock(mutex);
+  std::size_t& most = allowed[{kernel, device}];
+  if (bytes <= most) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), name);
+  most = bytes;
+}
+#endif
 
 DeviceCount count_devices(DeviceType type) {
   if (type == DeviceType::cpu) return {1};

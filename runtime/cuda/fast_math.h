@@ -19,4 +19,13 @@ __device__ inline float fast_exp2(float x) {
 #endif
 }
 
+// a / b to 2^-22 of the result; 0, or NaN for an infinite a, where |b| is above 2^126.
+__device__ inline float fast_divide(float a, float b) {
+#ifdef KEEL_EMULATED
+  return std::fabs(b) > 0x1p126f ? a * 0.0f : a / b;
+#else
+  return __fdividef(a, b);
+#endif
+}
+
 }  // namespace keel::cuda

@@ -25,8 +25,8 @@
 namespace keel::cuda {
 
 // Shared memory, with one way to declare it: KEEL_SHARED(float, partial, 32) in a kernel is an array of 32 that the
-// threads of a block share; dynamic_span<float>() is the array whose bytes the launch asked for. The emulator checks
-// each access through [] for bounds and races; data() is for vector accesses.
+// threads of a block share; dynamic_span<float>() is the array whose bytes the launch asked for. Both begin at a
+// multiple of 16 bytes. The emulator checks each access through [] for bounds and races; data() is for vector accesses.
 #ifdef KEEL_EMULATED
 using emulation::dynamic_span;
 #else
@@ -43,8 +43,8 @@ __device__ SharedSpan<T> dynamic_span() {
   return {reinterpret_cast<T*>(keel_dynamic_shared)};
 }
 
-#define KEEL_SHARED(T, name, n)    \
-  __shared__ T name##_elements[n]; \
+#define KEEL_SHARED(T, name, n)                  \
+  __shared__ __align__(16) T name##_elements[n]; \
   const ::keel::cuda::SharedSpan<T> name { name##_elements }
 #endif
 
@@ -71,10 +71,34 @@ class RecentLaunches {
 };
 inline thread_local RecentLaunches recent_launches;
 
+// What the error says. Of a kernel that failed a GPU tells at any later call, and works for this process no more; the
+// emulator names it.
+inline std::string text_of(cudaError_t error) {
+  std::string text = cudaGetErrorString(error);
+#ifndef KEEL_EMULATED
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      text += concat(", in a kernel that was queued before; the last of this thread: ", recent_launches.text(),
+                     ". CUDA_LAUNCH_BLOCKING=1 finds it; this process cannot use the GPU any more");
+      break;
+    default: break;
+  }
+#endif
+  return text;
+}
+
 // Throws an Error that names `what` unless the call succeeded.
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) [[unlikely]]
-    throw Error(concat(what, ": ", cudaGetErrorString(error)), ErrorKind::internal);
+    throw Error(concat(what, ": ", text_of(error)), ErrorKind::internal);
 }
 
 // Bytes of dynamic shared memory that a block may have on the current device.
@@ -88,6 +112,12 @@ inline std::size_t shared_memory_limit() {
   return static_cast<std::size_t>(bytes);
 #endif
 }
+
+#ifndef KEEL_EMULATED
+// Lets a launch of the kernel on the current device ask for so much dynamic shared memory. Without it 48 KB are the
+// limit, of static and dynamic memory together.
+void allow_shared_memory(const void* kernel, std::size_t bytes, const char* name);
+#endif
 
 // Queues kernel(args...) on a stream. The arguments are converted to the kernel's own parameter types and copied at
 // the call. `name` is for messages. What the kernel does wrong comes to light at a later wait.
@@ -107,18 +137,15 @@ void launch(const char* name, void (*kernel)(Params...), const LaunchShape& shap
     const auto body = [&] { std::apply(kernel, parameters); };
     emulation::run_grid(grid, options, body);
   };
+  if (stream != nullptr && stream->device != device) check(cudaErrorInvalidResourceHandle, name);
   check(machine.enqueue(stream != nullptr ? stream : machine.default_stream(device), {.run = run}), name);
 #else
   std::apply(
       [&](auto&... parameter) {
         void* pointers[] = {static_cast<void*>(&parameter)..., nullptr};
-        if (shape.shared_bytes > (std::size_t{48} << 10))
-          check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shape.shared_bytes)),
-                name);
-        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), shape.grid, shape.block, pointers,
-                               shape.shared_bytes, stream),
-              name);
+        const void* const code = reinterpret_cast<const void*>(kernel);
+        if (shape.shared_bytes != 0) allow_shared_memory(code, shape.shared_bytes, name);
+        check(cudaLaunchKernel(code, shape.grid, shape.block, pointers, shape.shared_bytes, stream), name);
       },
       parameters);
 #endif

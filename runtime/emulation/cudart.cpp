@@ -184,15 +184,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   CUstream_st* queue = stream_or_default(stream);
   if (Machine::get().spoils_capture_of(queue)) return answer(cudaErrorStreamCaptureUnsupported);
-  return Machine::get().is_done(queue, Machine::get().enqueued(queue)) ? cudaSuccess : cudaErrorNotReady;
+  return answer(Machine::get().is_done(queue, Machine::get().enqueued(queue)) ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return answer(Machine::get().wait_event(stream_or_default(stream), event));
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return answer(Machine::get().enqueue(stream_or_default(stream), {.run = [=] { function(data); }}));
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -202,7 +198,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{.device = thread().device};
   return cudaSuccess;
 }
 
@@ -212,7 +208,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return answer(Machine::get().record(event, stream_or_default(stream)));
+  CUstream_st* queue = stream_or_default(stream);
+  if (event->device != queue->device) return answer(cudaErrorInvalidResourceHandle);
+  return answer(Machine::get().record(event, queue));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -227,7 +225,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture != nullptr) return answer(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
   if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
-  return Machine::get().is_done(event->stream, event->position) ? cudaSuccess : cudaErrorNotReady;
+  return answer(Machine::get().is_done(event->stream, event->position) ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {

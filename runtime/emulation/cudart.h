@@ -10,6 +10,7 @@
 
 #include "keel/runtime/emulation/grid.h"
 
+// NOLINTBEGIN(readability-identifier-naming): the names are CUDA's
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -53,7 +54,6 @@ using cudaStream_t = struct CUstream_st*;  // null: the device's default stream
 using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
-using cudaHostFn_t = void (*)(void*);
 
 // What a device's work did wrong is told at a wait, once to each thread that waits for the device; then all goes on.
 // For a failed kernel: what the emulator found, of the newest failure that this thread was told of.
@@ -81,7 +81,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
@@ -103,3 +102,4 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+// NOLINTEND(readability-identifier-naming)

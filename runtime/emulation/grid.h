@@ -79,7 +79,7 @@ void block_barrier(const std::source_location& where);
 // act(records), indexed by lane, null for lanes outside the mask, before any goes on. `orders_memory`: what lanes did
 // to shared memory before comes before what they do to it after.
 void warp_collective(unsigned mask, void* record, void (*act)(void* const records[32]),
-                     const std::source_location& where, bool orders_memory = true);
+                     const std::source_location& where, bool orders_memory);
 
 // The place of the running thread in its warp of 32.
 unsigned lane();

@@ -1,6 +1,6 @@
 #pragma once
 // The part of the CUDA language that keel's kernels use, for a host compiler: the counterpart of cuda_runtime.h's
-// device side. keel/runtime/cuda/language.h chooses between the two.
+// device side. keel/runtime/cuda/launch.h chooses between the two.
 
 #include <atomic>
 #include <bit>
@@ -11,7 +11,9 @@
 #include <type_traits>
 
 #include "keel/runtime/emulation/grid.h"
+#include "keel/runtime/error.h"
 
+// NOLINTBEGIN(readability-identifier-naming,bugprone-reserved-identifier): the names are CUDA's
 #define __global__
 #define __device__
 #define __host__
@@ -48,6 +50,7 @@ struct Shuffle {
   T heard;
 };
 
+// Lanes hear of each other's values here, not of what they wrote to memory: that takes __syncwarp().
 template <class T>
 T shuffle(unsigned mask, T value, unsigned source, const std::source_location& where) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -62,7 +65,7 @@ T shuffle(unsigned mask, T value, unsigned source, const std::source_location& w
           if (record.source < 32) record.heard = static_cast<const Shuffle<T>*>(records[record.source])->value;
         }
       },
-      where);
+      where, false);
   return own.heard;
 }
 
@@ -82,8 +85,15 @@ inline unsigned ballot(unsigned mask, bool vote, const std::source_location& whe
         for (int i = 0; i < 32; ++i)
           if (records[i] != nullptr) static_cast<Vote*>(records[i])->all = all;
       },
-      where);
+      where, false);
   return own.all;
+}
+
+// A GPU reads and writes a value at multiples of its size only.
+template <class T>
+void expect_aligned(const T* address, const std::source_location& where) {
+  if (reinterpret_cast<std::uintptr_t>(address) % sizeof(T) != 0)
+    fail_thread(concat("an access to ", sizeof(T), " bytes of memory at no multiple of that"), where);
 }
 
 }  // namespace keel::emulation
@@ -91,8 +101,12 @@ inline unsigned ballot(unsigned mask, bool vote, const std::source_location& whe
 #define KEEL_HERE const std::source_location& where = std::source_location::current()
 
 inline void __syncthreads(KEEL_HERE) { keel::emulation::block_barrier(where); }
-inline void __syncwarp(unsigned mask = 0xffffffffu, KEEL_HERE) { keel::emulation::ballot(mask, false, where); }
+inline void __syncwarp(unsigned mask = 0xffffffffu, KEEL_HERE) {
+  keel::emulation::warp_collective(
+      mask, nullptr, [](void* const*) {}, where, true);
+}
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 inline void __threadfence_block() {}
 
 // The lane that a shuffle of `width` lanes reads; outside the segment a lane hears itself.
@@ -162,17 +176,19 @@ T atomicMin(T* address, std::type_identity_t<T> value) {
 
 // Cache hints: plain accesses here, to memory that may hold another type than the access.
 template <class T>
-T __ldcs(const T* address) {
+T __ldcs(const T* address, KEEL_HERE) {
+  keel::emulation::expect_aligned(address, where);
   T value;
   std::memcpy(&value, address, sizeof(T));
   return value;
 }
 template <class T>
-T __ldg(const T* address) {
-  return __ldcs(address);
+T __ldg(const T* address, KEEL_HERE) {
+  return __ldcs(address, where);
 }
 template <class T>
-void __stcs(T* address, T value) {
+void __stcs(T* address, T value, KEEL_HERE) {
+  keel::emulation::expect_aligned(address, where);
   std::memcpy(static_cast<void*>(address), &value, sizeof(T));
 }
 
@@ -181,3 +197,4 @@ inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsig
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+// NOLINTEND(readability-identifier-naming,bugprone-reserved-identifier)

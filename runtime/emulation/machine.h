@@ -49,6 +49,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int device = 0;
   CUstream_st* stream = nullptr;  // null: never recorded, so complete
   std::uint64_t position = 0;
   std::shared_ptr<keel::emulation::Capture> capture = {};  // when recorded in one

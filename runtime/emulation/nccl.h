@@ -19,6 +19,7 @@
 
 #include "keel/runtime/emulation/cudart.h"
 
+// NOLINTBEGIN(readability-identifier-naming): the names are NCCL's
 using ncclComm_t = struct ncclComm*;
 
 inline constexpr int NCCL_UNIQUE_ID_BYTES = 128;
@@ -105,3 +106,4 @@ ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int
 // that is refused inside a group undoes the group; ncclGroupEnd answers the same.
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
+// NOLINTEND(readability-identifier-naming)

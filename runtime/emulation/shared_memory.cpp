@@ -57,6 +57,10 @@ std::byte* SharedMemory::array(const void* key, std::size_t bytes) {
     throw Error(concat("static shared memory of ", static_bytes_, " bytes in ", arrays_.size() + 1,
                        " arrays; a block may have ", kStaticLimit, " bytes"),
                 ErrorKind::internal);
+  if (static_bytes_ + dynamic_bytes_ > kDynamicSharedLimit)
+    throw Error(concat("shared memory of ", static_bytes_, " bytes in static arrays and ", dynamic_bytes_,
+                       " dynamic ones; a block may have ", kDynamicSharedLimit),
+                ErrorKind::internal);
   return add_array(key, bytes);
 }
 

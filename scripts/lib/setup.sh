@@ -84,6 +84,14 @@ find_nvcc() {
   return 1
 }
 
+# card_architecture: what nvcc compiles for the first NVIDIA GPU here, in CMake's words; fails where nvidia-smi does not
+# know. 9.0 has instructions of its own, under 90a.
+card_architecture() {
+  local number
+  number=$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 | tr -d '. ') || return 1
+  case "$number" in 90) say 90a-real ;; *[!0-9]* | "") return 1 ;; *) say "$number-real" ;; esac
+}
+
 # binary_folder PRESET: where that preset of CMakePresets.json builds.
 binary_folder() {
   case "$1" in release) say "$repository/build" ;; *) say "$repository/build-$1" ;; esac

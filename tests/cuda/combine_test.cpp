@@ -37,8 +37,7 @@ TEST_P(CombineOnDevice, EqualsTheProcessorToTheBit) {
 }
 
 TEST_P(CombineOnDevice, TakesViewsThatBeginAnywhere) {
-  const Tensor a = uniform_tensor(device, {1'000}, 1, DType::bf16),
-               b = uniform_tensor(device, {1'000}, 2, DType::bf16);
+  const Tensor a = uniform_tensor(device, {1'000}, 1, DType::bf16), b = uniform_tensor(device, {1'000}, 2, DType::bf16);
   const Tensor out = zeros(device, {1'000}, DType::bf16);
   const std::vector<Tensor> terms = {a.slice(0, 1, 900), b.slice(0, 3, 902)};
   kernels::combine({terms, out.slice(0, 5, 904)});

@@ -11,4 +11,10 @@ void fill_by_kernel(const Tensor& out, float value, unsigned threads = 64);
 // Five threads write to four places of shared memory; the kernel is called overrun_kernel.
 void overrun_shared_memory(const Tensor& out);
 
+// out = 64, as the sum of what 64 threads write to a static array and to dynamic shared memory.
+void add_up_shared_memory(const Tensor& out, std::size_t dynamic_bytes);
+
+// How far behind a multiple of 16 bytes a shared array of bytes begins, and one of 16-bit words behind it.
+void fetch_shared_offsets(const Tensor& out);
+
 }  // namespace keel::testing

@@ -1,5 +1,8 @@
 // Tensors, memory, streams and errors of a device.
 
+#include <algorithm>
+#include <cmath>
+
 #include "keel/runtime/graph.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/runtime_kernels.h"
@@ -183,7 +186,80 @@ TEST_P(RuntimeOnDevice, WorkThatFailsIsNotRecordedAndTheStreamGoesOn) {
   EXPECT_THROW(Graph::record(host, host.stream(), [] {}), Error);
 }
 
+TEST_P(RuntimeOnDevice, AGraphKeepsTheMemoryThatItWritesWhenTheRestIsGivenBack) {
+  const Tensor x = zeros(device, {100}), one = kernels::full(device, {100}, 1);
+  device.synchronize();
+  device.allocator().trim();
+  const std::size_t before = device.memory().reserved;
+  {
+    const Stream stream = device.make_stream();
+    const auto work = [&] { kernels::accumulate(x, kernels::binary<Add>(one, one)); };
+    {
+      const StreamScope scope(device, stream);
+      work();
+    }
+    const Graph graph = Graph::record(device, stream, work);
+    device.allocator().trim();  // as when memory runs out
+    std::vector<Tensor> others;
+    for (int i = 0; i < 20; ++i) others.push_back(kernels::full(device, {100}, 7));
+    device.synchronize();
+    graph.launch();
+    stream.synchronize();
+    EXPECT_EQ(doubles(x), std::vector<double>(100, 4));
+    for (const Tensor& other : others) EXPECT_EQ(doubles(other), std::vector<double>(100, 7));
+  }
+  device.allocator().trim();
+  EXPECT_EQ(device.memory().reserved, before);
+}
+
+TEST_P(RuntimeOnDevice, MemoryWhoseUsersCannotBeWaitedForIsNoReasonToDie) {
+  const Stream stream = device.make_stream();
+  Tensor x;
+  {
+    const StreamScope scope(device, stream);
+    x = zeros(device, {100});
+  }
+  x.storage()->used_by(device.stream());
+  stream.synchronize();
+  EXPECT_THROW(Graph::record(device, stream, [&] { x = Tensor(); }), Error);  // waits for what is not recorded
+  EXPECT_EQ(doubles(zeros(device, {3})), std::vector<double>(3));
+  const std::size_t reserved = device.memory().reserved;
+  device.allocator().trim();
+  EXPECT_LT(device.memory().reserved, reserved);
+}
+
+TEST_P(RuntimeOnDevice, AdoptedMemoryIsGivenBackAfterTheWorkThatReadsIt) {
+  const Tensor pinned = from_values(device.host(), std::vector<float>(100, 7), {100});
+  float* const memory = pinned.data<float>();
+  Tensor adopted =
+      from_external(device.host(), memory, {100}, {1}, DType::f32, [&](void*) { std::fill_n(memory, 100, 0.0f); });
+  const Tensor there = transfer(adopted, device);
+  adopted = Tensor();
+  EXPECT_EQ(memory[0], 0.0f);
+  EXPECT_EQ(doubles(there), std::vector<double>(100, 7));
+}
+
+TEST_P(RuntimeOnDevice, ABlockMayHave48KilobytesOfDynamicSharedMemoryBesideItsArrays) {
+  const Tensor x = zeros(device, {64});
+  add_up_shared_memory(x, 48 << 10);
+  EXPECT_EQ(doubles(x), std::vector<double>(64, 64));
+}
+
+TEST_P(RuntimeOnDevice, SharedArraysOfEveryTypeBeginAtSixteenBytes) {
+  const Tensor x = zeros(device, {2});
+  fetch_shared_offsets(x);
+  EXPECT_EQ(doubles(x), std::vector<double>(2));
+}
+
 #ifdef KEEL_EMULATED
+
+TEST_P(RuntimeOnDevice, MemoryThatNobodyWroteHoldsNan) {
+  for (int repeat = 0; repeat < 2; ++repeat) {  // of the system, and of the cache
+    const Tensor x = empty(device, {100});
+    for (const double value : doubles(x)) EXPECT_TRUE(std::isnan(value));
+    kernels::fill(x, 1);
+  }
+}
 
 TEST_P(RuntimeOnDevice, WhatAKernelDoesWrongComesToLightAtTheNextWaitAndIsForgottenThen) {
   const Tensor x = zeros(device, {4});

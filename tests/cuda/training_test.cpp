@@ -1,10 +1,13 @@
 // Whole training steps on a device: the engine, and runs of the trainer.
 
+#include <cstdlib>
 #include <limits>
 
 #include "keel/dist/parallel/engine.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/generate.h"
+#include "keel/trainer/micro_step.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/trainer.h"
 #include "tests/cuda/device.h"
@@ -111,10 +114,13 @@ threads: 2
                       "small.yaml", settings);
 }
 
+// cuBLASLt's algorithms are timed otherwise, and another run may find another one the fastest, with other bits.
+void choose_products_untimed() { ::setenv("KEEL_TUNE_MATMUL", "0", 1); }
+
 std::string on(Device device) { return "device=" + to_string(device); }
 std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }
 
-TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessor) {
+TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessorAndWritesTheSameText) {
   const TemporaryFolder place;
   Recorder there, here;
   const TrainResult result = train(small_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
@@ -122,9 +128,21 @@ TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessor) {
   ASSERT_EQ(there.losses.size(), 6u);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
+
+  for (const double temperature : {0.0, 1.0}) {
+    std::vector<std::string> texts;
+    for (const std::string& where : {to_string(kTestDevice), std::string("cpu")}) {
+      std::string& text = texts.emplace_back();
+      generate({.run = place / "there", .prompt = "line", .tokens = 12, .temperature = temperature, .device = where},
+               [&](std::string_view piece) { text += piece; });
+    }
+    EXPECT_EQ(texts[0], texts[1]) << "temperature " << temperature;
+    EXPECT_EQ(texts[0].size(), 16u);
+  }
 }
 
 TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {
+  choose_products_untimed();
   const TemporaryFolder place;
   Recorder ordinary, recorded;
   const std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16", "model.dropout=0"};
@@ -138,7 +156,41 @@ TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {
   EXPECT_EQ(weights_of(graphed), weights_of(config));
 }
 
+TEST_P(TrainingOnDevice, ARecordedMicroStepMayFollowOneWithoutTargets) {
+  choose_products_untimed();
+  GptOptions options = small_gpt();
+  options.layers = 1;
+  options.block = 8;
+  const auto batch_of = [&](std::uint64_t seed, bool targets) {
+    std::vector<std::int32_t> tokens;
+    for (const double value : uniform(16, seed, 0, 256)) tokens.push_back(static_cast<std::int32_t>(value));
+    const std::vector<std::int32_t> ignored(16, kIgnoreTarget);
+    return Batch{from_values(device, tokens, {2, 8}), from_values(device, targets ? tokens : ignored, {2, 8}),
+                 kernels::arange(device, 0, 2), targets ? 16 : 0};
+  };
+  std::vector<double> norms[2];
+  for (const bool recorded : {false, true}) {
+    Gpt model(options);
+    Engine engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .micro_batches = 2});
+    GraphedMicroStep graphed(model, engine);
+    for (std::uint64_t step = 0; step < 6; ++step) {
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        const Batch batch = batch_of(2 * step + i, step < 4 || i != step % 2);
+        if (recorded) {
+          graphed.run(batch);
+          continue;
+        }
+        Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids};
+        engine.backward(model.loss(batch.inputs, batch.targets, pass).loss, batch.target_tokens);
+      }
+      norms[recorded].push_back(engine.step(1e-3).get().grad_norm);
+    }
+  }
+  EXPECT_EQ(norms[1], norms[0]);
+}
+
 TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
+  choose_products_untimed();
   const TemporaryFolder place;
   Recorder whole, first(2), second;
   const Config uninterrupted = small_run(place, "a", {on(kTestDevice), "strategy=bf16"});
@@ -150,6 +202,36 @@ TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
   std::vector<double> losses = first.losses;
   losses.insert(losses.end(), second.losses.begin(), second.losses.end());
   EXPECT_EQ(losses, whole.losses);
+}
+
+// The device works on step 4 when what step 3 gave is reported.
+TEST_P(TrainingOnDevice, WhatAnObserverThrowsLosesNoStepThatIsSaved) {
+  class Thrower : public Recorder {
+   public:
+    void on_step(const StepReport& report) override {
+      Recorder::on_step(report);
+      if (report.step == 3) throw Error("enough");
+    }
+  };
+  const TemporaryFolder place;
+  Thrower thrower;
+  const Config config = small_run(place, "a", {on(kTestDevice), "strategy=bf16", "eval.every=0", "checkpoint.every=0"});
+  EXPECT_THROW(train(config, thrower), Error);
+  ASSERT_EQ(RunFolder(config.run).checkpoint_steps(), std::vector<std::int64_t>{4});
+  EXPECT_EQ(thrower.losses.size(), 4u);
+  EXPECT_NE(read_text_file(RunFolder(config.run).metrics()).find("{\"step\":4,\"loss\""), std::string::npos);
+}
+
+TEST_P(TrainingOnDevice, ALossThatIsNotFiniteEndsTheRunAndNamesItsStepAndTensor) {
+  const TemporaryFolder place;
+  Recorder recorder;
+  const Config config = small_run(
+      place, "a",
+      {on(kTestDevice), "strategy=fp32", "optimizer.lr=1e30", "scheduler={type: constant}", "model.dropout=0"});
+  const std::string message = error_of([&] { train(config, recorder); });
+  EXPECT_NE(message.find("step 2: the loss is"), std::string::npos) << message;
+  EXPECT_NE(message.find("first bad tensor: output of "), std::string::npos) << message;
+  EXPECT_FALSE(RunFolder(config.run).checkpoint_steps().empty());
 }
 
 #ifdef KEEL_EMULATED
@@ -170,17 +252,47 @@ TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
   EXPECT_GT(emulation::Machine::get().waits(), waits);
 }
 
-// Copies, batches and kernels of several streams in any order that events allow.
+// Copies, batches, kernels and graphs of several streams in any order that events allow.
 TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
-  std::string expected;
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    emulation::Machine::get().reset({.drain_seed = seed});
-    const TemporaryFolder place;
-    Recorder recorder;
-    const Config config = small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4"});
-    train(config, recorder);
-    if (seed == 0) expected = weights_of(config);
-    EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed;
+  for (const bool graph : {false, true}) {
+    std::string expected;
+    for (const std::uint64_t seed : {0, 1, 2, 3}) {
+      emulation::Machine::get().reset({.drain_seed = seed});
+      const TemporaryFolder place;
+      Recorder recorder;
+      std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16"};
+      if (graph) settings.insert(settings.end(), {"model.dropout=0", "cuda_graph=true"});
+      const Config config = small_run(place, "a", settings);
+      train(config, recorder);
+      if (seed == 0) expected = weights_of(config);
+      EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed << (graph ? ", as a graph" : "");
+    }
+  }
+  emulation::Machine::get().reset({});
+}
+
+// Wherever in a run the memory ends: in the model, on the way of a batch, in a recording.
+TEST(TrainingOnDevices, AFullDeviceEndsTheRunWithAnErrorAndLeavesNothingBehind) {
+  for (const std::string graph : {"cuda_graph=false", "cuda_graph=true"}) {
+    int failed = 0;
+    bool trained = false;
+    for (std::size_t bytes = 20000; !trained; bytes += bytes / 4) {
+      emulation::Machine::get().reset({.bytes = bytes});
+      const TemporaryFolder place;
+      Recorder recorder;
+      const Config config =
+          small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", graph});
+      try {
+        train(config, recorder);
+        trained = true;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string_view(error.what()).find("out of memory on emulated:0: "), std::string_view::npos)
+            << error.what();
+        ++failed;
+      }
+      EXPECT_EQ(emulation::Machine::get().bytes_in_use(0), 0u) << "of " << bytes;
+    }
+    EXPECT_GT(failed, 3);
   }
   emulation::Machine::get().reset({});
 }

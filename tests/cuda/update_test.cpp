@@ -81,7 +81,8 @@ TEST_P(UpdateOnDevice, AdamWFollowsADoubleReferenceForSomeSteps) {
   args.step = state;
   for (std::int64_t step = 1; step <= 4; ++step) {
     const std::vector<double> g = doubles(args.gradient);
-    kernels::decide_step({.state = state, .tokens = 2, .lr = 0.01});
+    kernels::add_tokens(state, 2);
+    kernels::decide_step({.state = state, .lr = 0.01});
     kernels::adamw(args);
     for (std::size_t i = 0; i < p.size(); ++i) {
       m[i] = args.beta1 * m[i] + (1 - args.beta1) * g[i] / 2;
@@ -207,12 +208,13 @@ TEST_P(UpdateOnDevice, TheFirstElementThatIsNotFiniteIsFoundAnywhere) {
         values.back() = infinity;
         const Tensor state = step_of(device, {.steps = 2});
         kernels::add_squares(tensor_of(device, values, {20002}, dtype), state, 1000);
+        kernels::add_tokens(state, 1);
         kernels::decide_step({.state = state});
         const StepState decided = kernels::read_step_state(state);
         EXPECT_EQ(decided.first_bad, 1000 + static_cast<std::int64_t>(at)) << dtype;
         EXPECT_EQ(decided.taken, 0);
         EXPECT_EQ(decided.steps, 2);
-        EXPECT_EQ(decided.bad, StepState::kNothingBad);  // ready for the next step
+        EXPECT_EQ(decided.partial.bad, StepPartial::kNothingBad);  // ready for the next step
       }
   EXPECT_TRUE(kernels::all_finite(tensor_of(device, {65504, -65504, 0, -0.0, 1e-7}, {5}, DType::f16)));
   EXPECT_TRUE(kernels::all_finite(empty(device, {0})));
@@ -225,7 +227,8 @@ TEST_P(UpdateOnDevice, TheStepIsDecidedAsOnTheProcessor) {
         const Tensor state = step_of(context, {.steps = 1});
         kernels::add_squares(tensor_of(context, {3, 4}, {2}), state);
         kernels::add_squares(tensor_of(context, {12}, {1}), state, 2);
-        StepArgs args{.state = state, .tokens = 4, .clip = clip, .lr = 0.5};
+        kernels::add_tokens(state, 4);
+        StepArgs args{.state = state, .clip = clip, .lr = 0.5};
         if (table) args.rates = from_values(context, std::vector<double>{0.1, 0.2}, {2});
         kernels::decide_step(args);
         kernels::decide_step(args);  // of nothing

@@ -56,6 +56,12 @@ TEST(EmulatedGrid, RunsEachThreadOfEachBlockOnce) {
   }
 }
 
+TEST(EmulatedGrid, RunsMoreBlocksThanASanitizerHasRoomForOpenCalls) {
+  int count = 0;
+  run({.kernel = "count", .grid = 70000, .block = 1}, [&] { ++count; });
+  EXPECT_EQ(count, 70000);
+}
+
 TEST(EmulatedGrid, ReducesByShufflesAndSharedMemoryInEveryOrder) {
   for (const Order order : {Order::forward, Order::reverse, Order::shuffled}) {
     const InOrder scope(order, 7);
@@ -85,6 +91,21 @@ TEST(EmulatedGrid, GivesShufflesAndVotesTheirCudaMeaning) {
   });
 }
 
+TEST(EmulatedGrid, GivesAtomicsTheirCudaMeaning) {
+  int sum = 0, most = 0, least = 100, last = -1, first = -1;
+  std::vector<int> before(96);
+  run({.kernel = "atomics", .grid = 2, .block = 48}, [&] {
+    const int t = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    before[static_cast<std::size_t>(atomicAdd(&sum, 1))] = t;
+    atomicMax(&most, t);
+    atomicMin(&least, t);
+    EXPECT_EQ(atomicExch(&last, t), t - 1);
+    EXPECT_EQ(atomicCAS(&first, -1, t), t == 0 ? -1 : 0);
+  });
+  EXPECT_EQ((std::vector{sum, most, least, last, first}), (std::vector{96, 95, 0, 95, 0}));
+  for (int t = 0; t < 96; ++t) EXPECT_EQ(before[static_cast<std::size_t>(t)], t);  // each got another number
+}
+
 TEST(EmulatedGrid, NamesBothThreadsOfARace) {
   const std::string message = error_of(64, [] {
     KEEL_SHARED(int, slots, 64);
@@ -106,6 +127,34 @@ TEST(EmulatedGrid, CountsAWarpsOwnMeetingsAsOrder) {
                        EXPECT_EQ(slots[31 - threadIdx.x], 1);
                      }),
             "");
+}
+
+TEST(EmulatedGrid, CountsNoShuffleAndNoVoteAsOrder) {
+  const auto expect_race = [](const std::string& message) {
+    EXPECT_NE(message.find("race on shared memory"), std::string::npos) << message;
+  };
+  const auto exchange_by = [](auto&& meet) {
+    return error_of(32, [&] {
+      KEEL_SHARED(int, slots, 32);
+      slots[threadIdx.x] = 1;
+      meet();
+      [[maybe_unused]] const int other = slots[31 - threadIdx.x];
+    });
+  };
+  expect_race(exchange_by([] { __shfl_xor_sync(0xffffffffu, 1, 1); }));
+  expect_race(exchange_by([] { __ballot_sync(0xffffffffu, 1); }));
+  EXPECT_EQ(exchange_by([] { __syncwarp(); }), "");
+}
+
+TEST(EmulatedGrid, RefusesHintedAccessesThatAGpuCannotMake) {
+  alignas(16) unsigned numbers[8] = {};
+  const std::string read = error_of(32, [&] {
+    if (threadIdx.x == 3) __ldcs(reinterpret_cast<const uint4*>(numbers + 1));
+  });
+  EXPECT_NE(read.find("thread (3, 0, 0)"), std::string::npos) << read;
+  EXPECT_NE(read.find("an access to 16 bytes of memory at no multiple of that"), std::string::npos) << read;
+  EXPECT_NE(error_of(1, [&] { __stcs(reinterpret_cast<uint2*>(numbers + 1), uint2{}); }), "");
+  EXPECT_EQ(error_of(1, [&] { __stcs(reinterpret_cast<uint2*>(numbers + 2), uint2{}); }), "");
 }
 
 TEST(EmulatedGrid, ReportsABarrierThatNotAllThreadsReach) {
@@ -170,6 +219,16 @@ TEST(EmulatedGrid, RefusesALaunchThatNoDeviceAccepts) {
                      })
                 .find("static shared memory"),
             std::string::npos);
+}
+
+TEST(EmulatedGrid, CountsBothKindsOfSharedMemoryTogether) {
+  const auto kernel = [] {
+    KEEL_SHARED(float, fixed, 64);
+    fixed[0] = 0;
+  };
+  EXPECT_EQ(error_of(1, kernel, kDynamicSharedLimit - 256), "");
+  const std::string message = error_of(1, kernel, kDynamicSharedLimit - 128);
+  EXPECT_NE(message.find("256 bytes in static arrays"), std::string::npos) << message;
 }
 
 // A kernel in which one thread of one block goes wrong.

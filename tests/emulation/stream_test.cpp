@@ -183,6 +183,21 @@ TEST_F(EmulatedStreams, RefuseABadLaunchAtTheCall) {
   EXPECT_THROW(cuda::launch("store", store, {.block = 2048}, nullptr, nullptr, 1), Error);
 }
 
+TEST_F(EmulatedStreams, RefuseWorkOfAnotherDeviceThanTheThreads) {
+  start({.devices = 2});
+  int* x = device_array<int>(1);
+  cudaStream_t stream = new_stream();
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_THROW(cuda::launch("store", store, {}, stream, x, 1), Error);
+  EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  cuda::launch("store", store, {}, stream, x, 2);
+  EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
 using EmulatedStreamsDeathTest = EmulatedStreams;
 
 TEST_F(EmulatedStreamsDeathTest, CrashHostCodeThatTouchesDeviceMemory) {

@@ -1,8 +1,9 @@
 #include "keel/optim/optimizer.h"
-#include "keel/kernels/step_state.h"
 
 #include <gtest/gtest.h>
 
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/step_state.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -49,6 +50,25 @@ TEST(Optimizer, UpdatesAWholeAndItsPartsToTheSameBits) {
     EXPECT_EQ(doubles(whole.parameter), doubles(parts.parameter)) << optimizer->name();
     for (std::size_t i = 0; i < whole.state.size(); ++i) EXPECT_EQ(doubles(whole.state[i]), doubles(parts.state[i]));
   }
+}
+
+TEST(Optimizer, StochasticRoundingDoesNotDependOnHowWeightsAreCut) {
+  const Context context = testing::context(2);
+  const auto optimizer = make_adamw({.stochastic_rounding = true, .seed = 3});
+  ASSERT_FALSE(optimizer->needs_master());
+  const auto train = [&](const std::vector<std::int64_t>& cuts) {
+    Numbers numbers(context, *optimizer, 1000);
+    numbers.parameter = kernels::cast(numbers.parameter, DType::bf16);
+    std::vector<ParameterRange> ranges;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      ranges.push_back(numbers.range(cuts[i], cuts[i + 1]));
+      ranges.back().first = cuts[i];
+    }
+    for (std::int64_t step = 1; step <= 3; ++step)
+      optimizer->update(ranges, {kernels::make_step_state(context, {.steps = step, .taken = 1, .lr = 1e-3})});
+    return doubles(numbers.parameter);
+  };
+  EXPECT_EQ(train({0, 1000}), train({0, 1, 638, 1000}));
 }
 
 TEST(Optimizer, ScalesRateAndDecayByTheGroup) {

@@ -110,6 +110,8 @@ TEST(Tensor, RefusesViewsThatLeaveTheStorageAndWrongIndices) {
   EXPECT_THROW(x.to_vector<bf16>(), Error);
   EXPECT_THROW(x.item(), Error);
   EXPECT_THROW(empty(cpu, {2, -1}), Error);
+  EXPECT_THROW(empty(cpu, {std::int64_t{1} << 62, 4}), Error);  // so many that they count as 0
+  EXPECT_THROW(empty(cpu, {(std::int64_t{1} << 61) + 1}), Error);
   EXPECT_THROW(Dims({1, 1, 1, 1, 1, 1, 1, 1, 1}), Error);
 }
 

@@ -131,6 +131,8 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "of the two"},
       {with("optimizer: {type: SGD, nesterov: true}"),
        "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
+      {with("optimizer: {stochastic_rounding: true}\nstrategy: auto"),
+       "c.yaml:4: optimizer.stochastic_rounding: needs strategy bf16: weights in fp32 are not rounded"},
       {with("optimizer: {lr: 1e-4}\nscheduler: {min_lr: 1e-3}"),
        "c.yaml:4: scheduler.min_lr: 0.001 is above optimizer.lr 0.0001; the rate falls from lr to min_lr"},
       {with("scheduler: {warmup: 101}"),

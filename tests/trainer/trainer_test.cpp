@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "keel/data/safetensors.h"
 #include "keel/runtime/file.h"
@@ -82,14 +84,20 @@ std::string failure_of(const Config& config, ErrorKind kind = ErrorKind::input) 
   return {};
 }
 
+// Ways to keep the weights.
+const std::vector<std::vector<std::string>> kPrecisions = {
+    {"strategy=fp32"}, {"strategy=bf16"}, {"strategy=bf16", "optimizer.stochastic_rounding=true"}};
+
 TEST(Trainer, ContinuesAStoppedRunAsIfItHadNeverStopped) {
-  for (const std::string strategy : {"fp32", "bf16"}) {
+  for (const std::vector<std::string>& precision : kPrecisions) {
     const TemporaryFolder place;
     Recorder whole, first(7), second;
-    const Config uninterrupted = small_run(place, "a", {"strategy=" + strategy});
+    const Config uninterrupted = small_run(place, "a", precision);
     train(uninterrupted, whole);
-    EXPECT_EQ(train(small_run(place, "b", {"strategy=" + strategy}), first).end, TrainEnd::stopped);
-    const Config resumed = small_run(place, "b", {"strategy=" + strategy, "resume=auto"});
+    EXPECT_EQ(train(small_run(place, "b", precision), first).end, TrainEnd::stopped);
+    std::vector<std::string> again = precision;
+    again.push_back("resume=auto");
+    const Config resumed = small_run(place, "b", again);
     EXPECT_EQ(train(resumed, second).step, 12);
     EXPECT_EQ(weights_of(uninterrupted), weights_of(resumed));
     std::vector<double> losses = first.losses;
@@ -147,13 +155,14 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
 }
 
 TEST(Trainer, GivesTheSameBitsAtEveryThreadCountWithPlainKernels) {
-  for (const std::string strategy : {"fp32", "bf16"}) {
+  for (const std::vector<std::string>& precision : kPrecisions) {
     const TemporaryFolder place;
     std::vector<std::string> weights;
     for (const int threads : {1, 2, 3}) {
       Recorder recorder;
-      const Config config = small_run(place, concat("threads", threads),
-                                      {"kernels=plain", concat("threads=", threads), "strategy=" + strategy});
+      std::vector<std::string> settings = {"kernels=plain", concat("threads=", threads)};
+      settings.insert(settings.end(), precision.begin(), precision.end());
+      const Config config = small_run(place, concat("threads", threads), settings);
       train(config, recorder);
       weights.push_back(weights_of(config));
     }
@@ -180,6 +189,21 @@ eval: {every: 0, samples: 400}
   std::string answer;
   generate({.run = config.run, .prompt = "47+58="}, [&](std::string_view text) { answer += text; });
   EXPECT_EQ(answer, "47+58=105");
+}
+
+TEST(Trainer, CountsEvaluationsInNoStepsTokensPerSecond) {
+  class Slow : public Recorder {
+   public:
+    void on_step(const StepReport& report) override { rates.push_back(report.tokens_per_s); }
+    void on_eval(const EvalReport& report) override {
+      if (report.step == 4) std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+    std::vector<double> rates;
+  };
+  const TemporaryFolder place;
+  Slow slow;
+  train(small_run(place, "a", {"steps=5", "scheduler.warmup=1"}), slow);
+  EXPECT_GT(slow.rates[4], slow.rates[3] / 4);  // some milliseconds a step; with the second in it, far less
 }
 
 TEST(Trainer, StopsAtANonFiniteLossWithTheFirstBadTensorAfterSaving) {

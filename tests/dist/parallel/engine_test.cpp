@@ -88,10 +88,11 @@ TEST(Engine, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheParameter) {
 TEST(Engine, ContinuesFromItsSavedStateToTheSameBits) {
   const Context context = testing::context(2);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const auto& [dtype, random] : {std::pair{DType::f32, false}, {DType::bf16, false}, {DType::bf16, true}}) {
     const EngineOptions options{.policy = PrecisionPolicy::of(dtype)};
+    const AdamWOptions adamw{.stochastic_rounding = random, .seed = 5};
     Net net, copy;
-    Engine engine(net, context, make_adamw(), options), other(copy, context, make_adamw(), options);
+    Engine engine(net, context, make_adamw(adamw), options), other(copy, context, make_adamw(adamw), options);
     const Tensor input = kernels::cast(x, dtype), target = kernels::cast(y, dtype);
     const auto train = [&](Engine& which, const Net& model) {
       which.backward(loss_of(model, input, target));
@@ -102,9 +103,32 @@ TEST(Engine, ContinuesFromItsSavedStateToTheSameBits) {
     other.load_optimizer_state(engine.optimizer_state(), engine.steps_taken());
     train(engine, net);
     train(other, copy);
-    EXPECT_EQ(all_weights(engine), all_weights(other));
+    EXPECT_EQ(all_weights(engine), all_weights(other)) << dtype << random;
     EXPECT_EQ(other.steps_taken(), 3);
   }
+}
+
+TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
+  const Context context = testing::context(1);
+  struct Equal : Module {
+    Linear first{4, 4}, second{4, 4};
+    void visit(Visitor& v) override {
+      v("first", first);
+      v("second", second);
+    }
+  } net;
+  Engine engine(net, context, make_adamw({.weight_decay = 0, .stochastic_rounding = true}),
+                {.policy = PrecisionPolicy::of(DType::bf16)});
+  NamedTensors weights = engine.weights();
+  for (auto& [name, tensor] : weights) tensor = kernels::full(context, tensor.shape(), 1, tensor.dtype());
+  engine.load_weights(weights);
+  const Tensor x = kernels::full(context, {1, 4}, 1, DType::bf16);
+  engine.backward(sum(add(net.first(Variable(x)), net.second(Variable(x)))));
+  engine.step(2e-3);  // half of what lies between 1 and the number below it
+  const std::vector<double> after = all_weights(engine);
+  const std::vector<double> first(after.begin(), after.begin() + 20), second(after.begin() + 20, after.end());
+  EXPECT_NE(first, second);
+  for (const double value : after) EXPECT_TRUE(value == 1 || value == 1 - 0x1p-8) << value;
 }
 
 TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
@@ -127,6 +151,11 @@ TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
     EXPECT_EQ(memory[Purpose::gradient].current, padded * size_of(dtype));
     EXPECT_EQ(memory[Purpose::optimizer].current, padded * (dtype == DType::f32 ? 8 : 12));
   }
+  const Context context = testing::context(1);
+  Net net;
+  const Engine engine(net, context, make_adamw({.stochastic_rounding = true}),
+                      {.policy = PrecisionPolicy::of(DType::bf16)});
+  EXPECT_EQ(context.memory()[Purpose::optimizer].current, 128u * 8);  // no master
 }
 
 }  // namespace

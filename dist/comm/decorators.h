@@ -1,0 +1,59 @@
+#pragma once
+// Communicators around communicators: for tests that disturb one, and for measurements that watch one.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "keel/dist/comm/communicator.h"
+
+namespace keel {
+
+// Hands everything on. The inner one must outlive it.
+class CommunicatorDecorator : public Communicator {
+ public:
+  explicit CommunicatorDecorator(Communicator& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  const std::vector<int>& nodes() const override { return inner_.nodes(); }
+  Work begin(const Collective& collective) override { return inner_.begin(collective); }
+  void poll() override { inner_.poll(); }
+  std::unique_ptr<Communicator> split(int color, int key) override { return inner_.split(color, key); }
+  Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
+    return inner_.allocate(context, count, dtype, purpose);
+  }
+  Traffic traffic() const override { return inner_.traffic(); }
+  void fail(const std::string& reason) noexcept override { inner_.fail(reason); }
+  void set_activity(const std::string& activity) override { inner_.set_activity(activity); }
+
+ protected:
+  Communicator& inner_;
+};
+
+// Sleeps before each collective, for a time in [0, longest] that depends on seed, rank and number.
+class DelayedCommunicator : public CommunicatorDecorator {
+ public:
+  DelayedCommunicator(Communicator& inner, std::uint64_t seed, std::chrono::microseconds longest)
+      : CommunicatorDecorator(inner), seed_(seed), longest_(longest) {}
+  Work begin(const Collective& collective) override;
+
+ private:
+  std::uint64_t seed_;
+  std::chrono::microseconds longest_;
+  std::uint64_t number_ = 0;
+};
+
+// Calls back before each collective with its number; what the callback throws, this rank throws.
+class WatchedCommunicator : public CommunicatorDecorator {
+ public:
+  using Callback = std::function<void(std::int64_t number, const Collective& collective)>;
+  WatchedCommunicator(Communicator& inner, Callback callback)
+      : CommunicatorDecorator(inner), callback_(std::move(callback)) {}
+  Work begin(const Collective& collective) override;
+
+ private:
+  Callback callback_;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace keel

@@ -1,0 +1,178 @@
+#include "keel/dist/parallel/shard_unit.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+// The same memory for a collective: what it reads and writes is no touch, and the numbers that it brings back are no
+// change.
+Tensor alias_of(const Tensor& flat) {
+  return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype());
+}
+
+}  // namespace
+
+ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator,
+                     const ShardingOptions& options, const Memory& memory)
+    : buffer_(std::move(layout)), context_(context), communicator_(communicator), wire_(memory.wire) {
+  const ShardingStage& stage = kShardingStages[options.stage];
+  const bool several = communicator.size() > 1;
+  parameters_sharded_ = several && stage.parameters && buffer_.padded >= options.persistence_threshold;
+  gradients_sharded_ = several && stage.gradients;
+  shard_ = part({0, buffer_.padded}, communicator.size(), communicator.rank());
+  owned_ = several && stage.optimizer ? shard_ : Span{0, buffer_.padded};
+  make_parameters(memory);
+  if (trainable()) make_gradients(memory);
+  attach_parameters(buffer_);
+}
+
+ShardUnit::~ShardUnit() {
+  // The others still need what this rank sends.
+  if (gathering_active_ && std::uncaught_exceptions() == 0) {
+    try {
+      wait_gathered();
+    } catch (const std::exception& error) {
+      context_.log(LogLevel::error, concat("a gather of ", buffer_.unit, " did not end: ", error.what()));
+    }
+  }
+  if (buffer_.values.defined()) buffer_.values.storage()->set_touch_hook({});
+}
+
+void ShardUnit::make_parameters(const Memory& memory) {
+  const DType dtype = memory.policy.parameter;
+  const Span kept = parameters_sharded_ ? shard_ : Span{0, buffer_.padded};
+  const Tensor values = empty(context_, {kept.count()}, dtype, Purpose::parameter);
+  if (trainable() && memory.policy.master()) {
+    own_master_ = empty(context_, {owned_.count()}, DType::f32, Purpose::optimizer);
+    initialise(buffer_, memory.seed, owned_.begin, own_master_);
+  }
+  initialise(buffer_, memory.seed, kept.begin, values);
+  if (!parameters_sharded_) {
+    buffer_.values = values;
+    own_values_ = values.slice(0, owned_.begin, owned_.end);
+    return;
+  }
+  own_values_ = values;
+  buffer_.values = empty(context_, {buffer_.padded}, dtype, Purpose::bucket);
+  release();
+}
+
+void ShardUnit::make_gradients(const Memory& memory) {
+  const DType dtype = memory.accumulates || buffer_.tied ? memory.policy.gradient : memory.policy.parameter;
+  const Purpose purpose = gradients_sharded_ ? Purpose::bucket : Purpose::gradient;
+  buffer_.gradient = empty(context_, {buffer_.padded}, dtype, purpose);
+  kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
+  if (!gradients_sharded_) {
+    own_gradient_ = buffer_.gradient.slice(0, owned_.begin, owned_.end);
+    return;
+  }
+  own_gradient_ = empty(context_, {shard_.count()}, dtype, Purpose::gradient);
+  Storage& storage = *buffer_.gradient.storage();
+  storage.drop();
+  // The first contribution of a backward pass brings the memory; finish_reduce() gives it back.
+  storage.set_touch_hook([this](Storage& gradient) {
+    if (gradient.resident()) return;
+    gradient.restore();
+    if (buffer_.numel < buffer_.padded) kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
+  });
+}
+
+Tensor ShardUnit::shard_gradient() const {
+  const std::int64_t end = std::clamp(buffer_.numel, shard_.begin, shard_.end);
+  return own_gradient_.slice(0, shard_.begin - owned_.begin, end - owned_.begin);
+}
+
+void ShardUnit::gather() {
+  Storage& storage = *buffer_.values.storage();
+  if (!parameters_sharded_ || storage.resident()) return;
+  storage.set_touch_hook({});
+  storage.restore();
+  const Tensor whole = alias_of(buffer_.values);
+  gathering_ = communicator_.all_gather(own_values_, whole);
+  gathering_active_ = true;
+  storage.set_touch_hook([this](Storage&) { touch(); });
+}
+
+void ShardUnit::wait_gathered() {
+  if (!gathering_active_) return;
+  gathering_active_ = false;
+  Storage& storage = *buffer_.values.storage();
+  storage.set_touch_hook({});
+  std::exchange(gathering_, {}).wait();
+}
+
+// Whoever reads the values gets them whole and up to date.
+void ShardUnit::touch() {
+  gather();
+  wait_gathered();
+}
+
+void ShardUnit::release() {
+  if (!parameters_sharded_) return;
+  Storage& storage = *buffer_.values.storage();
+  if (!storage.resident()) return;
+  wait_gathered();
+  storage.drop();
+  storage.set_touch_hook([this](Storage&) { touch(); });
+}
+
+void ShardUnit::share_updates() {
+  if (!trainable() || owned_.count() == buffer_.padded) return;
+  if (parameters_sharded_) {
+    release();
+    buffer_.values.storage()->bump_version();
+    return;
+  }
+  const Tensor whole = alias_of(buffer_.values);
+  gathering_ = communicator_.all_gather(whole.slice(0, owned_.begin, owned_.end), whole);
+  gathering_active_ = true;
+  buffer_.values.storage()->bump_version();
+  buffer_.values.storage()->set_touch_hook([this](Storage&) { wait_gathered(); });
+}
+
+void ShardUnit::begin_reduce() {
+  buffer_.complete_gradient();
+  if (communicator_.size() == 1) return;
+  const bool converts = buffer_.gradient.dtype() != wire_;
+  sent_ = converts ? kernels::cast(buffer_.gradient, wire_) : buffer_.gradient;
+  const bool whole = owned_.count() == buffer_.padded;
+  const bool in_place = !converts && !gradients_sharded_;
+  if (whole) {
+    received_ = sent_;
+    reducing_ = communicator_.all_reduce(sent_);
+    return;
+  }
+  received_ = in_place ? own_gradient_
+              : gradients_sharded_ && !converts && !gradient_begun_
+                  ? own_gradient_
+                  : empty(context_, {shard_.count()}, wire_, Purpose::bucket);
+  reducing_ = communicator_.reduce_scatter(sent_, received_);
+}
+
+void ShardUnit::finish_reduce() {
+  if (communicator_.size() == 1) return;
+  reducing_.wait();
+  reducing_ = {};
+  if (received_.raw() != own_gradient_.raw()) {
+    if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
+    else kernels::copy_into(own_gradient_, received_);
+  }
+  gradient_begun_ = true;
+  sent_ = received_ = {};
+  if (!gradients_sharded_) return;
+  buffer_.zero_grad();
+  buffer_.gradient.storage()->drop();
+}
+
+void ShardUnit::zero_grad() {
+  if (!trainable()) return;
+  buffer_.zero_grad();
+  gradient_begun_ = false;
+}
+
+}  // namespace keel

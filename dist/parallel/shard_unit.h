@@ -1,0 +1,83 @@
+#pragma once
+// One unit of a model on one rank: its flat memory, whole or in part, and the collectives that move it.
+
+#include <cstdint>
+#include <memory>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/sharding.h"
+#include "keel/nn/flat_buffer.h"
+
+namespace keel {
+
+// The layout is the same in every stage: rank r's shard is part r of n equal parts of the padded unit. What the stage
+// shards, the rank keeps only that part of.
+//
+//             parameters           gradients                        master and optimizer state
+//   stage 0   whole                whole                            whole
+//   stage 1   whole                whole                            shard
+//   stage 2   whole                shard; whole while backward runs shard
+//   stage 3   shard; whole in use  as stage 2                       shard
+class ShardUnit {
+ public:
+  struct Memory {
+    PrecisionPolicy policy;
+    DType wire;                // of gradients on their way
+    std::uint64_t seed;        // of the initial numbers
+    bool accumulates = false;  // several backward passes between two steps
+  };
+  ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, const ShardingOptions& options,
+            const Memory& memory);
+  ~ShardUnit();
+  ShardUnit(const ShardUnit&) = delete;
+  ShardUnit& operator=(const ShardUnit&) = delete;
+
+  const FlatBuffer& layout() const { return buffer_; }
+  bool trainable() const { return buffer_.trainable; }
+  Span shard() const { return shard_; }  // of this rank
+  Span owned() const { return owned_; }  // what this rank updates: its shard, or everything (stage 0)
+
+  // Of the owned elements, dense.
+  const Tensor& own_values() const { return own_values_; }
+  const Tensor& own_master() const { return own_master_; }  // undefined without masters
+  const Tensor& own_gradient() const { return own_gradient_; }
+  // The gradient of this rank's shard, without padding, as the norm counts it.
+  Tensor shard_gradient() const;
+
+  // Parameters. gather() asks for the whole ones (nothing to do where they are there), wait_gathered() blocks until
+  // they are, release() gives their memory back (stage 3). share_updates() sends what the rank has updated to the
+  // others.
+  bool parameters_sharded() const { return parameters_sharded_; }
+  void gather();
+  void wait_gathered();
+  void release();
+  void share_updates();
+
+  // Gradients. begin_reduce() sends the whole ones, finish_reduce() waits and leaves the sum over ranks in
+  // own_gradient(), added to what earlier passes of this step left there.
+  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(buffer_.gradient.bytes()); }
+  void begin_reduce();
+  void finish_reduce();
+  // Forgets what was added since the last step.
+  void zero_grad();
+
+ private:
+  void make_parameters(const Memory& memory);
+  void make_gradients(const Memory& memory);
+  void touch();
+
+  FlatBuffer buffer_;  // values and gradient may be without memory
+  Context context_;
+  Communicator& communicator_;
+  bool parameters_sharded_, gradients_sharded_;
+  DType wire_;
+  Span shard_, owned_;
+  Tensor own_values_, own_master_, own_gradient_;
+  bool gradient_begun_ = false;  // own_gradient_ holds a sum of this step
+  Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
+  Work reducing_, gathering_;
+  bool gathering_active_ = false;
+};
+
+}  // namespace keel

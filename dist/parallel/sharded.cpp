@@ -1,0 +1,313 @@
+#include "keel/dist/parallel/sharded.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "keel/autograd/backward.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/update.h"
+
+namespace keel {
+
+// Tells the engine when a unit's forward pass begins and ends.
+class Sharded::UnitObserver : public ForwardObserver {
+ public:
+  UnitObserver(Sharded& engine, std::size_t unit) : engine_(engine), unit_(unit) {}
+  void forward_begins(const Module&) override { engine_.forward_begins(unit_); }
+  void forward_ends(const Module&) override { engine_.forward_ends(unit_); }
+
+ private:
+  Sharded& engine_;
+  std::size_t unit_;
+};
+
+Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
+                 std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
+    : context_(context),
+      communicator_(communicator),
+      control_(communicator.split(0, communicator.rank())),
+      optimizer_(std::move(optimizer)),
+      options_(options) {
+  const int stage = options.sharding.stage;
+  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
+             "the stages of sharding are 0 to 3, got ", stage);
+  options_.policy.keeps_master = optimizer_->needs_master();
+  check_same_everywhere(model);
+  make_units(model);
+  make_state();
+  make_buckets();
+  watch_leaves();
+  watch_modules(model);
+}
+
+Sharded::~Sharded() {
+  for (const auto& [module, observer] : observers_) module->unsubscribe(observer);
+  for (const auto& unit : units_)
+    if (unit->trainable())
+      for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->on_ready.clear();
+}
+
+void Sharded::make_units(Module& model) {
+  const ShardUnit::Memory memory{.policy = options_.policy,
+                                 .wire = options_.wire.value_or(options_.policy.parameter),
+                                 .seed = options_.seed,
+                                 .accumulates = options_.micro_batches > 1};
+  for (FlatBuffer& layout : lay_out(model, communicator_.size()))
+    units_.push_back(
+        std::make_unique<ShardUnit>(std::move(layout), context_, communicator_, options_.sharding, memory));
+}
+
+// Neighbours of one group are updated as one range, as far as this rank owns them.
+void Sharded::make_state() {
+  const std::int32_t hysteresis = static_cast<std::int32_t>(options_.scaling.hysteresis);
+  state_ = kernels::make_step_state(
+      context_, {.loss_scale = static_cast<float>(options_.loss_scale), .hysteresis_left = hysteresis});
+  partials_ = empty(context_, {communicator_.size() * static_cast<std::int64_t>(sizeof(StepPartial))}, DType::u8,
+                    Purpose::workspace);
+  std::int64_t before = 0;  // numbers in the units before
+  for (const auto& unit : units_) {
+    optimizer_state_.emplace_back();
+    if (!unit->trainable()) continue;
+    const DType wide = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
+    for ([[maybe_unused]] const std::string_view name : optimizer_->state_names())
+      optimizer_state_.back().push_back(zeros(context_, {unit->owned().count()}, wide, Purpose::optimizer));
+    const std::vector<Segment>& segments = unit->layout().segments;
+    for (std::size_t first = 0, last; first < segments.size(); first = last) {
+      const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
+      const ParameterGroup group = group_of(first);
+      for (last = first + 1; last < segments.size() && group_of(last) == group;) ++last;
+      const Span owned = unit->owned();
+      const std::int64_t begin = std::max(segments[first].offset, owned.begin);
+      const std::int64_t end = std::min(segments[last - 1].offset + segments[last - 1].numel, owned.end);
+      if (begin >= end) continue;
+      const auto cut = [&](const Tensor& flat) {
+        return flat.defined() ? flat.slice(0, begin - owned.begin, end - owned.begin) : Tensor();
+      };
+      ParameterRange range{cut(unit->own_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group,
+                           before + begin};
+      for (const Tensor& state : optimizer_state_.back()) range.state.push_back(cut(state));
+      ranges_.push_back(std::move(range));
+    }
+    before += unit->layout().numel;
+  }
+}
+
+// Backward meets the units from the last to the first, but for the root's, which come last. Where gradients are sharded
+// each unit is a bucket, so that the whole ones go as soon as they can.
+void Sharded::make_buckets() {
+  std::vector<std::size_t> order;
+  for (std::size_t i = units_.size(); i-- > 0;)
+    if (units_[i]->trainable()) order.push_back(i);
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !units_[i]->layout().unit.empty(); });
+  std::int64_t bytes = 0;
+  for (const std::size_t unit : order) {
+    const std::int64_t limit = buckets_.size() <= 1 ? options_.sharding.first_bucket : options_.sharding.bucket;
+    if (buckets_.empty() || bytes >= limit || kShardingStages[options_.sharding.stage].gradients) {
+      buckets_.emplace_back();
+      bytes = 0;
+    }
+    buckets_.back().push_back(unit);
+    bytes += units_[unit]->gradient_bytes();
+  }
+}
+
+void Sharded::watch_leaves() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i]->trainable()) continue;
+    for (const Segment& segment : units_[i]->layout().segments)
+      segment.parameter->variable.leaf()->on_ready.push_back([this, i](BackwardPass&) { gradient_ready(i); });
+  }
+}
+
+void Sharded::watch_modules(Module& model) {
+  forward_place_.assign(units_.size(), -1);
+  for_each_module(model, [&](const std::string& path, Module& module) {
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      if (units_[i]->layout().unit != path || (!path.empty() && !module.is_unit())) continue;
+      auto observer = std::make_shared<UnitObserver>(*this, i);
+      module.subscribe(observer);
+      observers_.emplace_back(&module, std::move(observer));
+    }
+  });
+}
+
+void Sharded::forward_begins(std::size_t unit) {
+  communicator_.poll();
+  if (in_backward_) return;  // a recomputation: what it touches is gathered
+  if (forward_place_[unit] < 0) {
+    forward_place_[unit] = static_cast<std::int64_t>(forward_order_.size());
+    forward_order_.push_back(unit);
+  }
+  units_[unit]->gather();
+  const auto place = static_cast<std::size_t>(forward_place_[unit]);
+  for (std::size_t ahead = 1; ahead <= static_cast<std::size_t>(options_.sharding.prefetch); ++ahead)
+    if (place + ahead < forward_order_.size()) units_[forward_order_[place + ahead]]->gather();
+  units_[unit]->wait_gathered();
+}
+
+void Sharded::forward_ends(std::size_t unit) {
+  communicator_.poll();
+  if (in_backward_ || !options_.sharding.reshard_after_forward || units_[unit]->layout().unit.empty()) return;
+  const bool is_last = unit == forward_order_.back();
+  if (is_last && options_.sharding.keep_last_unit && grad_mode() == GradMode::record) return;
+  units_[unit]->release();
+}
+
+void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
+  KEEL_CHECK(options.tokens >= 0, "the tokens of a loss must not be negative, got ", options.tokens);
+  kernels::add_tokens(state_, static_cast<double>(options.tokens));
+  const bool gradients_sharded = kShardingStages[options_.sharding.stage].gradients;
+  reducing_ = options.last || (gradients_sharded && options_.sharding.reduce_each_backward);
+  last_seen_ = options.last;
+  leaves_left_.clear();
+  for (const auto& unit : units_) leaves_left_.push_back(unit->layout().segments.size());
+  next_bucket_ = 0;
+
+  const Tensor seed = kernels::full(loss.context(), loss.shape(), static_cast<double>(options.tokens), loss.dtype());
+  if (options_.loss_scale != 1 || options_.scaling.growth != 1) kernels::scale_by(seed, kernels::loss_scale_of(state_));
+  in_backward_ = true;
+  try {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(options_.sharding.prefetch) && i < forward_order_.size(); ++i)
+      units_[forward_order_[forward_order_.size() - 1 - i]]->gather();
+    keel::backward(std::span(&loss, 1), std::span(&seed, 1));
+  } catch (...) {
+    in_backward_ = false;
+    throw;
+  }
+  in_backward_ = false;
+  if (reducing_) {
+    if (options_.sharding.strict) check_all_used();
+    send_ready_buckets(true);
+    while (!sent_.empty()) finish_oldest();
+  }
+  for (const auto& unit : units_) unit->release();
+}
+
+void Sharded::gradient_ready(std::size_t unit) {
+  communicator_.poll();
+  if (leaves_left_[unit] == units_[unit]->layout().segments.size()) gradient_begins(unit);
+  if (--leaves_left_[unit] != 0) return;
+  units_[unit]->release();
+  if (reducing_ && options_.sharding.overlap) send_ready_buckets(false);
+}
+
+// The first gradient of a unit: those before it in the forward pass come next.
+void Sharded::gradient_begins(std::size_t unit) {
+  const std::int64_t place = forward_place_[unit] - options_.sharding.prefetch;
+  if (forward_place_[unit] >= 0 && place >= 0) units_[forward_order_[static_cast<std::size_t>(place)]]->gather();
+}
+
+// Buckets leave in their order, whatever is ready first: ranks must agree.
+void Sharded::send_ready_buckets(bool all) {
+  // Units whose sums may be under way. Where gradients are sharded the whole ones of each take memory.
+  const std::size_t under_way = kShardingStages[options_.sharding.stage].gradients ? 1 : 4;
+  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
+    const auto ready = [&](std::size_t unit) { return leaves_left_[unit] == 0; };
+    const std::vector<std::size_t>& bucket = buckets_[next_bucket_];
+    if (!all && !std::all_of(bucket.begin(), bucket.end(), ready)) return;
+    for (const std::size_t unit : bucket) {
+      while (sent_.size() >= under_way) finish_oldest();
+      units_[unit]->begin_reduce();
+      sent_.push_back(unit);
+    }
+  }
+}
+
+void Sharded::finish_oldest() {
+  units_[sent_.front()]->finish_reduce();
+  sent_.pop_front();
+}
+
+void Sharded::check_all_used() const {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i]->trainable() || leaves_left_[i] == 0) continue;
+    for (const Segment& segment : units_[i]->layout().segments)
+      if (!segment.parameter->variable.leaf()->has_grad)
+        throw Error(concat("the parameter ", segment.name, " got no gradient on rank ", communicator_.rank(),
+                           ": the loss does not depend on it; freeze it, or allow it (strict: false)"));
+  }
+}
+
+StepResult Sharded::step(double lr) {
+  KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
+  last_seen_ = false;
+  std::int64_t before = 0;
+  for (const auto& unit : units_) {
+    if (!unit->trainable()) continue;
+    kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
+    before += unit->layout().numel;
+  }
+  control_->all_gather(kernels::partial_of(state_), partials_).wait();
+  kernels::decide_step(
+      {.state = state_, .partials = partials_, .clip = options_.clip, .lr = lr, .scaling = options_.scaling});
+  optimizer_->update(ranges_, {.step = state_});
+  for (const auto& unit : units_) {
+    unit->share_updates();
+    unit->zero_grad();
+  }
+  const StepState decided = state();
+  return {.taken = decided.taken != 0,
+          .steps_taken = decided.steps,
+          .lr = decided.lr,
+          .grad_norm = decided.grad_norm,
+          .first_bad = parameter_at(decided.first_bad)};
+}
+
+std::string Sharded::parameter_at(std::int64_t element) const {
+  for (const auto& unit : units_) {
+    if (!unit->trainable()) continue;
+    for (const Segment& segment : unit->layout().segments)
+      if (element < segment.offset + segment.numel) return segment.name;
+    element -= unit->layout().numel;
+  }
+  return {};
+}
+
+// Rank 0's description of model and options goes to all; each compares, and all hear of the first that differs.
+void Sharded::check_same_everywhere(Module& model) const {
+  if (control_->size() == 1) return;
+  std::string mine = concat("stage ", options_.sharding.stage, "; parameters in ", options_.policy.parameter,
+                            ", gradients in ", options_.policy.gradient, "; ", options_.micro_batches,
+                            " micro-batches; seed ", options_.seed, "; clip ", options_.clip, '\n');
+  for (const FlatBuffer& unit : lay_out(model, control_->size()))
+    for (const Segment& segment : unit.segments)
+      mine += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");
+
+  const Context host = Context::create({.threads = 1});
+  const auto length = static_cast<std::int64_t>(mine.size());
+  const Tensor lengths = from_values(host, std::vector<std::int64_t>{length}, {1});
+  control_->broadcast(lengths, 0).wait();
+  const std::int64_t theirs = lengths.to_vector<std::int64_t>()[0];
+  std::vector<std::uint8_t> bytes(mine.begin(), mine.end());
+  bytes.resize(static_cast<std::size_t>(theirs));
+  const Tensor text = from_values(host, bytes, {theirs});
+  control_->broadcast(text, 0).wait();
+  const std::vector<std::uint8_t> received = text.to_vector<std::uint8_t>();
+  const std::string first(received.begin(), received.end());
+
+  const Tensor differs = from_values(host, std::vector<std::int64_t>{mine == first ? 0 : 1}, {1});
+  const Tensor all = empty(host, {control_->size()}, DType::i64);
+  control_->all_gather(differs, all).wait();
+  const std::vector<std::int64_t> flags = all.to_vector<std::int64_t>();
+  const auto odd = std::find(flags.begin(), flags.end(), 1) - flags.begin();
+  if (odd == control_->size()) return;
+  // That rank's text goes to all, so that every rank names the same line.
+  const Tensor odd_length = from_values(host, std::vector<std::int64_t>{length}, {1});
+  control_->broadcast(odd_length, static_cast<int>(odd)).wait();
+  std::vector<std::uint8_t> own(mine.begin(), mine.end());
+  own.resize(static_cast<std::size_t>(odd_length.to_vector<std::int64_t>()[0]));
+  const Tensor odd_text = from_values(host, own, {static_cast<std::int64_t>(own.size())});
+  control_->broadcast(odd_text, static_cast<int>(odd)).wait();
+  const std::vector<std::uint8_t> odd_bytes = odd_text.to_vector<std::uint8_t>();
+  const std::string second(odd_bytes.begin(), odd_bytes.end());
+  const auto at = static_cast<std::size_t>(
+      std::mismatch(first.begin(), first.end(), second.begin(), second.end()).first - first.begin());
+  const auto line = [&](const std::string& all_lines) {
+    const std::size_t begin = at == 0 ? 0 : all_lines.rfind('\n', at - 1) + 1;
+    return begin >= all_lines.size() ? "nothing more" : all_lines.substr(begin, all_lines.find('\n', begin) - begin);
+  };
+  throw Error(concat("ranks differ in their model or options: rank 0 has ", line(first), ", rank ", odd, " has ",
+                     line(second)));
+}
+
+}  // namespace keel

@@ -1,0 +1,39 @@
+#pragma once
+// What is sharded, and how gradients travel: the choices behind data parallelism and ZeRO.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "keel/runtime/dtype.h"
+
+namespace keel {
+
+// Rajbhandari et al. 2020 (ZeRO): which of a unit's memory a rank keeps only its own part of.
+struct ShardingStage {
+  int number;
+  std::string_view name;
+  bool optimizer, gradients, parameters;
+};
+inline constexpr ShardingStage kShardingStages[] = {
+    {0, "data parallel", false, false, false},
+    {1, "ZeRO-1", true, false, false},
+    {2, "ZeRO-2", true, true, false},
+    {3, "ZeRO-3", true, true, true},
+};
+
+struct ShardingOptions {
+  int stage = 0;
+  // Stages 0 and 1: units whose gradients are sent together: so many bytes close a bucket. The first is small, so that
+  // sending begins early.
+  std::int64_t first_bucket = std::int64_t{1} << 20, bucket = std::int64_t{25} << 20;
+  bool overlap = true;                // send while backward goes on; otherwise all at its end
+  bool reduce_each_backward = true;   // stages 2 and 3: after every micro-batch, so that no rank keeps whole gradients
+  bool reshard_after_forward = true;  // stage 3: whole parameters go between forward and backward
+  bool keep_last_unit = false;        // stage 3: but for those of the unit that backward begins with
+  int prefetch = 1;                   // stage 3: units that are gathered ahead
+  std::int64_t persistence_threshold = 0;  // stage 3: units with fewer elements stay whole
+  bool strict = false;                     // a parameter without a gradient is an Error; otherwise its gradient is zero
+};
+
+}  // namespace keel
