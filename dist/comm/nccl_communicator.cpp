@@ -203,10 +203,14 @@ class NcclCommunicator : public Communicator {
     return concat(collective, " (collective number ", number, activity_.empty() ? "" : ", ", activity_, ')');
   }
 
-  // The group's stream works on this memory from now on.
+  // The group's stream works on this memory from now on. What brings it back, or waits for it, does so here, where it
+  // may use the communicator.
   void announce(const Collective& collective) const {
-    for (const Tensor& tensor : {collective.input, collective.output})
-      if (tensor.defined()) tensor.storage()->used_by(group_->stream());
+    for (const Tensor& tensor : {collective.input, collective.output}) {
+      if (!tensor.defined()) continue;
+      tensor.storage()->make_ready();
+      tensor.storage()->used_by(group_->stream());
+    }
     if (collective.output.defined()) collective.output.mark_written();
   }
 
