@@ -89,11 +89,11 @@ class Messages : public Operation {
   std::unique_ptr<NcclOperation> queued_;
 };
 
-// The control's barrier.
-class Barrier : public Operation {
+// What goes between hosts.
+class ControlOperation : public Operation {
  public:
-  explicit Barrier(std::shared_ptr<NcclGroup> group) : group_(std::move(group)) {
-    group_->ask_control([&](Communicator& control) { work_ = control.begin({}); });
+  ControlOperation(std::shared_ptr<NcclGroup> group, const Collective& collective) : group_(std::move(group)) {
+    group_->ask_control([&](Communicator& control) { work_ = control.begin(collective); });
   }
   bool advance() override {
     bool finished = false;
@@ -111,6 +111,11 @@ class Barrier : public Operation {
   Work work_;
 };
 
+// Also a barrier, which has no tensors.
+bool is_of_hosts(const Collective& collective) {
+  const auto on_host = [](const Tensor& x) { return !x.defined() || x.device().type == DeviceType::cpu; };
+  return on_host(collective.input) && on_host(collective.output);
+}
 bool is_message(CollectiveKind kind) { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 
 class NcclCommunicator : public Communicator {
@@ -136,6 +141,12 @@ class NcclCommunicator : public Communicator {
   const std::vector<int>& nodes() const override { return group_->nodes(); }
 
   Work begin(const Collective& asked) override {
+    if (is_of_hosts(asked)) {
+      group_->check();
+      ++traffic_.collectives;
+      queue_messages();
+      return Work(std::make_shared<ControlOperation>(group_, asked));
+    }
     Collective collective = asked;
     for (Tensor* tensor : {&collective.input, &collective.output}) {
       if (!tensor->defined()) continue;
@@ -154,7 +165,6 @@ class NcclCommunicator : public Communicator {
     const std::string what = describe(collective, sequence_);
     agree(collective, what);
     ++sequence_;
-    if (collective.kind == CollectiveKind::barrier) return Work(std::make_shared<Barrier>(group_));
     announce(collective);
     const Event behind = group_->context().stream().record();
     const Event end = group_->queue(what, [&](ncclComm_t comm) {

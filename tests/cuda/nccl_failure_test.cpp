@@ -210,8 +210,9 @@ TEST_F(NcclFailure, OfArgumentsNamesThem) {
   const Context host = context(1);
   EXPECT_THROW(make_nccl_communicator(host, nullptr), Error);
   on_devices(1, [&](const DeviceRank& own) {
+    const Context another = Context::create({.device = kTestDevice, .threads = 1});
     try {
-      own.devices.all_reduce(zeros(host, {3}));
+      own.devices.all_reduce(zeros(another, {3}));
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::unsupported);

@@ -159,6 +159,19 @@ TEST_F(NcclCollectives, PassMessagesBothWaysInOrder) {
     });
 }
 
+TEST_F(NcclCollectives, TakeTensorsOfTheProcessorAlong) {
+  KEEL_NEEDS_DEVICES(2);
+  on_devices(2, [](const DeviceRank& own) {
+    const Tensor there = tensor_of(own.context, {1.0 + own.rank()}, {1}), here = tensor_of(context(1), {10}, {1});
+    const Work devices = own.devices.all_reduce(there), hosts = own.devices.all_reduce(here);
+    hosts.wait();
+    devices.wait();
+    EXPECT_EQ(doubles(here)[0], 20);
+    EXPECT_EQ(doubles(there)[0], 3);
+    EXPECT_EQ(own.devices.traffic().sent(), 4);
+  });
+}
+
 TEST_F(NcclCollectives, SplitIntoGroupsOrderedByKey) {
   KEEL_NEEDS_DEVICES(4);
   on_devices(4,
