@@ -255,6 +255,12 @@ def left_out(suite):
                 yield (f"{line['group']}: {line['case']}", status, line[status].split("\n")[0])
 
 
+def logged(suite):
+    for line in suite.cases:
+        for message in line.get("log", ()):
+            yield (f"{line['group']}: {line['case']}", message.split("\n")[0])
+
+
 SECTIONS = (
     (
         "Training steps",
@@ -322,6 +328,13 @@ def markdown(suite):
     if copies:
         yield f"PyTorch's own copy on the device: {number(copies[0]['gb_per_s'], 0)} GB/s."
         yield ""
+    messages = list(logged(suite))
+    if messages:
+        yield "## Whose work it was"
+        yield ""
+        yield "What the libraries' entries logged: the way that timing chose, or why keel's own kernel took their place."
+        yield ""
+        yield from markdown_table(("case", ""), messages)
     yield "## Left out"
     yield ""
     missing = list(left_out(suite))

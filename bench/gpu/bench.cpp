@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/device_api.h"
@@ -15,10 +16,11 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-Context context_of(Device device, KernelChoice kernels) {
+Context context_of(Device device, KernelChoice kernels, LogSink log = {}) {
   ContextOptions options;
   options.device = device;
   options.kernels = kernels;
+  options.log = std::move(log);
   return Context::create(options);
 }
 
@@ -45,7 +47,8 @@ GpuBench::GpuBench(Device device, const GpuOptions& options)
     : options_(options),
       host_(Context::create()),
       plain_(context_of(device, KernelChoice::plain)),
-      automatic_(context_of(device, KernelChoice::automatic)),
+      automatic_(context_of(device, KernelChoice::automatic,
+                            [this](LogLevel, std::string_view message) { log_.emplace_back(message); })),
       file_(options.out),
       start_(now()) {
   KEEL_CHECK(file_.good(), "'", options.out, "' cannot be written");
@@ -73,6 +76,7 @@ void GpuBench::run(std::string_view group, const std::string& name, const std::f
     line["skipped"] = "no time was left";
     return write(line);
   }
+  log_.clear();
   try {
     const Json measured = measure();
     if (options_.rehearse) line["rehearsed"] = true;
@@ -81,6 +85,7 @@ void GpuBench::run(std::string_view group, const std::string& name, const std::f
     line["error"] = error.what();
     failed_ = true;
   }
+  if (!log_.empty()) line["log"] = log_;
   plain_.allocator().trim();
   automatic_.allocator().trim();
   write(line);

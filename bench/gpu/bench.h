@@ -41,7 +41,7 @@ class GpuBench {
   double peak() const { return peak_; }
 
   // Runs a case, unless it is not wanted or the time is over, and writes its line: what `measure` returns, or the error
-  // that it throws.
+  // that it throws; and what the libraries' entries had to say, such as that keel's own kernel took their place.
   void run(std::string_view group, const std::string& name, const std::function<Json()>& measure);
   bool any_failed() const { return failed_; }
 
@@ -61,6 +61,7 @@ class GpuBench {
   double seconds_since_start() const;
 
   GpuOptions options_;
+  std::vector<std::string> log_;  // of automatic_, since the running case began: which entry the work really went to
   Context host_, plain_, automatic_;
   double peak_ = 0;
   std::ofstream file_;

@@ -90,7 +90,7 @@ template <int kTile, int kSize>
 void run(const ForwardParameters& parameters, const Tensor& q) {
   const AttentionShape& shape = parameters.shape;
   const auto tiles = static_cast<int>(ceil_div(shape.queries, kTile));
-  const auto blocks = static_cast<unsigned>(std::int64_t{tiles} * shape.heads * shape.batch);
+  const unsigned blocks = grid_of(std::int64_t{tiles} * shape.heads * shape.batch);
   launch("attention", attention_kernel<kTile, kSize>, {blocks, kTileThreads, Tiles<kTile, kSize>::bytes(2)},
          stream_of(q), parameters, tiles);
 }

@@ -144,9 +144,7 @@ template <int kTile, int kSize>
 void run(const BackwardParameters& parameters, const Tensor& q) {
   const AttentionShape& shape = parameters.shape;
   const std::size_t bytes = Tiles<kTile, kSize>::bytes(kTilesHeld);
-  const auto blocks_of = [&](int tiles, int heads) {
-    return static_cast<unsigned>(std::int64_t{tiles} * heads * shape.batch);
-  };
+  const auto blocks_of = [&](int tiles, int heads) { return grid_of(std::int64_t{tiles} * heads * shape.batch); };
   const auto key_tiles = static_cast<int>(ceil_div(shape.keys, kTile));
   if (key_tiles > 0)
     launch("attention backward, keys", attention_grad_keys_kernel<kTile, kSize>,
@@ -169,8 +167,8 @@ void attention_backward(const AttentionBackwardArgs& args) {
   auto* stats = reinterpret_cast<QueryStats*>(workspace.raw());
   if (rows > 0)
     launch("attention backward, statistics", attention_stats_kernel,
-           {static_cast<unsigned>(rows / (kTileThreads / kSide)), kTileThreads}, stream_of(q), shape,
-           HeadRows(args.forward.out), HeadRows(args.grad_out), args.forward.lse.data<float>(), stats);
+           {grid_of(rows / (kTileThreads / kSide)), kTileThreads}, stream_of(q), shape, HeadRows(args.forward.out),
+           HeadRows(args.grad_out), args.forward.lse.data<float>(), stats);
   if (tensor_cores_take(args)) return attention_backward_on_tensor_cores(args, stats);
   const BackwardParameters parameters = {shape,       q,           args.forward.k, args.forward.v, args.grad_out,
                                          args.grad_q, args.grad_k, args.grad_v,    stats};

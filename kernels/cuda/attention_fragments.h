@@ -5,6 +5,7 @@
 // that one piece of eight neighbouring rows, which is what a matrix load reads, covers all banks once.
 
 #include "keel/kernels/cuda/attention_shape.h"
+#include "keel/runtime/cuda/fast_math.h"
 #include "keel/runtime/cuda/tensor_core.h"
 
 namespace keel::cuda {
@@ -12,17 +13,6 @@ namespace keel::cuda {
 inline constexpr int kWarps = 4;  // of a block
 inline constexpr int kBlockThreads = kWarps * kWarp;
 inline constexpr float kLog2OfE = 1.4426950408889634f;
-
-// 2^x within 2 ulp; results below 2^-126 are 0.
-__device__ inline float exp2_flushed(float x) {
-#ifdef KEEL_EMULATED
-  return x < -126 ? 0 : std::exp2(x);
-#else
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x) / kWarp; }

@@ -31,9 +31,9 @@ __global__ void __launch_bounds__(kTileThreads)
 void clear_rows(const AttentionArgs& args, const Tensor& x, bool of_keys, float* lse) {
   if (x.numel() == 0) return;
   const auto rows = x.dim(0) * x.dim(1) * x.dim(2);
-  launch("attention, padding", clear_rows_kernel,
-         {static_cast<unsigned>(ceil_div(rows, kTileThreads / kSide)), kTileThreads}, stream_of(x),
-         AttentionShape(args), HeadRows(x), static_cast<int>(x.dim(1)), static_cast<int>(x.dim(2)), of_keys, lse);
+  launch("attention, padding", clear_rows_kernel, {grid_of(ceil_div(rows, kTileThreads / kSide)), kTileThreads},
+         stream_of(x), AttentionShape(args), HeadRows(x), static_cast<int>(x.dim(1)), static_cast<int>(x.dim(2)),
+         of_keys, lse);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ __device__ void exponentials(Sums<kRowBlocks, kChunk / 8>& scores, Rows& rows, S
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float shift = largest[m][half] == -INFINITY ? 0 : largest[m][half] * factor;  // nothing was seen yet
-        const float rescale = exp2_flushed(math::fma(rows.largest[m][half], factor, -shift));
+        const float rescale = fast_exp2(math::fma(rows.largest[m][half], factor, -shift));
         rows.largest[m][half] = largest[m][half];
         rows.total[m][half] *= rescale;
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ void exponentials(Sums<kRowBlocks, kChunk / 8>& scores, Rows& rows, S
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
           float& score = scores.of[m][n][i];
-          score = exp2_flushed(math::fma(score, factor, -shift));
+          score = fast_exp2(math::fma(score, factor, -shift));
           rows.total[m][half] += score;
         }
     }
@@ -168,7 +168,7 @@ void run(const AttentionArgs& args) {
                                  Heads(args.v),        Heads(args.out), args.lse.data<float>()};
   const AttentionShape& shape = parameters.shape;
   const auto tiles = static_cast<int>(ceil_div(shape.queries, kQueries));
-  const auto blocks = static_cast<unsigned>(std::int64_t{tiles} * shape.heads * shape.batch);
+  const unsigned blocks = grid_of(std::int64_t{tiles} * shape.heads * shape.batch);
   launch("attention", attention_kernel<T, kSize>,
          {blocks, kBlockThreads, (kQueries + 4 * keys_of_tile(kSize)) * kSize * sizeof(T)}, stream_of(args.q),
          parameters, tiles);

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_keys_kernel(P
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             float& weight = weights.of[m][n][i];
-            weight = exp2_flushed(math::fma(weight, factor, (i % 2 == 0 ? pair.x : pair.z) * -kLog2OfE));
+            weight = fast_exp2(math::fma(weight, factor, (i % 2 == 0 ? pair.x : pair.z) * -kLog2OfE));
           }
       }
       if (hidden)
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
       multiply_rows(weights, own_queries, keys.from_row(chunk), 0);
       multiply_rows(grads, own_grad_out, values.from_row(chunk), 0);
       grads.each([&](float& grad, int m, int n, int i) {
-        const float weight = exp2_flushed(math::fma(weights.of[m][n][i], factor, shift[m][i / 2]));
+        const float weight = fast_exp2(math::fma(weights.of[m][n][i], factor, shift[m][i / 2]));
         grad = weight * (grad - delta[m][i / 2]);
       });
       if (key + chunk + kChunk > shape.visible(limit, own_first))
@@ -213,9 +213,7 @@ void run(const AttentionBackwardArgs& args, const QueryStats* stats) {
                                  Heads(forward.v),        Heads(args.grad_out), Heads(args.grad_q),
                                  Heads(args.grad_k),      Heads(args.grad_v),   stats};
   const AttentionShape& shape = parameters.shape;
-  const auto blocks_of = [&](int tiles, int heads) {
-    return static_cast<unsigned>(std::int64_t{tiles} * heads * shape.batch);
-  };
+  const auto blocks_of = [&](int tiles, int heads) { return grid_of(std::int64_t{tiles} * heads * shape.batch); };
   constexpr int kTileRows = rows_of_tile(kSize), kRowBytes = kSize * static_cast<int>(sizeof(T));
   const auto key_tiles = static_cast<int>(ceil_div(shape.keys, keys_of_block(kSize)));
   if (key_tiles > 0)

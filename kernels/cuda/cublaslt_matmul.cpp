@@ -1,8 +1,9 @@
 // cuBLASLt behind the matmul entry.
 //
 // The first product of a shape asks the library for its best algorithms and times them, beside keel's own kernel; the
-// fastest is kept for the life of the context. Environment variables: KEEL_TUNE_MATMUL=0 takes the library's first
-// algorithm untimed, so that every run has the same bits; KEEL_TF32=1 lets f32 be multiplied as TF32.
+// fastest is kept for the life of the context, so that two runs may differ in the last bits. Environment variables:
+// KEEL_TUNE_MATMUL=0 takes the library's first algorithm untimed, and every run has the same bits; KEEL_TF32=1 lets f32
+// be multiplied as TF32.
 //
 // The library thinks in columns. A row-major out (m, n) is a column-major out^T (n, m) = b^T a^T: its left operand is
 // our b, its right one our a, and its bias for each row is ours for each column.
@@ -36,10 +37,7 @@ bool says(const char* variable, std::string_view value) {
   const char* text = std::getenv(variable);
   return text != nullptr && text == value;
 }
-bool tunes() {
-  static const bool yes = !says("KEEL_TUNE_MATMUL", "0");
-  return yes;
-}
+bool tunes() { return !says("KEEL_TUNE_MATMUL", "0"); }
 bool uses_tf32() {
   static const bool yes = says("KEEL_TF32", "1");
   return yes;
@@ -349,10 +347,7 @@ class Library {
   Plan plan(const Problem& problem, const MatmulArgs& args) {
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(problem); found != plans_.end()) return found->second;
-    // Nothing can be timed in a stream that is being captured, and some versions of the library cannot even be asked.
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(stream_of(args.a), &capture), "cudaStreamIsCapturing");
-    if (capture != cudaStreamCaptureStatusNone) return {};
+    if (is_recording(args.a.context())) return {};
     if (plans_.size() >= kMost) plans_.clear();
     return plans_[problem] = make(problem, args);
   }
@@ -391,7 +386,8 @@ std::string cublaslt_backend(DType dtype) {
   const std::size_t version = cublasLtGetVersion();
   const std::string name = concat("cuBLASLt ", version / 10000, '.', version / 100 % 100, '.', version % 100);
   const char* units = dtype != DType::f32 ? "tensor cores" : uses_tf32() ? "TF32" : "fp32 units";
-  return concat(name, " (", units, ") or keel's own kernel, whichever is faster for a shape");
+  return concat(name, " (", units, ")",
+                tunes() ? " or keel's own kernel, whichever is faster for a shape" : ", untimed: KEEL_TUNE_MATMUL=0");
 }
 
 void add_cublaslt(KernelTable& table) { table.matmul = multiply_cublaslt; }

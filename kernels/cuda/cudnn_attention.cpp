@@ -2,9 +2,11 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "keel/kernels/cuda/attention_padding.h"
 #include "keel/kernels/cuda/backend.h"
+#include "keel/kernels/cuda/stream.h"
 #include "keel/runtime/device_api.h"
 
 // Attention by cuDNN: plans are made once for each shape and layout and kept with the context. What cuDNN does not
@@ -22,6 +24,8 @@ constexpr std::int64_t kFewestQueries = 64;
 constexpr std::size_t kMostPlans = 128;
 // The deterministic backward pass holds one 16-bit number for each pair of a query and a key.
 constexpr std::int64_t kMostWorkspace = std::int64_t{2} << 30;
+// 9.10.2: attention of 9.10.0 and 9.10.1 is known to be faulty, and masks were written otherwise before.
+constexpr std::size_t kOldest = 91002;
 
 class State {
  public:
@@ -38,31 +42,40 @@ class State {
   bool with_plan(const Context& context, const AttentionCase& which, Run&& run) {
     const std::lock_guard lock(mutex_);
     context.api().make_current();
-    const AttentionPlan& plan = find(context, which);
-    if (!plan.plan) return false;
+    const AttentionPlan* plan = find(context, which);
+    if (plan == nullptr) return false;
     cudnn::check(cudnnSetStream(handle_, static_cast<cudaStream_t>(context.stream().native())), "choosing a stream");
-    run(handle_, plan);
+    run(handle_, *plan);
     return true;
   }
 
  private:
-  const AttentionPlan& find(const Context& context, const AttentionCase& which) {
-    if (const auto known = plans_.find(which); known != plans_.end()) return known->second;
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    AttentionPlan plan;
+  // Null where there is none.
+  const AttentionPlan* find(const Context& context, const AttentionCase& which) {
+    auto known = plans_.find(which);
+    if (known == plans_.end()) {
+      if (is_recording(context)) return nullptr;
+      if (plans_.size() >= kMostPlans) plans_.clear();
+      known = plans_.emplace(which, make(context, which)).first;
+    }
+    return known->second.plan ? &known->second : nullptr;
+  }
+
+  AttentionPlan make(const Context& context, const AttentionCase& which) {
     try {
+      const std::size_t version = cudnnGetVersion();
+      if (version < kOldest) throw Error(concat("cuDNN ", version, " is older than ", kOldest), ErrorKind::unsupported);
       if (handle_ == nullptr) cudnn::check(cudnnCreate(&handle_), "creating a handle");
-      plan = cudnn::plan_attention(which, {.handle = handle_});
+      AttentionPlan plan = cudnn::plan_attention(which, {.handle = handle_});
       if (plan.plan->workspace_bytes() > kMostWorkspace)
         throw Error(concat("cuDNN asks for a workspace of ", plan.plan->workspace_bytes(), " bytes"),
                     ErrorKind::unsupported);
+      return plan;
     } catch (const Error& error) {
-      plan = {};
-      if (!told_)
-        context.log(LogLevel::warning, concat("attention: keel's own kernels instead of cuDNN's; ", error.what()));
-      told_ = true;
+      context.log(std::exchange(told_, true) ? LogLevel::info : LogLevel::warning,
+                  concat("attention: keel's own kernels instead of cuDNN's; ", error.what()));
+      return {};
     }
-    return plans_.emplace(which, std::move(plan)).first->second;
   }
 
   std::mutex mutex_;
@@ -83,19 +96,18 @@ bool takes(const AttentionArgs& args) {
   if (dtype != DType::bf16 && dtype != DType::f16) return false;
   if (args.q.dim(3) % 8 != 0 || args.q.dim(3) > 128 || args.q.numel() == 0 || args.k.numel() == 0) return false;
   if (args.q.dim(2) < kFewestQueries || args.k.dim(2) < kFewestQueries) return false;
-  const std::size_t version = cudnnGetVersion();
-  if (version == 91000 || version == 91001) return false;  // known to be faulty
   for (const Tensor& x : {args.q, args.k, args.v, args.out})
     if (!lies_aligned(x)) return false;
-  return true;
+  return reinterpret_cast<std::uintptr_t>(args.lse.raw()) % 16 == 0;
 }
 
 bool takes(const AttentionBackwardArgs& args) {
   for (const Tensor& x : {args.grad_out, args.grad_q, args.grad_k, args.grad_v})
     if (!lies_aligned(x)) return false;
-  // Up to 9.15, numbers of keys that are no multiple of 128 need a padding mask.
+  // Without a padding mask, kernels of several versions let what lies behind the last key into their sums where the
+  // keys do not fill tiles of 128.
   const bool whole = args.forward.k.dim(2) % 128 == 0 || args.forward.lengths.defined();
-  return takes(args.forward) && (whole || cudnnGetVersion() > 91500);
+  return takes(args.forward) && whole;
 }
 
 // The tensors that stand for lengths; empty where nothing is padded.

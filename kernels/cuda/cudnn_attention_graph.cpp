@@ -3,8 +3,9 @@
 #include "keel/kernels/cuda/cudnn_attention.h"
 
 // cuDNN knows attention by the shape of a graph: two matrix products with a softmax written out between them, forward,
-// and the chain of its derivatives, backward. The single operations for it (CUDNN_BACKEND_OPERATION_SDPA_FWD and _BWD)
-// of cuDNN 9.13 and 9.17 have no causal mask before 9.21, so that the graphs below are what every cuDNN 9 takes.
+// and the chain of its derivatives, backward. It has single operations for it, too (CUDNN_BACKEND_OPERATION_SDPA_FWD
+// and _BWD), but the one has no attribute for a causal mask before 9.21, and cuDNN proposes no engine for the other
+// before 9.27. The graphs below are what every version takes.
 namespace keel::cuda::cudnn {
 namespace {
 
@@ -104,12 +105,9 @@ class Builder {
 
   // Minus infinity where `visible` is false.
   Uid masked(Uid scores, Uid visible) {
-    const Uid result = scores_like(), hidden = graph_.scalar(hidden_score());
+    const Uid result = scores_like(), hidden = graph_.scalar(-std::numeric_limits<float>::infinity());
     graph_.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, hidden, visible}, result);
     return result;
-  }
-  static float hidden_score() {
-    return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest() : -std::numeric_limits<float>::infinity();
   }
 
   Uid padding_mask(Uid scores) {
@@ -179,9 +177,9 @@ AttentionCase::AttentionCase(const AttentionArgs& args)
       k(strides_of(args.k)),
       v(strides_of(args.v)),
       out(strides_of(args.out)),
-      causal(args.causal),
+      causal(args.causal && args.q_offset < keys),  // else no key is hidden
       padded(args.lengths.defined()),
-      q_offset(args.causal ? args.q_offset : 0),
+      q_offset(causal ? args.q_offset : 0),
       scale(static_cast<float>(args.scale)) {}
 
 AttentionCase::AttentionCase(const AttentionBackwardArgs& args) : AttentionCase(args.forward) {

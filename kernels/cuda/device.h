@@ -16,6 +16,12 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 KEEL_HD constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// Blocks along the x of a grid, which CUDA counts in 31 bits.
+inline unsigned grid_of(std::int64_t blocks) {
+  if (blocks > INT32_MAX) throw Error(concat(blocks, " blocks are more than a grid has"), ErrorKind::unsupported);
+  return static_cast<unsigned>(blocks);
+}
+
 [[noreturn]] inline void refuse_dtype(std::string_view op, DType dtype, Device device) {
   throw Error(concat(op, " in ", dtype, " is not implemented on ", device, "; it takes f32, bf16 and f16"),
               ErrorKind::unsupported);

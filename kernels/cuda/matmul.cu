@@ -213,8 +213,6 @@ Product product_of(const MatmulArgs& args) {
   return p;
 }
 
-unsigned grid_of(std::int64_t blocks, const MatmulArgs& args) { return static_cast<unsigned>(int_of(blocks, args)); }
-
 // Calls queue(product), and adds what the splits summed.
 template <class F>
 void multiply_in_splits(const MatmulArgs& args, int splits, F&& queue) {
@@ -229,7 +227,7 @@ void multiply_in_splits(const MatmulArgs& args, int splits, F&& queue) {
   const std::int64_t runs = partial.numel() / splits / 8;
   visit_kernel_type("matmul", args.a.dtype(), args.a.device(), [&](auto tag) {
     launch("matmul: sum of splits", add_splits_kernel<typename decltype(tag)::type>,
-           {grid_of(ceil_div(runs, kThreads), args), kThreads}, stream_of(args.a), product, runs);
+           {grid_of(ceil_div(runs, kThreads)), kThreads}, stream_of(args.a), product, runs);
   });
 }
 
@@ -304,8 +302,7 @@ void multiply_plain(const MatmulArgs& args, const MatmulPlan& plan) {
     using T = typename decltype(tag)::type;
     multiply_in_splits(args, plan.splits, [&](const Product& product) {
       const auto run = [&](auto kernel, int side) {
-        launch("matmul", kernel, {grid_of(count_blocks(product, side, side), args), kThreads}, stream_of(args.a),
-               product);
+        launch("matmul", kernel, {grid_of(count_blocks(product, side, side)), kThreads}, stream_of(args.a), product);
       };
       if (plan.tile == MatmulTile::small) run(plain_matmul_kernel<T, 4>, 64);
       else run(plain_matmul_kernel<T, 8>, 128);

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) multiply_kernel
 
 template <class T, class Tile>
 void queue(const Product& p, cudaStream_t stream) {
-  const LaunchShape shape = {static_cast<unsigned>(count_blocks(p, Tile::kRows, Tile::kCols)), Tile::kThreads,
+  const LaunchShape shape = {grid_of(count_blocks(p, Tile::kRows, Tile::kCols)), Tile::kThreads,
                              std::size_t{kStages} * Tile::kStageBytes};
   const auto run = [&](auto kernel) { launch("matmul on tensor cores", kernel, shape, stream, p); };
   const bool left_along_k = p.a_col == 1 && p.a_row % kChunk == 0;

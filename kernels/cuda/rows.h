@@ -151,12 +151,6 @@ template <class T>
 using Held = HeldRow<T, kHeldElements / Pack<T>::kSize>;
 inline constexpr int kRowThreads = 512;  // that share a row, at most
 
-// Blocks along the x of a grid, which CUDA counts in 31 bits.
-inline unsigned grid_of(std::int64_t blocks) {
-  if (blocks > INT32_MAX) throw Error(concat(blocks, " blocks are more than a grid has"), ErrorKind::unsupported);
-  return static_cast<unsigned>(blocks);
-}
-
 // A warp, or a block of whole warps, for each row; several of the former share a block.
 struct RowLaunch {
   dim3 grid, block;

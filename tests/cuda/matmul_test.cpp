@@ -264,6 +264,19 @@ TEST_P(MatmulOnDevice, CarriesInfinityAndNan) {
   }
 }
 
+TEST_P(MatmulOnDevice, RefusesMoreBlocksThanAGridHas) {
+  const std::int64_t batches = (std::int64_t{1} << 31) - 300;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor a = uniform_tensor(device, {1, 257, 8}, 1, dtype).expand({batches, 257, 8});
+    const Tensor b = uniform_tensor(device, {8, 8}, 2, dtype), one = empty(device, {8}, dtype);
+    const Tensor out = from_external(device, one.raw(), {batches, 257, 8}, {257 * 8, 8, 1}, dtype);  // nobody writes it
+    try {
+      kernels::matmul(a, b, {.into = out});
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what(); }
+  }
+}
+
 TEST_P(MatmulOnDevice, SaysWhatItDoesNotMultiply) {
   const Tensor a = empty(device, {2, 2}, DType::f64);
   EXPECT_THROW(kernels::matmul(a, a), Error);
@@ -279,7 +292,8 @@ TEST_P(MatmulOnDevice, GivesTheSameNumbersByWhateverIsFastest) {
   const Context fastest = Context::create(options);
   for (const DType dtype : kKernelTypes)
     for (const bool left : {false, true})
-      for (const bool right : {false, true})
+      for (const bool right : {false, true}) {
+        std::vector<double> first;
         for (const int repeat : {1, 2}) {
           const auto operand = [&](std::int64_t rows, std::int64_t cols, bool turned, std::uint64_t seed) {
             return turned ? uniform_tensor(fastest, {cols, rows}, seed, dtype).transpose(0, 1)
@@ -289,6 +303,8 @@ TEST_P(MatmulOnDevice, GivesTheSameNumbersByWhateverIsFastest) {
           const Tensor bias = uniform_tensor(fastest, {16}, 3, dtype);
           const Tensor product = kernels::matmul(a, b);
           expect_product(product, a, b);
+          if (repeat == 1) first = doubles(product);
+          EXPECT_EQ(doubles(product), first) << "a choice is kept";
           const Tensor sum = uniform_tensor(fastest, {8, 16}, 4);
           std::vector<double> twice = doubles(reference(a, b)), begin = doubles(sum);
           for (std::size_t i = 0; i < twice.size(); ++i) twice[i] += begin[i];
@@ -310,6 +326,7 @@ TEST_P(MatmulOnDevice, GivesTheSameNumbersByWhateverIsFastest) {
                                    doubles(gelu)),
                     2 * tolerance(dtype));
         }
+      }
   const Tensor a = uniform_tensor(fastest, {3, 8, 16}, 1, DType::bf16),
                b = uniform_tensor(fastest, {16, 8}, 2, DType::bf16);
   const Tensor batched = kernels::matmul(a.slice(1, 0, 7), b);

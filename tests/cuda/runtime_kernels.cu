@@ -38,6 +38,8 @@ __global__ void offsets_kernel(float* out) {
 
 }  // namespace
 
+bool is_recording(const Context& context) { return cuda::is_recording(context); }
+
 void fill_by_kernel(const Tensor& out, float value, unsigned threads) {
   cuda::launch("fill_kernel", fill_kernel, {static_cast<unsigned>(cuda::ceil_div(out.numel(), threads)), threads},
                cuda::stream_of(out), out.data<float>(), out.numel(), value);

@@ -5,6 +5,8 @@
 
 namespace keel::testing {
 
+bool is_recording(const Context& context);  // keel::cuda's
+
 // out = value, in f32, by blocks of so many threads; the kernel is called fill_kernel.
 void fill_by_kernel(const Tensor& out, float value, unsigned threads = 64);
 

@@ -155,8 +155,13 @@ TEST_P(RuntimeOnDevice, AGraphRepeatsWhatWasRecordedAndRecordingDoesNothing) {
   {
     const StreamScope scope(device, stream);
     work();  // the memory is asked for once before
+    EXPECT_FALSE(is_recording(device));
   }
-  const Graph graph = Graph::record(device, stream, work);
+  const Graph graph = Graph::record(device, stream, [&] {
+    EXPECT_TRUE(is_recording(device));
+    work();
+  });
+  EXPECT_FALSE(is_recording(device));
   stream.synchronize();
   EXPECT_EQ(doubles(x), std::vector<double>(100, 3));
   graph.launch();
