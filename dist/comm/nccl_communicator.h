@@ -39,7 +39,7 @@ std::string why_no_nccl();
 
 // Every rank of the control's group calls it, with a context of its own device and equal options. `control` carries
 // what goes between hosts: how ranks find each other, comparisons, barriers, tensors of the processor, the reason of a
-// failure. Its ranks and nodes are the new communicator's. Who wants to keep a communicator gives split(0, rank()) of it.
+// failure. Its ranks and nodes are the new communicator's. To keep a communicator, give split(0, rank()) of it.
 //
 // A failure of one rank is one of all: what is under way ends without a result, and every later call throws an Error of
 // kind peer. send and receive take their turn among the collectives, so both ranks must ask for them between the same
