@@ -26,17 +26,20 @@ GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
 HostCopy GraphedMicroStep::run(const Batch& batch) {
   Recorded& recorded = engine_.tokens() == 0 ? first_ : later_;
   const Stream outer = context_.stream();
+  // What outlives a run has memory of another stream: that of the graph's own is written at every launch.
+  if (!recorded.batch.inputs.defined() && batch.target_tokens > 0) {
+    recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
+                      batch.target_tokens};
+    recorded.loss = empty(context_, {});
+    for (const Tensor& tensor :
+         {recorded.batch.inputs, recorded.batch.targets, recorded.batch.sample_ids, recorded.loss})
+      tensor.storage()->used_by(stream_);
+  }
   stream_.wait(outer.record());
   HostCopy loss;
   {
     const StreamScope scope(context_, stream_);
     for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
-    // What outlives a run is allocated before the first, so that the recording finds all the memory that runs released.
-    if (!recorded.batch.inputs.defined() && batch.target_tokens > 0) {
-      recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
-                        batch.target_tokens};
-      recorded.loss = empty(context_, {});
-    }
     if (alike(recorded.batch, batch)) {
       run_recorded(recorded, batch);
       loss = HostCopy(recorded.loss);

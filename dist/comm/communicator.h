@@ -102,7 +102,7 @@ class Communicator {
 
   // Asks for any of these; what decorators and benchmarks use. Checks nothing.
   virtual Work begin(const Collective& collective) = 0;
-  // Makes progress with everything that is under way, without blocking.
+  // Makes progress with everything that is under way, without blocking. Throws where a rank has failed.
   virtual void poll() {}
 
   // Ranks of the same colour form a group, in the order of `key` and then of their ranks here. Every rank calls it.

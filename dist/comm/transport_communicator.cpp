@@ -307,7 +307,10 @@ class TransportCommunicator : public Communicator {
     poll();
     return Work(operation);
   }
-  void poll() override { group_->advance_all(); }
+  void poll() override {
+    group_->transport->check();
+    group_->advance_all();
+  }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     CommunicatorOptions options = group_->options;

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/machine.h"
+#include "keel/runtime/device_api.h"
 #include "keel/trainer/schema.h"
 #include "tests/cli/program.h"
 
@@ -59,6 +60,23 @@ TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
   for (const char* row : {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ",
                           "huge pages ", "matmul f32 ", "matmul bf16 ", "oneDNN ", "CUDA ", "MPI "})
     EXPECT_NE(("\n" + outcome.out).find(concat("\n", row)), std::string::npos) << row << "\n" << outcome.out;
+}
+
+// In a test program's environment there is no GPU: the row says so and why, or names what there is.
+TEST(Program, EnvNamesEveryDeviceOrSaysWhyThereIsNoGpu) {
+  const DeviceCount gpus = count_devices(DeviceType::cuda);
+  const Outcome outcome = run_keel("env");
+  if (gpus.count == 0) {
+    EXPECT_FALSE(gpus.why_none.empty());
+    EXPECT_NE(outcome.out.find(concat("no GPU is used: ", gpus.why_none)), std::string::npos) << outcome.out;
+  } else {
+    EXPECT_NE(outcome.out.find(concat("cuda:", gpus.count - 1, ": ")), std::string::npos) << outcome.out;
+  }
+  const int emulated = count_devices(DeviceType::emulated).count;
+  if (emulated == 0) return;
+  const Outcome four = run_keel("env", ".", "export KEEL_EMULATED_DEVICES=4");
+  for (int i = 0; i < 4; ++i) EXPECT_NE(four.out.find(concat("emulated:", i, ": ")), std::string::npos) << four.out;
+  EXPECT_EQ(four.out.find("emulated:4"), std::string::npos);
 }
 
 TEST(Machine, FindsValuesByTheirWholeName) {

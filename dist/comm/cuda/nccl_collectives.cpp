@@ -1,0 +1,156 @@
+#include "keel/dist/comm/cuda/nccl_collectives.h"
+
+#include "keel/runtime/device_api.h"
+
+namespace keel::cuda {
+namespace {
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return ncclFloat32;
+    case DType::bf16: return ncclBfloat16;
+    case DType::f16: return ncclFloat16;
+    case DType::f64: return ncclFloat64;
+    case DType::i32: return ncclInt32;
+    case DType::i64: return ncclInt64;
+    case DType::u8: return ncclUint8;
+  }
+  throw Error(concat("NCCL has no type for ", dtype), ErrorKind::unsupported);
+}
+
+ncclRedOp_t op_of(CombineOp op) {
+  return op == CombineOp::sum ? ncclSum : op == CombineOp::maximum ? ncclMax : ncclMin;
+}
+
+cudaStream_t stream_of(const NcclRank& own) { return static_cast<cudaStream_t>(own.context.stream().native()); }
+std::size_t count_of(const Tensor& x) { return static_cast<std::size_t>(x.numel()); }
+
+void send(const NcclRank& own, const Tensor& x, int to) {
+  check_nccl(ncclSend(x.raw(), count_of(x), type_of(x.dtype()), to, own.comm, stream_of(own)), "ncclSend");
+}
+void receive(const NcclRank& own, const Tensor& x, int from) {
+  check_nccl(ncclRecv(x.raw(), count_of(x), type_of(x.dtype()), from, own.comm, stream_of(own)), "ncclRecv");
+}
+
+// The shards of a tensor, by rank.
+std::vector<Tensor> shards_of(const NcclRank& own, const Tensor& whole) {
+  std::vector<Tensor> shards;
+  for (int r = 0; r < own.size; ++r) {
+    const Span span = part({0, whole.numel()}, own.size, r);
+    shards.push_back(whole.flatten().slice(0, span.begin, span.end));
+  }
+  return shards;
+}
+bool has_equal_shards(const NcclRank& own, const Tensor& whole) { return whole.numel() % own.size == 0; }
+
+void copy(const Tensor& from, const Tensor& to) {
+  if (from.numel() != 0 && from.raw() != to.raw())
+    to.context().api().copy(to.raw(), from.raw(), from.bytes(), to.context().stream().native());
+}
+
+}  // namespace
+
+void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective) {
+  const Tensor scratch =
+      schedule.scratch == 0 ? Tensor() : empty(own.context, {schedule.scratch}, collective.dtype(), Purpose::workspace);
+  const auto at = [&](const Piece& piece) {
+    const Tensor& all = piece.place == Place::input    ? collective.input
+                        : piece.place == Place::output ? collective.output
+                                                       : scratch;
+    return all.slice(0, piece.span.begin, piece.span.end);
+  };
+  for (const Step& step : schedule.steps) {
+    if (!step.sends.empty() || !step.receives.empty()) {
+      NcclCalls calls;
+      for (const Transfer& transfer : step.receives) receive(own, at(transfer.piece), transfer.peer);
+      for (const Transfer& transfer : step.sends) send(own, at(transfer.piece), transfer.peer);
+      calls.end();
+    }
+    for (const Combination& combination : step.combinations) {
+      std::vector<Tensor> terms;
+      for (const Piece& term : combination.terms) terms.push_back(at(term));
+      if (terms.size() == 1) copy(terms.front(), at(combination.result));
+      else kernels::combine({terms, at(combination.result), collective.op});
+    }
+  }
+}
+
+void queue_all_reduce(const NcclRank& own, const Collective& c) {
+  if (c.input.numel() == 0) return;
+  check_nccl(ncclAllReduce(c.input.raw(), c.output.raw(), count_of(c.input), type_of(c.dtype()), op_of(c.op), own.comm,
+                           stream_of(own)),
+             "ncclAllReduce");
+}
+
+void queue_reduce_scatter(const NcclRank& own, const Collective& c) {
+  if (c.input.numel() == 0) return;
+  if (has_equal_shards(own, c.input)) {
+    check_nccl(ncclReduceScatter(c.input.raw(), c.output.raw(), count_of(c.output), type_of(c.dtype()), op_of(c.op),
+                                 own.comm, stream_of(own)),
+               "ncclReduceScatter");
+    return;
+  }
+  const std::vector<Tensor> shards = shards_of(own, c.input);
+  NcclCalls calls;
+  for (int owner = 0; owner < own.size; ++owner) {
+    const Tensor& shard = shards[static_cast<std::size_t>(owner)];
+    if (shard.numel() == 0) continue;
+    // Elsewhere than at the owner nothing is received.
+    std::byte* const result = owner == own.rank ? c.output.raw() : shard.raw();
+    check_nccl(ncclReduce(shard.raw(), result, count_of(shard), type_of(c.dtype()), op_of(c.op), owner, own.comm,
+                          stream_of(own)),
+               "ncclReduce");
+  }
+  calls.end();
+}
+
+void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole) {
+  if (whole.numel() == 0) return;
+  if (has_equal_shards(own, whole)) {
+    check_nccl(
+        ncclAllGather(shard.raw(), whole.raw(), count_of(shard), type_of(whole.dtype()), own.comm, stream_of(own)),
+        "ncclAllGather");
+    return;
+  }
+  const std::vector<Tensor> places = shards_of(own, whole);
+  NcclCalls calls;
+  for (int owner = 0; owner < own.size; ++owner) {
+    const Tensor& place = places[static_cast<std::size_t>(owner)];
+    if (place.numel() == 0) continue;
+    check_nccl(ncclBroadcast(owner == own.rank ? shard.raw() : place.raw(), place.raw(), count_of(place),
+                             type_of(whole.dtype()), owner, own.comm, stream_of(own)),
+               "ncclBroadcast");
+  }
+  calls.end();
+}
+
+void queue_broadcast(const NcclRank& own, const Tensor& x, int root) {
+  if (x.numel() == 0) return;
+  check_nccl(ncclBroadcast(x.raw(), x.raw(), count_of(x), type_of(x.dtype()), root, own.comm, stream_of(own)),
+             "ncclBroadcast");
+}
+
+void queue_messages(const NcclRank& own, std::span<const Collective> messages) {
+  NcclCalls calls;
+  for (const Collective& message : messages) {
+    if (message.count() == 0) continue;
+    if (message.kind == CollectiveKind::send) send(own, message.input, message.peer);
+    else receive(own, message.output, message.peer);
+  }
+  calls.end();
+}
+
+std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root) {
+  if (shape.size == 1) return 0;
+  const int next = (shape.rank + 1) % shape.size;
+  const auto all_but = [&](int rank) { return shape.count - part({0, shape.count}, shape.size, rank).count(); };
+  switch (kind) {
+    case CollectiveKind::reduce_scatter: return all_but(shape.rank);
+    case CollectiveKind::all_gather: return all_but(next);
+    case CollectiveKind::all_reduce: return all_but(shape.rank) + all_but(next);
+    case CollectiveKind::broadcast: return next == root ? 0 : shape.count;
+    default: return 0;
+  }
+}
+
+}  // namespace keel::cuda

@@ -1,0 +1,36 @@
+#pragma once
+// Collectives as calls of NCCL and kernels, one after the other in a stream.
+
+#include <span>
+#include <vector>
+
+#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/cuda/nccl.h"
+
+namespace keel::cuda {
+
+// One rank of an NCCL communicator and the stream that its work goes to, which is the context's current one.
+struct NcclRank {
+  ncclComm_t comm = nullptr;
+  int rank = 0, size = 1;
+  Context context;
+};
+
+// A schedule's messages, step by step: the transfers of a step are one operation, its combinations kernels.
+void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective);
+
+// What NCCL does by itself. Shards may differ in length; an output may lie in its place of the input, and an input in
+// its place of the output.
+void queue_all_reduce(const NcclRank& own, const Collective& collective);
+void queue_reduce_scatter(const NcclRank& own, const Collective& collective);
+void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole);
+void queue_broadcast(const NcclRank& own, const Tensor& x, int root);
+// Sends and receives, under way together; those of two ranks pair up in their order.
+void queue_messages(const NcclRank& own, std::span<const Collective> messages);
+
+// Elements that a rank sends to the next one where NCCL passes them around in a ring, as it does by default. `count` is
+// of the whole tensor.
+std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root);
+
+}  // namespace keel::cuda

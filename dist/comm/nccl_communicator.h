@@ -1,0 +1,50 @@
+#pragma once
+// Collectives on the memory of GPUs, one device to a rank, by NCCL.
+//
+// Work goes to a stream of the communicator's own, whose kernels go first. It begins after what the caller's current
+// stream holds when it is asked for, and Work::wait() makes the caller's current stream come after it: neither blocks.
+// Memory may be given back as soon as the collective has been asked for.
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "keel/dist/comm/communicator.h"
+
+namespace keel {
+
+// In which order all_reduce and reduce_scatter add.
+enum class ReduceOrder : unsigned char {
+  written,  // that of the algorithm, to the bit what it gives on processors
+  fast,     // NCCL's own: least time, but bits depend on its version and on the machines; NaN may lose to a number
+};
+
+struct NcclOptions {
+  std::string algorithm = "direct";  // of all_reduce and reduce_scatter; see keel/dist/comm/algorithms.h
+  ReduceOrder order = ReduceOrder::written;
+  // How long a collective may take from when it was asked for. Then it is given up, and the communicator with it.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // At every k-th collective the ranks wait for each other and compare what they asked for since they last did: 1 tells
+  // of a difference before anything is written and names a rank that does not come, 0 never compares. What is not
+  // compared hangs until the time-out, or gives wrong numbers, where ranks do not agree. Messages between two ranks are
+  // not compared.
+  int check_every = 0;
+  // Whether a thread of the communicator's own may use the control at times, between the caller's calls. A failure of
+  // another rank then also reaches a rank that waits for its device; else only the time-out does.
+  bool watch_control = true;
+};
+
+// Empty where this build has NCCL; else why it has not.
+std::string why_no_nccl();
+
+// Every rank of the control's group calls it, with a context of its own device and equal options. `control` carries
+// what goes between hosts: how ranks find each other, comparisons, barriers, tensors of the processor, the reason of a
+// failure. Its ranks and nodes are the new communicator's. To keep a communicator, give split(0, rank()) of it.
+//
+// A failure of one rank is one of all: what is under way ends without a result, and every later call throws an Error of
+// kind peer. send and receive take their turn among the collectives, so both ranks must ask for them between the same
+// two; those in between, up to the first wait for one, are under way together.
+std::unique_ptr<Communicator> make_nccl_communicator(const Context& context, std::unique_ptr<Communicator> control,
+                                                     const NcclOptions& options = {});
+
+}  // namespace keel

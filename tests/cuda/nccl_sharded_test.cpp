@@ -1,0 +1,66 @@
+// ZeRO stages between devices: the same bits in every stage and for every order of work that events allow.
+
+#include <utility>
+
+#include "tests/cuda/nccl_ranks.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+class NcclSharded : public NcclRanks {
+ protected:
+  // Losses, norms and all weights of a few steps.
+  static std::vector<double> train(int ranks, int stage, DType dtype, std::uint64_t drain_seed = 0) {
+    std::vector<double> outcome;
+    on_devices(ranks,
+               [&](const DeviceRank& own) {
+                 UnitNet net;
+                 ShardedOptions options = testing::stage(stage);
+                 options.policy = PrecisionPolicy::of(dtype);
+                 options.clip = 1;
+                 Sharded engine(net, own.context, own.devices, make_adamw({}), options);
+                 std::vector<double> seen;
+                 for (int step = 0; step < 2; ++step) {
+                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
+                   const Tensor y = rows(own.context, step, own.devices, 0, 1, 900, dtype);
+                   const Variable loss = mse_loss(net(x), Variable(y));
+                   engine.backward(loss, {.tokens = x.dim(0), .last = true});
+                   const StepResult result = engine.step(1e-2);
+                   EXPECT_TRUE(result.taken);
+                   seen.push_back(loss.value().item());
+                   seen.push_back(result.grad_norm);
+                 }
+                 for (const double value : whole_values(engine)) seen.push_back(value);
+                 if (own.rank() == 0) outcome = seen;
+               },
+               {.drain_seed = drain_seed});
+    return outcome;
+  }
+};
+
+TEST_F(NcclSharded, StagesAreBitwiseEqual) {
+  KEEL_NEEDS_DEVICES(2);
+  constexpr std::pair<int, DType> kCases[] = {
+      {2, DType::f32}, {3, DType::bf16}, {4, DType::f32}, {4, DType::bf16}, {4, DType::f16}};
+  for (const auto& [ranks, dtype] : kCases) {
+    if (ranks > most()) continue;
+    const std::vector<double> reference = train(ranks, 0, dtype);
+    for (const int stage : {1, 2, 3})
+      EXPECT_TRUE(train(ranks, stage, dtype) == reference) << ranks << " ranks, stage " << stage << ", " << dtype;
+  }
+}
+
+TEST_F(NcclSharded, NoOrderOfWorkThatEventsAllowChangesABit) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const int stage : {0, 1, 2, 3}) {
+    const std::vector<double> reference = train(2, stage, DType::f32);
+    for (const std::uint64_t seed : {1, 2, 3})
+      EXPECT_TRUE(train(2, stage, DType::f32, seed) == reference) << "stage " << stage << ", seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace keel
