@@ -95,8 +95,8 @@ class MpiMessage : public Message {
     return true;
   }
 
-  void keep(std::shared_ptr<const void> owner) override {
-    if (flight_) flight_->owner = std::move(owner);
+  void keep(const std::shared_ptr<const void>& owner) override {
+    if (flight_) flight_->owner = owner;
   }
 
  private:

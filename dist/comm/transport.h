@@ -18,7 +18,7 @@ class Message {
   virtual bool has_finished() = 0;
   // The owner of the message's memory. A transport that cannot take back what is half sent, such as MPI, keeps it alive
   // for as long as that may take; memory that nobody owns must then outlive the transport's library.
-  virtual void keep(std::shared_ptr<const void> /*owner*/) {}
+  virtual void keep(const std::shared_ptr<const void>& /*owner*/) {}
 };
 
 // One rank's end of the connections to all ranks of a group. Not for two threads at once.

@@ -331,9 +331,9 @@ class TransportCommunicator : public Communicator {
     const std::vector<std::int64_t> pairs = all.to_vector<std::int64_t>();
     std::vector<int> members;
     for (int r = 0; r < size(); ++r)
-      if (pairs[static_cast<std::size_t>(2 * r)] == color) members.push_back(r);
+      if (pairs[2 * static_cast<std::size_t>(r)] == color) members.push_back(r);
     std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-      return pairs[static_cast<std::size_t>(2 * a + 1)] < pairs[static_cast<std::size_t>(2 * b + 1)];
+      return pairs[2 * static_cast<std::size_t>(a) + 1] < pairs[2 * static_cast<std::size_t>(b) + 1];
     });
     std::vector<int> nodes;
     for (const int member : members) nodes.push_back(group_->options.nodes[static_cast<std::size_t>(member)]);
