@@ -39,14 +39,14 @@ struct Measured {
 };
 
 Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType dtype = DType::bf16) {
+  options.policy = PrecisionPolicy::of(dtype);
+  if (micro_batches == 1) options.policy.gradient = dtype;
+  options.micro_batches = micro_batches;
   Measured measured;
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
     Wide net;
-    options.policy = PrecisionPolicy::of(dtype);
-    if (micro_batches == 1) options.policy.gradient = dtype;
-    options.micro_batches = micro_batches;
     Sharded engine(net, context, comm, make_adamw(), options);
     const MemoryReport memory = context.memory();
     const auto kept = [&](Purpose purpose) { return memory.by_purpose[static_cast<std::size_t>(purpose)].current; };
@@ -82,6 +82,10 @@ Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType
   return measured;
 }
 
+TEST(ZeroBytes, OfFlagNormAndTokensAreTwentyFourForEachRank) {
+  for (const int number : {0, 1, 2, 3}) EXPECT_EQ(measure(4, stage(number)).control, 3 * 24) << "stage " << number;
+}
+
 TEST(ZeroBytes, AreThoseOfTheFormulas) {
   for (const int number : {0, 1, 2}) {
     EXPECT_EQ(measure(4, stage(number)).sent, 12'595'200) << "stage " << number;
@@ -111,10 +115,6 @@ TEST(ZeroBytes, OfAnFp32WireAreTwiceThoseOfTheGradients) {
     options.wire = DType::f32;
     EXPECT_EQ(measure(4, options).sent, 18'892'800) << "stage " << number;
   }
-}
-
-TEST(ZeroBytes, OfFlagNormAndTokensAreTwentyFourForEachRank) {
-  for (const int number : {0, 1, 2, 3}) EXPECT_EQ(measure(4, stage(number)).control, 3 * 24) << "stage " << number;
 }
 
 TEST(ZeroMemory, IsThatOfTheFormulas) {
