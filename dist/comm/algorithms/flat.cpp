@@ -29,14 +29,7 @@ Schedule flat_reduce_scatter(const CollectiveShape& shape) {
   Writer w(shape);
   const Piece sum = w.rank() == 0 ? w.scratch(w.whole().count()) : Piece{};
   write_flat_sum(w, sum);
-  w.begin_step();
-  const Piece own = output(alone(w.shard(w.rank())));
-  if (w.rank() != 0) {
-    w.receive(0, own);
-  } else {
-    for (int peer = 1; peer < w.size(); ++peer) w.send(peer, {sum.place, moved(w.shard(peer), sum.span.begin)});
-    w.combine({{sum.place, moved(w.shard(0), sum.span.begin)}}, own);
-  }
+  write_scatter(w, sum);
   return w.finish();
 }
 Schedule flat_all_gather(const CollectiveShape& shape) {

@@ -41,15 +41,9 @@ Schedule tree_all_reduce(const CollectiveShape& shape) {
 }
 Schedule tree_reduce_scatter(const CollectiveShape& shape) {
   Writer w(shape);
-  const Piece sum = w.scratch(w.whole().count()), own = output(alone(w.shard(w.rank())));
+  const Piece sum = w.scratch(w.whole().count());
   write_tree_sum(w, sum);
-  w.begin_step();
-  if (w.rank() != 0) {
-    w.receive(0, own);
-  } else {
-    for (int peer = 1; peer < w.size(); ++peer) w.send(peer, {sum.place, moved(w.shard(peer), sum.span.begin)});
-    w.combine({{sum.place, moved(w.shard(0), sum.span.begin)}}, own);
-  }
+  write_scatter(w, sum);
   return w.finish();
 }
 // The shards of ranks [place, place + bit) lie side by side, so that a rank hands on one span.

@@ -58,4 +58,13 @@ inline void write_own_shard(Writer& w) {
   w.combine({input(alone(w.shard(w.rank())))}, output(w.shard(w.rank())));
 }
 
+// Rank 0, which holds the whole sum, gives each rank its shard of it.
+inline void write_scatter(Writer& w, Piece sum) {
+  w.begin_step();
+  const Piece own = output(alone(w.shard(w.rank())));
+  if (w.rank() != 0) return w.receive(0, own);
+  for (int peer = 1; peer < w.size(); ++peer) w.send(peer, {sum.place, moved(w.shard(peer), sum.span.begin)});
+  w.combine({{sum.place, moved(w.shard(0), sum.span.begin)}}, own);
+}
+
 }  // namespace keel::collectives
