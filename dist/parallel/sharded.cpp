@@ -266,9 +266,19 @@ std::string Sharded::parameter_at(std::int64_t element) const {
 // Rank 0's description of model and options goes to all; each compares, and all hear of the first that differs.
 void Sharded::check_same_everywhere(Module& model) const {
   if (control_->size() == 1) return;
-  std::string mine = concat("stage ", options_.sharding.stage, "; parameters in ", options_.policy.parameter,
-                            ", gradients in ", options_.policy.gradient, "; ", options_.micro_batches,
-                            " micro-batches; seed ", options_.seed, "; clip ", options_.clip, '\n');
+  const ShardingOptions& sharding = options_.sharding;
+  const LossScaling& scaling = options_.scaling;
+  // All that decides which collectives a rank asks for, and what they hold.
+  std::string mine = concat(
+      "stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
+      options_.policy.gradient, ", on the wire in ", options_.wire.value_or(options_.policy.parameter), "; ",
+      options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ", options_.clip, "; loss scale ",
+      options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
+      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ", sharding.first_bucket, " and ",
+      sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ", sharding.reduce_each_backward,
+      "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit,
+      "; prefetch ", sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
+      sharding.strict, "; optimizer ", optimizer_->name(), '\n');
   for (const FlatBuffer& unit : lay_out(model, control_->size()))
     for (const Segment& segment : unit.segments)
       mine += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");

@@ -251,6 +251,14 @@ TEST(Zero, ADifferentModelOrOptionIsNamedOnEveryRankBeforeTraining) {
   });
   EXPECT_NE(stages.find("rank 0 has stage 1;"), std::string::npos) << stages;
   EXPECT_NE(stages.find("rank 1 has stage 2;"), std::string::npos) << stages;
+  // Units of one size would be taken for each other where ranks gather in different orders.
+  const std::string prefetch = complaint([](Communicator& comm) {
+    Sequence net(4);
+    ShardedOptions options = stage(3);
+    options.sharding.prefetch = comm.rank() == 1 ? 2 : 1;
+    Sharded engine(net, testing::context(1), comm, make_sgd(), options);
+  });
+  EXPECT_NE(prefetch.find("prefetch 2;"), std::string::npos) << prefetch;
 }
 
 }  // namespace
