@@ -61,21 +61,22 @@ std::ostream& operator<<(std::ostream& out, const Collective& collective) {
   }
 }
 
-Work Communicator::all_reduce(const Tensor& x, CombineOp op) {
+Work Communicator::all_reduce(const Tensor& x, CombineOp op, int subject) {
   check_dense(*this, "all_reduce", "x", x);
-  return begin({.kind = CollectiveKind::all_reduce, .input = x, .output = x, .op = op});
+  return begin({.kind = CollectiveKind::all_reduce, .input = x, .output = x, .op = op, .subject = subject});
 }
 
-Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op) {
+Work Communicator::reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op, int subject) {
   check_pair(*this, "reduce_scatter", input, output);
   check_shard(*this, "reduce_scatter", output, input);
-  return begin({.kind = CollectiveKind::reduce_scatter, .input = input, .output = output, .op = op});
+  return begin(
+      {.kind = CollectiveKind::reduce_scatter, .input = input, .output = output, .op = op, .subject = subject});
 }
 
-Work Communicator::all_gather(const Tensor& input, const Tensor& output) {
+Work Communicator::all_gather(const Tensor& input, const Tensor& output, int subject) {
   check_pair(*this, "all_gather", input, output);
   check_shard(*this, "all_gather", input, output);
-  return begin({.kind = CollectiveKind::all_gather, .input = input, .output = output});
+  return begin({.kind = CollectiveKind::all_gather, .input = input, .output = output, .subject = subject});
 }
 
 Work Communicator::broadcast(const Tensor& x, int root) {

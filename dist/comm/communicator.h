@@ -33,6 +33,9 @@ struct Collective {
   Tensor input = {}, output = {};  // dense; as CollectiveKind says, see Communicator
   CombineOp op = CombineOp::sum;
   int peer = 0;  // the root of a broadcast; to whom something is sent, or from whom
+  // What the tensors are, in [0, 2^16): ranks must name the same, so that tensors of one size are not taken for each
+  // other where ranks ask in different orders. Not of a broadcast or a message.
+  int subject = 0;
 
   DType dtype() const;
   std::int64_t count() const;  // elements of the whole tensor
@@ -86,11 +89,11 @@ class Communicator {
 
   // The shard of rank r among n is part r of n parts (keel/dist/comm/schedule.h) whose lengths differ by one at most.
   // x becomes the sum (or other combination) of all ranks' x.
-  Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum);
+  Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum, int subject = 0);
   // The rank's shard of the sum of all inputs. The output may lie in its place of the input.
-  Work reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op = CombineOp::sum);
+  Work reduce_scatter(const Tensor& input, const Tensor& output, CombineOp op = CombineOp::sum, int subject = 0);
   // All shards, by rank. The input may lie in its place of the output.
-  Work all_gather(const Tensor& input, const Tensor& output);
+  Work all_gather(const Tensor& input, const Tensor& output, int subject = 0);
   // The root's x, on every rank.
   Work broadcast(const Tensor& x, int root);
   // The i-th of n equal parts of the input goes to rank i; the i-th of the output comes from there.

@@ -5,14 +5,16 @@
 namespace keel {
 namespace {
 
-constexpr int kRootShift = 48;
+constexpr int kSubjectShift = 48;
 
 std::string describe(const Signature& s) {
   std::string text(name_of(s.kind));
   if (s.kind == CollectiveKind::barrier) return text;
-  const std::uint64_t count = s.count_and_root & ((std::uint64_t{1} << kRootShift) - 1);
+  const std::uint64_t count = s.count_and_subject & ((std::uint64_t{1} << kSubjectShift) - 1);
   text += concat(" of ", count, ' ', s.dtype);
-  if (s.kind == CollectiveKind::broadcast) return concat(text, " from rank ", s.count_and_root >> kRootShift);
+  if (s.kind == CollectiveKind::broadcast) return concat(text, " from rank ", s.count_and_subject >> kSubjectShift);
+  if (const std::uint64_t subject = s.count_and_subject >> kSubjectShift; subject != 0)
+    text += concat(" about ", subject);
   if (s.kind != CollectiveKind::all_reduce && s.kind != CollectiveKind::reduce_scatter) return text;
   const auto all = algorithms();
   return concat(text, " (", name_of(s.op), s.algorithm < all.size() ? concat(", ", all[s.algorithm]->name) : "", ')');
@@ -26,9 +28,10 @@ Signature::Signature(std::uint32_t sequence, const Collective& collective, std::
       op(collective.op),
       dtype(collective.dtype()),
       algorithm(algorithm),
-      count_and_root(
+      count_and_subject(
           static_cast<std::uint64_t>(collective.count()) |
-          (kind == CollectiveKind::broadcast ? static_cast<std::uint64_t>(collective.peer) << kRootShift : 0)) {}
+          static_cast<std::uint64_t>(kind == CollectiveKind::broadcast ? collective.peer : collective.subject)
+              << kSubjectShift) {}
 
 std::string difference(const std::vector<Signature>& asked) {
   for (std::size_t r = 1; r < asked.size(); ++r)

@@ -15,8 +15,8 @@ struct Signature {
   CollectiveKind kind = CollectiveKind::barrier;
   CombineOp op = CombineOp::sum;
   DType dtype = DType::u8;
-  std::uint8_t algorithm = 0;        // its place in the list
-  std::uint64_t count_and_root = 0;  // elements, and the root in the uppermost 16 bits
+  std::uint8_t algorithm = 0;           // its place in the list
+  std::uint64_t count_and_subject = 0;  // elements; in the uppermost 16 bits the subject, or the root of a broadcast
 
   Signature() = default;
   Signature(std::uint32_t sequence, const Collective& collective, std::uint8_t algorithm);

@@ -19,7 +19,11 @@ Tensor alias_of(const Tensor& flat) {
 
 ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator,
                      const ShardingOptions& options, const Memory& memory)
-    : buffer_(std::move(layout)), context_(context), communicator_(communicator), wire_(memory.wire) {
+    : buffer_(std::move(layout)),
+      context_(context),
+      communicator_(communicator),
+      wire_(memory.wire),
+      subject_(memory.subject) {
   const ShardingStage& stage = kShardingStages[options.stage];
   const bool several = communicator.size() > 1;
   parameters_sharded_ = several && stage.parameters && buffer_.padded >= options.persistence_threshold;
@@ -93,7 +97,7 @@ void ShardUnit::gather() {
   storage.set_touch_hook({});
   storage.restore();
   const Tensor whole = alias_of(buffer_.values);
-  gathering_ = communicator_.all_gather(own_values_, whole);
+  gathering_ = communicator_.all_gather(own_values_, whole, subject_);
   gathering_active_ = true;
   storage.set_touch_hook([this](Storage&) { touch(); });
 }
@@ -129,7 +133,7 @@ void ShardUnit::share_updates() {
     return;
   }
   const Tensor whole = alias_of(buffer_.values);
-  gathering_ = communicator_.all_gather(whole.slice(0, owned_.begin, owned_.end), whole);
+  gathering_ = communicator_.all_gather(whole.slice(0, owned_.begin, owned_.end), whole, subject_);
   gathering_active_ = true;
   buffer_.values.storage()->bump_version();
   buffer_.values.storage()->set_touch_hook([this](Storage&) { wait_gathered(); });
@@ -144,14 +148,14 @@ void ShardUnit::begin_reduce() {
   const bool in_place = !converts && !gradients_sharded_;
   if (whole) {
     received_ = sent_;
-    reducing_ = communicator_.all_reduce(sent_);
+    reducing_ = communicator_.all_reduce(sent_, CombineOp::sum, subject_);
     return;
   }
   received_ = in_place ? own_gradient_
               : gradients_sharded_ && !converts && !gradient_begun_
                   ? own_gradient_
                   : empty(context_, {shard_.count()}, wire_, Purpose::bucket);
-  reducing_ = communicator_.reduce_scatter(sent_, received_);
+  reducing_ = communicator_.reduce_scatter(sent_, received_, CombineOp::sum, subject_);
 }
 
 void ShardUnit::finish_reduce() {

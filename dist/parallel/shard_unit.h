@@ -26,6 +26,7 @@ class ShardUnit {
     DType wire;                // of gradients on their way
     std::uint64_t seed;        // of the initial numbers
     bool accumulates = false;  // several backward passes between two steps
+    int subject = 0;           // the unit's number, as its collectives name it
   };
   ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, const ShardingOptions& options,
             const Memory& memory);
@@ -72,6 +73,7 @@ class ShardUnit {
   Communicator& communicator_;
   bool parameters_sharded_, gradients_sharded_;
   DType wire_;
+  int subject_;
   Span shard_, owned_;
   Tensor own_values_, own_master_, own_gradient_;
   bool gradient_begun_ = false;  // own_gradient_ holds a sum of this step

@@ -48,13 +48,15 @@ Sharded::~Sharded() {
 }
 
 void Sharded::make_units(Module& model) {
-  const ShardUnit::Memory memory{.policy = options_.policy,
-                                 .wire = options_.wire.value_or(options_.policy.parameter),
-                                 .seed = options_.seed,
-                                 .accumulates = options_.micro_batches > 1};
-  for (FlatBuffer& layout : lay_out(model, communicator_.size()))
+  ShardUnit::Memory memory{.policy = options_.policy,
+                           .wire = options_.wire.value_or(options_.policy.parameter),
+                           .seed = options_.seed,
+                           .accumulates = options_.micro_batches > 1};
+  for (FlatBuffer& layout : lay_out(model, communicator_.size())) {
+    memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
     units_.push_back(
         std::make_unique<ShardUnit>(std::move(layout), context_, communicator_, options_.sharding, memory));
+  }
 }
 
 // Neighbours of one group are updated as one range, as far as this rank owns them.

@@ -257,6 +257,20 @@ TEST(Disagreement, IsToldToEveryRankBeforeAnyResultIsWritten) {
               "for all_reduce of 99 f32 (sum, direct)");
 }
 
+// Ranks that gather units of one size in different orders.
+TEST(Disagreement, AboutWhatTensorsOfOneSizeAreIsFound) {
+  KEEL_NEEDS_RANKS(3);
+  const auto told = messages(3, [](Communicator& comm) {
+    const Context context = cpu();
+    const Tensor mine = zeros(context, {2}), all = zeros(context, {6});
+    for (const int unit : {0, 1}) comm.all_gather(mine, all, comm.rank() == 2 ? 2 - unit : 1 + unit).wait();
+  });
+  for (const std::string& text : told)
+    EXPECT_NE(text.find("rank 0 for all_gather of 6 f32 about 1, rank 2 for all_gather of 6 f32 about 2"),
+              std::string::npos)
+        << text;
+}
+
 TEST(Disagreement, BetweenSenderAndReceiverIsToldToBoth) {
   KEEL_NEEDS_RANKS(2);
   const auto told = messages(2, [](Communicator& comm) {
