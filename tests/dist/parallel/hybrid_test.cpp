@@ -56,7 +56,7 @@ Outcome train(const Groups& groups, ShardedOptions options, DType dtype, int mic
     const std::vector<double> weights = whole_values(engine);
     if (comm.rank() + 1 < comm.size()) return;
     outcome = {
-        weights, norms, traffic,
+        weights, norms, across,
         memory[Purpose::parameter].current + memory[Purpose::gradient].current + memory[Purpose::optimizer].current};
   };
   run_ranks(groups.ranks, run, {.algorithm = "hierarchical", .nodes = groups.nodes()});
