@@ -9,7 +9,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kStages[] = {"", "ddp-", "zero1-", "zero2-", "zero3-"};
-constexpr std::string_view kPrecisions[] = {"auto", "fp32", "bf16"};
+constexpr std::string_view kPrecisions[] = {"auto", "fp32", "bf16", "fp16"};
 
 }  // namespace
 
@@ -18,10 +18,8 @@ Strategy parse_strategy(std::string_view text) {
     for (std::size_t precision = 0; precision < std::size(kPrecisions); ++precision)
       if (text == concat(kStages[stage], kPrecisions[precision]))
         return {static_cast<Strategy::Stage>(stage), static_cast<Strategy::Precision>(precision)};
-  if (text.ends_with("fp16"))
-    throw Error("fp16 needs loss scaling, which is not part of this version; use bf16", ErrorKind::unsupported);
   throw Error(
-      concat("expects fp32, bf16 or auto, alone or after ddp-, zero1-, zero2- or zero3-, as in zero2-bf16; got '",
+      concat("expects fp32, bf16, fp16 or auto, alone or after ddp-, zero1-, zero2- or zero3-, as in zero2-bf16; got '",
              text.substr(0, 60), "'"));
 }
 
