@@ -158,7 +158,17 @@ class StepMemory {
   Count gathered_ = {}, gradients_ = {}, all_ = {};
 };
 
+// What a rank sends when a sum of `count` elements goes to all of `ranks`: first to whoever adds a part, then that.
+std::int64_t sent_by_all_reduce(std::int64_t count, int ranks, int rank) {
+  const std::int64_t own = part({0, count}, ranks, rank).count();
+  return count - own + (ranks - 1) * own;
+}
+
 }  // namespace
+
+int shard_ranks(const ShardingOptions& options, int ranks) {
+  return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
+}
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank) {
@@ -173,11 +183,14 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions =
       kShardingStages[sharding.stage].gradients && sharding.reduce_each_backward ? options.micro_batches : 1;
-  const std::vector<PlannedUnit> units = plan_units(layout, options, ranks, rank);
+  const int group = shard_ranks(sharding, ranks), groups = ranks / group;
+  KEEL_CHECK(ranks % group == 0, "groups of ", group, " ranks do not divide the ", ranks, " that there are");
+  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
   const std::vector<std::size_t> order = forward_order(units);
-  const std::int64_t others = ranks - 1;
+  const std::int64_t others = group - 1;
 
   RankPlan plan;
+  std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
@@ -191,13 +204,22 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     }
     if (!unit.trainable) continue;
     plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
-    plan.memory.optimizer += unit.owned * state_bytes;
-    const std::int64_t scattered = unit.whole - unit.shard, gathered = others * unit.shard;
-    plan.traffic.reductions +=
-        reductions * unit.wire_bytes * (unit.owned == unit.whole ? scattered + gathered : scattered);
+    const std::int64_t state = unit.owned * state_bytes, values = unit.owned * unit.value_bytes;
+    if (sharding.offload_optimizer) {
+      plan.memory.host += state + values;
+      plan.traffic.offload += unit.owned * unit.gradient_bytes + values;
+      arriving = std::max(arriving, values);
+    } else {
+      plan.memory.optimizer += state;
+    }
+    const bool whole = unit.owned == unit.whole;
+    const std::int64_t inside = whole ? sent_by_all_reduce(unit.whole, group, rank % group) : unit.whole - unit.shard;
+    const std::int64_t across = sent_by_all_reduce(unit.owned, groups, rank / group);
+    plan.traffic.reductions += reductions * unit.wire_bytes * (inside + across);
   }
-  plan.traffic.control = others * static_cast<std::int64_t>(sizeof(StepPartial));
+  plan.traffic.control = (ranks - 1) * static_cast<std::int64_t>(sizeof(StepPartial));
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
+  plan.memory.buckets = std::max(plan.memory.buckets, arriving);
   return plan;
 }
 

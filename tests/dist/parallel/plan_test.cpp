@@ -34,7 +34,7 @@ ShardedOptions in_bf16(int number, int micro_batches = 1) {
 }
 
 RankPlan plan_of(Module& model, int ranks, const ShardedOptions& options, int rank = 0) {
-  return plan_rank(lay_out(model, ranks), *make_adamw(), options, ranks, rank);
+  return plan_rank(lay_out(model, shard_ranks(options.sharding, ranks)), *make_adamw(), options, ranks, rank);
 }
 
 std::int64_t sent(int ranks, const ShardedOptions& options) {
@@ -103,6 +103,16 @@ TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
   }
 }
 
+TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
+  Wide model;
+  ShardedOptions options = in_bf16(2);
+  options.sharding.offload_optimizer = true;
+  const RankPlan plan = plan_of(model, 4, options);
+  EXPECT_EQ(plan.memory.optimizer, 0);
+  EXPECT_EQ(plan.memory.host, 14 * 1'049'600);
+  EXPECT_EQ(plan.traffic.offload, 4'198'400);
+}
+
 TEST(Plan, NamesARankOrStageThatThereIsNot) {
   Wide model;
   EXPECT_THROW(plan_of(model, 2, in_bf16(0), 2), Error);
@@ -165,6 +175,9 @@ std::vector<Variant> variants() {
           {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
           {"last unit kept", [](ShardedOptions& o) { o.sharding.keep_last_unit = true; }},
           {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},
+          {"in groups of two", [](ShardedOptions& o) { o.sharding.group = 2; }},
+          {"in groups of one", [](ShardedOptions& o) { o.sharding.group = 1; }},
+          {"nothing prefetched", [](ShardedOptions& o) { o.sharding.prefetch = 0; }},
           {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
           {"without overlap", [](ShardedOptions& o) { o.sharding.overlap = false; }},
           {"bf16", [](ShardedOptions& o) { o.policy = PrecisionPolicy::of(DType::bf16); }},
@@ -181,7 +194,8 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const auto optimizer = [&] { return adam ? make_adamw() : make_sgd(); };
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
-    const RankPlan plan = plan_rank(lay_out(*planned, ranks), *optimizer(), options, ranks, comm.rank());
+    const RankPlan plan =
+        plan_rank(lay_out(*planned, shard_ranks(options.sharding, ranks)), *optimizer(), options, ranks, comm.rank());
     Sharded engine(*model, context, comm, optimizer(), options);
     const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
     const std::int64_t kept[] = {counted(Purpose::parameter), counted(Purpose::gradient), counted(Purpose::optimizer)};
@@ -194,7 +208,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
       for (const auto& unit : engine.units()) unit->wait_gathered();
     };
     step();
-    const std::int64_t before = comm.traffic().sent(), control = engine.control_traffic().sent();
+    const std::int64_t before = engine.data_traffic().sent(), control = engine.control_traffic().sent();
     context.allocator().reset_peaks();
     step();
     const std::lock_guard lock(mutex);
@@ -204,7 +218,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     EXPECT_EQ(plan.memory.gradient, kept[1]);
     EXPECT_EQ(plan.memory.optimizer, kept[2]);
     EXPECT_EQ(plan.memory.buckets, static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak));
-    EXPECT_EQ(plan.traffic.sent(), comm.traffic().sent() - before);
+    EXPECT_EQ(plan.traffic.sent(), engine.data_traffic().sent() - before);
     EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
   });
 }
@@ -218,6 +232,7 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
           for (const int micro_batches : {1, 3}) {
             ShardedOptions options = stage(number);
             variant.set(options);
+            if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
             options.micro_batches = micro_batches;
             expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options, true);
           }
