@@ -109,6 +109,7 @@ Machine inspect_machine(const Arguments& arguments) {
   machine.is_root = ::geteuid() == 0;
   machine.can_copy_between_processes = can_copy_between_processes();
   machine.has_thread_count = std::atoi(environment_value("OMP_NUM_THREADS").c_str()) > 0;
+  machine.shows_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.keel = own_path();
   machine.built_with = mpi_of_this_build();
   if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
@@ -163,6 +164,13 @@ int run_rank(const std::vector<std::string>& command) {
   return exit_code_of(end);
 }
 
+// Better said once than by every rank.
+void check_that_it_is_there(const std::string& program) {
+  const bool is_path = program.find('/') != std::string::npos || names_configuration(program);
+  const bool is_there = is_path ? ::access(program.c_str(), F_OK) == 0 : !program_path(program).empty();
+  if (!is_there) throw Error(concat("cannot start '", program, "': there is no such file"), ErrorKind::io);
+}
+
 // Without a launcher between them this process becomes the program.
 [[noreturn]] void become(const LaunchPlan& plan) {
   for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -194,12 +202,14 @@ int run_launcher(const LaunchPlan& plan) {
 
 int run(const Arguments& arguments, std::vector<std::string> command) {
   if (arguments.is_rank) return run_rank(command);
-  const LaunchPlan plan = plan_launch(read_wish(arguments, std::move(command)), inspect_machine(arguments));
+  const LaunchWish wish = read_wish(arguments, std::move(command));
+  const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
   if (arguments.dry_run) {
     std::cout << to_string(plan) << '\n';
     return 0;
   }
   if (!plan.has_launcher) become(plan);
+  if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
   return run_launcher(plan);
 }
 

@@ -36,8 +36,6 @@ Host parse_host(std::string_view text) {
   return host;
 }
 
-bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
-
 // The numbers of the chosen GPUs, as Python slices a list.
 std::pair<int, int> resolve_slice(const RankWish& ranks, int gpus) {
   const auto place = [&](const std::optional<int>& bound, int standard) {
@@ -103,7 +101,7 @@ class Placement {
 std::string host_list(const std::vector<Host>& hosts, bool with_ranks) {
   std::string list;
   for (const Host& host : hosts)
-    list += concat(list.empty() ? "" : ",", host.name, with_ranks ? ":" + std::to_string(host.ranks) : "");
+    list += concat(list.empty() ? "" : ",", host.name, with_ranks ? concat(':', host.ranks) : "");
   return list;
 }
 
@@ -177,9 +175,12 @@ void check_launcher(const Machine& machine, bool trains) {
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  std::string text(1, '\'');
+  for (const char c : word) {
+    if (c == '\'') text += "'\\'";
+    text += c;
+  }
+  return text + '\'';
 }
 
 }  // namespace
@@ -264,6 +265,8 @@ RankWish parse_ranks(std::string_view text) {
   return wish;
 }
 
+bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+
 LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.command.empty(),
              "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
@@ -292,6 +295,8 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   if (!needs_no_launcher) {
     check_launcher(machine, trains);
     plan.has_launcher = true;
+    // A launcher may give ranks a terminal where it has none itself, for them to draw on.
+    if (!machine.shows_terminal) plan.environment.emplace_back("TERM", "dumb");
     add(plan.command, machine.launcher.path);
     const Words words = launcher_words(place, machine, plan, threads);
     plan.command.insert(plan.command.end(), words.begin(), words.end());

@@ -39,6 +39,9 @@ struct RankWish {
 };
 RankWish parse_ranks(std::string_view text);
 
+// Whether a command begins with the configuration of a run of `keel train`.
+bool names_configuration(std::string_view word);
+
 struct LaunchWish {
   RankWish ranks = {};
   std::string strategy = {};  // for `keel train`; empty: as the configuration says
@@ -55,6 +58,7 @@ struct Machine {
   bool is_root = false;
   bool can_copy_between_processes = true;            // process_vm_readv
   bool has_thread_count = false;                     // OMP_NUM_THREADS is set, and stays
+  bool shows_terminal = true;                        // the standard output is one
   std::string keel = {};                             // this program
   Launcher::Kind built_with = Launcher::Kind::none;  // the MPI of this build
   Launcher launcher = {};

@@ -8,11 +8,9 @@
 namespace keel::cli {
 
 struct Launched {
-  std::string by;  // "Open MPI", "an MPI launcher", "Slurm"
+  std::string by;  // "Open MPI", "MPI" or "Slurm"
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // among the ranks of this node
-  int local_size = 1;
 };
 
 // The value of an environment variable; null where there is none.

@@ -1,16 +1,16 @@
 #include "ranks.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/runtime/error.h"
 #include "launched.h"
-#include "machine.h"
 #include "report.h"
 
 #ifdef KEEL_HAVE_MPI
@@ -20,22 +20,14 @@
 namespace keel::cli {
 namespace {
 
-// Ranks that may all use the same processors get a part each, unless somebody has said how many threads there are.
-void share_processors(int ranks) {
-  const std::string threads = std::to_string(std::max(1, usable_processors() / ranks));
-  ::setenv("OMP_NUM_THREADS", threads.c_str(), 0);
+int run_alone(const std::function<int(Communicator&)>& work) {
+  return work(*make_communicator(ThreadHub(1).connect(0)));
 }
 
-int run_alone(const std::function<int(const Rank&)>& work) {
-  const std::unique_ptr<Communicator> group = make_communicator(ThreadHub(1).connect(0));
-  return work({*group, 0});
-}
-
-int run_threads(int n, const std::function<int(const Rank&)>& work) {
-  share_processors(n);
+int run_threads(int n, const std::function<int(Communicator&)>& work) {
   int code = 0;
   run_ranks(n, [&](Communicator& group) {
-    const int mine = work({group, group.rank()});
+    const int mine = work(group);
     if (group.rank() == 0) code = mine;
   });
   return code;
@@ -50,27 +42,22 @@ int refuse(const Launched& launched, const std::string& reason) {
 
 #ifdef KEEL_HAVE_MPI
 
-// What each rank knows of a failure, told to all.
-enum Blame : int { not_mine, mine };
+// Which rank says what went wrong, and the exit code of all.
 struct Verdict {
-  int rank = 0;  // that says it
-  int code = kInternalError;
+  int rank;
+  int code;
 };
 
 // Throws where some rank does not come in time: it may have died, or be about something else.
-Verdict find_who_says_it(Communicator& farewell, const Failure& failure) {
-  ContextOptions options;
-  options.threads = 1;
-  const Context context = Context::create(options);
-  const std::vector<int> own = {failure.is_from_peer ? not_mine : mine, failure.code};
-  const Tensor all = zeros(context, {2 * farewell.size()}, DType::i32);
-  farewell.all_gather(from_values(context, own, {2}), all).wait();
-  const std::vector<int> told = all.to_vector<int>();
-  for (int rank = 0; rank < farewell.size(); ++rank) {
-    const auto at = static_cast<std::size_t>(2 * rank);
-    if (told[at] == mine) return {rank, told[at + 1]};
-  }
-  return {0, told[1]};  // each has only heard of it
+Verdict find_verdict(Communicator& farewell, const Failure& failure) {
+  struct Blame {
+    bool is_mine;
+    int code;
+  };
+  const std::vector<Blame> told = gather_values(farewell, Blame{!failure.is_from_peer, failure.code});
+  for (std::size_t rank = 0; rank < told.size(); ++rank)
+    if (told[rank].is_mine) return {static_cast<int>(rank), told[rank].code};
+  return {0, told[0].code};  // each has only heard of it
 }
 
 // Says what went wrong, once, and ends all processes.
@@ -79,7 +66,7 @@ Verdict find_who_says_it(Communicator& farewell, const Failure& failure) {
   const std::string who = rank == 0 ? "" : concat("rank ", rank, ": ");
   int code = failure.code;
   try {
-    const Verdict verdict = find_who_says_it(farewell, failure);
+    const Verdict verdict = find_verdict(farewell, failure);
     code = verdict.code;
     if (verdict.rank == rank) report(failure.message, code, who);
     farewell.barrier();  // who ends first ends all
@@ -88,7 +75,7 @@ Verdict find_who_says_it(Communicator& farewell, const Failure& failure) {
   std::exit(code);
 }
 
-int run_in_mpi(const Launched& launched, const std::function<int(const Rank&)>& work) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work) {
   MpiSession session;
   const std::unique_ptr<Communicator> farewell =
       make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(2)});
@@ -100,7 +87,10 @@ int run_in_mpi(const Launched& launched, const std::function<int(const Rank&)>& 
   try {
     const std::unique_ptr<Communicator> group = make_mpi_communicator(session.all());
     try {
-      return work({*group, launched.local_rank});
+      return work(*group);
+    } catch (const AgreedError&) {
+      const Failure failure = current_failure();
+      return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
     } catch (const std::exception& error) {
       group->fail(concat("rank ", group->rank(), " failed: ", error.what()));
       throw;
@@ -110,7 +100,7 @@ int run_in_mpi(const Launched& launched, const std::function<int(const Rank&)>& 
 
 #else
 
-int run_in_mpi(const Launched& launched, const std::function<int(const Rank&)>&) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>&) {
   return refuse(
       launched,
       concat("this is rank ", launched.rank, " of ", launched.size, ", started by a launcher of ", launched.by,
@@ -122,12 +112,10 @@ int run_in_mpi(const Launched& launched, const std::function<int(const Rank&)>&)
 
 }  // namespace
 
-int on_ranks(int threads, const std::function<int(const Rank&)>& work) {
+int on_ranks(int threads, const std::function<int(Communicator&)>& work) {
   if (threads > 0) return run_threads(threads, work);
   const std::optional<Launched> launched = find_launched();
   if (!launched || launched->size == 1) return run_alone(work);
-  // A launcher that binds ranks to processors has shared them out.
-  if (usable_processors() >= online_processors()) share_processors(launched->local_size);
   return run_in_mpi(*launched, work);
 }
 

@@ -8,19 +8,13 @@
 
 namespace keel::cli {
 
-struct Rank {
-  Communicator& group;  // of all ranks
-  int local_rank = 0;   // among those of this node: which device is this rank's own
-};
-
-// Calls `work` on each of them and returns what it returned, on rank 0 where ranks are threads. `threads` asks for that
-// many ranks as threads of this process; with 0 the environment tells whether a launcher started this process as one of
-// several ranks. MPI is started only then.
+// Calls `work` with each of them and returns what it returned, for rank 0 where ranks are threads. `threads` asks for
+// that many ranks as threads of this process; with 0 the environment tells whether a launcher started this process as
+// one of several ranks. MPI is started only then.
 //
 // What `work` throws reaches the others' collectives as an Error of kind peer. Alone and with threads it is thrown on.
-// Among processes the rank that began says it on the standard error, the others are silent, all end, and this does not
-// return.
-int on_ranks(int threads, const std::function<int(const Rank&)>& work);
+// Among processes the first rank says an AgreedError, and any other error the rank that began; then all end.
+int on_ranks(int threads, const std::function<int(Communicator&)>& work);
 
 // The MPI that this build uses; none without it.
 Launcher::Kind mpi_of_this_build();

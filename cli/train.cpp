@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "keel/dist/comm/agreement.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"
@@ -77,28 +78,23 @@ std::string memory_line(const TrainResult& result) {
 
 // What to say about threads that share a processor; empty: nothing.
 std::string thread_warning(const Config& config, const Arguments& arguments) {
-  const int threads = (config.threads > 0 ? config.threads : default_threads()) * std::max(1, arguments.thread_ranks);
+  const int threads = config.threads > 0 ? config.threads * std::max(1, arguments.thread_ranks) : default_threads();
   const int processors = usable_processors();
   if (threads <= processors) return "";
   return fmt::format("{} threads share {} processor{}, to which this process is bound", threads, processors,
                      processors == 1 ? "" : "s");
 }
 
-// Of one rank, until training is handed its communicator.
-TrainResult train(const Config& config, TrainObserver& observer, const Communicator& group) {
-  if (group.size() > 1) throw Error("several ranks are not there yet", ErrorKind::unsupported);
-  return keel::train(config, observer);
-}
-
-TrainResult train_on(const Rank& rank, const Config& config, const Arguments& arguments, const SignalScope& signals) {
-  if (rank.group.rank() != 0) {
+TrainResult train_on(Communicator& group, const Config& config, const Arguments& arguments,
+                     const SignalScope& signals) {
+  if (group.rank() != 0) {
     SilentObserver silent(signals);
-    return train(config, silent, rank.group);
+    return train(config, silent, group);
   }
   Console console(signals);
   if (const std::string warning = thread_warning(config, arguments); !warning.empty())
     console.on_message(LogLevel::warning, warning);
-  return train(config, console, rank.group);
+  return train(config, console, group);
 }
 
 // What follows "keel" where a run with so many ranks is started.
@@ -107,16 +103,17 @@ std::string start_command(int ranks, const Arguments& arguments) {
   return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
 }
 
-int run_rank(const Rank& rank, const Arguments& arguments, const SignalScope& signals) {
-  const Config config = load_config(arguments.config, arguments.overrides);
-  const TrainResult result = train_on(rank, config, arguments, signals);
+int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals) {
+  Config config;
+  together(group, [&] { config = load_config(arguments.config, arguments.overrides); });
+  const TrainResult result = train_on(group, config, arguments, signals);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = signals.received() != 0 ? signals.received() : SIGTERM;  // it may have reached another rank alone
-  if (rank.group.rank() == 0) {
+  if (group.rank() == 0) {
     std::cout << memory_line(result) << '\n';
     if (was_stopped)
       std::cout << "stopped by " << (number == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel "
-                << start_command(rank.group.size(), arguments) << ' ' << config.run << "/config.yaml resume=auto\n";
+                << start_command(group.size(), arguments) << ' ' << config.run << "/config.yaml resume=auto\n";
   }
   return was_stopped ? 128 + number : 0;
 }
@@ -129,7 +126,7 @@ int run(const Arguments& arguments) {
     return 0;
   }
   const SignalScope signals;
-  return on_ranks(arguments.thread_ranks, [&](const Rank& rank) { return run_rank(rank, arguments, signals); });
+  return on_ranks(arguments.thread_ranks, [&](Communicator& group) { return run_rank(group, arguments, signals); });
 }
 
 }  // namespace

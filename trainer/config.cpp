@@ -305,8 +305,6 @@ void Resolver::check_together() {
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
           fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
                       c.model.width));
-  require(c.batch.micro == 0 || c.batch.global % c.batch.micro == 0, {"batch.micro", "batch.global"},
-          fmt::format("{} does not divide batch.global {}", c.batch.micro, c.batch.global));
   require(
       c.scheduler.min_lr <= c.optimizer.lr, {"scheduler.min_lr", "optimizer.lr"},
       fmt::format("{} is above optimizer.lr {}; the rate falls from lr to min_lr", c.scheduler.min_lr, c.optimizer.lr));

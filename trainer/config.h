@@ -46,7 +46,7 @@ struct DataConfig {
 // Sequences. A step sums the gradients of `global` of them; `micro` are computed at a time on one rank.
 struct BatchConfig {
   std::int64_t global = 0;
-  std::int64_t micro = 0;  // divides global
+  std::int64_t micro = 0;
   bool operator==(const BatchConfig&) const = default;
 };
 
@@ -71,6 +71,30 @@ struct SchedulerConfig {
   double min_lr = 0;
   std::int64_t steps = 0;
   bool operator==(const SchedulerConfig&) const = default;
+};
+
+// What ranks share out, and how it travels; see keel/dist/parallel/sharding.h.
+struct ShardingConfig {
+  enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
+  double bucket = 0, first_bucket = 0;  // MiB
+  bool overlap = false;
+  bool reduce_each_backward = false;
+  bool reshard_after_forward = false;
+  std::int64_t prefetch = 0;               // units
+  std::int64_t persistence_threshold = 0;  // elements
+  std::int64_t group = 0;                  // ranks; 0: all
+  Number wire = Number::automatic, gradient = Number::automatic;
+  bool strict = false;
+  bool offload_optimizer = false;
+  bool operator==(const ShardingConfig&) const = default;
+};
+
+struct LossScaleConfig {
+  enum class Type : unsigned char { automatic, dynamic, fixed, none };
+  Type type = Type::automatic;
+  double initial = 0, growth = 0, backoff = 0, floor = 0;
+  std::int64_t interval = 0, hysteresis = 0;
+  bool operator==(const LossScaleConfig&) const = default;
 };
 
 struct EvalConfig {
@@ -105,6 +129,8 @@ struct Config {
   CheckpointConfig checkpoint;
   LogConfig log;
   Strategy strategy;
+  ShardingConfig sharding;
+  LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;
   int threads = 0;  // 0: one for each processor that the process may use

@@ -79,9 +79,7 @@ struct Missing {
   bool (*is_needed)(const Strategy&);
 };
 constexpr Missing kMissing[] = {
-    {"fp16 with loss scaling", [](const Strategy& s) { return s.precision == Precision::fp16; }},
     {"fp8", [](const Strategy& s) { return s.precision == Precision::fp8; }},
-    {"optimizer state on the cpu", [](const Strategy& s) { return s.optimizer == Offload::cpu; }},
     {"optimizer state on nvme", [](const Strategy& s) { return s.optimizer == Offload::nvme; }},
     {"parameters on the cpu", [](const Strategy& s) { return s.parameter == Offload::cpu; }},
     {"parameters on nvme", [](const Strategy& s) { return s.parameter == Offload::nvme; }},
