@@ -58,7 +58,7 @@ class MpiLaunch : public ::testing::Test {
       const std::string command = text_of(concat("/proc/", id, "/cmdline"));
       const std::string environment = text_of(concat("/proc/", id, "/environ"));
       const bool trains = command.find(std::string("keel\0train", 10)) != std::string::npos &&
-                          command.find("launch") == std::string::npos;
+                          command.find("--rank") == std::string::npos;
       if (trains && environment.find(concat("OMPI_COMM_WORLD_RANK=", rank)) != std::string::npos) return id;
     }
     return "";
