@@ -23,6 +23,7 @@
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/strategy.h"
+#include "launch.h"
 #include "launch_plan.h"
 #include "launched.h"
 #include "machine.h"
@@ -212,13 +213,22 @@ int run(const Arguments& arguments, std::vector<std::string> command) {
   return run_launcher(plan);
 }
 
-// -N=8 arrives as "=8".
+}  // namespace
+
 std::string without_equals(std::string text) {
   if (text.starts_with('=')) text.erase(0, 1);
   return text;
 }
 
-}  // namespace
+int launch_keel(int ranks, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), own_path());
+  LaunchWish wish;
+  wish.ranks.count = ranks;
+  wish.command = std::move(arguments);
+  const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
+  if (!plan.has_launcher) become(plan);
+  return run_launcher(plan);
+}
 
 void add_launch(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("launch", "Start the ranks of a run, or of any program.");

@@ -18,6 +18,7 @@ constexpr const char* kFooter = R"(
 Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
+  keel compare c.yaml -N 2                   all stages side by side: same weights, bytes, memory, times
   keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
   keel env                                   what this machine and this build offer
@@ -58,6 +59,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   int exit_code = 0;
   keel::cli::add_train(app, exit_code);
+  keel::cli::add_compare(app, exit_code);
   keel::cli::add_launch(app, exit_code);
   keel::cli::add_generate(app);
   keel::cli::add_strats(app);

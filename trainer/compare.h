@@ -25,8 +25,8 @@ struct ComparedStrategy {
   bool fits_formulas() const { return sent == sent_by_formula && kept == kept_by_formula; }
 };
 
-// Trains `steps` steps (at least 2) as `config` says, but under each of the strategies, and without evaluation and files.
-// Every rank calls it.
+// Trains `steps` steps (at least 2) as `config` says, but under each of the strategies, and without evaluation and
+// files. Every rank calls it.
 std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span<const std::string> strategies,
                                                  std::int64_t steps, TrainObserver& observer, Communicator& ranks);
 

@@ -59,8 +59,8 @@ TEST(TensorParts, NamesThatSayNoRangeAreErrors) {
   const Context context = testing::context(1);
   const Tensor numbers = uniform_tensor(context, {4}, 1);
   for (const char* name : {"w ", "w (5, 7)", "w (5, 7) 0:5", "w (5, 7) 33:37", "w (5, 7) -1:3", "w (5,7) 0:4",
-                           "w (99999999999, 99999999999) 0:4", "w (1, 1, 1, 1, 1, 1, 1, 1, 4) 0:4", "w (4 0:4", "w (4) 0:4x",
-                           "w (4) 99999999999999999999:4"})
+                           "w (99999999999, 99999999999) 0:4", "w (1, 1, 1, 1, 1, 1, 1, 1, 4) 0:4", "w (4 0:4",
+                           "w (4) 0:4x", "w (4) 99999999999999999999:4"})
     EXPECT_THROW(parse_parts({{name, numbers}}), Error) << name;
   EXPECT_EQ(parse_parts({{"w (5, 7) 31:35", numbers}})[0].begin, 31);
 }
