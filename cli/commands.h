@@ -10,6 +10,7 @@ namespace keel::cli {
 void add_docs(CLI::App& program);
 void add_env(CLI::App& program);
 void add_generate(CLI::App& program);
+void add_plan(CLI::App& program);
 void add_race_demo(CLI::App& program);
 // Sets exit_code when the run was stopped by a signal.
 void add_train(CLI::App& program, int& exit_code);

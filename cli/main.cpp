@@ -24,6 +24,7 @@ constexpr const char* kFooter = R"(
 Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel generate runs/add --prompt "347+586="
+  keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
   keel env                                   what this machine and this build offer
   keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
   keel docs config                           all keys of a configuration, as Markdown
@@ -80,6 +81,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   keel::cli::add_train(app, exit_code);
   keel::cli::add_generate(app);
+  keel::cli::add_plan(app);
   keel::cli::add_env(app);
   keel::cli::add_race_demo(app);
   keel::cli::add_docs(app);
