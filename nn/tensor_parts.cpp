@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <map>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
@@ -103,6 +105,25 @@ void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view
   KEEL_CHECK(differences.empty(), complaint, differences);
   for (const TensorPart& target : to)
     for (const TensorPart* source : sources.at(target.name)) copy_overlap(*source, target);
+}
+
+std::uint64_t fingerprint(const TensorParts& parts) {
+  std::uint64_t sum = 0;
+  for (const TensorPart& part : parts) {
+    if (part.numel() == 0) continue;
+    const auto key = key_of(0, part.name);
+    const std::size_t width = size_of(part.values.dtype());
+    const HostCopy copy(part.values);
+    const std::byte* bytes = copy.get().raw();
+    for (std::int64_t i = 0; i < part.numel(); ++i) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * width, width);
+      const auto place = static_cast<std::uint64_t>(part.begin + i);
+      const std::uint64_t factor = (std::uint64_t{stream_word(key, 2 * place)} << 32) | stream_word(key, 2 * place + 1);
+      sum += (factor | 1) * bits;
+    }
+  }
+  return sum;
 }
 
 NamedTensors named_parts(const TensorParts& parts) {

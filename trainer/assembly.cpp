@@ -98,17 +98,18 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.micro_batches = micro_batches;
   options.clip = config.clip;
   constexpr double kMebibyte = 1 << 20;
-  options.sharding = {.stage = stage_number(config.strategy.stage),
-                      .first_bucket = static_cast<std::int64_t>(sharding.first_bucket * kMebibyte),
-                      .bucket = static_cast<std::int64_t>(sharding.bucket * kMebibyte),
-                      .overlap = sharding.overlap,
-                      .reduce_each_backward = sharding.reduce_each_backward,
-                      .reshard_after_forward = sharding.reshard_after_forward,
-                      .prefetch = static_cast<int>(sharding.prefetch),
-                      .persistence_threshold = sharding.persistence_threshold,
-                      .strict = sharding.strict,
-                      .group = static_cast<int>(sharding.group),
-                      .offload_optimizer = sharding.offload_optimizer};
+  options.sharding = {
+      .stage = stage_number(config.strategy.stage),
+      .first_bucket = static_cast<std::int64_t>(sharding.first_bucket * kMebibyte),
+      .bucket = static_cast<std::int64_t>(sharding.bucket * kMebibyte),
+      .overlap = sharding.overlap,
+      .reduce_each_backward = sharding.reduce_each_backward,
+      .reshard_after_forward = sharding.reshard_after_forward,
+      .prefetch = static_cast<int>(sharding.prefetch),
+      .persistence_threshold = sharding.persistence_threshold,
+      .strict = sharding.strict,
+      .group = static_cast<int>(sharding.group),
+      .offload_optimizer = sharding.offload_optimizer || config.strategy.optimizer == Strategy::Offload::cpu};
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&
                        config.strategy.precision == Strategy::Precision::fp16);

@@ -22,8 +22,14 @@ constexpr ChoiceField choice(Accessor, std::string_view choices) {
 
 constexpr ParsedField kStrategy = {
     [](const Config& config) { return to_string(config.strategy); },
-    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); },
-    "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16|fp16}"};
+    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); }, kStrategyGrammar};
+
+// Kept in the strategy, which then says it.
+constexpr ParsedField kPrecision = {[](const Config&) { return std::string("auto"); },
+                                    [](Config& config, std::string_view text) {
+                                      if (text != "auto") config.strategy.precision = parse_precision(text);
+                                    },
+                                    "auto, fp32, bf16 or fp16"};
 
 constexpr ParsedField kDevice = {[](const Config& config) { return config.device; },
                                  [](Config& config, std::string_view text) {
@@ -142,9 +148,13 @@ const SchemaRow kRows[] = {
      "log_every|log_interval"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
-     "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
-     "fastest, chosen when the run begins. One process alone treats ddp and zero1 to zero3 alike.",
-     "precision|dtype|mixed_precision"},
+     "What ranks share out, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
+     "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
+     "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
+     "strat"},
+    {"precision", kPrecision, "auto", kAny, kAlways,
+     "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",
+     "dtype|mixed_precision"},
     {"sharding.bucket", KEEL_FIELD(sharding.bucket), "25", above(0), kAlways,
      "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.", "bucket_cap_mb|bucket_size"},
     {"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,

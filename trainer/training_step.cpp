@@ -31,6 +31,7 @@ struct TrainingSteps::Note {
 
 TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
+      notes_(parts.ranks.split(0, parts.ranks.rank())),
       context_(parts.engine.context()),
       step_(step),
       batches_(parts.loader, step, without_empty(parts.micro_batches), 2,
@@ -91,7 +92,7 @@ TrainingSteps::Turn TrainingSteps::exchange(Note note, StepFlags flags, std::vec
   note.stop = flags.stop;
   note.late = flags.late;
   note.failed = flags.failed;
-  all = gather_values(parts_.ranks, note);
+  all = gather_values(*notes_, note);
   Turn turn;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     turn.flags.stop |= all[rank].stop;
@@ -134,7 +135,7 @@ TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_
 // Every rank repeats the forward pass, since they may gather weights from each other.
 void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
   std::string bad = first_bad_tensor(parts_.model, pending.micro_batches[micro_batch].batch, pending.random);
-  bad = broadcast_text(parts_.ranks, bad, rank);
+  bad = broadcast_text(*notes_, bad, rank);
   const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
   throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",
                            bad.empty() ? "none when repeated" : bad, "; a lower optimizer.lr or a clip may help"),

@@ -80,6 +80,7 @@ class TrainingSteps {
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
   Parts parts_;
+  std::unique_ptr<Communicator> notes_;  // the same ranks: the engine's traffic is counted apart
   const Context& context_;
   std::int64_t step_;
   std::optional<GraphedMicroStep> graph_;

@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -104,6 +105,12 @@ Tensor ShardUnit::shard_gradient() const {
   return own_gradient_.slice(0, shard_.begin - owned_.begin, end - owned_.begin);
 }
 
+void ShardUnit::wait(Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::exchange(work, {}).wait();
+  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
 void ShardUnit::gather() {
   Storage& storage = *buffer_.values.storage();
   if (!parameters_sharded_ || storage.resident()) return;
@@ -120,7 +127,7 @@ void ShardUnit::wait_gathered() {
   gathering_active_ = false;
   Storage& storage = *buffer_.values.storage();
   storage.set_touch_hook({});
-  std::exchange(gathering_, {}).wait();
+  wait(gathering_);
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -174,14 +181,14 @@ void ShardUnit::begin_reduce() {
 
 void ShardUnit::continue_reduce() {
   if (!std::exchange(crosses_groups_, false)) return;
-  std::exchange(reducing_, {}).wait();
+  wait(reducing_);
   reducing_ = replicas_->all_reduce(received_, CombineOp::sum, subject_);
 }
 
 void ShardUnit::finish_reduce() {
   if (communicator_.size() == 1 && replicas_ == nullptr) return;
   continue_reduce();
-  std::exchange(reducing_, {}).wait();
+  wait(reducing_);
   if (received_.raw() != own_gradient_.raw()) {
     if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
     else kernels::copy_into(own_gradient_, received_);

@@ -77,10 +77,14 @@ class ShardUnit {
   // Forgets what was added since the last step.
   void zero_grad();
 
+  // Milliseconds in which this thread has waited for collectives of the unit.
+  double waited_ms() const { return waited_ms_; }
+
  private:
   void make_parameters(const Memory& memory);
   void make_gradients(const Memory& memory);
   void touch();
+  void wait(Work& work);
 
   FlatBuffer buffer_;  // values and gradient may be without memory
   Context context_;
@@ -96,6 +100,7 @@ class ShardUnit {
   Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;
+  double waited_ms_ = 0;
 };
 
 }  // namespace keel

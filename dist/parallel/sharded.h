@@ -107,6 +107,8 @@ class Sharded {
   // Sent by this rank for parameters and gradients; and for flags, norms and tokens of steps.
   Traffic data_traffic() const;
   Traffic control_traffic() const { return control_->traffic(); }
+  // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
+  double waited_ms() const;
   // Between the device and the processor, for an offloaded optimizer.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   // Whether this rank's parts are needed to have all: others may hold the same.
@@ -168,6 +170,7 @@ class Sharded {
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
   Tensor state_, partials_;
   std::int64_t offload_bytes_ = 0;
+  double waited_ms_ = 0;  // for the collectives of steps
 
   std::vector<std::vector<std::size_t>> buckets_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;

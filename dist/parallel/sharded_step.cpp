@@ -1,6 +1,7 @@
 // The second half of the engine: steps, and the numbers that a checkpoint keeps.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "keel/dist/parallel/sharded.h"
@@ -50,7 +51,9 @@ PendingStep Sharded::step(StepArgs args) {
   args.clip = options_.clip;
   args.scaling = options_.scaling;
   if (size() > 1) {
+    const auto begin = std::chrono::steady_clock::now();
     control_->all_gather(kernels::partial_of(state_), partials_).wait();
+    waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     args.partials = partials_;
   }
   kernels::decide_step(args);
@@ -127,6 +130,12 @@ Traffic Sharded::data_traffic() const {
     sum.control += more.control;
     sum.collectives += more.collectives;
   }
+  return sum;
+}
+
+double Sharded::waited_ms() const {
+  double sum = waited_ms_;
+  for (const auto& unit : units_) sum += unit->waited_ms();
   return sum;
 }
 
