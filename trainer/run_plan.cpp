@@ -44,8 +44,9 @@ std::int64_t planned_micro_batches(const Config& config, int ranks) {
   return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
 }
 
-RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary) {
-  const ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
+  ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+  if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
   const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
   return plan_rank(layout, *make_optimizer(config.optimizer, config.seed), options, ranks, 0);
 }
