@@ -119,7 +119,6 @@ Machine inspect_machine(const Arguments& arguments) {
 }
 
 LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> command) {
-  if (!command.empty() && command[0] == "--") command.erase(command.begin());
   LaunchWish wish;
   if (!arguments.ranks.empty()) wish.ranks = parse_ranks(arguments.ranks);
   if (!arguments.strategy.empty()) {

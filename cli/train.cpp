@@ -81,7 +81,7 @@ std::string thread_warning(const Config& config, const Arguments& arguments) {
   const int threads = config.threads > 0 ? config.threads * std::max(1, arguments.thread_ranks) : default_threads();
   const int processors = usable_processors();
   if (threads <= processors) return "";
-  return fmt::format("{} threads share {} processor{}, to which this process is bound", threads, processors,
+  return fmt::format("{} threads share the {} processor{} that this process may use", threads, processors,
                      processors == 1 ? "" : "s");
 }
 
