@@ -34,7 +34,7 @@ struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
-  // Bytes in a step, on average between the first and the last record: with evaluations and the trainer's own messages.
+  // Bytes in a step, on average between the first and the last record, with evaluations.
   std::optional<std::int64_t> sent;
 };
 
