@@ -31,7 +31,7 @@ class Candidate {
         ranks_(ranks),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         model_(gpt_options(config, task.vocabulary)),
-        device_ranks_(context, ranks),
+        device_ranks_(config, context, ranks),
         engine_(model_, context, *device_ranks_, make_optimizer(config.optimizer, config.seed),
                 engine_options(config, static_cast<std::int64_t>(micro_batches_.size()))),
         steps_({.model = model_,
