@@ -75,7 +75,8 @@ class Candidate {
   }
 
   void compute_formulas(ComparedStrategy& result) {
-    const ShardedOptions& options = engine_.options();
+    ShardedOptions options = engine_.options();
+    if (context_.device().type == DeviceType::cpu) options.sharding.offload_optimizer = false;  // it is there already
     const std::vector<FlatBuffer> layout = lay_out(model_, shard_ranks(options.sharding, ranks_.size()));
     const RankPlan plan = plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank());
     result.sent_by_formula = plan.traffic.sent();
