@@ -21,6 +21,7 @@ Examples:
   keel compare c.yaml -N 2                   all stages side by side: same weights, bytes, memory, times
   keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
+  keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
   keel env                                   what this machine and this build offer
   keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
   keel docs config                           all keys of a configuration, as Markdown
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
   keel::cli::add_compare(app, exit_code);
   keel::cli::add_launch(app, exit_code);
   keel::cli::add_generate(app);
+  keel::cli::add_plan(app);
   keel::cli::add_strats(app);
   keel::cli::add_env(app);
   keel::cli::add_race_demo(app);

@@ -112,6 +112,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   std::int64_t every = 0;  // steps between two lines of metrics
+  std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
 };
 

@@ -146,6 +146,9 @@ const SchemaRow kRows[] = {
      "max_checkpoints"},
     {"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways, "Steps between two lines of metrics.jsonl.",
      "log_every|log_interval"},
+    {"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
+     "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, Perfetto).",
+     "profile|profiler"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
      "What ranks share out, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "

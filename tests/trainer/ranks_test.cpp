@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 
 #include "keel/dist/comm/agreement.h"
@@ -94,6 +96,23 @@ TEST(TrainingByRanks, StopsAllAfterTheSameStepWhenOneIsAsked) {
   for (const auto& recorder : recorders) EXPECT_EQ(recorder->losses.size(), recorders[0]->losses.size());
   EXPECT_LT(recorders[0]->losses.size(), 12u);
   EXPECT_EQ(recorders[0]->checkpoints.back(), static_cast<std::int64_t>(recorders[0]->losses.size()));
+}
+
+TEST(TrainingByRanks, ATraceHasTheComputingAndTheCommunicationOfEveryRank) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"strategy=zero3-fp32", "log.trace=2"});
+  train_by(3, config);
+  const auto events = nlohmann::json::parse(read_text_file(RunFolder(config.run).trace())).at("traceEvents");
+  std::set<std::pair<int, std::string>> found;
+  for (const auto& event : events)
+    if (event.at("ph") == "X") found.emplace(event.at("pid").get<int>(), event.at("name").get<std::string>());
+  for (int rank = 0; rank < 3; ++rank)
+    for (const char* name :
+         {"forward h.0", "forward h.1", "backward h.0", "backward h.1", "reduce_scatter", "all_gather"})
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(),
+                              [&](const auto& each) { return each.first == rank && each.second.starts_with(name); }))
+          << "rank " << rank << ": " << name;
+  EXPECT_NE(read_text_file(RunFolder(config.run).metrics()).find("\"exposed_ms\":"), std::string::npos);
 }
 
 TEST(TrainingByRanks, EveryRankHasALog) {
