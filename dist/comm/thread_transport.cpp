@@ -28,10 +28,10 @@ struct Side {
   bool finished = false;
 };
 
-// Shared by a hub and all that were split off from it.
-class Failure {
+// Shared by a hub and all that were split off from it: their failure, and how often anything has happened.
+class Family {
  public:
-  void set(const std::string& reason) {
+  void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!reason_.empty()) return;
     reason_ = reason;
@@ -43,10 +43,32 @@ class Failure {
     throw Error(reason_, ErrorKind::peer);
   }
 
+  // Something has happened that a rank may wait for.
+  void announce() {
+    ++changes_;
+    if (sleepers_ == 0) return;
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  // Blocks until something has happened since `seen`.
+  void idle(std::uint64_t& seen, std::chrono::microseconds limit) {
+    if (changes_ == seen) {
+      ++sleepers_;
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, limit, [&] { return changes_ != seen; });
+      lock.unlock();
+      --sleepers_;
+    }
+    seen = changes_;
+  }
+
  private:
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::string reason_;
   std::atomic<bool> raised_ = false;
+  std::atomic<std::uint64_t> changes_ = 0;
+  std::atomic<int> sleepers_ = 0;
 };
 
 // Those of one split() that have come, by rank, and the hubs of their groups once all have.
@@ -79,21 +101,20 @@ constexpr auto kTimeToTell = std::chrono::seconds(1);
 
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
-  State(int size, std::shared_ptr<Failure> failure)
-      : size(size), failure(std::move(failure)), gone(static_cast<std::size_t>(size)) {}
+  State(int size, std::shared_ptr<Family> family)
+      : size(size), family(std::move(family)), gone(static_cast<std::size_t>(size)) {}
 
   const int size;
-  const std::shared_ptr<Failure> failure;
+  const std::shared_ptr<Family> family;
   std::mutex mutex;
   std::condition_variable changed;
-  std::uint64_t changes = 0;
   std::map<Channel, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
   std::vector<std::optional<Clock::time_point>> gone;                   // by rank: from when on
   std::map<int, Split> splits;                                          // by number
 
   void notify() {
-    ++changes;
     changed.notify_all();
+    family->announce();
   }
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
@@ -148,7 +169,7 @@ class ThreadHub::Posted : public Message {
     const std::lock_guard lock(hub_->mutex);
     if (side_->finished) return true;
     if (side_->copying) return false;
-    hub_->failure->check();
+    hub_->family->check();
     const int peer = is_send_ ? std::get<1>(channel_) : std::get<0>(channel_);
     if (hub_->has_left(peer))
       throw Error(concat("rank ", peer, " has left while rank ",
@@ -189,17 +210,14 @@ class ThreadHub::Endpoint : public Transport {
   std::unique_ptr<Transport> split(int color, int key) override;
 
   void idle(std::chrono::microseconds limit) override {
-    std::unique_lock lock(hub_->mutex);
-    const auto patience = std::min<std::chrono::microseconds>(limit, kPatience);
-    hub_->changed.wait_for(lock, patience, [&] { return hub_->changes != seen_; });
-    seen_ = hub_->changes;
+    hub_->family->idle(seen_, std::min<std::chrono::microseconds>(limit, kPatience));
   }
   void fail(const std::string& reason) noexcept override {
-    hub_->failure->set(reason);
+    hub_->family->fail(reason);
     const std::lock_guard lock(hub_->mutex);
     hub_->notify();
   }
-  void check() override { hub_->failure->check(); }
+  void check() override { hub_->family->check(); }
 
  private:
   std::unique_ptr<Message> post(const Channel& channel, int peer, std::byte* memory, std::size_t bytes, bool is_send) {
@@ -225,13 +243,13 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
     for (const auto& [rank, member] : split.members) {
       if (split.groups.contains(member.color)) continue;
       const auto members = static_cast<int>(split.group(member.color).size());
-      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->failure)));
+      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->family)));
     }
     hub_->notify();
   }
   while (split.groups.empty()) {
     hub_->changed.wait_for(lock, kPatience);
-    hub_->failure->check();
+    hub_->family->check();
     for (int r = 0; r < size(); ++r)
       if (hub_->has_left(r) && !split.members.contains(r))
         throw Error(concat("rank ", r, " has left while rank ", rank_, " splits the group with it"), ErrorKind::peer);
@@ -243,7 +261,7 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   return end;
 }
 
-ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Failure>())) {
+ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Family>())) {
   KEEL_CHECK(size > 0, "a group of ranks needs one at least, got ", size);
 }
 

@@ -312,6 +312,20 @@ TEST(MpiTransport, LivesBesideAnotherOfTheSameProcesses) {
   });
 }
 
+TEST(MpiTransport, AdvancesTogetherWithAnotherOfTheSameProcesses) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const auto one = make_mpi_communicator(comm, {.timeout = std::chrono::seconds(10)});
+    const auto two = make_mpi_communicator(comm, {.timeout = std::chrono::seconds(10)});
+    advance_together(*one, *two);
+    for (const std::int64_t count : {3, 300'000}) {
+      const Tensor x = zeros(cpu(), {count}), y = zeros(cpu(), {count});
+      const Work first = one->all_reduce(x), second = two->all_reduce(y);
+      if (process() % 2 == 0) first.wait(), second.wait();
+      else second.wait(), first.wait();
+    }
+  });
+}
+
 TEST(MpiTransport, FailsInOneProgramAlone) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     const auto one = make_mpi_communicator(comm), two = make_mpi_communicator(comm);
