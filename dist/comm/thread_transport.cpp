@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <list>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -96,6 +98,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::milliseconds(5);
 // A rank that unwinds from an exception leaves its groups before it can tell the reason.
 constexpr auto kTimeToTell = std::chrono::seconds(1);
+constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
@@ -111,6 +114,7 @@ struct ThreadHub::State {
   std::map<Channel, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
   std::vector<std::optional<Clock::time_point>> gone;                   // by rank: from when on
   std::map<int, Split> splits;                                          // by number
+  std::shared_ptr<std::byte> areas;                                     // of all ranks
 
   void notify() {
     changed.notify_all();
@@ -209,6 +213,9 @@ class ThreadHub::Endpoint : public Transport {
 
   std::unique_ptr<Transport> split(int color, int key) override;
 
+  std::optional<SharedAreas> share(std::size_t bytes) override;
+  void announce() override { hub_->family->announce(); }
+
   void idle(std::chrono::microseconds limit) override {
     hub_->family->idle(seen_, std::min<std::chrono::microseconds>(limit, kPatience));
   }
@@ -233,6 +240,24 @@ class ThreadHub::Endpoint : public Transport {
   std::uint64_t seen_ = 0;
   const int exceptions_ = std::uncaught_exceptions();
 };
+
+// Whoever comes first makes them for all.
+std::optional<SharedAreas> ThreadHub::Endpoint::share(std::size_t bytes) {
+  const std::size_t each = (bytes + kPage - 1) / kPage * kPage;
+  const std::lock_guard lock(hub_->mutex);
+  if (hub_->areas == nullptr) {
+    // Zeros that the system gives, so that what nobody touches takes no memory.
+    std::size_t room = each * static_cast<std::size_t>(size()) + kPage;
+    const std::shared_ptr<void> memory(std::calloc(room, 1), std::free);
+    if (memory == nullptr) throw std::bad_alloc();
+    void* begin = memory.get();
+    hub_->areas = {memory, static_cast<std::byte*>(std::align(kPage, each, begin, room))};
+  }
+  SharedAreas shared{.owner = hub_->areas, .one_address_space = true};
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size()); ++r)
+    shared.areas.push_back(hub_->areas.get() + r * each);
+  return shared;
+}
 
 std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   const int number = splits_++;

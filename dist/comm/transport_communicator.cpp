@@ -1,7 +1,10 @@
 #include "keel/dist/comm/transport_communicator.h"
 
 #include <algorithm>
+#include <exception>
 
+#include "keel/dist/comm/node_memory.h"
+#include "keel/dist/comm/node_operation.h"
 #include "keel/dist/comm/operation.h"
 #include "keel/runtime/error.h"
 
@@ -23,14 +26,25 @@ class TransportCommunicator : public Communicator {
         static_cast<std::uint8_t>(std::find(all.begin(), all.end(), group_->algorithm) - all.begin());
     group_->sent.resize(nodes.size());
     group_->received.resize(nodes.size());
+    const bool is_one_node = std::all_of(nodes.begin(), nodes.end(), [&](int node) { return node == nodes.front(); });
+    if (options.shared_memory && group_->algorithm->name == "direct" && is_one_node && size() > 1)
+      if (auto areas = group_->transport->share(sizeof(NodeArea)))
+        group_->memory = std::make_shared<NodeMemory>(std::move(*areas), rank());
     group_->progress = std::move(progress);
     group_->progress->add(*group_);
   }
 
   ~TransportCommunicator() override {
     group_->progress->remove(*group_);
+    const bool waits = std::any_of(group_->active.begin(), group_->active.end(),
+                                   [](const auto& operation) { return !operation->is_over(); });
+    const bool abruptly = std::uncaught_exceptions() > exceptions_ || waits || has_failed();
     for (const auto& operation : group_->active) operation->abandon();
     group_->active.clear();
+    if (group_->memory) {
+      group_->memory->leave(abruptly);
+      group_->transport->announce();
+    }
     group_->transport.reset();
   }
   TransportCommunicator(const TransportCommunicator&) = delete;
@@ -47,7 +61,9 @@ class TransportCommunicator : public Communicator {
                     ErrorKind::unsupported);
     group_->transport->check();
     ++group_->traffic.collectives;
-    const auto operation = make_message_operation(group_, collective);
+    const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
+    const auto operation =
+        (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
     group_->active.push_back(operation);
     group_->advance_all();
     return Work(operation);
@@ -77,6 +93,13 @@ class TransportCommunicator : public Communicator {
   }
 
  private:
+  bool has_failed() const {
+    try {
+      group_->transport->check();
+    } catch (const std::exception&) { return true; }
+    return false;
+  }
+
   // The nodes of the ranks with this rank's colour, in their new order.
   std::vector<int> nodes_of_group(int color, int key) {
     const Context cpu = Context::create({.threads = 1});
@@ -96,6 +119,7 @@ class TransportCommunicator : public Communicator {
   }
 
   std::shared_ptr<Group> group_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace

@@ -14,6 +14,9 @@ namespace keel {
 struct CommunicatorOptions {
   std::string algorithm = "direct";  // of all_reduce, reduce_scatter and all_gather; see keel/dist/comm/algorithms.h
   std::vector<int> nodes = {};       // of each rank; empty: all share one
+  // Whether collectives of ranks that have memory in common go through it where the algorithm is "direct", with the
+  // same results; otherwise all go by messages.
+  bool shared_memory = true;
   // How long a rank waits for the others before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };

@@ -76,7 +76,7 @@ TEST(MpiTraffic, IsWhatMpiSends) {
                          traffic.sent() + traffic.control - earlier.sent() - earlier.control)
                    << algorithm->name;
              },
-             {.algorithm = std::string(algorithm->name)});
+             {.algorithm = std::string(algorithm->name), .shared_memory = false});
   }
 }
 
@@ -115,7 +115,7 @@ TEST(MpiTransport, KeepsMessagesApartThoughTagsAreUsedAgain) {
 
 TEST(MpiTransport, RunsManyCollectivesOnFewTags) {
   on_first_processes(processes(), [](MPI_Comm comm) {
-    const auto communicator = make_mpi_communicator(comm, {}, {.tags = 64});
+    const auto communicator = make_mpi_communicator(comm, {.shared_memory = false}, {.tags = 64});
     const Context context = cpu();
     for (int i = 0; i < 300; ++i) {
       const Tensor x = tensor_of(context, std::vector<double>(7, i), {7});
