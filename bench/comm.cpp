@@ -127,10 +127,15 @@ class Bench {
     for (const auto& [name, taken] : samples) us[name] = median(taken) * 1e6;
     const std::string type(name_of(dtype));
     if (options_.json) {
-      const nlohmann::json line = {{"ranks", size_},           {"dtype", type},        {"bytes", bytes},
-                                   {"keel_us", us["keel"]},    {"messages_us", us["messages"]},
-                                   {"mpi_us", us["mpi"]},      {"threads_us", us["threads"]},
-                                   {"floor_us", us["copy"]},   {"rounds", samples.at("keel").size()}};
+      const nlohmann::json line = {{"ranks", size_},
+                                   {"dtype", type},
+                                   {"bytes", bytes},
+                                   {"keel_us", us["keel"]},
+                                   {"messages_us", us["messages"]},
+                                   {"mpi_us", us["mpi"]},
+                                   {"threads_us", us["threads"]},
+                                   {"floor_us", us["copy"]},
+                                   {"rounds", samples.at("keel").size()}};
       std::printf("%s\n", line.dump().c_str());
     } else {
       std::printf("%-6s %9lld %12.1f %12.1f %12.1f %12.1f %12.1f %9.2f %9.2f\n", type.c_str(),

@@ -57,11 +57,11 @@ void combine_block(std::span<const std::byte* const> terms, std::int64_t begin, 
 }
 
 template <class T, class Op>
-void combine_all(std::span<const std::byte* const> terms, std::span<std::byte* const> results, std::int64_t count,
-                 const Op& op) {
+void combine_all(std::span<const std::byte* const> terms, std::span<std::byte* const> results, std::int64_t begin,
+                 std::int64_t end, const Op& op) {
   alignas(64) T block[kBlock];
-  for (std::int64_t at = 0; at < count; at += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - at);
+  for (std::int64_t at = begin; at < end; at += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - at);
     combine_block(terms, at, n, op, block);
     for (std::byte* const result : results)
       std::memcpy(result + static_cast<std::size_t>(at) * sizeof(T), block, static_cast<std::size_t>(n) * sizeof(T));
@@ -71,18 +71,20 @@ void combine_all(std::span<const std::byte* const> terms, std::span<std::byte* c
 }  // namespace
 
 void combine_spans(DType dtype, CombineOp op, std::span<const std::byte* const> terms,
-                   std::span<std::byte* const> results, std::int64_t count) {
+                   std::span<std::byte* const> results, std::int64_t begin, std::int64_t end) {
   if (terms.size() == 1) {
+    const std::size_t first = static_cast<std::size_t>(begin) * size_of(dtype);
     for (std::byte* const result : results)
-      if (result != terms[0]) std::memmove(result, terms[0], static_cast<std::size_t>(count) * size_of(dtype));
+      if (result != terms[0])
+        std::memmove(result + first, terms[0] + first, static_cast<std::size_t>(end - begin) * size_of(dtype));
     return;
   }
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     switch (op) {
-      case CombineOp::sum: return combine_all<T>(terms, results, count, Add{});
-      case CombineOp::maximum: return combine_all<T>(terms, results, count, Maximum{});
-      case CombineOp::minimum: return combine_all<T>(terms, results, count, Minimum{});
+      case CombineOp::sum: return combine_all<T>(terms, results, begin, end, Add{});
+      case CombineOp::maximum: return combine_all<T>(terms, results, begin, end, Maximum{});
+      case CombineOp::minimum: return combine_all<T>(terms, results, begin, end, Minimum{});
     }
   });
 }

@@ -14,7 +14,7 @@ namespace keel {
 struct NodeArea {
   static constexpr std::uint64_t kSlots = 16;   // collectives that are asked for ahead of the slowest rank
   static constexpr std::size_t kSmall = 2'048;  // bytes of a tensor that travels with its signature
-  static constexpr std::size_t kBuffer = std::size_t{256} << 10;  // bytes of a larger one that are shown at a time
+  static constexpr std::size_t kBuffer = std::size_t{512} << 10;  // bytes of a larger one that are shown at a time
 
   struct Slot {
     Signature signature;
@@ -63,6 +63,10 @@ class NodeMemory {
   std::uint64_t collectives = 0;  // asked for
   std::uint64_t finished = 0;     // of them
   std::uint64_t rounds = 0;       // of those that have finished
+
+  // What is being added, and where to; here so that no collective allocates them.
+  std::vector<const std::byte*> terms = {};
+  std::vector<std::byte*> results = {};
 
  private:
   using Clock = std::chrono::steady_clock;

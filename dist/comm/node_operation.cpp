@@ -135,14 +135,13 @@ class NodeOperation : public GroupOperation {
 
   // Where the numbers lie that a rank brings: all, or its shard alone.
   bool work_small() {
-    std::vector<const std::byte*>& terms = terms_;
-    terms.clear();
     const auto copy = [&](int r, std::int64_t from, Span to) {
       std::memcpy(output_ + bytes(to.begin), slot(r).data + bytes(from), bytes(to.count()));
     };
     const auto add = [&](Span span) {
-      for (int r = 0; r < n(); ++r) terms.push_back(slot(r).data + bytes(span.begin));
-      combine_spans(dtype_, collective_.op, terms, {&output_, 1}, span.count());
+      memory_.terms.clear();
+      for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).data + bytes(span.begin));
+      combine_spans(dtype_, collective_.op, memory_.terms, {&output_, 1}, 0, span.count());
     };
     const auto each = [&](auto&& f) {
       for (int r = 0; r < n(); ++r) f(r);
@@ -176,12 +175,11 @@ class NodeOperation : public GroupOperation {
   }
   void visit_all() {
     switch (collective_.kind) {
-      case CollectiveKind::all_reduce: {
-        std::vector<std::byte*> results;
-        for (int r = 0; r < n(); ++r) results.push_back(slot(r).output + bytes(own_shard().begin));
-        return add_inputs(results);
-      }
-      case CollectiveKind::reduce_scatter: return add_inputs({&output_, 1});
+      case CollectiveKind::all_reduce:
+        memory_.results.clear();
+        for (int r = 0; r < n(); ++r) memory_.results.push_back(slot(r).output + bytes(own_shard().begin));
+        return add_inputs();
+      case CollectiveKind::reduce_scatter: memory_.results.assign(1, output_); return add_inputs();
       case CollectiveKind::all_gather:
         for (int i = 0; i < n(); ++i) {
           const int r = (rank() + i) % n();
@@ -198,10 +196,10 @@ class NodeOperation : public GroupOperation {
       default: return;
     }
   }
-  void add_inputs(std::span<std::byte* const> results) const {
-    std::vector<const std::byte*> terms;
-    for (int r = 0; r < n(); ++r) terms.push_back(slot(r).input + bytes(own_shard().begin));
-    add(terms, results, own_shard().count());
+  void add_inputs() const {
+    memory_.terms.clear();
+    for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).input + bytes(own_shard().begin));
+    add(own_shard().count());
   }
 
   // A round shows the next piece of each shard. Everything that can be done is done, so that no rank waits for another
@@ -275,15 +273,16 @@ class NodeOperation : public GroupOperation {
       default: return;
     }
   }
-  void add_round(std::uint64_t round) {
+  void add_round(std::uint64_t round) const {
     const bool scatters = collective_.kind == CollectiveKind::reduce_scatter;
     if (!scatters && collective_.kind != CollectiveKind::all_reduce) return;
     const Span span = piece(own_shard(), round);
-    terms_.clear();
-    for (int r = 0; r < n(); ++r) terms_.push_back(r == rank() ? input_ + bytes(span.begin) : place(r, round, rank()));
-    std::byte* const results[] = {output_ + bytes(scatters ? span.begin - own_shard().begin : span.begin),
-                                  place(rank(), round, rank())};
-    add(terms_, std::span(results).first(scatters ? 1 : 2), span.count());
+    memory_.terms.clear();
+    for (int r = 0; r < n(); ++r)
+      memory_.terms.push_back(r == rank() ? input_ + bytes(span.begin) : place(r, round, rank()));
+    memory_.results.assign(1, output_ + bytes(scatters ? span.begin - own_shard().begin : span.begin));
+    if (!scatters) memory_.results.push_back(place(rank(), round, rank()));
+    add(span.count());
   }
   void take(std::uint64_t round) const {
     const auto take_from = [&](Span span, const std::byte* from) {
@@ -323,15 +322,10 @@ class NodeOperation : public GroupOperation {
       std::memcpy(to + bytes(begin), from + bytes(begin), bytes(end - begin));
     });
   }
-  void add(std::span<const std::byte* const> terms, std::span<std::byte* const> results, std::int64_t count) const {
-    if (context().threads() == 1 || count <= kGrain)
-      return combine_spans(dtype_, collective_.op, terms, results, count);
+  // The terms of the node's memory into its results.
+  void add(std::int64_t count) const {
     parallel_for(context(), count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<const std::byte*> from(terms.begin(), terms.end());
-      std::vector<std::byte*> to(results.begin(), results.end());
-      for (const std::byte*& p : from) p += bytes(begin);
-      for (std::byte*& p : to) p += bytes(begin);
-      combine_spans(dtype_, collective_.op, from, to, end - begin);
+      combine_spans(dtype_, collective_.op, memory_.terms, memory_.results, begin, end);
     });
   }
 
@@ -357,7 +351,6 @@ class NodeOperation : public GroupOperation {
   bool worked_ = false;
   unsigned looks_ = 0;
   std::pair<Counter, std::uint64_t> waits_for_ = {&NodeArea::asked, 0};
-  std::vector<const std::byte*> terms_;
   std::int64_t piece_ = 0;  // elements
   std::uint64_t rounds_ = 0, first_ = 0, to_show_ = 0, to_add_ = 0, to_take_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -21,6 +22,16 @@ namespace {
 
 // Sender, receiver and tag: messages of one channel keep their order.
 using Channel = std::tuple<int, int, std::uint64_t>;
+
+using Clock = std::chrono::steady_clock;
+
+// How often a rank that blocks looks whether another one failed.
+constexpr auto kPatience = std::chrono::milliseconds(5);
+// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+constexpr auto kTimeToTell = std::chrono::seconds(1);
+constexpr std::size_t kPage = 4096;
+// A rank that waits gives its core to others so often before it sleeps.
+constexpr int kYields = 20;
 
 // One side of a message that waits for the other.
 struct Side {
@@ -54,6 +65,7 @@ class Family {
   }
   // Blocks until something has happened since `seen`.
   void idle(std::uint64_t& seen, std::chrono::microseconds limit) {
+    for (int i = 0; i < kYields && changes_ == seen; ++i) std::this_thread::yield();
     if (changes_ == seen) {
       ++sleepers_;
       std::unique_lock lock(mutex_);
@@ -91,14 +103,6 @@ struct Split {
     return ranks;
   }
 };
-
-using Clock = std::chrono::steady_clock;
-
-// How often a rank that blocks looks whether another one failed.
-constexpr auto kPatience = std::chrono::milliseconds(5);
-// A rank that unwinds from an exception leaves its groups before it can tell the reason.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
-constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
