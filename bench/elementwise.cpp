@@ -195,6 +195,7 @@ std::vector<Kernel> all_kernels() {
     add_unary_backward<Gelu>(kernels, dtype);
     add_unary<GeluTanh>(kernels, dtype);
     add_unary_backward<GeluTanh>(kernels, dtype);
+    add_unary_backward<Silu>(kernels, dtype);
     add_binary<Add>(kernels, dtype);
     add_binary<Mul>(kernels, dtype);
     add_unary<MulScalar>(kernels, dtype);

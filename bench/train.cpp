@@ -18,7 +18,7 @@
 #include <string>
 
 #include "bench/measure.h"
-#include "keel/dist/parallel/engine.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/matmul.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/random.h"
@@ -76,7 +76,7 @@ class Trainer {
     Forward pass;
     pass.training = true;
     const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
-    engine_.backward(result.loss, targets_.numel());
+    engine_.backward(result.loss, {.tokens = targets_.numel()});
     engine_.step(1e-3);
     loss_ = result.loss.value().item();
   }
@@ -85,7 +85,7 @@ class Trainer {
 
  private:
   Gpt model_;
-  Engine engine_;
+  Sharded engine_;
   Tensor inputs_, targets_;
   double loss_ = 0;
 };

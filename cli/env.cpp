@@ -19,6 +19,7 @@
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
 #include "machine.h"
+#include "ranks.h"
 
 namespace keel::cli {
 namespace {
@@ -97,7 +98,10 @@ void print_devices() {
 }
 
 void print_distribution() {
-  print("MPI", fmt::format("not used: this version trains in one process (launcher: {})", found_program("mpirun")));
+  const Launcher::Kind mpi = mpi_of_this_build();
+  print("MPI", fmt::format("{} (launcher: {})",
+                           mpi == Launcher::Kind::none ? "not part of this build: ranks are threads" : name_of(mpi),
+                           found_program("mpirun")));
 }
 
 void print_environment() {

@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,13 @@ std::string program_path(std::string_view name) {
   }
   return "";
 }
+
+int usable_processors() {
+  cpu_set_t mask;
+  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? std::max(1, CPU_COUNT(&mask)) : online_processors();
+}
+
+int online_processors() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
 
 std::string binary_size(double bytes) {
   for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the operating system says about this machine, for `keel env`.
+// What the operating system says about this machine, for `keel env` and `keel launch`.
 
 #include <string>
 #include <string_view>
@@ -17,6 +17,10 @@ std::string file_text(const std::string& path);
 
 // The path of a program in PATH; empty when there is none.
 std::string program_path(std::string_view name);
+
+// Processors that this process may use, and all that are switched on.
+int usable_processors();
+int online_processors();
 
 // "62.8 GiB".
 std::string binary_size(double bytes);

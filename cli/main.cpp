@@ -3,9 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <exception>
-#include <iostream>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,17 +10,18 @@
 #include "build_info.h"
 #include "commands.h"
 #include "keel/runtime/error.h"
+#include "report.h"
 
 namespace {
-
-constexpr int kInternalError = 1;
-constexpr int kBadInput = 2;
-constexpr int kNotFinite = 3;
 
 constexpr const char* kFooter = R"(
 Examples:
   keel train examples/addition.yaml          a small GPT learns to add
+  keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
+  keel compare c.yaml -N 2                   all stages side by side: same weights, bytes, memory, times
+  keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
+  keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
   keel env                                   what this machine and this build offer
   keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
   keel docs config                           all keys of a configuration, as Markdown
@@ -34,25 +32,8 @@ Exit codes:
   1    a defect of keel itself
   2    bad input: an option, a configuration, a file that is missing or malformed, a full disk
   3    a loss or gradient was not finite
-  130  stopped by Ctrl-C, after saving; 143: by SIGTERM)";
-
-int exit_code(keel::ErrorKind kind) {
-  switch (kind) {
-    case keel::ErrorKind::numeric: return kNotFinite;
-    case keel::ErrorKind::internal: return kInternalError;
-    default: return kBadInput;
-  }
-}
-
-// One "keel: error: ..." for each line of the message.
-int report(std::string_view message, int code) {
-  while (true) {
-    const std::size_t end = message.find('\n');
-    std::cerr << "keel: error: " << message.substr(0, end) << '\n';
-    if (end == std::string_view::npos) return code;
-    message.remove_prefix(end + 1);
-  }
-}
+  130  stopped by Ctrl-C, after saving; 143: by SIGTERM
+Of several ranks, the one that began to fail says why, and its code is that of all.)";
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -79,7 +60,11 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   int exit_code = 0;
   keel::cli::add_train(app, exit_code);
+  keel::cli::add_compare(app, exit_code);
+  keel::cli::add_launch(app, exit_code);
   keel::cli::add_generate(app);
+  keel::cli::add_plan(app);
+  keel::cli::add_strats(app);
   keel::cli::add_env(app);
   keel::cli::add_race_demo(app);
   keel::cli::add_docs(app);
@@ -88,7 +73,7 @@ int run(int argc, char** argv) {
     return exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return report(usage_message(app, error, argc, argv), kBadInput);
+    return keel::cli::report(usage_message(app, error, argc, argv), keel::cli::kBadInput);
   }
 }
 
@@ -97,11 +82,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const keel::Error& error) {
-    return report(error.what(), exit_code(error.kind()));
-  } catch (const std::bad_alloc&) {
-    return report("out of memory; a smaller batch.micro needs less", kBadInput);
-  } catch (const std::exception& error) {
-    return report(keel::concat(error.what(), " (unexpected; please report this)"), kInternalError);
+  } catch (...) {
+    const keel::cli::Failure failure = keel::cli::current_failure();
+    return keel::cli::report(failure.message, failure.code);
   }
 }

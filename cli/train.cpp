@@ -7,18 +7,22 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "commands.h"
+#include "keel/dist/comm/agreement.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"
 #include "keel/trainer/signals.h"
 #include "keel/trainer/trainer.h"
+#include "launched.h"
 #include "machine.h"
+#include "ranks.h"
 
 namespace keel::cli {
 namespace {
@@ -35,7 +39,18 @@ Ctrl-C and SIGTERM finish the step and save; a second Ctrl-C ends at once.)";
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
+  int thread_ranks = 0;
   bool print_config = false;
+};
+
+// A rank that shows nothing.
+class SilentObserver : public TrainObserver {
+ public:
+  explicit SilentObserver(const SignalScope& signals) : signals_(signals) {}
+  bool stop_requested() override { return signals_.received() != 0; }
+
+ private:
+  const SignalScope& signals_;
 };
 
 class Console : public ConsoleObserver {
@@ -61,23 +76,57 @@ std::string memory_line(const TrainResult& result) {
                      binary_size(double(result.peak_resident_bytes)));
 }
 
+// What to say about threads that share a processor; empty: nothing.
+std::string thread_warning(const Config& config, const Arguments& arguments) {
+  const int threads = config.threads > 0 ? config.threads * std::max(1, arguments.thread_ranks) : default_threads();
+  const int processors = usable_processors();
+  if (threads <= processors) return "";
+  return fmt::format("{} threads share the {} processor{} that this process may use", threads, processors,
+                     processors == 1 ? "" : "s");
+}
+
+TrainResult train_on(Communicator& group, const Config& config, const Arguments& arguments,
+                     const SignalScope& signals) {
+  if (group.rank() != 0) {
+    SilentObserver silent(signals);
+    return train(config, silent, group);
+  }
+  Console console(signals);
+  if (const std::string warning = thread_warning(config, arguments); !warning.empty())
+    console.on_message(LogLevel::warning, warning);
+  return train(config, console, group);
+}
+
+// What follows "keel" where a run with so many ranks is started.
+std::string start_command(int ranks, const Arguments& arguments) {
+  if (ranks == 1) return "train";
+  return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
+}
+
+int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals) {
+  Config config;
+  together(group, [&] { config = load_config(arguments.config, arguments.overrides); });
+  const TrainResult result = train_on(group, config, arguments, signals);
+  const bool was_stopped = result.end == TrainEnd::stopped;
+  const int number = signals.received() != 0 ? signals.received() : SIGTERM;  // it may have reached another rank alone
+  if (group.rank() == 0) {
+    std::cout << memory_line(result) << '\n';
+    if (was_stopped)
+      std::cout << "stopped by " << (number == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel "
+                << start_command(group.size(), arguments) << ' ' << config.run << "/config.yaml resume=auto\n";
+  }
+  return was_stopped ? 128 + number : 0;
+}
+
 int run(const Arguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.print_config) {
-    std::cout << to_yaml(config);
+    const auto launched = find_launched();
+    const Config config = load_config(arguments.config, arguments.overrides);
+    if (!launched || launched->rank == 0) std::cout << to_yaml(config);
     return 0;
   }
   const SignalScope signals;
-  TrainResult result;
-  {
-    Console console(signals);
-    result = train(config, console);
-  }
-  std::cout << memory_line(result) << '\n';
-  if (result.end != TrainEnd::stopped) return 0;
-  std::cout << "stopped by " << (signals.received() == SIGINT ? "Ctrl-C" : "SIGTERM") << "; to go on: keel train "
-            << config.run << "/config.yaml resume=auto\n";
-  return 128 + signals.received();
+  return on_ranks(arguments.thread_ranks, [&](Communicator& group) { return run_rank(group, arguments, signals); });
 }
 
 }  // namespace
@@ -87,6 +136,12 @@ void add_train(CLI::App& program, int& exit_code) {
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
   command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
+  command
+      ->add_option(
+          "--thread-ranks", arguments->thread_ranks,
+          "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are processes.")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
   command->add_flag("--print-config", arguments->print_config, "Print the resolved configuration and end.");
   command->add_flag_callback(
       "--help-config",

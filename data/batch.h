@@ -48,7 +48,9 @@ class Loader {
   void check_range(std::int64_t step, RowRange range) const;
 };
 
-// The micro-batches of one rank: contiguous rows, in order. `world` must divide `rows`, and `micro` the part of a rank.
+// The micro-batches of one rank: contiguous rows, in order, `micro` at most. The rows are shared out as evenly as they
+// go, among ranks and then among micro-batches. Every rank has as many micro-batches; the last ones of some may be
+// empty.
 std::vector<RowRange> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_t rank = 0, std::int64_t world = 1);
 
 }  // namespace keel

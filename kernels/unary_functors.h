@@ -234,10 +234,18 @@ struct Gelu {
   template <class T>
   KEEL_HD T backward(T grad, T x) const {
     const T probability = T(0.5) * (T(1) + math::erf(x * T(kRootHalf)));
-    const T density = T(kDensityAtZero) * math::exp(T(-0.5) * x * x);
-    return grad * math::fma(x, density, probability);
+    const T density = T(kDensityAtZero) * math::exp_flushed(T(-0.5) * x * x);
+    // x may be infinite where the density is 0, and their product NaN.
+    return grad * (density == T(0) ? probability : math::fma(x, density, probability));
   }
 };
+
+// 1 / (1 + e^-w) for derivatives: 0 below e^-87, which is cheaper than all the numbers of fp32.
+template <class T>
+KEEL_HD T logistic_flushed(T w) {
+  const T falling = math::exp_flushed(-w);
+  return T(1) / (T(1) + (w < T(-87) ? T(INFINITY) : falling));
+}
 
 // The tanh approximation of GELU: 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
@@ -245,6 +253,8 @@ struct GeluTanh {
   static constexpr Keep keep = Keep::input;
   static constexpr double kScale = 1.59576912160573071176;  // 2 sqrt(2 / pi)
   static constexpr double kCubic = 0.044715;
+  // A square of x past which s is 0 or 1 and the derivative s: x^3 may be infinite there, and infinity times 0 is NaN.
+  static constexpr double kSaturated = 1024;
   template <class T>
   KEEL_HD T forward(T x) const {
     const T twice_u = x * math::fma(T(kScale * kCubic) * x, x, T(kScale));
@@ -255,8 +265,8 @@ struct GeluTanh {
     const T square = x * x;
     const T twice_u = x * math::fma(T(kScale * kCubic), square, T(kScale));
     const T slope = math::fma(T(3 * kScale * kCubic), square, T(kScale));
-    const T s = T(1) / (T(1) + math::exp(-twice_u));
-    return grad * s * math::fma(x * slope, T(1) - s, T(1));
+    const T s = logistic_flushed(twice_u);
+    return grad * s * (square < T(kSaturated) ? math::fma(x * slope, T(1) - s, T(1)) : T(1));
   }
 };
 
@@ -264,14 +274,15 @@ struct GeluTanh {
 struct Silu {
   static constexpr std::string_view name = "silu";
   static constexpr Keep keep = Keep::input;
+  static constexpr double kSaturated = 1024;  // of |x|, as in GeluTanh
   template <class T>
   KEEL_HD T forward(T x) const {
     return x / (T(1) + math::exp(-x));
   }
   template <class T>
   KEEL_HD T backward(T grad, T x) const {
-    const T s = T(1) / (T(1) + math::exp(-x));
-    return grad * s * math::fma(x, T(1) - s, T(1));
+    const T s = logistic_flushed(x);
+    return grad * s * (math::abs(x) < T(kSaturated) ? math::fma(x, T(1) - s, T(1)) : T(1));
   }
 };
 

@@ -3,14 +3,12 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "keel/nn/flat_buffer.h"
+#include "keel/nn/tensor_parts.h"
 
 namespace keel {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // Every parameter once, in visiting order, as views of the model's memory.
 NamedTensors state_dict(Module& model);

@@ -6,7 +6,7 @@
 
 namespace keel {
 
-double Schedule::factor(std::int64_t done) const {
+double RateSchedule::factor(std::int64_t done) const {
   if (done < warmup) return static_cast<double>(done + 1) / static_cast<double>(warmup + 1);
   if (decay == Decay::constant) return 1;
   if (done >= steps) return final_factor;

@@ -9,7 +9,7 @@ enum class Decay : unsigned char { constant, linear, cosine };
 
 // Linear warm-up from 0, then a decay to `final_factor`, which is reached at step `steps` and kept.
 // Cosine: Loshchilov and Hutter 2017, "SGDR", without restarts.
-struct Schedule {
+struct RateSchedule {
   Decay decay = Decay::constant;
   std::int64_t warmup = 0;  // steps; the factor reaches 1 at step `warmup`
   std::int64_t steps = 1;   // at least warmup

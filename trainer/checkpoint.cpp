@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <array>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 #include <system_error>
 
 #include "keel/data/safetensors.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
 
 namespace keel {
@@ -16,10 +20,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWeights = "model.safetensors";
-constexpr std::string_view kOptimizer = "optimizer.safetensors";
+constexpr std::string_view kWeights = "model";
+constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kState = "state.json";
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 std::string file_in(const std::string& folder, std::string_view name) { return concat(folder, '/', name); }
 
@@ -41,34 +45,48 @@ void check_whole(const std::string& path, const Json& expected) {
              "' has changed since it was written (its hash differs)");
 }
 
-// Calls load with the file's tensors; its Error then names the file.
+// "model.safetensors" for one file, "model-2-of-4.safetensors" for one of several, counted from 1.
+std::string file_name(std::string_view kind, int index, int count) {
+  if (count == 1) return concat(kind, ".safetensors");
+  return concat(kind, '-', index + 1, "-of-", count, ".safetensors");
+}
+
+// The parts in several files. `load` is called with them; its Error then names the first of the files.
 template <class Load>
-void load_file(const std::string& path, const Context& context, const Load& load) {
-  const SafetensorsFile file(path);
+void load_files(const std::string& folder, const std::vector<std::string>& names, const Context& context,
+                const Load& load) {
+  TensorParts parts;
+  for (const std::string& name : names)
+    for (TensorPart& part : parse_parts(SafetensorsFile(file_in(folder, name)).views(context.host())))
+      parts.push_back(std::move(part));
   try {
-    load(file.views(context.host()));
-  } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
+    load(parts);
+  } catch (const Error& error) {
+    throw Error(concat("'", file_in(folder, names.front()), "': ", error.what()), error.kind());
+  }
 }
 
-}  // namespace
-
-void save_checkpoint(const std::string& path, const Engine& engine, const TrainState& state) {
-  AtomicFolder folder(path, IfExists::replace);
-  const std::string weights = file_in(folder.temporary(), kWeights);
-  const std::string optimizer = file_in(folder.temporary(), kOptimizer);
-  write_safetensors(weights, engine.weights(), {{"format", "keel"}});
-  write_safetensors(optimizer, engine.optimizer_state(), {{"optimizer", std::string(engine.optimizer().name())}});
-  const Json json = {{"format", kFormat},
-                     {"step", state.step},
-                     {"steps_taken", state.steps_taken},
-                     {"tokens", state.tokens},
-                     {"files", {{kWeights, describe(weights)}, {kOptimizer, describe(optimizer)}}},
-                     {"config", state.config}};
-  write_text_file(file_in(folder.temporary(), kState), json.dump(2) + "\n");
-  folder.commit();
+Json describe_steps(const StepState& steps) {
+  return {{"taken", steps.steps},
+          {"loss_scale", steps.loss_scale},
+          {"hysteresis_left", steps.hysteresis_left},
+          {"good_in_a_row", steps.good_in_a_row},
+          {"skips_in_a_row", steps.skips_in_a_row}};
 }
 
-TrainState read_checkpoint(const std::string& path) {
+StepState parse_steps(const Json& json) {
+  StepState steps;
+  steps.steps = json.at("taken").get<std::int64_t>();
+  steps.loss_scale = json.at("loss_scale").get<float>();
+  steps.hysteresis_left = json.at("hysteresis_left").get<std::int32_t>();
+  steps.good_in_a_row = json.at("good_in_a_row").get<std::int64_t>();
+  steps.skips_in_a_row = json.at("skips_in_a_row").get<std::int64_t>();
+  return steps;
+}
+
+// Reads state.json, and gives its JSON to `more`.
+template <class More>
+TrainState read_state(const std::string& path, const More& more) {
   const std::string file = file_in(path, kState);
   const Json json = Json::parse(read_text_file(file), nullptr, false);
   try {
@@ -76,26 +94,119 @@ TrainState read_checkpoint(const std::string& path) {
     KEEL_CHECK(format == kFormat, "'", file, "' has format ", format, ", but this version of keel reads ", kFormat);
     TrainState state;
     state.step = json.at("step").get<std::int64_t>();
-    state.steps_taken = json.at("steps_taken").get<std::int64_t>();
     state.tokens = json.at("tokens").get<std::int64_t>();
+    state.optimizer = parse_steps(json.at("optimizer"));
     state.config = json.at("config").get<std::string>();
-    KEEL_CHECK(0 <= state.steps_taken && state.steps_taken <= state.step && state.tokens >= 0, "'", file,
-               "' is malformed: it counts ", state.steps_taken, " steps taken of ", state.step);
-    for (const std::string_view name : {kWeights, kOptimizer})
-      check_whole(file_in(path, name), json.at("files").at(name));
+    state.weights = json.at("weights").get<std::vector<std::string>>();
+    state.state = json.at("state").get<std::vector<std::string>>();
+    KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", file,
+               "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
+    KEEL_CHECK(!state.weights.empty() && !state.state.empty(), "'", file, "' is malformed: it names no files");
+    more(json, state);
     return state;
   } catch (const Json::exception&) { throw Error(concat("'", file, "' is malformed: it is not what keel writes")); }
 }
 
-void load_checkpoint(const std::string& path, const TrainState& state, Engine& engine) {
-  load_file(file_in(path, kWeights), engine.context(),
-            [&](const NamedTensors& weights) { engine.load_weights(weights); });
-  load_file(file_in(path, kOptimizer), engine.context(),
-            [&](const NamedTensors& numbers) { engine.load_optimizer_state(numbers, state.steps_taken); });
+// Weights whose parts are in several files, put together one after the other, so that no more than one is in memory.
+class JoinedWeights {
+ public:
+  JoinedWeights(const TensorParts& parts, const Context& host) {
+    for (const TensorPart& part : parts) {
+      std::vector<TensorPart>& group = groups_[part.name];
+      if (group.empty()) order_.push_back(part.name);
+      group.push_back(part);
+    }
+    for (const std::string& name : order_) tensors_.emplace_back(name, join(name, host));
+  }
+  const NamedTensors& tensors() const { return tensors_; }
+
+ private:
+  Tensor join(const std::string& name, const Context& host) {
+    const std::vector<TensorPart>& group = groups_.at(name);
+    Tensor whole = empty(host, group.front().shape, group.front().values.dtype(), Purpose::workspace);
+    whole.storage()->drop();
+    whole.storage()->set_touch_hook(
+        [this, name, &group, shape = whole.shape(), row = whole.view({whole.numel()})](Storage& storage) {
+          if (storage.resident()) return;
+          if (filled_ != nullptr) filled_->drop();
+          filled_ = &storage;
+          storage.restore();
+          copy_parts(group, {{name, shape, 0, row}}, "the checkpoint's weights have gaps");
+        });
+    return whole;
+  }
+
+  std::map<std::string, std::vector<TensorPart>> groups_;
+  std::vector<std::string> order_;
+  NamedTensors tensors_;
+  Storage* filled_ = nullptr;
+};
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const TrainState& state) {
+  const bool first = ranks.rank() == 0;
+  // Ranks with the same parts leave the writing to one of them.
+  const std::vector<int> writes = gather_values(ranks, engine.holds_parts() ? 1 : 0);
+  const int files = std::accumulate(writes.begin(), writes.end(), 0);
+  const int mine = std::accumulate(writes.begin(), writes.begin() + ranks.rank(), 0);
+  std::optional<AtomicFolder> folder;
+  together(ranks, [&] {
+    if (first) folder.emplace(path, IfExists::replace);
+  });
+  const std::string temporary = broadcast_text(ranks, first ? folder->temporary() : "");
+  Json described = Json::object();
+  together(ranks, [&] {
+    if (!engine.holds_parts()) return;
+    const std::string weights = file_name(kWeights, mine, files), numbers = file_name(kOptimizer, mine, files);
+    write_safetensors(file_in(temporary, weights), named_parts(engine.weights()), {{"format", "keel"}});
+    write_safetensors(file_in(temporary, numbers), named_parts(engine.optimizer_state()),
+                      {{"optimizer", std::string(engine.optimizer().name())}});
+    for (const std::string& name : {weights, numbers}) described[name] = describe(file_in(temporary, name));
+  });
+  const std::vector<std::string> all = gather_texts(ranks, described.dump());
+  const StepState steps = engine.state();
+  together(ranks, [&] {
+    if (!first) return;
+    Json json = {{"format", kFormat},        {"step", state.step},
+                 {"tokens", state.tokens},   {"optimizer", describe_steps(steps)},
+                 {"weights", Json::array()}, {"state", Json::array()},
+                 {"files", Json::object()},  {"config", state.config}};
+    for (int i = 0; i < files; ++i) json["weights"].push_back(file_name(kWeights, i, files));
+    for (int i = 0; i < files; ++i) json["state"].push_back(file_name(kOptimizer, i, files));
+    for (const std::string& text : all) json["files"].update(Json::parse(text));
+    write_text_file(file_in(temporary, kState), json.dump(2) + "\n");
+    folder->commit();
+  });
+}
+
+TrainState read_state(const std::string& path) {
+  return read_state(path, [](const Json&, const TrainState&) {});
+}
+
+TrainState read_checkpoint(const std::string& path) {
+  return read_state(path, [&](const Json& json, const TrainState& state) {
+    for (const std::vector<std::string>& names : {state.weights, state.state})
+      for (const std::string& name : names) check_whole(file_in(path, name), json.at("files").at(name));
+  });
+}
+
+void load_checkpoint(const std::string& path, const TrainState& state, Sharded& engine) {
+  load_files(path, state.weights, engine.context(), [&](const TensorParts& parts) { engine.load_weights(parts); });
+  load_files(path, state.state, engine.context(),
+             [&](const TensorParts& parts) { engine.load_optimizer_state(parts, state.optimizer); });
 }
 
 void publish_weights(const std::string& checkpoint, const std::string& target) {
-  const std::string source = file_in(checkpoint, kWeights), temporary = target + ".tmp";
+  const TrainState state = read_state(checkpoint);
+  if (state.weights.size() > 1) {
+    const Context host = Context::create({.threads = 1});
+    load_files(checkpoint, state.weights, host, [&](const TensorParts& parts) {
+      write_safetensors(target, JoinedWeights(parts, host).tensors(), {{"format", "keel"}});
+    });
+    return;
+  }
+  const std::string source = file_in(checkpoint, state.weights.front()), temporary = target + ".tmp";
   std::error_code code;
   std::filesystem::remove(temporary, code);
   std::filesystem::create_hard_link(source, temporary, code);

@@ -29,6 +29,7 @@ struct Place {
 struct Problem {
   Place place;
   std::string message;
+  ErrorKind kind = ErrorKind::input;
 };
 
 struct Given {
@@ -126,7 +127,9 @@ class Resolver {
   void resolve_key(std::span<const SchemaRow> rows);
   void resolve_default(const SchemaRow& row);
   void check_together();
-  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message);
+  void check_strategy();
+  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
+               ErrorKind kind = ErrorKind::input);
 
   std::string name_;
   std::vector<Given> given_;
@@ -270,7 +273,8 @@ void Resolver::resolve_default(const SchemaRow& row) {
 }
 
 // Reports `message` under the first of `keys`, at the last place that gave one of them.
-void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message) {
+void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
+                       ErrorKind kind) {
   for (const std::string_view key : keys)
     if (broken_.contains(key)) return;
   if (holds) return;
@@ -278,7 +282,22 @@ void Resolver::require(bool holds, std::initializer_list<std::string_view> keys,
   for (const std::string_view key : keys)
     if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
       place = given->place;
-  report(place, concat(*keys.begin(), ": ", message));
+  problems_.push_back({place, concat(*keys.begin(), ": ", message), kind});
+}
+
+void Resolver::check_strategy() {
+  const Strategy& strategy = config_.strategy;
+  if (const Given* given = find("strategy"); given != nullptr && !broken_.contains("strategy")) {
+    const WrittenStrategy written = read_strategy(given->value.text);
+    const Strategy::Precision said = written.strategy.precision;
+    if (written.says_precision && said != Strategy::Precision::automatic && said != strategy.precision)
+      return require(false, {"precision", "strategy"},
+                     concat(name_of(strategy.precision), " contradicts the strategy ", given->value.text,
+                            ", which says ", name_of(said), "; remove one of the two"));
+  }
+  const std::string missing = not_there_yet(strategy);
+  require(missing.empty(), {"strategy", "precision"},
+          concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
 }
 
 void Resolver::check_together() {
@@ -286,8 +305,6 @@ void Resolver::check_together() {
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
           fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
                       c.model.width));
-  require(c.batch.micro == 0 || c.batch.global % c.batch.micro == 0, {"batch.micro", "batch.global"},
-          fmt::format("{} does not divide batch.global {}", c.batch.micro, c.batch.global));
   require(
       c.scheduler.min_lr <= c.optimizer.lr, {"scheduler.min_lr", "optimizer.lr"},
       fmt::format("{} is above optimizer.lr {}; the rate falls from lr to min_lr", c.scheduler.min_lr, c.optimizer.lr));
@@ -300,6 +317,7 @@ void Resolver::check_together() {
           "needs optimizer.momentum above 0");
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
+  check_strategy();
   require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
           "needs model.dropout 0: a recorded step would drop the same activations again and again");
 }
@@ -332,7 +350,10 @@ Config Resolver::resolve() {
   std::string message;
   for (const Problem& problem : problems_)
     message += concat(message.empty() ? "" : "\n", printable(concat(problem.place.text, ": ", problem.message)));
-  throw Error(message);
+  const bool is_unsupported = std::all_of(problems_.begin(), problems_.end(), [](const Problem& problem) {
+    return problem.kind == ErrorKind::unsupported;
+  });
+  throw Error(message, is_unsupported ? ErrorKind::unsupported : ErrorKind::input);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct DataConfig {
 // Sequences. A step sums the gradients of `global` of them; `micro` are computed at a time on one rank.
 struct BatchConfig {
   std::int64_t global = 0;
-  std::int64_t micro = 0;  // divides global
+  std::int64_t micro = 0;
   bool operator==(const BatchConfig&) const = default;
 };
 
@@ -71,6 +71,30 @@ struct SchedulerConfig {
   double min_lr = 0;
   std::int64_t steps = 0;
   bool operator==(const SchedulerConfig&) const = default;
+};
+
+// What ranks share out, and how it travels; see keel/dist/parallel/sharding.h.
+struct ShardingConfig {
+  enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
+  double bucket = 0, first_bucket = 0;  // MiB
+  bool overlap = false;
+  bool reduce_each_backward = false;
+  bool reshard_after_forward = false;
+  std::int64_t prefetch = 0;               // units
+  std::int64_t persistence_threshold = 0;  // elements
+  std::int64_t group = 0;                  // ranks; 0: all
+  Number wire = Number::automatic, gradient = Number::automatic;
+  bool strict = false;
+  bool offload_optimizer = false;
+  bool operator==(const ShardingConfig&) const = default;
+};
+
+struct LossScaleConfig {
+  enum class Type : unsigned char { automatic, dynamic, fixed, none };
+  Type type = Type::automatic;
+  double initial = 0, growth = 0, backoff = 0, floor = 0;
+  std::int64_t interval = 0, hysteresis = 0;
+  bool operator==(const LossScaleConfig&) const = default;
 };
 
 struct EvalConfig {
@@ -105,6 +129,8 @@ struct Config {
   CheckpointConfig checkpoint;
   LogConfig log;
   Strategy strategy;
+  ShardingConfig sharding;
+  LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;
   int threads = 0;  // 0: one for each processor that the process may use
@@ -116,7 +142,8 @@ struct Config {
 
 // Reads YAML text; `name` is what messages call it ("c.yaml"). An override is "optimizer.lr=3e-4" or
 // "model={layers: 2, width: 64}": the former replaces one value, the latter a whole section; later ones win.
-// One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`.
+// One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`; it is of kind unsupported
+// where nothing is wrong but that training does not offer it yet.
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {});
 // Likewise from a file. A file that cannot be read is an Error of kind io.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});

@@ -7,8 +7,10 @@
 
 namespace keel {
 
-// "auto" is the first GPU where this build drives one and the machine has one, else the processor; the emulator is
-// only used when it is named. Anything else is read by parse_device(). An Error for a device that is not there.
-Device choose_device(std::string_view text);
+// "auto" is a GPU where this build drives one and the machine has one, else the processor; the emulator is only used
+// when it is named. Anything else is read by parse_device(). Where no number is named, that of `local_rank` (the place
+// among the ranks of this machine) is taken, from the first again when there are fewer devices. An Error for a device
+// that is not there.
+Device choose_device(std::string_view text, int local_rank = 0);
 
 }  // namespace keel

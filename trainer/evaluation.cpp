@@ -1,6 +1,9 @@
 #include "keel/trainer/evaluation.h"
 
+#include <algorithm>
+
 #include "keel/data/prefetch.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/kernels/reduce.h"
 
 namespace keel {
@@ -23,26 +26,44 @@ std::int64_t rows_right(const Tensor& logits, const Tensor& targets) {
   return right;
 }
 
+// What came of one batch.
+struct BatchResult {
+  double loss = 0;  // mean over its tokens
+  std::int64_t tokens = 0, rows = 0, right = 0;
+};
+
+BatchResult evaluate_batch(const Gpt& model, const Batch& batch, bool answers) {
+  const Batch on_device = transfer(batch, model.wte.weight.value().context());
+  Forward pass;
+  const Variable logits = model(on_device.inputs, pass);
+  BatchResult result{.tokens = batch.target_tokens, .rows = batch.inputs.dim(0)};
+  if (answers) result.right = rows_right(logits.value(), batch.targets);
+  result.loss = cross_entropy(logits, on_device.targets).loss.value().item();
+  return result;
+}
+
 }  // namespace
 
-EvalReport evaluate(const Gpt& model, const Loader& loader, const EvaluationOptions& options) {
+EvalReport evaluate(const Gpt& model, const Loader& loader, const EvaluationOptions& options, Communicator& ranks) {
   const NoGrad no_grad;
-  double loss = 0;
-  std::int64_t tokens = 0, rows = 0, right = 0;
-  for (std::int64_t step = 0; step < options.batches; ++step) {
-    const Batch batch = loader.load(step);
-    const Batch on_device = transfer(batch, model.wte.weight.value().context());
-    Forward pass;
-    const Variable logits = model(on_device.inputs, pass);
-    if (options.answers) right += rows_right(logits.value(), batch.targets);
-    const CrossEntropyLoss result = cross_entropy(logits, on_device.targets);
-    loss += result.loss.value().item() * static_cast<double>(batch.target_tokens);
-    tokens += batch.target_tokens;
-    rows += batch.inputs.dim(0);
+  BatchResult sum;
+  for (std::int64_t first = 0; first < options.batches; first += ranks.size()) {
+    // Ranks may gather weights from each other in a forward pass, so those without a batch repeat the last one.
+    const std::int64_t mine = std::min(first + ranks.rank(), options.batches - 1);
+    const BatchResult result = evaluate_batch(model, loader.load(mine), options.answers);
+    std::int64_t batch = first;
+    for (const BatchResult& each : gather_values(ranks, result)) {
+      if (batch++ >= options.batches) break;
+      sum.loss += each.loss * static_cast<double>(each.tokens);
+      sum.tokens += each.tokens;
+      sum.rows += each.rows;
+      sum.right += each.right;
+    }
   }
   EvalReport report;
-  if (tokens > 0) report.loss = loss / static_cast<double>(tokens);
-  if (options.answers && rows > 0) report.exact_match = static_cast<double>(right) / static_cast<double>(rows);
+  if (sum.tokens > 0) report.loss = sum.loss / static_cast<double>(sum.tokens);
+  if (options.answers && sum.rows > 0)
+    report.exact_match = static_cast<double>(sum.right) / static_cast<double>(sum.rows);
   return report;
 }
 

@@ -13,7 +13,7 @@ bool alike(const Batch& a, const Batch& b) {
 
 }  // namespace
 
-GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
+GraphedMicroStep::GraphedMicroStep(const Gpt& model, Sharded& engine)
     : model_(model),
       engine_(engine),
       context_(engine.context()),
@@ -21,9 +21,11 @@ GraphedMicroStep::GraphedMicroStep(const Gpt& model, Engine& engine)
       memory_(context_, stream_) {
   if (!stream_.is_asynchronous())
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
+  if (engine.size() > 1)
+    throw Error("cuda_graph is for one rank: collectives between ranks are not recorded", ErrorKind::unsupported);
 }
 
-HostCopy GraphedMicroStep::run(const Batch& batch) {
+HostCopy GraphedMicroStep::run(const Batch& batch, bool last) {
   Recorded& recorded = engine_.tokens() == 0 ? first_ : later_;
   const Stream outer = context_.stream();
   // What outlives a run has memory of another stream: that of the graph's own is written at every launch.
@@ -41,38 +43,38 @@ HostCopy GraphedMicroStep::run(const Batch& batch) {
     const StreamScope scope(context_, stream_);
     for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
     if (alike(recorded.batch, batch)) {
-      run_recorded(recorded, batch);
+      run_recorded(recorded, batch, last);
       loss = HostCopy(recorded.loss);
     } else {
-      loss = HostCopy(forward_backward(batch));
+      loss = HostCopy(forward_backward(batch, last));
     }
   }
   outer.wait(stream_.record());
   return loss;
 }
 
-void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch) {
+void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool last) {
   kernels::copy_into(recorded.batch.inputs, batch.inputs);
   kernels::copy_into(recorded.batch.targets, batch.targets);
-  const auto work = [&] { kernels::copy_into(recorded.loss, forward_backward(recorded.batch)); };
+  const auto work = [&] { kernels::copy_into(recorded.loss, forward_backward(recorded.batch, last)); };
   if (recorded.runs++ < kWarmUps) return work();
   if (recorded.graph) {
-    engine_.count_tokens(batch.target_tokens);
+    engine_.count_backward({.tokens = batch.target_tokens, .last = last});
     for (Leaf* leaf : recorded.reached) leaf->has_grad = true;
   } else {
     recorded.graph = Graph::record(context_, stream_, work);
-    for (const FlatBuffer& buffer : engine_.buffers())
-      for (const Segment& segment : buffer.segments)
+    for (const auto& unit : engine_.units())
+      for (const Segment& segment : unit->layout().segments)
         if (Leaf* leaf = segment.parameter->variable.leaf().get(); leaf != nullptr && leaf->has_grad)
           recorded.reached.push_back(leaf);
   }
   recorded.graph.launch();
 }
 
-Tensor GraphedMicroStep::forward_backward(const Batch& batch) {
+Tensor GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
   Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids};
   const CrossEntropyLoss result = model_.loss(batch.inputs, batch.targets, pass);
-  engine_.backward(result.loss, batch.target_tokens);
+  engine_.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
   return result.loss.value();
 }
 

@@ -2,7 +2,7 @@
 // Forward and backward of one micro-batch on a device, repeated as a graph once it has been recorded.
 
 #include "keel/data/batch.h"
-#include "keel/dist/parallel/engine.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/graph.h"
 
@@ -14,10 +14,10 @@ namespace keel {
 // again.
 class GraphedMicroStep {
  public:
-  // Model and engine must outlive it. An Error where the device has no graphs.
-  GraphedMicroStep(const Gpt& model, Engine& engine);
-  // Adds the gradients of the batch's loss to those of the step; returns the loss.
-  HostCopy run(const Batch& batch);
+  // Model and engine, of a rank alone, must outlive it. An Error where the device has no graphs.
+  GraphedMicroStep(const Gpt& model, Sharded& engine);
+  // Adds the gradients of the batch's loss to those of the step; returns the loss. `last`: of the step.
+  HostCopy run(const Batch& batch, bool last);
 
  private:
   struct Recorded {
@@ -27,11 +27,11 @@ class GraphedMicroStep {
     Graph graph;
     std::vector<Leaf*> reached;  // that hold a gradient afterwards
   };
-  Tensor forward_backward(const Batch& batch);  // the loss
-  void run_recorded(Recorded& recorded, const Batch& batch);
+  Tensor forward_backward(const Batch& batch, bool last);  // the loss
+  void run_recorded(Recorded& recorded, const Batch& batch, bool last);
 
   const Gpt& model_;
-  Engine& engine_;
+  Sharded& engine_;
   Context context_;
   Stream stream_;
   KeptMemory memory_;

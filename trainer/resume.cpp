@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
 
 namespace keel {
@@ -58,6 +60,8 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   Strategy strategy = config.strategy;
   if (strategy.precision == Strategy::Precision::automatic) strategy.precision = before.strategy.precision;
   compare("strategy", before.strategy, strategy);
+  compare("sharding", before.sharding, config.sharding);
+  compare("loss_scale", before.loss_scale, config.loss_scale);
   compare("kernels", before.kernels, config.kernels);
   if (!changed.empty())
     observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));
@@ -70,10 +74,8 @@ void check_same_tokenizer(const RunFolder& folder, const Task& task) {
              "' was trained with another tokenizer than the data gives now; was the text changed?");
 }
 
-}  // namespace
-
-std::optional<Resume> find_resume(const Config& config, const RunFolder& folder, const Task& task,
-                                  TrainObserver& observer) {
+std::optional<Resume> look_for_resume(const Config& config, const RunFolder& folder, const Task& task,
+                                      TrainObserver& observer) {
   if (config.resume == "never") {
     KEEL_CHECK(!folder.holds_run(), "'", folder.path(),
                "' holds a run already; resume=auto goes on with it, run=OTHER leaves it alone");
@@ -94,6 +96,21 @@ std::optional<Resume> find_resume(const Config& config, const RunFolder& folder,
   check_same_tokenizer(folder, task);
   note_changes(*resume, config, observer);
   observer.on_message(LogLevel::info, concat("goes on after step ", resume->state.step, " from ", resume->path));
+  return resume;
+}
+
+}  // namespace
+
+std::optional<Resume> find_resume(const Config& config, const RunFolder& folder, const Task& task,
+                                  TrainObserver& observer, Communicator& ranks) {
+  std::optional<Resume> resume;
+  together(ranks, [&] {
+    if (ranks.rank() == 0) resume = look_for_resume(config, folder, task, observer);
+  });
+  const std::string path = broadcast_text(ranks, resume ? resume->path : "");
+  together(ranks, [&] {
+    if (ranks.rank() != 0 && !path.empty()) resume = Resume{path, read_state(path)};
+  });
   return resume;
 }
 

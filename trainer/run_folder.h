@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/runtime/error.h"
+
 namespace keel {
 
 class RunFolder {
@@ -18,6 +20,8 @@ class RunFolder {
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
   std::string checkpoint(std::int64_t step) const;
+  // What a rank had to say.
+  std::string log(int rank) const { return concat(path_, "/logs/rank-", rank, ".log"); }
 
   // Whether anything that a run writes is there.
   bool holds_run() const;

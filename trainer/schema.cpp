@@ -22,8 +22,14 @@ constexpr ChoiceField choice(Accessor, std::string_view choices) {
 
 constexpr ParsedField kStrategy = {
     [](const Config& config) { return to_string(config.strategy); },
-    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); },
-    "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16}"};
+    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); }, kStrategyGrammar};
+
+// Kept in the strategy, which then says it.
+constexpr ParsedField kPrecision = {[](const Config&) { return std::string("auto"); },
+                                    [](Config& config, std::string_view text) {
+                                      if (text != "auto") config.strategy.precision = parse_precision(text);
+                                    },
+                                    "auto, fp32, bf16 or fp16"};
 
 constexpr ParsedField kDevice = {[](const Config& config) { return config.device; },
                                  [](Config& config, std::string_view text) {
@@ -46,6 +52,7 @@ constexpr Condition kFile = {"data.type", "text|tokens"};
 constexpr Condition kAddition = {"data.type", "addition"};
 constexpr Condition kAdamW = {"optimizer.type", "AdamW"};
 constexpr Condition kSgd = {"optimizer.type", "SGD"};
+constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 constexpr Condition kDecaying = {"scheduler.type", "cosine|linear"};
 
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
@@ -92,7 +99,7 @@ const SchemaRow kRows[] = {
     {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
      "Sequences whose gradients make one optimizer step.", "batch_size|size"},
     {"batch.micro", KEEL_FIELD(batch.micro), "=batch.global", between(1, 16777216), kAlways,
-     "Sequences computed at a time; must divide batch.global. Less needs less memory, for the same result.",
+     "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
      "micro_batch|per_device"},
 
     {"optimizer.type", choice(KEEL_FIELD(optimizer.type), "AdamW|SGD"), "AdamW", kAny, kAlways, "Update rule.",
@@ -141,17 +148,72 @@ const SchemaRow kRows[] = {
      "log_every|log_interval"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
-     "Numbers to compute in, after the way processes share the work; auto: the numbers this processor multiplies "
-     "fastest, chosen when the run begins. One process alone treats ddp and zero1 to zero3 alike.",
-     "precision|dtype|mixed_precision"},
+     "What ranks share out, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
+     "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
+     "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
+     "strat"},
+    {"precision", kPrecision, "auto", kAny, kAlways,
+     "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",
+     "dtype|mixed_precision"},
+    {"sharding.bucket", KEEL_FIELD(sharding.bucket), "25", above(0), kAlways,
+     "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.", "bucket_cap_mb|bucket_size"},
+    {"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,
+     "MiB of the first bucket, small so that sending begins early."},
+    {"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
+     "Sum gradients while backward goes on; false: after it.", "overlap_comm"},
+    {"sharding.reduce_each_backward", KEEL_FIELD(sharding.reduce_each_backward), "true", kAny, kAlways,
+     "Under zero2 and zero3: sum after every micro-batch, so that no rank keeps whole gradients; false: once a step, "
+     "which sends less and needs more memory."},
+    {"sharding.reshard_after_forward", KEEL_FIELD(sharding.reshard_after_forward), "true", kAny, kAlways,
+     "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."},
+    {"sharding.prefetch", KEEL_FIELD(sharding.prefetch), "1", between(0, 64), kAlways,
+     "Under zero3: blocks whose weights are gathered ahead of their use."},
+    {"sharding.persistence_threshold", KEEL_FIELD(sharding.persistence_threshold), "0", at_least(0), kAlways,
+     "Under zero3: blocks with fewer weights stay whole on every rank.", "stage3_param_persistence_threshold"},
+    {"sharding.group", KEEL_FIELD(sharding.group), "0", between(0, 1048576), kAlways,
+     "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. Usually "
+     "the "
+     "ranks of a node; 0: all ranks.",
+     "hybrid_shard|zero_hpz_partition_size"},
+    {"sharding.wire", choice(KEEL_FIELD(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
+     "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
+    {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
+     "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
+    {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
+     "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
+    {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
+     "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
+
+    {"loss_scale.type", choice(KEEL_FIELD(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
+     "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},
+    {"loss_scale.initial", KEEL_FIELD(loss_scale.initial), "65536", above(0), kScaled,
+     "The first scale, or the fixed one.", "init_scale"},
+    {"loss_scale.growth", KEEL_FIELD(loss_scale.growth), "2", at_least(1), kScaled, "Factor when the scale grows.",
+     "growth_factor"},
+    {"loss_scale.backoff",
+     KEEL_FIELD(loss_scale.backoff),
+     "0.5",
+     {.low = 0, .high = 1, .low_open = true},
+     kScaled,
+     "Factor when it shrinks, after a step with a gradient that is not finite.",
+     "backoff_factor"},
+    {"loss_scale.interval", KEEL_FIELD(loss_scale.interval), "2000", at_least(1), kScaled,
+     "Steps taken in a row before it grows.", "growth_interval|loss_scale_window"},
+    {"loss_scale.hysteresis", KEEL_FIELD(loss_scale.hysteresis), "1", between(1, 1000), kScaled,
+     "Skipped steps since the last growth until it shrinks."},
+    {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "It never falls below.",
+     "min_loss_scale"},
+
     {"device", kDevice, "auto", kAny, kAlways,
-     "Where to compute; auto: the first GPU where there is one, else the processor."},
+     "Where to compute; auto: a GPU where there is one, else the processor. Without a number each rank of a machine "
+     "takes "
+     "its own."},
     {"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
      "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host work on a "
      "GPU. Needs one, and model.dropout 0.",
      "graph|cuda_graphs"},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
-     "Processor threads; 0: one for each processor that keel may use.", "num_threads"},
+     "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.", "num_threads"},
     {"kernels", choice(KEEL_FIELD(kernels), "auto|plain"), "auto", kAny, kAlways,
      "auto: the fastest implementation of each operation; plain: only keel's own."},
     {"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",

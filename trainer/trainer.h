@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "keel/dist/comm/communicator.h"
 #include "keel/runtime/allocator.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
@@ -24,5 +25,10 @@ struct TrainResult {
 // checked before anything is written. Whatever ends the run early, a signal, a full disk, an observer that throws, a
 // loss that is not finite (an Error of kind numeric that names the first bad tensor): what was learnt is saved first.
 TrainResult train(const Config& config, TrainObserver& observer);
+
+// The same by several ranks: each calls it with the same configuration, and its own end of their communicator. The
+// run's folder must be one that all see; the first rank writes it, and every rank its own log. An AgreedError
+// (keel/dist/comm/agreement.h) is one that all ranks throw, after saving where there is anything to save.
+TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks);
 
 }  // namespace keel

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "bench/gpu/bench.h"
-#include "keel/dist/parallel/engine.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
@@ -44,7 +44,7 @@ std::vector<Model> all_models(const GpuOptions& options) {
 // The steps of one batch size, on one random batch.
 class Steps {
  public:
-  Steps(GpuBench& bench, const Gpt& model, Engine& engine, std::int64_t batch, bool graph)
+  Steps(GpuBench& bench, const Gpt& model, Sharded& engine, std::int64_t batch, bool graph)
       : model_(model), engine_(engine) {
     const Context& context = engine.context();
     const Dims shape = {batch, model.options.block};
@@ -65,16 +65,16 @@ class Steps {
 
  private:
   HostCopy forward_backward() {
-    if (graphed_) return graphed_->run(batch_);
+    if (graphed_) return graphed_->run(batch_, true);
     Forward pass{.training = true, .random = {}, .sample_ids = batch_.sample_ids};
     const CrossEntropyLoss result = model_.loss(batch_.inputs, batch_.targets, pass);
     HostCopy loss(result.loss.value());
-    engine_.backward(result.loss, batch_.target_tokens);
+    engine_.backward(result.loss, {.tokens = batch_.target_tokens});
     return loss;
   }
 
   const Gpt& model_;
-  Engine& engine_;
+  Sharded& engine_;
   Batch batch_;
   std::optional<GraphedMicroStep> graphed_;
   HostCopy last_;
@@ -87,7 +87,7 @@ double flops_of_token(const GptOptions& options, std::int64_t parameters) {
          6.0 * options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
 }
 
-Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t batch, bool graph) {
+Json measure_batch(GpuBench& bench, Gpt& model, Sharded& engine, std::int64_t batch, bool graph) {
   const Context& context = engine.context();
   context.allocator().reset_peaks();
   Steps steps(bench, model, engine, batch, graph);
@@ -113,8 +113,8 @@ Json measure_batch(GpuBench& bench, Gpt& model, Engine& engine, std::int64_t bat
 Json measure(GpuBench& bench, const Model& given) {
   const Context& context = bench.automatic();
   Gpt model(given.options);
-  Engine engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
-                {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  Sharded engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
+                 {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
   std::string reason;
   for (const bool recompute : {false, true}) {
     if (recompute && !given.may_recompute) break;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/runtime/error.h"
 
@@ -40,6 +41,8 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f, const Communi
     try {
       communicator = make_communicator(std::move(transport), options);
       f(*communicator);
+    } catch (const AgreedError&) {
+      failure.add(std::current_exception(), false);  // the others throw it themselves
     } catch (const Error& error) {
       failure.add(std::current_exception(), error.kind() == ErrorKind::peer);
       if (communicator) communicator->fail(concat("rank ", rank, " failed: ", error.what()));

@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -17,11 +18,13 @@ Tensor alias_of(const Tensor& flat) {
 
 }  // namespace
 
-ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator,
+ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, Communicator* replicas,
                      const ShardingOptions& options, const Memory& memory)
     : buffer_(std::move(layout)),
       context_(context),
+      update_context_(memory.offload ? context.host() : context),
       communicator_(communicator),
+      replicas_(replicas),
       wire_(memory.wire),
       subject_(memory.subject) {
   const ShardingStage& stage = kShardingStages[options.stage];
@@ -52,18 +55,29 @@ void ShardUnit::make_parameters(const Memory& memory) {
   const Span kept = parameters_sharded_ ? shard_ : Span{0, buffer_.padded};
   const Tensor values = empty(context_, {kept.count()}, dtype, Purpose::parameter);
   if (trainable() && memory.policy.master()) {
-    own_master_ = empty(context_, {owned_.count()}, DType::f32, Purpose::optimizer);
+    own_master_ = empty(update_context_, {owned_.count()}, DType::f32, Purpose::optimizer);
     initialise(buffer_, memory.seed, owned_.begin, own_master_);
   }
   initialise(buffer_, memory.seed, kept.begin, values);
   if (!parameters_sharded_) {
     buffer_.values = values;
     own_values_ = values.slice(0, owned_.begin, owned_.end);
-    return;
+  } else {
+    own_values_ = values;
+    buffer_.values = empty(context_, {buffer_.padded}, dtype, Purpose::bucket);
+    release();
   }
-  own_values_ = values;
-  buffer_.values = empty(context_, {buffer_.padded}, dtype, Purpose::bucket);
-  release();
+  update_values_ = trainable() ? kernels::to(own_values_, update_context_, Purpose::optimizer) : own_values_;
+}
+
+void ShardUnit::adopt_weights() {
+  if (own_master_.defined()) kernels::copy_into(update_values_, own_master_);
+  send_values();
+}
+
+void ShardUnit::send_values() {
+  if (update_values_.storage() == own_values_.storage()) return;
+  kernels::copy_into(own_values_, transfer(update_values_, context_, Purpose::bucket));
 }
 
 void ShardUnit::make_gradients(const Memory& memory) {
@@ -91,6 +105,12 @@ Tensor ShardUnit::shard_gradient() const {
   return own_gradient_.slice(0, shard_.begin - owned_.begin, end - owned_.begin);
 }
 
+void ShardUnit::wait(Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::exchange(work, {}).wait();
+  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
 void ShardUnit::gather() {
   Storage& storage = *buffer_.values.storage();
   if (!parameters_sharded_ || storage.resident()) return;
@@ -107,7 +127,7 @@ void ShardUnit::wait_gathered() {
   gathering_active_ = false;
   Storage& storage = *buffer_.values.storage();
   storage.set_touch_hook({});
-  std::exchange(gathering_, {}).wait();
+  wait(gathering_);
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -126,7 +146,7 @@ void ShardUnit::release() {
 }
 
 void ShardUnit::share_updates() {
-  if (!trainable() || owned_.count() == buffer_.padded) return;
+  if (owned_.count() == buffer_.padded) return;
   if (parameters_sharded_) {
     release();
     buffer_.values.storage()->bump_version();
@@ -141,7 +161,8 @@ void ShardUnit::share_updates() {
 
 void ShardUnit::begin_reduce() {
   buffer_.complete_gradient();
-  if (communicator_.size() == 1) return;
+  if (communicator_.size() == 1 && replicas_ == nullptr) return;
+  crosses_groups_ = replicas_ != nullptr;
   const bool converts = buffer_.gradient.dtype() != wire_;
   sent_ = converts ? kernels::cast(buffer_.gradient, wire_) : buffer_.gradient;
   const bool whole = owned_.count() == buffer_.padded;
@@ -158,10 +179,16 @@ void ShardUnit::begin_reduce() {
   reducing_ = communicator_.reduce_scatter(sent_, received_, CombineOp::sum, subject_);
 }
 
+void ShardUnit::continue_reduce() {
+  if (!std::exchange(crosses_groups_, false)) return;
+  wait(reducing_);
+  reducing_ = replicas_->all_reduce(received_, CombineOp::sum, subject_);
+}
+
 void ShardUnit::finish_reduce() {
-  if (communicator_.size() == 1) return;
-  reducing_.wait();
-  reducing_ = {};
+  if (communicator_.size() == 1 && replicas_ == nullptr) return;
+  continue_reduce();
+  wait(reducing_);
   if (received_.raw() != own_gradient_.raw()) {
     if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
     else kernels::copy_into(own_gradient_, received_);

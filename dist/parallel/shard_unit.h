@@ -26,10 +26,12 @@ class ShardUnit {
     DType wire;                // of gradients on their way
     std::uint64_t seed;        // of the initial numbers
     bool accumulates = false;  // several backward passes between two steps
+    bool offload = false;      // masters, optimizer state and update are the processor's
     int subject = 0;           // the unit's number, as its collectives name it
   };
-  ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, const ShardingOptions& options,
-            const Memory& memory);
+  // Shards are spread over the ranks of `communicator`; `replicas`, if any, are the ranks with the same shard.
+  ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, Communicator* replicas,
+            const ShardingOptions& options, const Memory& memory);
   ~ShardUnit();
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
@@ -39,12 +41,22 @@ class ShardUnit {
   Span shard() const { return shard_; }  // of this rank
   Span owned() const { return owned_; }  // what this rank updates: its shard, or everything (stage 0)
 
-  // Of the owned elements, dense.
+  // Of the owned elements, dense, on the device.
   const Tensor& own_values() const { return own_values_; }
-  const Tensor& own_master() const { return own_master_; }  // undefined without masters
   const Tensor& own_gradient() const { return own_gradient_; }
+  // The weights as the optimizer sees them, in fp32 where there are masters: on the processor if it is offloaded.
+  const Tensor& own_weights() const { return own_master_.defined() ? own_master_ : update_values_; }
+  // What the optimizer reads and writes, in the memory where it works: own_values() and own_gradient(), or copies.
+  const Context& update_context() const { return update_context_; }
+  const Tensor& update_values() const { return update_values_; }
+  const Tensor& own_master() const { return own_master_; }  // undefined without masters
   // The gradient of this rank's shard, without padding, as the norm counts it.
   Tensor shard_gradient() const;
+
+  // Tells the values what own_weights() have become, and the device what update_values() have; share_updates() tells
+  // the other ranks.
+  void adopt_weights();
+  void send_values();
 
   // Parameters. gather() asks for the whole ones (nothing to do where they are there), wait_gathered() blocks until
   // they are, release() gives their memory back (stage 3). share_updates() sends what the rank has updated to the
@@ -56,30 +68,39 @@ class ShardUnit {
   void share_updates();
 
   // Gradients. begin_reduce() sends the whole ones, finish_reduce() waits and leaves the sum over ranks in
-  // own_gradient(), added to what earlier passes of this step left there.
+  // own_gradient(), added to what earlier passes of this step left there. Between the two, continue_reduce() goes from
+  // the sum inside a group to that across groups.
   std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(buffer_.gradient.bytes()); }
   void begin_reduce();
+  void continue_reduce();
   void finish_reduce();
   // Forgets what was added since the last step.
   void zero_grad();
+
+  // Milliseconds in which this thread has waited for collectives of the unit.
+  double waited_ms() const { return waited_ms_; }
 
  private:
   void make_parameters(const Memory& memory);
   void make_gradients(const Memory& memory);
   void touch();
+  void wait(Work& work);
 
   FlatBuffer buffer_;  // values and gradient may be without memory
   Context context_;
+  Context update_context_;
   Communicator& communicator_;
+  Communicator* replicas_;
   bool parameters_sharded_, gradients_sharded_;
   DType wire_;
   int subject_;
   Span shard_, owned_;
-  Tensor own_values_, own_master_, own_gradient_;
+  Tensor own_values_, own_master_, own_gradient_, update_values_;
   bool gradient_begun_ = false;  // own_gradient_ holds a sum of this step
   Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
   Work reducing_, gathering_;
-  bool gathering_active_ = false;
+  bool gathering_active_ = false, crosses_groups_ = false;
+  double waited_ms_ = 0;
 };
 
 }  // namespace keel

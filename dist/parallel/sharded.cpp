@@ -1,11 +1,12 @@
 #include "keel/dist/parallel/sharded.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "keel/autograd/backward.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/kernels/update.h"
 
 namespace keel {
 
@@ -23,16 +24,27 @@ class Sharded::UnitObserver : public ForwardObserver {
 
 Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
                  std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
+    : Sharded(model, context, nullptr, &communicator, std::move(optimizer), options) {}
+
+Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<const Optimizer> optimizer,
+                 const ShardedOptions& options)
+    : Sharded(model, context, make_communicator(ThreadHub(1).connect(0)), nullptr, std::move(optimizer), options) {}
+
+Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
+                 std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options)
     : context_(context),
-      communicator_(communicator),
-      control_(communicator.split(0, communicator.rank())),
+      own_communicator_(std::move(own)),
+      communicator_(communicator != nullptr ? *communicator : *own_communicator_),
+      control_(communicator_.split(0, communicator_.rank())),
       optimizer_(std::move(optimizer)),
-      options_(options) {
+      options_(options),
+      offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
   options_.policy.keeps_master = optimizer_->needs_master();
-  check_same_everywhere(model);
+  check_agreement(*control_, describe(model), "ranks differ in their model or options");
+  make_groups();
   make_units(model);
   make_state();
   make_buckets();
@@ -47,15 +59,48 @@ Sharded::~Sharded() {
       for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->on_ready.clear();
 }
 
+// All that decides which collectives a rank asks for, and what they hold.
+std::string Sharded::describe(Module& model) const {
+  const ShardingOptions& sharding = options_.sharding;
+  const LossScaling& scaling = options_.scaling;
+  std::string lines = concat(
+      "stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
+      options_.policy.gradient, ", on the wire in ", options_.wire.value_or(options_.policy.parameter), "; ",
+      options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ", options_.clip, "; loss scale ",
+      options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
+      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ", sharding.first_bucket, " and ",
+      sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ", sharding.reduce_each_backward,
+      "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit,
+      "; prefetch ", sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
+      sharding.strict, "; groups of ", sharding.group, "; offload ", sharding.offload_optimizer, "; optimizer ",
+      optimizer_->name(), '\n');
+  for (const FlatBuffer& unit : lay_out(model, communicator_.size()))
+    for (const Segment& segment : unit.segments)
+      lines +=
+          concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");
+  return lines;
+}
+
+void Sharded::make_groups() {
+  const int ranks = communicator_.size(), group = options_.sharding.group;
+  KEEL_CHECK(group >= 0 && (group == 0 || ranks % group == 0), "groups of ", group, " ranks do not divide the ", ranks,
+             " that there are");
+  if (group == 0 || group == ranks || !kShardingStages[options_.sharding.stage].optimizer) return;
+  group_ = communicator_.split(rank() / group, rank() % group);
+  replicas_ = communicator_.split(rank() % group, rank() / group);
+}
+
 void Sharded::make_units(Module& model) {
   ShardUnit::Memory memory{.policy = options_.policy,
                            .wire = options_.wire.value_or(options_.policy.parameter),
                            .seed = options_.seed,
-                           .accumulates = options_.micro_batches > 1};
-  for (FlatBuffer& layout : lay_out(model, communicator_.size())) {
+                           .accumulates = options_.micro_batches > 1,
+                           .offload = offloads_};
+  Communicator& group = group_ != nullptr ? *group_ : communicator_;
+  for (FlatBuffer& layout : lay_out(model, group.size())) {
     memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
     units_.push_back(
-        std::make_unique<ShardUnit>(std::move(layout), context_, communicator_, options_.sharding, memory));
+        std::make_unique<ShardUnit>(std::move(layout), context_, group, replicas_.get(), options_.sharding, memory));
   }
 }
 
@@ -69,10 +114,13 @@ void Sharded::make_state() {
   std::int64_t before = 0;  // numbers in the units before
   for (const auto& unit : units_) {
     optimizer_state_.emplace_back();
+    const auto first_range = static_cast<std::int64_t>(ranges_.size());
+    unit_ranges_.push_back({first_range, first_range});
     if (!unit->trainable()) continue;
     const DType wide = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
     for ([[maybe_unused]] const std::string_view name : optimizer_->state_names())
-      optimizer_state_.back().push_back(zeros(context_, {unit->owned().count()}, wide, Purpose::optimizer));
+      optimizer_state_.back().push_back(
+          zeros(unit->update_context(), {unit->owned().count()}, wide, Purpose::optimizer));
     const std::vector<Segment>& segments = unit->layout().segments;
     for (std::size_t first = 0, last; first < segments.size(); first = last) {
       const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
@@ -85,11 +133,12 @@ void Sharded::make_state() {
       const auto cut = [&](const Tensor& flat) {
         return flat.defined() ? flat.slice(0, begin - owned.begin, end - owned.begin) : Tensor();
       };
-      ParameterRange range{cut(unit->own_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group,
-                           before + begin};
+      ParameterRange range{
+          cut(unit->update_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group, before + begin};
       for (const Tensor& state : optimizer_state_.back()) range.state.push_back(cut(state));
       ranges_.push_back(std::move(range));
     }
+    unit_ranges_.back().end = static_cast<std::int64_t>(ranges_.size());
     before += unit->layout().numel;
   }
 }
@@ -155,12 +204,18 @@ void Sharded::forward_ends(std::size_t unit) {
   units_[unit]->release();
 }
 
-void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
+void Sharded::count_backward(const BackwardOptions& options) {
   KEEL_CHECK(options.tokens >= 0, "the tokens of a loss must not be negative, got ", options.tokens);
-  kernels::add_tokens(state_, static_cast<double>(options.tokens));
-  const bool gradients_sharded = kShardingStages[options_.sharding.stage].gradients;
-  reducing_ = options.last || (gradients_sharded && options_.sharding.reduce_each_backward);
+  KEEL_CHECK(!last_seen_, "a backward() came after the last one of the step; step() comes first");
+  tokens_ += options.tokens;
   last_seen_ = options.last;
+}
+
+void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
+  count_backward(options);
+  if (options.tokens == 0 && size() == 1) return;
+  const bool gradients_sharded = kShardingStages[options_.sharding.stage].gradients;
+  reducing_ = size() > 1 && (options.last || (gradients_sharded && options_.sharding.reduce_each_backward));
   leaves_left_.clear();
   for (const auto& unit : units_) leaves_left_.push_back(unit->layout().segments.size());
   next_bucket_ = 0;
@@ -209,6 +264,7 @@ void Sharded::send_ready_buckets(bool all) {
     if (!all && !std::all_of(bucket.begin(), bucket.end(), ready)) return;
     for (const std::size_t unit : bucket) {
       while (sent_.size() >= under_way) finish_oldest();
+      if (!sent_.empty()) units_[sent_.back()]->continue_reduce();
       units_[unit]->begin_reduce();
       sent_.push_back(unit);
     }
@@ -228,98 +284,6 @@ void Sharded::check_all_used() const {
         throw Error(concat("the parameter ", segment.name, " got no gradient on rank ", communicator_.rank(),
                            ": the loss does not depend on it; freeze it, or allow it (strict: false)"));
   }
-}
-
-StepResult Sharded::step(double lr) {
-  KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
-  last_seen_ = false;
-  std::int64_t before = 0;
-  for (const auto& unit : units_) {
-    if (!unit->trainable()) continue;
-    kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
-    before += unit->layout().numel;
-  }
-  control_->all_gather(kernels::partial_of(state_), partials_).wait();
-  kernels::decide_step(
-      {.state = state_, .partials = partials_, .clip = options_.clip, .lr = lr, .scaling = options_.scaling});
-  optimizer_->update(ranges_, {.step = state_});
-  for (const auto& unit : units_) {
-    unit->share_updates();
-    unit->zero_grad();
-  }
-  const StepState decided = state();
-  return {.taken = decided.taken != 0,
-          .steps_taken = decided.steps,
-          .lr = decided.lr,
-          .grad_norm = decided.grad_norm,
-          .first_bad = parameter_at(decided.first_bad)};
-}
-
-std::string Sharded::parameter_at(std::int64_t element) const {
-  for (const auto& unit : units_) {
-    if (!unit->trainable()) continue;
-    for (const Segment& segment : unit->layout().segments)
-      if (element < segment.offset + segment.numel) return segment.name;
-    element -= unit->layout().numel;
-  }
-  return {};
-}
-
-// Rank 0's description of model and options goes to all; each compares, and all hear of the first that differs.
-void Sharded::check_same_everywhere(Module& model) const {
-  if (control_->size() == 1) return;
-  const ShardingOptions& sharding = options_.sharding;
-  const LossScaling& scaling = options_.scaling;
-  // All that decides which collectives a rank asks for, and what they hold.
-  std::string mine = concat(
-      "stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
-      options_.policy.gradient, ", on the wire in ", options_.wire.value_or(options_.policy.parameter), "; ",
-      options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ", options_.clip, "; loss scale ",
-      options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
-      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ", sharding.first_bucket, " and ",
-      sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ", sharding.reduce_each_backward,
-      "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit,
-      "; prefetch ", sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
-      sharding.strict, "; optimizer ", optimizer_->name(), '\n');
-  for (const FlatBuffer& unit : lay_out(model, control_->size()))
-    for (const Segment& segment : unit.segments)
-      mine += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");
-
-  const Context host = Context::create({.threads = 1});
-  const auto length = static_cast<std::int64_t>(mine.size());
-  const Tensor lengths = from_values(host, std::vector<std::int64_t>{length}, {1});
-  control_->broadcast(lengths, 0).wait();
-  const std::int64_t theirs = lengths.to_vector<std::int64_t>()[0];
-  std::vector<std::uint8_t> bytes(mine.begin(), mine.end());
-  bytes.resize(static_cast<std::size_t>(theirs));
-  const Tensor text = from_values(host, bytes, {theirs});
-  control_->broadcast(text, 0).wait();
-  const std::vector<std::uint8_t> received = text.to_vector<std::uint8_t>();
-  const std::string first(received.begin(), received.end());
-
-  const Tensor differs = from_values(host, std::vector<std::int64_t>{mine == first ? 0 : 1}, {1});
-  const Tensor all = empty(host, {control_->size()}, DType::i64);
-  control_->all_gather(differs, all).wait();
-  const std::vector<std::int64_t> flags = all.to_vector<std::int64_t>();
-  const auto odd = std::find(flags.begin(), flags.end(), 1) - flags.begin();
-  if (odd == control_->size()) return;
-  // That rank's text goes to all, so that every rank names the same line.
-  const Tensor odd_length = from_values(host, std::vector<std::int64_t>{length}, {1});
-  control_->broadcast(odd_length, static_cast<int>(odd)).wait();
-  std::vector<std::uint8_t> own(mine.begin(), mine.end());
-  own.resize(static_cast<std::size_t>(odd_length.to_vector<std::int64_t>()[0]));
-  const Tensor odd_text = from_values(host, own, {static_cast<std::int64_t>(own.size())});
-  control_->broadcast(odd_text, static_cast<int>(odd)).wait();
-  const std::vector<std::uint8_t> odd_bytes = odd_text.to_vector<std::uint8_t>();
-  const std::string second(odd_bytes.begin(), odd_bytes.end());
-  const auto at = static_cast<std::size_t>(
-      std::mismatch(first.begin(), first.end(), second.begin(), second.end()).first - first.begin());
-  const auto line = [&](const std::string& all_lines) {
-    const std::size_t begin = at == 0 ? 0 : all_lines.rfind('\n', at - 1) + 1;
-    return begin >= all_lines.size() ? "nothing more" : all_lines.substr(begin, all_lines.find('\n', begin) - begin);
-  };
-  throw Error(concat("ranks differ in their model or options: rank 0 has ", line(first), ", rank ", odd, " has ",
-                     line(second)));
 }
 
 }  // namespace keel

@@ -1,19 +1,21 @@
 #pragma once
-// Data parallel training with ZeRO stages 0 to 3: one engine, and a table that says what is sharded.
+// The engine: owns a model's memory and optimizer state on one rank, and turns losses into optimizer steps. One engine
+// for a rank alone, data parallelism and the ZeRO stages: a table says what is sharded.
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
-#include "keel/dist/parallel/engine.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/module.h"
+#include "keel/nn/tensor_parts.h"
 #include "keel/optim/optimizer.h"
 
 namespace keel {
@@ -32,8 +34,33 @@ struct ShardedOptions {
 
 // What backward() should know of a loss.
 struct BackwardOptions {
-  std::int64_t tokens = 1;  // that the loss is a mean over
+  std::int64_t tokens = 1;  // that the loss is a mean over; on this rank
   bool last = true;         // of the micro-batches of this step
+};
+
+struct StepResult {
+  bool taken = false;            // false: a gradient was not finite, and nothing has changed
+  std::int64_t steps_taken = 0;  // by then
+  double lr = 0;
+  double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64
+  double tokens = 0;           // of all ranks
+  double loss_scale = 1;       // of the next step
+  std::string first_bad = {};  // the first parameter whose gradient was not finite
+};
+
+class Sharded;
+
+// A step that the device may still work on. The engine must outlive it.
+class PendingStep {
+ public:
+  PendingStep() = default;
+  StepResult get() const;  // waits
+
+ private:
+  friend class Sharded;
+  PendingStep(const Sharded& engine, const Tensor& state) : engine_(&engine), state_(state) {}
+  const Sharded* engine_ = nullptr;
+  HostCopy state_;
 };
 
 // Owns a model's memory on this rank. Every rank makes one of the same model, and calls the same functions with its own
@@ -41,33 +68,73 @@ struct BackwardOptions {
 // wire's dtype, so that all stages, buckets and schedules give the same bits.
 class Sharded {
  public:
-  // Model and communicator must outlive it. Throws an Error that names the first difference where ranks have different
-  // models or options.
+  // Gives the model its memory and initial numbers. Model and communicator must outlive the engine. Throws an Error
+  // that names the first difference where ranks have different models or options.
   Sharded(Module& model, const Context& context, Communicator& communicator, std::unique_ptr<const Optimizer> optimizer,
+          const ShardedOptions& options = {});
+  // For one rank alone.
+  Sharded(Module& model, const Context& context, std::unique_ptr<const Optimizer> optimizer,
           const ShardedOptions& options = {});
   ~Sharded();
   Sharded(const Sharded&) = delete;
   Sharded& operator=(const Sharded&) = delete;
 
-  // Adds the gradient of `loss` to that of the step; with the last one, or with each (see ShardingOptions), gradients
-  // are summed over the ranks while backward goes on.
+  // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over tokens, so that micro-batches
+  // of different sizes weigh as they should. With the last one, or with each (see ShardingOptions), gradients are
+  // summed over the ranks while backward goes on. A rank without tokens takes part all the same.
   void backward(const Variable& loss, const BackwardOptions& options = {});
+  // Counts a backward that happens outside, on a rank alone: one that was recorded as a graph and is repeated.
+  void count_backward(const BackwardOptions& options);
+  // Of this rank's losses since the last step.
+  std::int64_t tokens() const { return tokens_; }
   // Divides by the tokens of all ranks, clips, updates, and forgets the gradients; skipped by all ranks where one
-  // gradient of any rank is not finite.
-  StepResult step(double lr);
+  // gradient of any rank is not finite. Nothing waits for the device: that is for who wants the result.
+  PendingStep step(double lr);
+  // The same with rates[i] (f64) as the learning rate after i taken steps, so that skipped ones do not count.
+  PendingStep step(const Tensor& rates);
+  // Forgets the gradients that have been added since the last step.
+  void zero_grad();
 
+  const Context& context() const { return context_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const ShardedOptions& options() const { return options_; }
+  int rank() const { return communicator_.rank(); }
+  int size() const { return communicator_.size(); }
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
-  // Bytes of steps' flags, norms and tokens, apart from those of the communicator.
-  Traffic control_traffic() const { return control_->traffic(); }
-  StepState state() const { return kernels::read_step_state(state_); }
   std::span<const ParameterRange> ranges() const { return ranges_; }
+  // Sent by this rank for parameters and gradients; and for flags, norms and tokens of steps.
+  Traffic data_traffic() const;
+  Traffic control_traffic() const { return control_->traffic(); }
+  // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
+  double waited_ms() const;
+  // Between the device and the processor, for an offloaded optimizer.
+  std::int64_t offload_bytes() const { return offload_bytes_; }
+  // Whether this rank's parts are needed to have all: others may hold the same.
+  bool holds_parts() const;
+
+  // Counts of steps and loss scale. Waits for the device.
+  StepState state() const { return kernels::read_step_state(state_); }
+  std::int64_t steps_taken() const { return state().steps; }
+
+  // What this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's state as
+  // "<state>.<parameter>". Views; a parameter that other ranks own has no numbers.
+  TensorParts weights() const;
+  TensorParts optimizer_state() const;
+  // Every name, shape and number of this rank's must be there: else an Error that lists the differences, and nothing is
+  // changed. Every rank calls them.
+  void load_weights(const TensorParts& weights);
+  // Of `steps`, what counts and scales is taken over.
+  void load_optimizer_state(const TensorParts& state, const StepState& steps);
 
  private:
   class UnitObserver;
 
-  void check_same_everywhere(Module& model) const;
+  Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
+          std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
+  std::string describe(Module& model) const;
+  void make_groups();
   void make_units(Module& model);
   void make_state();
   void make_buckets();
@@ -81,17 +148,29 @@ class Sharded {
   void send_ready_buckets(bool all);
   void finish_oldest();
   void check_all_used() const;
+
+  friend class PendingStep;
+  PendingStep step(StepArgs args);
+  void update();
+  void update_offloaded();
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
+  std::unique_ptr<Communicator> own_communicator_;  // of a rank alone
   Communicator& communicator_;
   std::unique_ptr<Communicator> control_;  // the same ranks, for what is no parameter and no gradient
+  // Hybrid sharding: the ranks of this one's group, and those with the same shard in the other groups.
+  std::unique_ptr<Communicator> group_, replicas_;
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
+  bool offloads_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::vector<std::vector<Tensor>> optimizer_state_;  // by unit
   std::vector<ParameterRange> ranges_;
+  std::vector<Span> unit_ranges_;  // of ranges_, by unit
   Tensor state_, partials_;
+  std::int64_t offload_bytes_ = 0;
+  double waited_ms_ = 0;  // for the collectives of steps
 
   std::vector<std::vector<std::size_t>> buckets_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;
@@ -105,6 +184,8 @@ class Sharded {
   std::vector<std::size_t> leaves_left_;  // by unit
   std::size_t next_bucket_ = 0;
   std::deque<std::size_t> sent_;  // units whose sums are under way
+  // Of the step.
+  std::int64_t tokens_ = 0;
   bool last_seen_ = false;
 };
 

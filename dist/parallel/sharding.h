@@ -34,6 +34,10 @@ struct ShardingOptions {
   int prefetch = 1;                   // stage 3: units that are gathered ahead
   std::int64_t persistence_threshold = 0;  // stage 3: units with fewer elements stay whole
   bool strict = false;                     // a parameter without a gradient is an Error; otherwise its gradient is zero
+  // Hybrid sharding: shards are spread over groups of so many neighbouring ranks, and each group has all of them; 0:
+  // one group of all ranks. Gradients are summed inside the groups, rounded, and then across.
+  int group = 0;
+  bool offload_optimizer = false;  // masters and optimizer state are the processor's, and so is the update
 };
 
 }  // namespace keel

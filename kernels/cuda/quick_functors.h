@@ -31,7 +31,8 @@ struct Quick<GeluTanh> {
   __device__ float backward(float grad, float x) const {
     const float square = x * x, s = fast_divide(1, denominator(x, square));
     const float slope = math::fma(3 * kCubic, square, kScale);
-    return grad * s * math::fma(x * slope, 1 - s, 1.0f);
+    constexpr auto kSaturated = static_cast<float>(GeluTanh::kSaturated);
+    return grad * s * (square < kSaturated ? math::fma(x * slope, 1 - s, 1.0f) : 1.0f);
   }
 };
 

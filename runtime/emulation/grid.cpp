@@ -55,7 +55,7 @@ Index3 parse_place(const std::string& text) {
 
 GridOptions options_of_environment() {
   GridOptions options;
-  if (const char* order = std::getenv("KEEL_EMULATED_ORDER")) {
+  if (const char* order = std::getenv("KEEL_EMULATED_ORDER"); order != nullptr && *order != 0) {
     const std::string text = order;
     const auto [rest, error] = std::from_chars(order, order + text.size(), options.seed);
     if (text == "reverse") options.blocks = options.threads = Order::reverse;

@@ -3,11 +3,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "keel/runtime/error.h"
@@ -19,9 +22,16 @@ namespace {
 constexpr unsigned kQuestions = 16;      // of one stream, before asking makes its work happen
 constexpr std::size_t kFailures = 1000;  // that are remembered
 
-std::uint64_t wish(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+// A number that the environment may hold; 0 where it does not.
+std::uint64_t wish(const char* name, std::uint64_t least, std::uint64_t most) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == 0) return 0;
+  const std::string_view text = value;
+  std::uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || rest != text.data() + text.size() || number < least || number > most)
+    throw Error(concat(name, " is '", text, "'; it must be a number from ", least, " to ", most));
+  return number;
 }
 
 }  // namespace
@@ -32,20 +42,21 @@ Machine& Machine::get() {
 }
 
 MachineOptions options_of_environment() {
-  return {.drain_seed = wish("KEEL_EMULATED_DRAIN"), .guard_memory = wish("KEEL_EMULATED_GUARD") != 0};
+  return {.drain_seed = wish("KEEL_EMULATED_DRAIN", 0, std::numeric_limits<std::uint64_t>::max()),
+          .guard_memory = wish("KEEL_EMULATED_GUARD", 0, 1) != 0};
 }
 
 Machine::Machine() { reset(options_of_environment()); }
 
 void Machine::reset(const MachineOptions& options) {
+  const int wished = options.devices != 0 ? options.devices : static_cast<int>(wish("KEEL_EMULATED_DEVICES", 1, 64));
   const std::lock_guard lock(mutex_);
   for (auto& [memory, block] : device_blocks_) free_block(memory, block);
   for (auto& [memory, block] : pinned_blocks_) std::free(const_cast<std::byte*>(memory));
   device_blocks_.clear();
   pinned_blocks_.clear();
   options_ = options;
-  if (options_.devices == 0)
-    options_.devices = static_cast<int>(std::clamp(wish("KEEL_EMULATED_DEVICES"), std::uint64_t{1}, std::uint64_t{64}));
+  options_.devices = std::max(1, wished);
   draw_ = options_.drain_seed;
   const auto count = static_cast<std::size_t>(options_.devices);
   failures_.clear();

@@ -75,7 +75,8 @@ struct MachineOptions {
   std::chrono::milliseconds patience = std::chrono::seconds(60);
 };
 
-// What the environment asks for: KEEL_EMULATED_DEVICES, KEEL_EMULATED_DRAIN (a seed), KEEL_EMULATED_GUARD (1).
+// What the environment asks for: KEEL_EMULATED_DRAIN (a seed), KEEL_EMULATED_GUARD (0 or 1). reset() reads
+// KEEL_EMULATED_DEVICES (1 to 64). An Error names the one that is no such number.
 MachineOptions options_of_environment();
 
 // One for the process, as CUDA's runtime is. Every call may come from any thread.

@@ -92,6 +92,25 @@ card_architecture() {
   case "$number" in 90) say 90a-real ;; *[!0-9]* | "") return 1 ;; *) say "$number-real" ;; esac
 }
 
+# choose_cuda WISH: sets `cuda`, the KEEL_CUDA of a build for this machine (WISH itself unless it is AUTO), and
+# `architectures`, the options of CMake that name the card. CUDA costs minutes of compiling: only where it will be used, or
+# when asked for, and for the card that is there.
+choose_cuda() {
+  local architecture nvcc
+  cuda=$1 architectures=()
+  if architecture=$(card_architecture 2>/dev/null); then architectures=(-DKEEL_CUDA_ARCHITECTURES="$architecture"); fi
+  [ "$cuda" = AUTO ] || return 0
+  cuda=OFF
+  if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    if nvcc=$(find_nvcc); then
+      cuda=ON
+      say "nvidia-smi sees a GPU, and there is $nvcc: CUDA becomes part of the build"
+    else
+      say "nvidia-smi sees a GPU, but there is no nvcc in PATH or ${CUDA_HOME:-/usr/local/cuda}/bin: building for the processor alone"
+    fi
+  fi
+}
+
 # binary_folder PRESET: where that preset of CMakePresets.json builds.
 binary_folder() {
   case "$1" in release) say "$repository/build" ;; *) say "$repository/build-$1" ;; esac

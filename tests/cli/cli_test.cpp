@@ -6,13 +6,14 @@
 #include "cli/machine.h"
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/schema.h"
-#include "tests/cli/program.h"
+#include "tests/cli/sandbox.h"
 
 namespace keel::cli {
 namespace {
 
 using testing::Outcome;
 using testing::run_keel;
+using testing::Sandbox;
 
 TEST(Program, VersionIsOneLine) {
   const Outcome outcome = run_keel("--version");
@@ -77,6 +78,18 @@ TEST(Program, EnvNamesEveryDeviceOrSaysWhyThereIsNoGpu) {
   const Outcome four = run_keel("env", ".", "export KEEL_EMULATED_DEVICES=4");
   for (int i = 0; i < 4; ++i) EXPECT_NE(four.out.find(concat("emulated:", i, ": ")), std::string::npos) << four.out;
   EXPECT_EQ(four.out.find("emulated:4"), std::string::npos);
+}
+
+TEST(Program, AnEnvironmentThatTheEmulatorDoesNotUnderstandIsBadInput) {
+  if (count_devices(DeviceType::emulated).count == 0) GTEST_SKIP() << "this build has no emulated device";
+  const Sandbox sandbox;
+  const std::string train = "train text.yaml device=emulated:0 steps=1 scheduler.warmup=0";
+  for (const char* setting : {"KEEL_EMULATED_DEVICES=none", "KEEL_EMULATED_ORDER=backwards"}) {
+    const Outcome outcome = sandbox.keel(train, concat("export ", setting));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    const std::string name(setting, std::string_view(setting).find('='));
+    EXPECT_EQ(outcome.err.rfind(concat("keel: error: ", name, " is '"), 0), 0u) << outcome.err;
+  }
 }
 
 TEST(Machine, FindsValuesByTheirWholeName) {

@@ -81,6 +81,20 @@ TEST_P(ElementwiseOnDevice, GiveTheBitsOfTheProcessor) {
   }
 }
 
+TEST_P(ElementwiseOnDevice, DerivativesOfGeluAndSiluHaveTheirLimitsFarFromZero) {
+  for (const int op : gated_operations())
+    for (const DType dtype : kKernelTypes)
+      for (const double size : huge_arguments()) {
+        SCOPED_TRACE(concat(name_of_unary(op), ' ', dtype, " at ", size));
+        const Tensor x = tensor_of(device, {size, -size, NAN}, {3}, dtype);
+        const std::vector<double> got =
+            doubles(kernels::unary_backward(op, kernels::full(device, {3}, 0.75, dtype), x));
+        EXPECT_EQ(got[0], 0.75);
+        EXPECT_EQ(got[1], 0);
+        EXPECT_TRUE(std::isnan(got[2]));
+      }
+}
+
 TEST_P(ElementwiseOnDevice, GeluOf16BitNumbersIsTheProcessorsFarFromZeroToo) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const std::vector<double> ends = {0, -0.0, 1e-7, -1e-7, 12, -12, 95, -95, 6e4, -6e4, INFINITY, -INFINITY, NAN};

@@ -28,7 +28,7 @@ class NcclSharded : public NcclRanks {
                    const Tensor y = rows(own.context, step, own.devices, 0, 1, 900, dtype);
                    const Variable loss = mse_loss(net(x), Variable(y));
                    engine.backward(loss, {.tokens = x.dim(0), .last = true});
-                   const StepResult result = engine.step(1e-2);
+                   const StepResult result = engine.step(1e-2).get();
                    EXPECT_TRUE(result.taken);
                    seen.push_back(loss.value().item());
                    seen.push_back(result.grad_norm);

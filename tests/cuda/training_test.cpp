@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "keel/dist/parallel/engine.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/generate.h"
@@ -41,15 +41,15 @@ Tensor tokens_of(const Context& context, std::uint64_t seed) {
 // The losses of some AdamW steps, each on a sequence of its own.
 std::vector<double> train_small_gpt(const Context& context, DType dtype, int steps) {
   Gpt model(small_gpt());
-  Engine engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
-                {.policy = PrecisionPolicy::of(dtype), .clip = 1});
+  Sharded engine(model, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
+                 {.policy = PrecisionPolicy::of(dtype), .clip = 1});
   std::vector<HostCopy> losses;
   for (int step = 0; step < steps; ++step) {
     Forward pass{.training = true, .random = {}, .sample_ids = {}};
     const auto seed = static_cast<std::uint64_t>(step % 5);  // seen again, so that the loss falls
     const CrossEntropyLoss result = model.loss(tokens_of(context, seed), tokens_of(context, seed + 50), pass);
     losses.emplace_back(result.loss.value());
-    engine.backward(result.loss, 32);
+    engine.backward(result.loss, {.tokens = 32});
     engine.step(3e-3);
   }
   std::vector<double> values;
@@ -171,18 +171,20 @@ void expect_recorded_steps_equal(const Context& device, const std::vector<std::v
   std::vector<double> norms[2];
   for (const bool recorded : {false, true}) {
     Gpt model(options);
-    Engine engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .micro_batches = 2});
+    Sharded engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .micro_batches = 2});
     GraphedMicroStep graphed(model, engine);
     std::uint64_t seed = 0;
     for (const std::vector<bool>& micro_batches : steps) {
-      for (const bool targets : micro_batches) {
-        const Batch batch = batch_of(++seed, targets);
+      for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+        const Batch batch = batch_of(++seed, micro_batches[i]);
+        const bool last = i + 1 == micro_batches.size();
         if (recorded) {
-          graphed.run(batch);
+          graphed.run(batch, last);
           continue;
         }
         Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids};
-        engine.backward(model.loss(batch.inputs, batch.targets, pass).loss, batch.target_tokens);
+        engine.backward(model.loss(batch.inputs, batch.targets, pass).loss,
+                        {.tokens = batch.target_tokens, .last = last});
       }
       norms[recorded].push_back(engine.step(1e-3).get().grad_norm);
     }
@@ -250,14 +252,14 @@ TEST_P(TrainingOnDevice, ALossThatIsNotFiniteEndsTheRunAndNamesItsStepAndTensor)
 #ifdef KEEL_EMULATED
 TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
   Gpt model(small_gpt());
-  Engine engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  Sharded engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
   const Tensor inputs = tokens_of(device, 1), targets = tokens_of(device, 2);
   std::vector<PendingStep> steps;
   std::uint64_t waits = 0;
   for (int step = 0; step < 3; ++step) {
     waits = emulation::Machine::get().waits();
     Forward pass{.training = true, .random = {}, .sample_ids = {}};
-    engine.backward(model.loss(inputs, targets, pass).loss, 32);
+    engine.backward(model.loss(inputs, targets, pass).loss, {.tokens = 32});
     steps.push_back(engine.step(1e-3));
   }
   EXPECT_EQ(emulation::Machine::get().waits(), waits) << "during the last step";

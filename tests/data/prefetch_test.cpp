@@ -97,9 +97,27 @@ TEST(DivideRows, GivesEachRowToOneMicroBatchOfOneRank) {
     for (const RowRange range : divide_rows(48, 3, rank, 4)) all.push_back(range);
   ASSERT_EQ(all.size(), 16u);
   for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], (RowRange{3 * i, 3 * i + 3}));
-  EXPECT_FALSE(error_of([] { divide_rows(48, 5); }).empty());
-  EXPECT_FALSE(error_of([] { divide_rows(10, 1, 0, 4); }).empty());
+  EXPECT_FALSE(error_of([] { divide_rows(3, 1, 0, 4); }).empty());
+  EXPECT_FALSE(error_of([] { divide_rows(10, 0); }).empty());
   EXPECT_FALSE(error_of([] { divide_rows(10, 1, 2, 2); }).empty());
+}
+
+TEST(DivideRows, GivesEveryRankAsManyMicroBatchesWhateverTheNumbers) {
+  for (const std::int64_t rows : {8, 10, 13, 48})
+    for (std::int64_t world = 1; world <= 8; ++world)
+      for (const std::int64_t micro : {1, 2, 3, 5, 100}) {
+        std::int64_t next = 0;
+        for (std::int64_t rank = 0; rank < world; ++rank) {
+          const std::vector<RowRange> ranges = divide_rows(rows, micro, rank, world);
+          EXPECT_EQ(ranges.size(), divide_rows(rows, micro, 0, world).size());
+          for (const RowRange range : ranges) {
+            EXPECT_EQ(range.begin, next);
+            EXPECT_LE(range.end - range.begin, micro);
+            next = range.end;
+          }
+        }
+        EXPECT_EQ(next, rows);
+      }
 }
 
 }  // namespace

@@ -202,6 +202,23 @@ void check_integers(const Context& cpu, DType dtype) {
   }
 }
 
+TEST(Elementwise, DerivativesOfGeluAndSiluHaveTheirLimitsFarFromZero) {
+  for (const int op : testing::gated_operations())
+    for (const DType dtype : kFloats)
+      for (const double size : testing::huge_arguments()) {
+        SCOPED_TRACE(concat(name_of_unary(op), ' ', dtype, " at ", size));
+        // Enough of each for a vector, and one at the end.
+        const Tensor x = testing::tensor_of(context(), {size, -size, NAN}, {1, 3}, dtype).expand({17, 3});
+        const Tensor grad = kernels::full(x.context(), x.shape(), 0.75, dtype);
+        const std::vector<double> got = doubles(kernels::unary_backward(op, grad, x));
+        for (std::size_t i = 0; i < got.size(); i += 3) {
+          EXPECT_EQ(got[i], 0.75);
+          EXPECT_EQ(got[i + 1], 0);
+          EXPECT_TRUE(std::isnan(got[i + 2]));
+        }
+      }
+}
+
 TEST(Elementwise, IntegersHaveTheOperationsThatAreExact) {
   const Context cpu = context();
   for (const DType dtype : {DType::i32, DType::i64}) {

@@ -33,6 +33,16 @@ constexpr int binary_number = index_of<Op, BinaryOps>;
 
 using D = double;
 
+// Where GELU and SiLU are straight lines: their derivatives are 1 above and 0 below.
+inline const std::vector<int>& gated_operations() {
+  static const std::vector<int> operations = {unary_number<Gelu>, unary_number<GeluTanh>, unary_number<Silu>};
+  return operations;
+}
+inline const std::vector<double>& huge_arguments() {
+  static const std::vector<double> arguments = {1100, 6e4, 1e12, 2e13, 1e19, 3e38, INFINITY};
+  return arguments;
+}
+
 inline const std::vector<UnaryRow>& unary_rows() {
   static const D pi = std::acos(-1.0);
   static const std::vector<UnaryRow> rows = {

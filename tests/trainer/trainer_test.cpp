@@ -15,61 +15,12 @@
 #include "keel/trainer/generate.h"
 #include "keel/trainer/run_folder.h"
 #include "tests/support.h"
-#include "tests/temporary_folder.h"
+#include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
 
-using testing::TemporaryFolder;
-
-// Stops after a step, and keeps what it is told.
-class Recorder : public TrainObserver {
- public:
-  explicit Recorder(std::int64_t stop_after = std::numeric_limits<std::int64_t>::max()) : stop_after_(stop_after) {}
-  void on_step(const StepReport& report) override {
-    last_step_ = report.step;
-    losses.push_back(report.loss);
-  }
-  void on_checkpoint(const CheckpointReport& report) override { checkpoints.push_back(report.step); }
-  void on_message(LogLevel, std::string_view message) override { messages += concat(message, '\n'); }
-  bool stop_requested() override { return last_step_ >= stop_after_; }
-
-  std::vector<double> losses;
-  std::vector<std::int64_t> checkpoints;
-  std::string messages;
-
- private:
-  std::int64_t stop_after_, last_step_ = 0;
-};
-
-std::string sample_text() {
-  std::string text;
-  for (int i = 0; i < 300; ++i) text += concat("line ", i * i % 97, " of ", i, '\n');
-  return text;
-}
-
-// A run of a few steps on a small text, in folder `run` of `place`.
-Config small_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  const std::string text = place / "text.txt";
-  if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
-  std::vector<std::string> settings = {"run=" + (place / run), "data.path=" + text};
-  settings.insert(settings.end(), more.begin(), more.end());
-  return parse_config(R"(
-steps: 12
-model: {layers: 2, heads: 2, width: 16, block: 16, dropout: 0.1}
-data: {type: text, tokenizer: character}
-batch: {global: 6, micro: 3}
-optimizer: {lr: 1e-2}
-scheduler: {warmup: 3, min_lr: 1e-3}
-eval: {every: 4}
-checkpoint: {every: 5, keep: 2}
-log: {every: 1}
-threads: 2
-)",
-                      "small.yaml", settings);
-}
-
-std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }
+using namespace testing;
 
 // The message of the Error that the run ends with.
 std::string failure_of(const Config& config, ErrorKind kind = ErrorKind::input) {

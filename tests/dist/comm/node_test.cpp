@@ -82,7 +82,7 @@ std::vector<double> everything(Communicator& comm, DType dtype) {
 }
 
 TEST(NodeMemory, GivesTheNumbersAndBytesOfMessages) {
-  for (int n = 1; n <= 9; ++n) {
+  for (const int n : {1, 2, 3, 4, 7, 8}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
       if (n > 4 && dtype != DType::bf16) continue;
       const auto run = [&](bool shared) {
@@ -98,11 +98,11 @@ TEST(NodeMemory, HoldsManyCollectivesUnderWay) {
   for (const int n : {2, 3, 4}) {
     on_ranks(n, [](Communicator& comm) {
       const Context context = cpu();
-      for (int run = 0; run < 5; ++run) {
+      for (int run = 0; run < 2; ++run) {
         std::vector<Tensor> tensors;
         std::vector<Work> works;
-        for (int i = 0; i < 60; ++i) {
-          const std::int64_t count = i % 7 == 0 ? 200'000 : i % 3 == 0 ? 2'000 : 20;
+        for (int i = 0; i < 40; ++i) {
+          const std::int64_t count = i % 7 == 0 ? 150'000 : i % 3 == 0 ? 2'000 : 20;
           tensors.push_back(
               tensor_of(context, std::vector<double>(static_cast<std::size_t>(count), comm.rank() + i), {count}));
           works.push_back(comm.all_reduce(tensors.back()));
@@ -110,7 +110,7 @@ TEST(NodeMemory, HoldsManyCollectivesUnderWay) {
         std::mt19937 engine(static_cast<unsigned>(comm.rank() + run));
         std::shuffle(works.begin(), works.end(), engine);
         for (const Work& work : works) work.wait();
-        for (int i = 0; i < 60; ++i) {
+        for (int i = 0; i < 40; ++i) {
           const std::vector<double> values = doubles(tensors[static_cast<std::size_t>(i)]);
           const double expected = comm.size() * (comm.size() - 1) / 2 + comm.size() * i;
           EXPECT_TRUE(std::all_of(values.begin(), values.end(), [&](double v) { return v == expected; })) << i;

@@ -1,4 +1,4 @@
-#include "keel/dist/parallel/engine.h"
+#include "keel/dist/parallel/sharded.h"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ struct Net : Module {
   }
 };
 
-std::vector<double> all_weights(const Engine& engine) {
+std::vector<double> all_weights(const Sharded& engine) {
   std::vector<double> all;
-  for (const auto& [name, tensor] : engine.weights())
+  for (const auto& [name, tensor] : whole_tensors(engine.weights()))
     for (const double value : doubles(tensor)) all.push_back(value);
   return all;
 }
@@ -38,13 +38,14 @@ TEST(Engine, WeighsMicroBatchesByTheirTokens) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
   Net whole_net, parts_net;
-  Engine whole(whole_net, context, make_sgd({.momentum = 0.9}));
-  Engine parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
+  Sharded whole(whole_net, context, make_sgd({.momentum = 0.9}));
+  Sharded parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
   for (int step = 0; step < 3; ++step) {
-    whole.backward(loss_of(whole_net, x, y), 6);
+    whole.backward(loss_of(whole_net, x, y), {.tokens = 6});
     const StepResult a = whole.step(0.1).get();
     for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 3), std::pair(3, 6)})
-      parts.backward(loss_of(parts_net, x.slice(0, begin, end), y.slice(0, begin, end)), end - begin);
+      parts.backward(loss_of(parts_net, x.slice(0, begin, end), y.slice(0, begin, end)),
+                     {.tokens = end - begin, .last = end == 6});
     const StepResult b = parts.step(0.1).get();
     EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
   }
@@ -55,7 +56,7 @@ TEST(Engine, ClipsTheWholeGradientToTheLengthAsked) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
   Net net;
-  Engine engine(net, context, make_sgd(), {.clip = 0.01});
+  Sharded engine(net, context, make_sgd(), {.clip = 0.01});
   const std::vector<double> before = all_weights(engine);
   engine.backward(loss_of(net, x, y));
   const StepResult result = engine.step(1).get();
@@ -70,7 +71,7 @@ TEST(Engine, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheParameter) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
   Net net;
-  Engine engine(net, context, make_adamw());
+  Sharded engine(net, context, make_adamw());
   const std::vector<double> before = all_weights(engine);
   const Tensor bad = uniform_tensor(context, {6, 5}, 1);
   bad.data<float>()[3] = std::numeric_limits<float>::infinity();
@@ -89,18 +90,18 @@ TEST(Engine, ContinuesFromItsSavedStateToTheSameBits) {
   const Context context = testing::context(2);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
   for (const auto& [dtype, random] : {std::pair{DType::f32, false}, {DType::bf16, false}, {DType::bf16, true}}) {
-    const EngineOptions options{.policy = PrecisionPolicy::of(dtype)};
+    const ShardedOptions options{.policy = PrecisionPolicy::of(dtype)};
     const AdamWOptions adamw{.stochastic_rounding = random, .seed = 5};
     Net net, copy;
-    Engine engine(net, context, make_adamw(adamw), options), other(copy, context, make_adamw(adamw), options);
+    Sharded engine(net, context, make_adamw(adamw), options), other(copy, context, make_adamw(adamw), options);
     const Tensor input = kernels::cast(x, dtype), target = kernels::cast(y, dtype);
-    const auto train = [&](Engine& which, const Net& model) {
+    const auto train = [&](Sharded& which, const Net& model) {
       which.backward(loss_of(model, input, target));
       which.step(0.01);
     };
     for (int step = 0; step < 2; ++step) train(engine, net);
     other.load_weights(engine.weights());
-    other.load_optimizer_state(engine.optimizer_state(), engine.steps_taken());
+    other.load_optimizer_state(engine.optimizer_state(), engine.state());
     train(engine, net);
     train(other, copy);
     EXPECT_EQ(all_weights(engine), all_weights(other)) << dtype << random;
@@ -117,10 +118,10 @@ TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
       v("second", second);
     }
   } net;
-  Engine engine(net, context, make_adamw({.weight_decay = 0, .stochastic_rounding = true}),
-                {.policy = PrecisionPolicy::of(DType::bf16)});
-  NamedTensors weights = engine.weights();
-  for (auto& [name, tensor] : weights) tensor = kernels::full(context, tensor.shape(), 1, tensor.dtype());
+  Sharded engine(net, context, make_adamw({.weight_decay = 0, .stochastic_rounding = true}),
+                 {.policy = PrecisionPolicy::of(DType::bf16)});
+  TensorParts weights = engine.weights();
+  for (TensorPart& part : weights) part.values = kernels::full(context, part.values.shape(), 1, part.values.dtype());
   engine.load_weights(weights);
   const Tensor x = kernels::full(context, {1, 4}, 1, DType::bf16);
   engine.backward(sum(add(net.first(Variable(x)), net.second(Variable(x)))));
@@ -134,8 +135,8 @@ TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
 TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
   const Context context = testing::context(1);
   Net net, other;
-  Engine adamw(net, context, make_adamw()), sgd(other, context, make_sgd({.momentum = 0.9}));
-  EXPECT_THROW(adamw.load_optimizer_state(sgd.optimizer_state(), 1), Error);
+  Sharded adamw(net, context, make_adamw()), sgd(other, context, make_sgd({.momentum = 0.9}));
+  EXPECT_THROW(adamw.load_optimizer_state(sgd.optimizer_state(), {}), Error);
   EXPECT_THROW(adamw.step(0.1), Error);  // no backward before it
 }
 
@@ -143,7 +144,7 @@ TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Context context = testing::context(1);
     Net net;
-    const Engine engine(net, context, make_adamw(), {.policy = PrecisionPolicy::of(dtype)});
+    const Sharded engine(net, context, make_adamw(), {.policy = PrecisionPolicy::of(dtype)});
     const std::size_t padded = 128;  // 66 parameters, in one buffer
     ASSERT_EQ(count_parameters(net), 5 * 7 + 7 + 7 * 3 + 3);
     const MemoryReport memory = context.memory();
@@ -153,8 +154,8 @@ TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
   }
   const Context context = testing::context(1);
   Net net;
-  const Engine engine(net, context, make_adamw({.stochastic_rounding = true}),
-                      {.policy = PrecisionPolicy::of(DType::bf16)});
+  const Sharded engine(net, context, make_adamw({.stochastic_rounding = true}),
+                       {.policy = PrecisionPolicy::of(DType::bf16)});
   EXPECT_EQ(context.memory()[Purpose::optimizer].current, 128u * 8);  // no master
 }
 

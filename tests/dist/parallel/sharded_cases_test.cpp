@@ -25,7 +25,7 @@ TEST(Zero, TheNormIsThatOfAnFp64Sum) {
     const std::vector<double> before = whole_values(engine);
     const Tensor x = rows(context, 0, comm, 0, 1, 100, DType::f32);
     engine.backward(mean(net(x)), {.tokens = x.dim(0)});
-    const double norm = engine.step(1).grad_norm;
+    const double norm = engine.step(1).get().grad_norm;
     // A step of rate 1 moves the weights by the clipped gradient.
     const std::vector<double> after = whole_values(engine);
     double squares = 0;
@@ -68,7 +68,7 @@ TEST(Zero, PaddingNeverCountsEvenWhenItIsNotANumber) {
         if (layout.gradient.storage()->resident())
           kernels::fill(layout.gradient.slice(0, layout.numel, layout.padded), nan);
         engine.backward(loss);
-        const StepResult result = engine.step(1e-2);
+        const StepResult result = engine.step(1e-2).get();
         EXPECT_TRUE(result.taken);
         last_norm = result.grad_norm;
       }
@@ -119,7 +119,7 @@ TEST(Zero, FrozenSharedAndRecomputedParametersKeepTheBits) {
           const Tensor x = rows(context, step, comm, 0, 1, 100, DType::f32);
           engine.backward(mse_loss(net(x), Variable(rows(context, step, comm, 0, 1, 900, DType::f32))),
                           {.tokens = x.dim(0)});
-          EXPECT_TRUE(engine.step(1e-2).taken);
+          EXPECT_TRUE(engine.step(1e-2).get().taken);
         }
         const std::vector<double> values = whole_values(engine);
         const std::lock_guard lock(mutex);
@@ -142,7 +142,7 @@ TEST(Zero, AParameterThatOneRankDoesNotUseGetsTheMeanWithZeros) {
       const Variable used = mean(net.small.variable());
       const Variable other = mean(net.large.variable());
       engine.backward(comm.rank() == 1 ? other : add(used, other));
-      EXPECT_TRUE(engine.step(1).taken);
+      EXPECT_TRUE(engine.step(1).get().taken);
       const std::vector<double> values = whole_values(engine);
       for (std::size_t i = 0; i < 7; ++i) EXPECT_NEAR(values[1'000'003 + i], 1 - 3.0 / 4 / 7, 1e-6);
     });
@@ -186,14 +186,14 @@ TEST(Zero, AnInfinityOnOneRankSkipsTheStepOfAllAndHalvesTheScale) {
           engine.backward(mean(net(x)), {.tokens = x.dim(0)});
         };
         backward(false);
-        EXPECT_TRUE(engine.step(1e-2).taken);
+        EXPECT_TRUE(engine.step(1e-2).get().taken);
         const std::vector<double> before = whole_values(engine);
         std::vector<double> state;
         for (const ParameterRange& range : engine.ranges())
           for (const Tensor& tensor : range.state)
             for (const double value : doubles(tensor)) state.push_back(value);
         backward(comm.rank() == 2);
-        const StepResult result = engine.step(1e-2);
+        const StepResult result = engine.step(1e-2).get();
         EXPECT_FALSE(result.taken);
         EXPECT_FALSE(result.first_bad.empty());
         EXPECT_EQ(engine.state().skips_in_a_row, 1);
@@ -205,7 +205,7 @@ TEST(Zero, AnInfinityOnOneRankSkipsTheStepOfAllAndHalvesTheScale) {
           for (const Tensor& tensor : range.state)
             for (const double value : doubles(tensor)) ASSERT_EQ(value, state[i++]);
         backward(false);
-        EXPECT_TRUE(engine.step(1e-2).taken);
+        EXPECT_TRUE(engine.step(1e-2).get().taken);
       });
     }
   }

@@ -54,7 +54,7 @@ Outcome train(const Plan& plan) {
         engine.backward(loss, {.tokens = x.dim(0), .last = micro + 1 == plan.micro_batches});
         sum += loss.value().item() * static_cast<double>(x.dim(0));
       }
-      const StepResult result = engine.step(1e-2);
+      const StepResult result = engine.step(1e-2).get();
       EXPECT_TRUE(result.taken);
       const Tensor total = tensor_of(context, {sum}, {1}, DType::f64);
       comm.all_reduce(total).wait();

@@ -1,0 +1,255 @@
+// `keel launch`: starts the ranks of a run, or of any program, with the launcher that this machine has.
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "keel/runtime/context.h"
+#include "keel/runtime/device_api.h"
+#include "keel/runtime/error.h"
+#include "keel/trainer/strategy.h"
+#include "launch.h"
+#include "launch_plan.h"
+#include "launched.h"
+#include "machine.h"
+#include "process.h"
+#include "ranks.h"
+
+namespace keel::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  keel launch -N 4 --strat zero2-bf16 c.yaml steps=500
+  keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
+  keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
+  keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
+  keel launch -N 4 --dry-run c.yaml            prints the command that would be run
+  keel launch -N 4 PROGRAM arguments...        any MPI program
+
+Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.)";
+
+struct Arguments {
+  std::string ranks, strategy, hosts, hostfile, launcher;
+  bool threads = false, dry_run = false;
+  bool is_rank = false;  // this process stands around one rank
+};
+
+// A launcher passes these on to every rank on every host; what they mean for one is below. Signals that end a program
+// would end the launcher itself, and with it the ranks before they have saved.
+constexpr int kAsInterrupt = SIGUSR1, kAsTerminate = SIGUSR2;
+
+// A process that is not a descendant must be readable, as ranks are for each other.
+bool can_copy_between_processes() {
+  // Open MPI's own setting stands where somebody gave one.
+  if (std::getenv("OMPI_MCA_btl_vader_single_copy_mechanism") != nullptr) return true;
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    pid_t seen = 0;
+    const iovec to = {&seen, sizeof seen}, from = {const_cast<pid_t*>(&parent), sizeof parent};
+    const bool works = ::process_vm_readv(parent, &to, 1, &from, 1, 0) == sizeof seen && seen == parent;
+    ::_exit(works ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  return status == 0;
+}
+
+// The launcher of the MPI that keel was built with, else the first that is there.
+Launcher find_launcher(Launcher::Kind built_with, const std::string& wish) {
+  std::vector<std::string> names = {"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.hydra"};
+  if (std::getenv("SLURM_JOB_ID") != nullptr) names.insert(names.begin(), "srun");
+  if (!wish.empty()) names = {wish};
+  Launcher first;
+  for (const std::string& name : names) {
+    const std::string path = name.find('/') == std::string::npos ? program_path(name) : name;
+    if (path.empty()) continue;
+    const Launcher launcher = identify_launcher(path, output_of({path, "--version"}));
+    if (launcher.kind == built_with || launcher.kind == Launcher::Kind::slurm) return launcher;
+    if (first.kind == Launcher::Kind::none) first = launcher;
+  }
+  KEEL_CHECK(wish.empty() || first.kind != Launcher::Kind::none, "there is no launcher '", wish, "'");
+  return first;
+}
+
+std::string own_path() {
+  std::string path(4096, '\0');
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  KEEL_CHECK(length > 0, "/proc/self/exe does not tell where keel is");
+  path.resize(static_cast<std::size_t>(length));
+  return path;
+}
+
+std::string environment_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Machine inspect_machine(const Arguments& arguments) {
+  Machine machine;
+  machine.processors = usable_processors();
+  machine.gpus = count_devices(DeviceType::cuda).count;
+  machine.visible_gpus = environment_value("CUDA_VISIBLE_DEVICES");
+  machine.nodes = std::max(1, std::atoi(environment_value("SLURM_JOB_NUM_NODES").c_str()));
+  machine.is_root = ::geteuid() == 0;
+  machine.can_copy_between_processes = can_copy_between_processes();
+  machine.has_thread_count = std::atoi(environment_value("OMP_NUM_THREADS").c_str()) > 0;
+  machine.shows_terminal = ::isatty(STDOUT_FILENO) == 1;
+  machine.keel = own_path();
+  machine.built_with = mpi_of_this_build();
+  if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
+  if (machine.launcher.kind != Launcher::Kind::slurm) machine.nodes = 1;
+  return machine;
+}
+
+LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> command) {
+  LaunchWish wish;
+  if (!arguments.ranks.empty()) wish.ranks = parse_ranks(arguments.ranks);
+  if (!arguments.strategy.empty()) {
+    const Strategy strategy = parse_strategy(arguments.strategy);
+    if (const std::string missing = not_there_yet(strategy); !missing.empty())
+      throw Error(concat(arguments.strategy, " is not there yet: training does not offer ", missing),
+                  ErrorKind::unsupported);
+  }
+  wish.strategy = arguments.strategy;
+  KEEL_CHECK(arguments.hosts.empty() || arguments.hostfile.empty(), "give --hosts or --hostfile, not both");
+  if (!arguments.hosts.empty()) wish.hosts = parse_hosts(arguments.hosts);
+  if (!arguments.hostfile.empty()) {
+    KEEL_CHECK(::access(arguments.hostfile.c_str(), R_OK) == 0, "cannot read the host file '", arguments.hostfile, "'");
+    wish.hosts = parse_hostfile(file_text(arguments.hostfile));
+  }
+  wish.threads = arguments.threads;
+  wish.command = std::move(command);
+  return wish;
+}
+
+int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 128 + end.signal; }
+
+// Stands around one rank: gives it the signals that the launcher passes on, and says so if one kills it. The launcher
+// sees this process, and no launcher tells in one line which rank died of what.
+int run_rank(const std::vector<std::string>& command) {
+  bool passed_on = false;
+  ProcessOptions options;
+  options.signal_at_our_death = SIGKILL;
+  options.on_signal = [&](pid_t child, int number) {
+    passed_on = true;
+    if (number == kAsInterrupt) number = SIGINT;
+    else if (number == kAsTerminate) number = SIGTERM;
+    ::kill(-child, number);
+  };
+  const ProcessEnd end = run_process(command, options);
+  if (end.signal != 0 && !passed_on) {
+    const auto launched = find_launched();
+    std::string host(256, '\0');
+    ::gethostname(host.data(), host.size() - 1);
+    std::cerr << concat("keel: error: rank ", launched ? launched->rank : 0, " was killed by signal ", end.signal, " (",
+                        ::strsignal(end.signal), "; process ", end.id, " on ", host.c_str(), ")\n");
+  }
+  return exit_code_of(end);
+}
+
+// Better said once than by every rank.
+void check_that_it_is_there(const std::string& program) {
+  const bool is_path = program.find('/') != std::string::npos || names_configuration(program);
+  const bool is_there = is_path ? ::access(program.c_str(), F_OK) == 0 : !program_path(program).empty();
+  if (!is_there) throw Error(concat("cannot start '", program, "': there is no such file"), ErrorKind::io);
+}
+
+// Without a launcher between them this process becomes the program.
+[[noreturn]] void become(const LaunchPlan& plan) {
+  for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : plan.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(errno)), ErrorKind::io);
+}
+
+int run_launcher(const LaunchPlan& plan) {
+  int interrupts = 0, terminations = 0, last = 0;
+  ProcessOptions options;
+  options.environment = plan.environment;
+  options.signal_at_our_death = SIGTERM;
+  options.reads_terminal = false;
+  options.on_signal = [&](pid_t child, int number) {
+    last = number;
+    if (number == SIGINT && ++interrupts <= 2) ::kill(child, kAsInterrupt);
+    else if (number == SIGTERM && ++terminations <= 1) ::kill(child, kAsTerminate);
+    else if (number == SIGINT || number == SIGTERM || number == SIGHUP) ::kill(child, SIGTERM);
+    else ::kill(child, number);
+  };
+  const ProcessEnd end = run_process(plan.command, options);
+  // A launcher that had not started yet dies of what was to be passed on.
+  if (last != 0 && (end.signal == kAsInterrupt || end.signal == kAsTerminate)) return 128 + last;
+  return exit_code_of(end);
+}
+
+int run(const Arguments& arguments, std::vector<std::string> command) {
+  if (arguments.is_rank) return run_rank(command);
+  const LaunchWish wish = read_wish(arguments, std::move(command));
+  const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
+  if (arguments.dry_run) {
+    std::cout << to_string(plan) << '\n';
+    return 0;
+  }
+  if (!plan.has_launcher) become(plan);
+  if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
+  return run_launcher(plan);
+}
+
+}  // namespace
+
+std::string without_equals(std::string text) {
+  if (text.starts_with('=')) text.erase(0, 1);
+  return text;
+}
+
+int launch_keel(int ranks, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), own_path());
+  LaunchWish wish;
+  wish.ranks.count = ranks;
+  wish.command = std::move(arguments);
+  const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
+  if (!plan.has_launcher) become(plan);
+  return run_launcher(plan);
+}
+
+void add_launch(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("launch", "Start the ranks of a run, or of any program.");
+  const auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("-N", arguments->ranks,
+                   "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU.")
+      ->transform(without_equals)
+      ->type_name("RANKS");
+  command->add_option("--strat", arguments->strategy, "Strategy of the run; see `keel strats`.")->type_name("NAME");
+  command->add_option("--hosts", arguments->hosts, "Hosts and the ranks on each: a:8,b:8.")->type_name("LIST");
+  command->add_option("--hostfile", arguments->hostfile, "The same from a file: a line `a slots=8` for each host.")
+      ->type_name("FILE");
+  command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
+  command->add_option("--launcher", arguments->launcher, "The launcher; else the first that is there and fits.")
+      ->type_name("PROGRAM");
+  command->add_flag("--dry-run", arguments->dry_run, "Print the command and end.");
+  command->add_flag("--rank", arguments->is_rank, "For the ranks themselves.")->group("");
+  command->prefix_command();
+  command->footer(kFooter);
+  command->callback([command, arguments, &exit_code] { exit_code = run(*arguments, command->remaining()); });
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,317 @@
+#include "launch_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "keel/runtime/error.h"
+
+namespace keel::cli {
+namespace {
+
+using Kind = Launcher::Kind;
+using Words = std::vector<std::string>;
+
+constexpr const char* kInstall = "`apt-get install openmpi-bin libopenmpi-dev` and a new build of keel add Open MPI";
+
+std::optional<int> whole_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class... More>
+void add(Words& words, More&&... more) {
+  (words.emplace_back(std::forward<More>(more)), ...);
+}
+
+Host parse_host(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  Host host{std::string(text.substr(0, colon)), 0};
+  if (colon != std::string_view::npos) host.ranks = whole_number(text.substr(colon + 1)).value_or(-1);
+  const bool is_sound =
+      !host.name.empty() && host.name[0] != '-' && (colon == std::string_view::npos || host.ranks > 0);
+  KEEL_CHECK(is_sound, "a host is written NAME:RANKS, as in a:8; got '", text.substr(0, 60), "'");
+  return host;
+}
+
+// The numbers of the chosen GPUs, as Python slices a list.
+std::pair<int, int> resolve_slice(const RankWish& ranks, int gpus) {
+  const auto place = [&](const std::optional<int>& bound, int standard) {
+    if (!bound) return standard;
+    return std::clamp(*bound < 0 ? *bound + gpus : *bound, 0, gpus);
+  };
+  return {place(ranks.slice->first, 0), place(ranks.slice->second, gpus)};
+}
+
+// The part [begin, end) of the GPUs that this process sees.
+std::string visible_part(const Machine& machine, int begin, int end) {
+  Words names;
+  std::istringstream list(machine.visible_gpus);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  std::string part;
+  for (int i = begin; i < end; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    part += concat(part.empty() ? "" : ",", at < names.size() ? names[at] : std::to_string(i));
+  }
+  return part;
+}
+
+// Hosts with how many ranks each may take, and with them the number of ranks where nobody says it.
+class Placement {
+ public:
+  Placement(const LaunchWish& wish, const Machine& machine) : hosts(wish.hosts) {
+    if (wish.ranks.count) ranks = *wish.ranks.count;
+    else if (wish.ranks.slice) ranks = slice_ranks(wish, machine);
+    else if (hosts.empty()) ranks = machine.gpus;
+    const int count = static_cast<int>(hosts.size());
+    int places = 0;
+    for (Host& host : hosts) {
+      if (host.ranks == 0) host.ranks = ranks > 0 ? (ranks + count - 1) / count : machine.gpus;
+      KEEL_CHECK(host.ranks > 0, "how many ranks on ", host.name, "? Write --hosts ", host.name,
+                 ":8, or -N 16 for all");
+      places += host.ranks;
+      most_on_a_host = std::max(most_on_a_host, host.ranks);
+    }
+    if (ranks == 0) ranks = places;
+    KEEL_CHECK(ranks > 0, "how many ranks? -N 4 starts four (this machine has ", machine.processors,
+               " processors and no GPU)");
+    KEEL_CHECK(hosts.empty() || ranks <= places, "-N ", ranks, " is more than the ", places, " ranks of the hosts");
+    most_on_a_host = hosts.empty() ? (ranks + machine.nodes - 1) / machine.nodes : std::min(most_on_a_host, ranks);
+  }
+
+  int ranks = 0;
+  std::vector<Host> hosts;
+  int most_on_a_host = 0;
+  std::string visible_gpus;  // to set; empty: as they are
+
+ private:
+  int slice_ranks(const LaunchWish& wish, const Machine& machine) {
+    KEEL_CHECK(hosts.empty(), "-N takes a number of ranks beside --hosts: a slice means GPUs of this machine");
+    KEEL_CHECK(machine.gpus > 0,
+               "-N with a ':' chooses among the GPUs, and this machine has none; -N 4 starts four ranks");
+    const auto [begin, end] = resolve_slice(wish.ranks, machine.gpus);
+    KEEL_CHECK(begin < end, "-N chooses none of the ", machine.gpus, " GPUs");
+    visible_gpus = visible_part(machine, begin, end);
+    return end - begin;
+  }
+};
+
+std::string host_list(const std::vector<Host>& hosts, bool with_ranks) {
+  std::string list;
+  for (const Host& host : hosts)
+    list += concat(list.empty() ? "" : ",", host.name, with_ranks ? concat(':', host.ranks) : "");
+  return list;
+}
+
+Words open_mpi_words(const Placement& place, const Machine& machine, const LaunchPlan& plan) {
+  const bool is_new = machine.launcher.version >= 5;
+  Words words;
+  if (machine.is_root) add(words, "--allow-run-as-root");
+  add(words, "-n", std::to_string(place.ranks));
+  if (!place.hosts.empty()) add(words, "--host", host_list(place.hosts, true));
+  // What Open MPI takes for the number of cores need not be what this process may use.
+  else if (is_new) add(words, "--map-by", "slot:OVERSUBSCRIBE");
+  else add(words, "--oversubscribe");
+  // By default each rank is bound to one core, whatever the number of its threads.
+  add(words, "--bind-to", "none");
+  // Ranks that end with an error say themselves what it was.
+  add(words, "--quiet");
+  if (place.most_on_a_host > machine.processors) add(words, "--mca", "mpi_yield_when_idle", "1");
+  if (!machine.can_copy_between_processes) {
+    if (is_new) add(words, "--mca", "smsc", "^cma");
+    else add(words, "--mca", "btl_vader_single_copy_mechanism", "none");
+  }
+  if (!place.hosts.empty())
+    for (const auto& [name, value] : plan.environment) add(words, "-x", name);
+  return words;
+}
+
+Words hydra_words(const Placement& place) {
+  Words words = {"-n", std::to_string(place.ranks)};
+  if (!place.hosts.empty()) add(words, "-hosts", host_list(place.hosts, true));
+  add(words, "-bind-to", "none");
+  return words;
+}
+
+Words slurm_words(const Placement& place, int threads) {
+  Words words = {"-n", std::to_string(place.ranks)};
+  if (!place.hosts.empty())
+    add(words, concat("--nodes=", place.hosts.size()), concat("--nodelist=", host_list(place.hosts, false)));
+  add(words, concat("--cpus-per-task=", threads), "--cpu-bind=none", "--kill-on-bad-exit=1", "--quiet");
+  return words;
+}
+
+Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, int threads) {
+  switch (machine.launcher.kind) {
+    case Kind::open_mpi: return open_mpi_words(place, machine, plan);
+    case Kind::hydra: return hydra_words(place);
+    case Kind::slurm: return slurm_words(place, threads);
+    default: break;
+  }
+  KEEL_CHECK(place.hosts.empty(), "keel does not know how ", machine.launcher.path,
+             " takes hosts: it is neither of Open MPI nor of MPICH");
+  return {"-n", std::to_string(place.ranks)};
+}
+
+// Why the machine's launcher cannot start ranks of keel itself, or any.
+void check_launcher(const Machine& machine, bool trains) {
+  const Launcher& launcher = machine.launcher;
+  const char* threads = trains ? "; --threads runs the ranks as threads of one process" : "";
+  const auto refuse = [&](const auto&... parts) {
+    throw Error(concat(parts..., "; ", kInstall, threads), ErrorKind::unsupported);
+  };
+  if (trains && machine.built_with == Kind::none) refuse("this build of keel has no MPI");
+  if (launcher.kind == Kind::none) refuse("no mpirun, mpiexec or srun was found in PATH");
+  const bool fits = launcher.kind == machine.built_with || launcher.kind == Kind::slurm || launcher.kind == Kind::other;
+  if (trains && !fits)
+    throw Error(concat("keel was built with ", name_of(machine.built_with), ", and ", launcher.path, " is of ",
+                       name_of(launcher.kind), ": its ranks would not find each other; put the right one first in PATH",
+                       threads),
+                ErrorKind::unsupported);
+}
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text(1, '\'');
+  for (const char c : word) {
+    if (c == '\'') text += "'\\'";
+    text += c;
+  }
+  return text + '\'';
+}
+
+}  // namespace
+
+std::string_view name_of(Launcher::Kind kind) {
+  switch (kind) {
+    case Kind::none: return "no MPI";
+    case Kind::open_mpi: return "Open MPI";
+    case Kind::hydra: return "MPICH";
+    case Kind::slurm: return "Slurm";
+    case Kind::other: break;
+  }
+  return "another MPI";
+}
+
+Launcher identify_launcher(std::string path, std::string_view version_text) {
+  Launcher launcher{Kind::other, 0, std::move(path)};
+  const auto says = [&](std::string_view word) { return version_text.find(word) != std::string_view::npos; };
+  if (says("Open MPI") || says("OpenRTE") || says("PRRTE")) launcher.kind = Kind::open_mpi;
+  else if (says("HYDRA") || says("Hydra") || says("Intel(R) MPI")) launcher.kind = Kind::hydra;
+  else if (says("slurm")) launcher.kind = Kind::slurm;
+  // "mpirun (Open MPI) 4.1.4": the first number with a point.
+  for (std::size_t at = 0; (at = version_text.find_first_of("0123456789", at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(version_text.find_first_not_of("0123456789", at), version_text.size());
+    if (end < version_text.size() && version_text[end] == '.') {
+      launcher.version = whole_number(version_text.substr(at, end - at)).value_or(0);
+      break;
+    }
+    at = end;
+  }
+  return launcher;
+}
+
+std::vector<Host> parse_hosts(std::string_view text) {
+  std::vector<Host> hosts;
+  if (text.starts_with('=')) text.remove_prefix(1);
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    hosts.push_back(parse_host(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return hosts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<Host> parse_hostfile(std::string_view text) {
+  std::vector<Host> hosts;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    if (!(words >> word)) continue;
+    hosts.push_back(parse_host(word));
+    while (words >> word) {
+      if (word.starts_with("max")) continue;  // Open MPI's max_slots, more than which nobody asks for here
+      const auto slots = word.starts_with("slots=") ? whole_number(std::string_view(word).substr(6)) : std::nullopt;
+      KEEL_CHECK(slots && *slots > 0, "a line of a host file is NAME slots=RANKS or NAME:RANKS; got '",
+                 line.substr(0, 60), "'");
+      hosts.back().ranks = *slots;
+    }
+  }
+  KEEL_CHECK(!hosts.empty(), "the host file names no host");
+  return hosts;
+}
+
+RankWish parse_ranks(std::string_view text) {
+  const std::string_view given = text.substr(0, 60);
+  if (text.starts_with('=')) text.remove_prefix(1);
+  RankWish wish;
+  bool is_sound = true;
+  if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
+    const auto bound = [&](std::string_view word) -> std::optional<int> {
+      const auto number = whole_number(word);
+      is_sound = is_sound && (word.empty() || number);
+      return number;
+    };
+    wish.slice.emplace(bound(text.substr(0, colon)), bound(text.substr(colon + 1)));
+  } else {
+    wish.count = whole_number(text);
+    is_sound = wish.count && *wish.count > 0;
+  }
+  KEEL_CHECK(is_sound, "-N expects a number of ranks, or a slice of the GPUs as in 2: or 3:8; got '", given, "'");
+  return wish;
+}
+
+bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+
+LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
+  KEEL_CHECK(!wish.command.empty(),
+             "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
+  const bool trains = names_configuration(wish.command[0]);
+  KEEL_CHECK(trains || wish.strategy.empty(), "--strat is for `keel train`: it needs a configuration, not a program");
+  KEEL_CHECK(trains || !wish.threads, "--threads is for `keel train`: it needs a configuration, not a program");
+  KEEL_CHECK(!wish.threads || wish.hosts.empty(), "--threads runs all ranks in one process; leave --hosts out");
+
+  const Placement place(wish, machine);
+  LaunchPlan plan;
+  plan.ranks = place.ranks;
+  const int threads = std::max(1, machine.processors / place.most_on_a_host);
+  if (!machine.has_thread_count) plan.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  if (!place.visible_gpus.empty()) plan.environment.emplace_back("CUDA_VISIBLE_DEVICES", place.visible_gpus);
+
+  Words program = wish.command;
+  if (trains) {
+    Words words = {machine.keel, "train"};
+    if (wish.threads && place.ranks > 1) add(words, "--thread-ranks", std::to_string(place.ranks));
+    add(words, program[0]);
+    if (!wish.strategy.empty()) add(words, "strategy=" + wish.strategy);
+    words.insert(words.end(), program.begin() + 1, program.end());
+    program = std::move(words);
+  }
+  const bool needs_no_launcher = wish.threads || (place.ranks == 1 && place.hosts.empty());
+  if (!needs_no_launcher) {
+    check_launcher(machine, trains);
+    plan.has_launcher = true;
+    // A launcher may give ranks a terminal where it has none itself, for them to draw on.
+    if (!machine.shows_terminal) plan.environment.emplace_back("TERM", "dumb");
+    add(plan.command, machine.launcher.path);
+    const Words words = launcher_words(place, machine, plan, threads);
+    plan.command.insert(plan.command.end(), words.begin(), words.end());
+    add(plan.command, machine.keel, "launch", "--rank");
+  }
+  plan.command.insert(plan.command.end(), program.begin(), program.end());
+  return plan;
+}
+
+std::string to_string(const LaunchPlan& plan) {
+  std::string line;
+  for (const auto& [name, value] : plan.environment) line += concat(name, '=', quoted(value), ' ');
+  for (const std::string& word : plan.command) line += concat(quoted(word), ' ');
+  line.pop_back();
+  return line;
+}
+
+}  // namespace keel::cli

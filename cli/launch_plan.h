@@ -1,0 +1,79 @@
+#pragma once
+// What `keel launch` starts: from what the user asks for and what the machine is to a command line, without side
+// effects.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace keel::cli {
+
+// Who starts the ranks. Hydra is the launcher of MPICH and of the MPIs made from it.
+struct Launcher {
+  enum class Kind : unsigned char { none, open_mpi, hydra, slurm, other };
+  Kind kind = Kind::none;
+  int version = 0;  // the first number; 0: unknown
+  std::string path = {};
+};
+std::string_view name_of(Launcher::Kind kind);
+// From what `mpirun --version` prints.
+Launcher identify_launcher(std::string path, std::string_view version_text);
+
+struct Host {
+  std::string name;
+  int ranks = 0;  // 0: not said
+  bool operator==(const Host&) const = default;
+};
+// "a:8,b:8".
+std::vector<Host> parse_hosts(std::string_view text);
+// Lines like "a slots=8", "a:8" or "a"; # begins a comment.
+std::vector<Host> parse_hostfile(std::string_view text);
+
+// "8", or a part of the GPUs as Python slices it: "2:", ":4", "3:8". A leading '=', as in -N=8, does not count.
+struct RankWish {
+  std::optional<int> count = {};  // nothing in both: a rank for each GPU
+  std::optional<std::pair<std::optional<int>, std::optional<int>>> slice = {};
+};
+RankWish parse_ranks(std::string_view text);
+
+// Whether a command begins with the configuration of a run of `keel train`.
+bool names_configuration(std::string_view word);
+
+struct LaunchWish {
+  RankWish ranks = {};
+  std::string strategy = {};  // for `keel train`; empty: as the configuration says
+  std::vector<Host> hosts = {};
+  bool threads = false;                   // ranks as threads of one process
+  std::vector<std::string> command = {};  // CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
+};
+
+struct Machine {
+  int processors = 1;  // that this process may use
+  int gpus = 0;
+  std::string visible_gpus = {};  // CUDA_VISIBLE_DEVICES
+  int nodes = 1;                  // of a Slurm allocation
+  bool is_root = false;
+  bool can_copy_between_processes = true;            // process_vm_readv
+  bool has_thread_count = false;                     // OMP_NUM_THREADS is set, and stays
+  bool shows_terminal = true;                        // the standard output is one
+  std::string keel = {};                             // this program
+  Launcher::Kind built_with = Launcher::Kind::none;  // the MPI of this build
+  Launcher launcher = {};
+};
+
+struct LaunchPlan {
+  int ranks = 1;
+  std::vector<std::pair<std::string, std::string>> environment = {};  // to add
+  std::vector<std::string> command = {};
+  bool has_launcher = false;  // the command is a launcher's
+};
+// Error for what cannot be started.
+LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine);
+
+// For a shell: "OMP_NUM_THREADS=1 mpirun -n 4 ...".
+std::string to_string(const LaunchPlan& plan);
+
+}  // namespace keel::cli

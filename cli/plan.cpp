@@ -1,0 +1,213 @@
+// `keel plan`: what a run will need on so many ranks, before anyone starts it.
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/run_plan.h"
+#include "machine.h"
+
+namespace keel::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFooter = R"(
+Examples:
+  keel plan c.yaml -N 64 --strat zero3-bf16
+  keel plan c.yaml -N 8                          every stage, in the configuration's precision
+  keel plan c.yaml -N 64 sharding.group=8        a group of 8 ranks shares out a whole copy
+  keel plan c.yaml --json
+
+The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
+are not part of them. "at once" is what stages 2 and 3 have whole for a while, at its peak. Where the run's folder holds a
+run that came to an end, what it measured stands below what the formulas say of it.)";
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string ranks = "1";
+  std::string strategy;
+  bool json = false;
+};
+
+// "-N 64", and "-N=64", of which the parser leaves "=64".
+int rank_count(std::string text) {
+  if (text.starts_with('=')) text.erase(0, 1);
+  std::size_t end = 0;
+  int count = 0;
+  try {
+    count = std::stoi(text, &end);
+  } catch (const std::exception&) { end = 0; }
+  constexpr int kMost = 1 << 20;
+  KEEL_CHECK(!text.empty() && end == text.size() && count >= 1 && count <= kMost,
+             "-N expects a number of ranks from 1 to ", kMost, ", got '", text, "'");
+  return count;
+}
+
+// 1234567 as "1,234,567".
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+std::string size_or_dash(std::int64_t bytes) { return bytes == 0 ? "-" : binary_size(static_cast<double>(bytes)); }
+
+// One strategy, and what it needs.
+struct Row {
+  std::string name;
+  RankPlan plan;
+};
+
+// `auto` asks a processor how fast it is; a plan does not know which one.
+bool decide_precision(Config& config) {
+  if (config.strategy.precision != Strategy::Precision::automatic) return false;
+  config.strategy.precision = Strategy::Precision::bf16;
+  return true;
+}
+
+std::vector<Row> plan_rows(Config config, int ranks, std::int64_t vocabulary, bool all_stages) {
+  using Stage = Strategy::Stage;
+  std::vector<Row> rows;
+  for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
+    if (all_stages) config.strategy.stage = stage;
+    rows.push_back({to_string(config.strategy), plan_run(config, ranks, vocabulary)});
+    if (!all_stages) break;
+  }
+  return rows;
+}
+
+void print_header() {
+  fmt::print("{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "", "parameters", "gradients", "optimizer", "in all",
+             "at once", "sent a step");
+}
+
+void print_row(const std::string& name, const MemoryPlan& memory, std::string sent) {
+  fmt::print("{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", name, size_or_dash(memory.parameter),
+             size_or_dash(memory.gradient), size_or_dash(memory.optimizer), size_or_dash(memory.kept()),
+             size_or_dash(memory.buckets), sent);
+}
+
+void print_plan(const RankPlan& plan, const std::string& name) {
+  print_row(name, plan.memory, size_or_dash(plan.traffic.sent()));
+  if (plan.memory.host > 0)
+    fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
+               binary_size(static_cast<double>(plan.memory.host)),
+               binary_size(static_cast<double>(plan.traffic.offload)));
+}
+
+MemoryPlan memory_of(const MeasuredRun& run) {
+  return {.parameter = run.parameter, .gradient = run.gradient, .optimizer = run.optimizer, .buckets = run.buckets};
+}
+
+ordered_json to_json(const MemoryPlan& memory) {
+  return {{"parameter_bytes", memory.parameter},
+          {"gradient_bytes", memory.gradient},
+          {"optimizer_bytes", memory.optimizer},
+          {"kept_bytes", memory.kept()},
+          {"bucket_bytes", memory.buckets}};
+}
+
+ordered_json to_json(const RankPlan& plan) {
+  ordered_json json = to_json(plan.memory);
+  json["gathered_bytes"] = plan.memory.gathered;
+  json["whole_gradient_bytes"] = plan.memory.whole_gradients;
+  json["host_bytes"] = plan.memory.host;
+  json["sent_bytes"] = plan.traffic.sent();
+  json["gather_bytes"] = plan.traffic.gathers;
+  json["reduction_bytes"] = plan.traffic.reductions;
+  json["control_bytes"] = plan.traffic.control;
+  json["offload_bytes"] = plan.traffic.offload;
+  return json;
+}
+
+// A run that ended, beside its own plan.
+struct Comparison {
+  MeasuredRun run;
+  RankPlan plan;
+};
+
+void print_text(const Config& config, const ModelSize& model, int ranks, bool chose_precision,
+                const std::vector<Row>& rows, const std::optional<Comparison>& measured) {
+  fmt::print("{} parameters in {} units; the largest, {}, has {}\n", grouped(model.parameters), model.units,
+             model.largest_name, grouped(model.largest_unit));
+  const std::int64_t micro_batches = planned_micro_batches(config, ranks);
+  fmt::print("{} rank{}; a step of {} sequences is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
+             config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
+  if (chose_precision) fmt::print("auto is taken for bf16 here; a run measures which is faster\n");
+  fmt::print("\n");
+  print_header();
+  for (const Row& row : rows) print_plan(row.plan, row.name);
+  if (!measured) return;
+  fmt::print("\n{} was trained as {} on {} rank{}:\n\n", config.run, to_string(measured->run.config.strategy),
+             measured->run.ranks, measured->run.ranks == 1 ? "" : "s");
+  print_header();
+  print_plan(measured->plan, "formulas");
+  print_row("measured", memory_of(measured->run), measured->run.sent ? size_or_dash(*measured->run.sent) : "-");
+}
+
+void print_json(const Config& config, const ModelSize& model, int ranks, const std::vector<Row>& rows,
+                const std::optional<Comparison>& measured) {
+  ordered_json json = {{"ranks", ranks},
+                       {"micro_batches", planned_micro_batches(config, ranks)},
+                       {"parameters", model.parameters},
+                       {"units", model.units},
+                       {"largest_unit", {{"name", model.largest_name}, {"parameters", model.largest_unit}}}};
+  for (const Row& row : rows) json["plans"][row.name] = to_json(row.plan);
+  if (measured) {
+    ordered_json run = to_json(memory_of(measured->run));
+    if (measured->run.sent) run["sent_bytes"] = *measured->run.sent;
+    json["run"] = {{"folder", config.run},
+                   {"strategy", to_string(measured->run.config.strategy)},
+                   {"ranks", measured->run.ranks},
+                   {"plan", to_json(measured->plan)},
+                   {"measured", run}};
+  }
+  std::cout << json.dump(2) << '\n';
+}
+
+void run(Arguments arguments) {
+  const int ranks = rank_count(arguments.ranks);
+  if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
+  Config config = load_config(arguments.config, arguments.overrides);
+  const bool chose_precision = decide_precision(config);
+  const std::int64_t vocabulary = planned_vocabulary(config);
+  const ModelSize model = measure_model(config, vocabulary);
+  const std::vector<Row> rows = plan_rows(config, ranks, vocabulary, arguments.strategy.empty());
+  std::optional<Comparison> measured;
+  if (auto found = read_measured_run(config.run)) {
+    decide_precision(found->config);
+    const RankPlan plan = plan_run(found->config, found->ranks, planned_vocabulary(found->config));
+    measured = Comparison{std::move(*found), plan};
+  }
+  if (arguments.json) print_json(config, model, ranks, rows, measured);
+  else print_text(config, model, ranks, chose_precision, rows, measured);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("plan", "Say what a run will need: memory of a rank, and bytes it sends.");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
+  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
+  command->add_option("-N,--ranks", arguments->ranks, "How many ranks train.")->type_name("RANKS");
+  command
+      ->add_option("--strat,--strategy", arguments->strategy, "One strategy, as in zero2-bf16, instead of each stage.")
+      ->type_name("NAME");
+  command->add_flag("--json", arguments->json, "Print JSON, with sizes in bytes.");
+  command->footer(kFooter);
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,106 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "keel/runtime/error.h"
+
+namespace keel::cli {
+namespace {
+
+constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+std::vector<char*> pointers(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  return words;
+}
+
+void replace_input_by_nothing() {
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+}
+
+// In the child: becomes the command, or tells through `failure` why not.
+[[noreturn]] void become(const std::vector<std::string>& command, const ProcessOptions& options, const sigset_t& mask,
+                         int failure) {
+  ::setpgid(0, 0);
+  if (options.signal_at_our_death != 0) ::prctl(PR_SET_PDEATHSIG, options.signal_at_our_death);
+  for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  if (!options.reads_terminal && ::isatty(STDIN_FILENO) != 0) replace_input_by_nothing();
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execvp(command[0].c_str(), pointers(command).data());
+  const int reason = errno;
+  static_cast<void>(!::write(failure, &reason, sizeof reason));
+  ::_exit(127);
+}
+
+// Waits while the signals of `mask` are blocked.
+ProcessEnd wait_for(pid_t child, const sigset_t& mask, const ProcessOptions& options) {
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child && WIFEXITED(status)) return {WEXITSTATUS(status), 0, child};
+    if (ended == child && WIFSIGNALED(status)) return {0, WTERMSIG(status), child};
+    const int signal_number = ::sigwaitinfo(&mask, nullptr);
+    if (signal_number > 0 && signal_number != SIGCHLD) options.on_signal(child, signal_number);
+  }
+}
+
+}  // namespace
+
+ProcessEnd run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
+  std::array<int, 2> failure = {};
+  KEEL_CHECK(::pipe2(failure.data(), O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
+  // Signals wait from here on, so that none is lost between two calls.
+  sigset_t waiting, before;
+  sigemptyset(&waiting);
+  for (const int number : kPassedOn) sigaddset(&waiting, number);
+  sigaddset(&waiting, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &waiting, &before);
+
+  const pid_t child = ::fork();
+  KEEL_CHECK(child >= 0, "cannot start a process: ", std::strerror(errno));
+  if (child == 0) become(command, options, before, failure[1]);
+  ::setpgid(child, child);
+  ::close(failure[1]);
+  int reason = 0;
+  const bool failed = ::read(failure[0], &reason, sizeof reason) == sizeof reason;
+  ::close(failure[0]);
+  const ProcessEnd end = wait_for(child, waiting, options);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (failed) throw Error(concat("cannot start '", command[0], "': ", std::strerror(reason)), ErrorKind::io);
+  return end;
+}
+
+std::string output_of(const std::vector<std::string>& command) {
+  std::array<int, 2> ends = {};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    replace_input_by_nothing();
+    ::dup2(ends[1], STDOUT_FILENO);
+    if (const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDERR_FILENO);
+    ::execvp(command[0].c_str(), pointers(command).data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  std::string text;
+  std::array<char, 4096> part;
+  for (ssize_t n = 0; (n = ::read(ends[0], part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(n));
+  ::close(ends[0]);
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,35 @@
+#pragma once
+// One child process, to which signals are passed on.
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace keel::cli {
+
+// The exit code of a process, or the number of the signal that killed it.
+struct ProcessEnd {
+  int code = 0;
+  int signal = 0;
+  pid_t id = 0;
+};
+
+struct ProcessOptions {
+  std::vector<std::pair<std::string, std::string>> environment = {};  // to add
+  // Called for SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, in the caller's thread.
+  std::function<void(pid_t child, int signal_number)> on_signal;
+  int signal_at_our_death = 0;  // that the child gets when this process is killed
+  bool reads_terminal = true;   // false: a terminal as standard input is replaced by nothing
+};
+
+// Runs a command, found in PATH, in a process group of its own, and waits for its end. Error where it cannot be
+// started.
+ProcessEnd run_process(const std::vector<std::string>& command, const ProcessOptions& options);
+
+// What a command prints to the standard output; empty where it cannot be started.
+std::string output_of(const std::vector<std::string>& command);
+
+}  // namespace keel::cli

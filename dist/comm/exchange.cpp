@@ -1,0 +1,58 @@
+#include "keel/dist/comm/exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace keel {
+namespace {
+
+Context make_host() { return Context::create({.threads = 1}); }
+
+// A tensor of the bytes themselves.
+Tensor alias(const Context& host, std::vector<std::byte>& bytes) {
+  return from_external(host, bytes.data(), {static_cast<std::int64_t>(bytes.size())}, {1}, DType::u8);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::byte>> gather_bytes(Communicator& communicator, std::vector<std::byte> mine) {
+  if (communicator.size() == 1) return {std::move(mine)};
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::byte> all(mine.size() * ranks);
+  const Context host = make_host();
+  if (!mine.empty()) communicator.all_gather(alias(host, mine), alias(host, all)).wait();
+  std::vector<std::vector<std::byte>> by_rank;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(r * mine.size());
+    by_rank.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(mine.size()));
+  }
+  return by_rank;
+}
+
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& mine) {
+  if (communicator.size() == 1) return {mine};
+  const std::vector<std::uint64_t> lengths = gather_values<std::uint64_t>(communicator, mine.size());
+  std::vector<std::byte> bytes(*std::max_element(lengths.begin(), lengths.end()));
+  std::memcpy(bytes.data(), mine.data(), mine.size());
+  std::vector<std::string> texts;
+  for (const std::vector<std::byte>& theirs : gather_bytes(communicator, std::move(bytes)))
+    texts.emplace_back(reinterpret_cast<const char*>(theirs.data()), lengths[texts.size()]);
+  return texts;
+}
+
+std::string broadcast_text(Communicator& communicator, const std::string& text, int root) {
+  if (communicator.size() == 1) return text;
+  const Context host = make_host();
+  std::vector<std::byte> length(sizeof(std::uint64_t));
+  const std::uint64_t mine = text.size();
+  std::memcpy(length.data(), &mine, sizeof mine);
+  communicator.broadcast(alias(host, length), root).wait();
+  std::uint64_t count = 0;
+  std::memcpy(&count, length.data(), sizeof count);
+  std::vector<std::byte> bytes(count);
+  std::memcpy(bytes.data(), text.data(), std::min<std::size_t>(text.size(), count));
+  if (count > 0) communicator.broadcast(alias(host, bytes), root).wait();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace keel

@@ -1,0 +1,226 @@
+#include "keel/dist/parallel/plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "keel/dist/comm/schedule.h"
+
+namespace keel {
+namespace {
+
+// One unit on one rank, in elements and bytes.
+struct PlannedUnit {
+  bool root, trainable;
+  bool shards_parameters, shards_gradients;
+  std::int64_t whole, shard, owned;                      // elements
+  std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
+  bool converts;                                         // gradients to the wire's dtype
+};
+
+std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
+                                    int rank) {
+  const ShardingStage& stage = kShardingStages[options.sharding.stage];
+  const bool several = ranks > 1;
+  const DType wire = options.wire.value_or(options.policy.parameter);
+  std::vector<PlannedUnit> units;
+  for (const FlatBuffer& buffer : layout) {
+    const DType gradient =
+        options.micro_batches > 1 || buffer.tied ? options.policy.gradient : options.policy.parameter;
+    const std::int64_t shard = part({0, buffer.padded}, ranks, rank).count();
+    units.push_back(
+        {.root = buffer.unit.empty(),
+         .trainable = buffer.trainable,
+         .shards_parameters = several && stage.parameters && buffer.padded >= options.sharding.persistence_threshold,
+         .shards_gradients = several && stage.gradients,
+         .whole = buffer.padded,
+         .shard = shard,
+         .owned = several && stage.optimizer ? shard : buffer.padded,
+         .value_bytes = static_cast<std::int64_t>(size_of(options.policy.parameter)),
+         .gradient_bytes = static_cast<std::int64_t>(size_of(gradient)),
+         .wire_bytes = static_cast<std::int64_t>(size_of(wire)),
+         .converts = gradient != wire});
+  }
+  return units;
+}
+
+// The order of the first forward pass: the root begins before the units in it.
+std::vector<std::size_t> forward_order(const std::vector<PlannedUnit>& units) {
+  std::vector<std::size_t> order;
+  for (const bool root : {true, false})
+    for (std::size_t i = 0; i < units.size(); ++i)
+      if (units[i].root == root) order.push_back(i);
+  return order;
+}
+
+// Follows Sharded and ShardUnit through a step, counting what is whole for a while.
+class StepMemory {
+ public:
+  StepMemory(const std::vector<PlannedUnit>& units, const ShardedOptions& options)
+      : units_(units), sharding_(options.sharding), order_(forward_order(units)), states_(units.size()) {
+    const bool shards_gradients = kShardingStages[sharding_.stage].gradients;
+    under_way_ = shards_gradients ? 1 : 4;
+    for (std::int64_t micro = 1; micro <= options.micro_batches; ++micro) {
+      forward();
+      backward(micro == options.micro_batches || (shards_gradients && sharding_.reduce_each_backward));
+    }
+  }
+
+  void report(MemoryPlan& memory) const {
+    memory.gathered = gathered_.peak;
+    memory.whole_gradients = gradients_.peak;
+    memory.buckets = all_.peak;
+  }
+
+ private:
+  struct State {
+    bool gathered = false, gradient = false, begun = false;
+    std::int64_t received = 0;  // bytes of its own for the result of a reduction
+  };
+  struct Count {
+    std::int64_t now = 0, peak = 0;
+    void add(std::int64_t bytes) { peak = std::max(peak, now += bytes); }
+  };
+
+  void count(Count& kind, std::int64_t bytes) {
+    kind.add(bytes);
+    all_.add(bytes);
+  }
+  void gather(std::size_t i, bool wanted = true) {
+    if (!units_[i].shards_parameters || states_[i].gathered == wanted) return;
+    states_[i].gathered = wanted;
+    count(gathered_, (wanted ? 1 : -1) * units_[i].whole * units_[i].value_bytes);
+  }
+  void release(std::size_t i) { gather(i, false); }
+  void hold_gradient(std::size_t i, bool wanted) {
+    if (!units_[i].shards_gradients || states_[i].gradient == wanted) return;
+    states_[i].gradient = wanted;
+    count(gradients_, (wanted ? 1 : -1) * units_[i].whole * units_[i].gradient_bytes);
+  }
+
+  void forward() {
+    const auto prefetch = static_cast<std::size_t>(sharding_.prefetch);
+    for (std::size_t place = 0; place < order_.size(); ++place) {
+      const std::size_t last = std::min(place + prefetch, order_.size() - 1);
+      for (std::size_t ahead = place; ahead <= last; ++ahead) gather(order_[ahead]);
+      const bool stays = !sharding_.reshard_after_forward || units_[order_[place]].root ||
+                         (sharding_.keep_last_unit && place + 1 == order_.size());
+      if (!stays) release(order_[place]);
+    }
+  }
+
+  void backward(bool reduces) {
+    const std::size_t count = order_.size(), prefetch = static_cast<std::size_t>(sharding_.prefetch);
+    for (std::size_t i = 0; i < std::min(prefetch, count); ++i) gather(order_[count - 1 - i]);
+    for (const std::size_t i : order_)  // the last layer may be the root's, whose first is the last to finish
+      if (units_[i].root && units_[i].trainable) hold_gradient(i, true);
+    for (const bool root : {false, true})
+      for (std::size_t place = count; place-- > 0;) {
+        const std::size_t i = order_[place];
+        if (units_[i].root != root) continue;
+        gather(i);
+        if (!units_[i].trainable) continue;
+        hold_gradient(i, true);
+        if (place >= prefetch) gather(order_[place - prefetch]);
+        release(i);
+        if (reduces && sharding_.overlap) reduce(i);
+      }
+    if (reduces && !sharding_.overlap)
+      for (const bool root : {false, true})
+        for (std::size_t place = count; place-- > 0;)
+          if (units_[order_[place]].root == root && units_[order_[place]].trainable) reduce(order_[place]);
+    while (!sent_.empty()) finish_oldest();
+    for (std::size_t i = 0; i < units_.size(); ++i) release(i);
+  }
+
+  void reduce(std::size_t i) {
+    while (sent_.size() >= under_way_) finish_oldest();
+    const PlannedUnit& unit = units_[i];
+    const bool in_place = unit.owned == unit.whole || (!unit.converts && (!unit.shards_gradients || !states_[i].begun));
+    if (!in_place) all_.add(states_[i].received = unit.shard * unit.wire_bytes);
+    sent_.push_back(i);
+  }
+  void finish_oldest() {
+    State& state = states_[sent_.front()];
+    state.begun = true;
+    all_.add(-std::exchange(state.received, 0));
+    hold_gradient(sent_.front(), false);
+    sent_.pop_front();
+  }
+
+  const std::vector<PlannedUnit>& units_;
+  const ShardingOptions& sharding_;
+  std::vector<std::size_t> order_;
+  std::vector<State> states_;
+  std::size_t under_way_;
+  std::deque<std::size_t> sent_ = {};  // units whose sums are under way
+  Count gathered_ = {}, gradients_ = {}, all_ = {};
+};
+
+// What a rank sends when a sum of `count` elements goes to all of `ranks`: first to whoever adds a part, then that.
+std::int64_t sent_by_all_reduce(std::int64_t count, int ranks, int rank) {
+  const std::int64_t own = part({0, count}, ranks, rank).count();
+  return count - own + (ranks - 1) * own;
+}
+
+}  // namespace
+
+int shard_ranks(const ShardingOptions& options, int ranks) {
+  return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
+}
+
+RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                   int ranks, int rank) {
+  KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
+  KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
+             options.sharding.stage);
+  PrecisionPolicy policy = options.policy;
+  policy.keeps_master = optimizer.needs_master();
+  const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
+  const std::int64_t state_bytes =
+      wide * static_cast<std::int64_t>(optimizer.state_names().size()) + (policy.master() ? 4 : 0);
+  const ShardingOptions& sharding = options.sharding;
+  const std::int64_t reductions =
+      kShardingStages[sharding.stage].gradients && sharding.reduce_each_backward ? options.micro_batches : 1;
+  const int group = shard_ranks(sharding, ranks), groups = ranks / group;
+  KEEL_CHECK(ranks % group == 0, "groups of ", group, " ranks do not divide the ", ranks, " that there are");
+  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
+  const std::vector<std::size_t> order = forward_order(units);
+  const std::int64_t others = group - 1;
+
+  RankPlan plan;
+  std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const PlannedUnit& unit = units[i];
+    plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
+    // A rank sends its shard to all others, or theirs to each.
+    const std::int64_t gather = others * unit.shard * unit.value_bytes;
+    if (unit.shards_parameters) {
+      const bool stays = !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == order.back());
+      plan.traffic.gathers += options.micro_batches * (stays ? 1 : 2) * gather;
+    } else if (unit.trainable && unit.owned != unit.whole) {
+      plan.traffic.gathers += gather;
+    }
+    if (!unit.trainable) continue;
+    plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
+    const std::int64_t state = unit.owned * state_bytes, values = unit.owned * unit.value_bytes;
+    if (sharding.offload_optimizer) {
+      plan.memory.host += state + values;
+      plan.traffic.offload += unit.owned * unit.gradient_bytes + values;
+      arriving = std::max(arriving, values);
+    } else {
+      plan.memory.optimizer += state;
+    }
+    const bool whole = unit.owned == unit.whole;
+    const std::int64_t inside = whole ? sent_by_all_reduce(unit.whole, group, rank % group) : unit.whole - unit.shard;
+    const std::int64_t across = sent_by_all_reduce(unit.owned, groups, rank / group);
+    plan.traffic.reductions += reductions * unit.wire_bytes * (inside + across);
+  }
+  plan.traffic.control = (ranks - 1) * static_cast<std::int64_t>(sizeof(StepPartial));
+  if (ranks > 1) StepMemory(units, options).report(plan.memory);
+  plan.memory.buckets = std::max(plan.memory.buckets, arriving);
+  return plan;
+}
+
+}  // namespace keel

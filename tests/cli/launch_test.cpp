@@ -1,0 +1,104 @@
+// `keel launch` and `keel strats` as far as they need no MPI.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::run_keel;
+using testing::Sandbox;
+
+void expect_refused(const Outcome& outcome, const std::string& reason) {
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.err.starts_with("keel: error: ")) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+}
+
+TEST(Launch, RanksAsThreadsTrainToTheSameBitsInEveryStage) {
+  const Sandbox sandbox;
+  for (const std::string stage : {"ddp", "zero3"}) {
+    const Outcome outcome =
+        sandbox.keel("launch -N 3 --threads --strat " + stage + "-bf16 text.yaml batch.global=6 run=" + stage);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_EQ(outcome.out.find("step 12/12"), outcome.out.rfind("step 12/12")) << "one rank prints: " << outcome.out;
+    for (const char* rank : {"0", "1", "2"}) EXPECT_TRUE(sandbox.has(stage + "/logs/rank-" + rank + ".log"));
+  }
+  EXPECT_EQ(sandbox.read("ddp/model.safetensors"), sandbox.read("zero3/model.safetensors"));
+}
+
+TEST(Launch, AnErrorOfRanksThatAreThreadsIsSaidOnce) {
+  const Sandbox sandbox;
+  expect_refused(sandbox.keel("launch -N 3 --threads text.yaml threads=0 stepps=3"), "did you mean 'steps'?");
+  expect_refused(sandbox.keel("launch -N 3 --threads text.yaml threads=0 data.path=absent"), "'absent'");
+  EXPECT_FALSE(sandbox.has("runs"));
+}
+
+TEST(Launch, TheCommandsOfOtherTrainersAreRead) {
+  for (const char* arguments :
+       {"-N=8 --strat=deepspeed-2-bf16", "-N 8 --strat deepspeed-2-bf16", "-N8 --strat deepspeed-2-bf16"}) {
+    const Outcome outcome = run_keel(concat("launch ", arguments, " --threads --dry-run c.yaml steps=5"));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(" train --thread-ranks 8 c.yaml strategy=deepspeed-2-bf16 steps=5\n"), std::string::npos)
+        << outcome.out;
+  }
+}
+
+TEST(Launch, WhatFollowsTheProgramIsItsOwn) {
+  const Outcome outcome = run_keel("launch -N 1 --dry-run sh -c 'exit 3' -N 2 --threads train");
+  EXPECT_TRUE(outcome.out.ends_with(" sh -c 'exit 3' -N 2 --threads train\n")) << outcome.out << outcome.err;
+  EXPECT_EQ(run_keel("launch -N 1 sh -c 'exit 3'").code, 3);
+}
+
+TEST(Launch, BadRequestsAreOneClearLine) {
+  expect_refused(run_keel("launch -N 4"), "what shall the ranks run?");
+  expect_refused(run_keel("launch -N x c.yaml"), "-N expects a number of ranks");
+  expect_refused(run_keel("launch -N 4 --strat zero9 c.yaml"), "got 'zero9'");
+  expect_refused(run_keel("launch -N 4 --strat fsdp-fp8 c.yaml"),
+                 "fsdp-fp8 is not there yet: training does not offer fp8");
+  expect_refused(run_keel("launch -N 4 --hosts a:1 --hostfile f c.yaml"), "not both");
+  expect_refused(run_keel("launch -N 4 --hostfile absent c.yaml"), "'absent'");
+  expect_refused(run_keel("launch -N 4 --launcher absent c.yaml"), "no launcher 'absent'");
+  const Outcome without = run_keel("launch -N 4 c.yaml", ".", "export PATH=/nonexistent");
+  expect_refused(without, "--threads runs the ranks as threads of one process");
+  EXPECT_NE(without.err.find("apt-get install"), std::string::npos) << without.err;
+}
+
+TEST(Launch, MoreThreadsThanProcessorsIsAWarning) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel("train addition.yaml run=made threads=4000 steps=1 --thread-ranks 1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("4000 threads share "), std::string::npos) << outcome.out;
+  EXPECT_EQ(sandbox.keel("train addition.yaml run=fits threads=1 steps=1").out.find("threads share"),
+            std::string::npos);
+}
+
+TEST(Strats, ListsTheGrammarAndFifteenNames) {
+  const Outcome outcome = run_keel("strats");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(outcome.out.starts_with("strategy = [ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16|fp16}[-cpu]\n"));
+  const std::size_t begin = outcome.out.find("\n\nauto ") + 2, end = outcome.out.find("\n\n", begin);
+  EXPECT_EQ(std::count(outcome.out.begin() + static_cast<std::ptrdiff_t>(begin),
+                       outcome.out.begin() + static_cast<std::ptrdiff_t>(end) + 1, '\n'),
+            15)
+      << outcome.out;
+}
+
+TEST(Strats, AllListsEveryNameWithItsMeaningOrWhatItWaitsFor) {
+  const Outcome outcome = run_keel("strats --all");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.out.find("\ndeepspeed-2-bf16-cpu-none "), std::string::npos);
+  EXPECT_NE(outcome.out.find("zero3-bf16-nvme-nvme: not there yet: optimizer state on nvme, parameters on nvme\n"),
+            std::string::npos);
+  EXPECT_GT(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 107 + 15);
+}
+
+}  // namespace
+}  // namespace keel::cli

@@ -1,0 +1,157 @@
+// `keel launch` with the launcher of this machine: four ranks, as root or not, on however few processors there are.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::Sandbox;
+
+constexpr const char* kForEver = " steps=1000000 checkpoint.every=0 eval.every=0 log.every=1";
+
+class MpiLaunch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string probe = testing::run_keel("launch -N 2 true").err;
+    if (!probe.empty()) GTEST_SKIP() << probe;
+  }
+
+  // Until the run has trained a step.
+  void wait_for_steps() const {
+    for (int i = 0; i < 6000 && !(sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  // Processes that run in the sandbox, the launcher's included.
+  std::string processes() const {
+    std::string found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::error_code error;
+      const std::string name = entry.path().filename().string();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/" == sandbox / "")
+        found += name + "\n";
+    }
+    return found;
+  }
+
+  static std::string text_of(const std::string& path) {  // whose size the system does not tell
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // The process that trains as one rank.
+  static std::string process_of_rank(int rank, const std::string& among) {
+    std::istringstream list(among);
+    for (std::string id; std::getline(list, id);) {
+      const std::string command = text_of(concat("/proc/", id, "/cmdline"));
+      const std::string environment = text_of(concat("/proc/", id, "/environ"));
+      const bool trains = command.find(std::string("keel\0train", 10)) != std::string::npos &&
+                          command.find("--rank") == std::string::npos;
+      if (trains && environment.find(concat("OMPI_COMM_WORLD_RANK=", rank)) != std::string::npos) return id;
+    }
+    return "";
+  }
+
+  const Sandbox sandbox;
+};
+
+std::int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST_F(MpiLaunch, TrainsByFourRanksToTheBitsOfFourThreadsWithNothingOnTheStandardError) {
+  const Outcome outcome = sandbox.keel("launch -N 4 --strat zero2-bf16 text.yaml run=made");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(lines_of(outcome.out), 7) << outcome.out;
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << "no terminal, no drawing: " << outcome.out;
+  for (const char* rank : {"0", "1", "2", "3"}) EXPECT_TRUE(sandbox.has(concat("made/logs/rank-", rank, ".log")));
+  ASSERT_EQ(sandbox.keel("launch -N 4 --threads --strat zero2-bf16 text.yaml run=threads").code, 0);
+  EXPECT_EQ(sandbox.read("made/model.safetensors"), sandbox.read("threads/model.safetensors"));
+}
+
+TEST_F(MpiLaunch, GivesAProgramItsArgumentsThreadsAndExitCode) {
+  sandbox.write("program", "echo \"$OMP_NUM_THREADS $1,$2\"\nexit 7\n");
+  const Outcome outcome = sandbox.keel("launch -N 4 sh program 'one two' --steps=3", "export OMP_NUM_THREADS=5");
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out.substr(0, outcome.out.find('\n')), "5 one two,--steps=3") << outcome.out;
+}
+
+TEST_F(MpiLaunch, AnErrorIsSaidOnce) {
+  for (const std::string mistake : {"stepps=3", "data.path=absent", "batch.global=3"}) {
+    const Outcome outcome = sandbox.keel("launch -N 4 text.yaml run=made " + mistake);
+    EXPECT_EQ(outcome.code, 2) << mistake;
+    EXPECT_TRUE(outcome.err.starts_with("keel: error: ")) << outcome.err;
+    EXPECT_EQ(lines_of(outcome.err), 1) << outcome.err;
+  }
+  const Outcome not_finite = sandbox.keel("launch -N 4 text.yaml run=made optimizer.lr=1e30 clip=0");
+  EXPECT_EQ(not_finite.code, 3);
+  EXPECT_EQ(lines_of(not_finite.err), 1) << not_finite.err;
+  const Outcome missing = sandbox.keel("launch -N 4 ./missing");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_EQ(missing.err, "keel: error: cannot start './missing': there is no such file\n");
+}
+
+TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(concat("launch -N 4 --strat zero3-fp32 text.yaml run=made", kForEver));
+    wait_for_steps();
+    program.send(number);
+    const Outcome stopped = program.wait();
+    EXPECT_EQ(stopped.code, 128 + number) << stopped.err;
+    EXPECT_EQ(stopped.err, "");
+    EXPECT_TRUE(stopped.out.ends_with(concat("stopped by ", number == SIGINT ? "Ctrl-C" : "SIGTERM",
+                                             "; to go on: keel launch -N 4 made/config.yaml resume=auto\n")))
+        << stopped.out;
+    EXPECT_TRUE(sandbox.has("made/model.safetensors"));
+    EXPECT_EQ(processes(), "");
+  }
+}
+
+TEST_F(MpiLaunch, NamesARankThatIsKilledAndLeavesNoOrphan) {
+  RunningProgram program = sandbox.start(concat("launch -N 4 text.yaml run=made", kForEver));
+  wait_for_steps();
+  const std::string killed = process_of_rank(2, processes());
+  ASSERT_NE(killed, "");
+  ::kill(std::stoi(killed), SIGKILL);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.code, 128 + SIGKILL);
+  EXPECT_TRUE(outcome.err.starts_with(concat("keel: error: rank 2 was killed by signal 9 (Killed; process ", killed)))
+      << outcome.err;
+  for (int i = 0; i < 40 && !processes().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(processes(), "");
+}
+
+TEST_F(MpiLaunch, RanksStartedByTheLauncherItselfWorkToo) {
+  const std::string command = concat(
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -n 3 '",
+      KEEL_PROGRAM, "' train text.yaml batch.global=6 run=made strategy=zero1-fp32 >out 2>&1");
+  ASSERT_EQ(std::system(concat("cd '", sandbox / "", "' && ", command).c_str()), 0) << sandbox.read("out");
+  ASSERT_EQ(sandbox.keel("launch -N 3 --threads text.yaml batch.global=6 run=threads strategy=zero3-fp32").code, 0);
+  EXPECT_EQ(sandbox.read("made/model.safetensors"), sandbox.read("threads/model.safetensors"));
+}
+
+TEST_F(MpiLaunch, RanksThatDoNotFindEachOtherAreAnErrorAndNotSeveralRuns) {
+  // What a launcher of another MPI leaves behind.
+  const Outcome first = sandbox.keel("train text.yaml run=made", "export PMI_RANK=0 PMI_SIZE=4");
+  EXPECT_EQ(first.code, 2);
+  EXPECT_NE(first.err.find("this is rank 0 of 4 for the launcher"), std::string::npos) << first.err;
+  const Outcome second = sandbox.keel("train text.yaml run=made", "export PMI_RANK=1 PMI_SIZE=4");
+  EXPECT_EQ(second.err, "");
+  EXPECT_FALSE(sandbox.has("made"));
+}
+
+}  // namespace
+}  // namespace keel::cli

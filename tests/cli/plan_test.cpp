@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using nlohmann::json;
+using testing::Outcome;
+using testing::Sandbox;
+
+json plan_of(const Sandbox& sandbox, const std::string& arguments) {
+  const Outcome outcome = sandbox.keel("plan --json " + arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return json::parse(outcome.out, nullptr, false);
+}
+
+TEST(PlanCommand, ShowsEachStageAndOpensNoTextForAByteTokenizer) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel("plan text.yaml -N 4 data.path=absent.txt strategy=bf16");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  for (const char* words : {"\nddp-bf16 ", "\nzero1-bf16 ", "\nzero2-bf16 ", "\nzero3-bf16 ", "sent a step",
+                            "4 ranks; a step of 4 sequences is 1 micro-batch on each"})
+    EXPECT_NE(outcome.out.find(words), std::string::npos) << words << "\n" << outcome.out;
+  EXPECT_EQ(outcome.out.find("was trained"), std::string::npos) << outcome.out;
+  EXPECT_FALSE(sandbox.has("text")) << "a plan writes nothing";
+}
+
+// One layer of width 32 without biases, 256 bytes, block 16: 8,192 + 512 + 32 numbers at the root, and 12,352 of a
+// block.
+TEST(PlanCommand, CountsTheNumbersOfASmallModel) {
+  const Sandbox sandbox;
+  const json plan = plan_of(sandbox, "text.yaml -N 2 batch.micro=1");
+  EXPECT_EQ(plan["ranks"], 2);
+  EXPECT_EQ(plan["micro_batches"], 2);
+  EXPECT_EQ(plan["parameters"], 8192 + 512 + 64 + 12704);
+  EXPECT_EQ(plan["units"], 2);
+  EXPECT_EQ(plan["largest_unit"]["name"], "h.0");
+  const std::int64_t padded = 8832 + 12800;
+  const json& ddp = plan["plans"]["ddp-fp32"];
+  EXPECT_EQ(ddp["parameter_bytes"], 4 * padded);
+  EXPECT_EQ(ddp["gradient_bytes"], 4 * padded);
+  EXPECT_EQ(ddp["optimizer_bytes"], 8 * padded);
+  EXPECT_EQ(ddp["sent_bytes"], 4 * padded);
+  const json& zero3 = plan["plans"]["zero3-fp32"];
+  EXPECT_EQ(zero3["kept_bytes"], 8 * padded);
+  // Of each micro-batch: half the root once, half the layer twice, and half of both reduced.
+  EXPECT_EQ(zero3["sent_bytes"], 2 * 4 * (8832 / 2 + 12800 + padded / 2));
+}
+
+TEST(PlanCommand, TakesAStrategyAndRanksWithAnEqualsSign) {
+  const Sandbox sandbox;
+  const json plan = plan_of(sandbox, "text.yaml -N=4 --strat=zero3-bf16");
+  EXPECT_EQ(plan["ranks"], 4);
+  EXPECT_EQ(plan["plans"].size(), 1u);
+  EXPECT_TRUE(plan["plans"].contains("zero3-bf16"));
+  EXPECT_FALSE(plan.contains("run"));
+}
+
+TEST(PlanCommand, PutsWhatARunMeasuredBesideItsPlan) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml strategy=bf16").code, 0);
+  const json run = plan_of(sandbox, "text.yaml -N 4")["run"];
+  EXPECT_EQ(run["strategy"], "bf16");
+  EXPECT_EQ(run["ranks"], 1);
+  for (const char* kind : {"parameter_bytes", "gradient_bytes", "optimizer_bytes", "kept_bytes", "bucket_bytes"})
+    EXPECT_EQ(run["measured"][kind], run["plan"][kind]) << kind;
+  const Outcome text = sandbox.keel("plan text.yaml -N 4");
+  for (const char* words : {"was trained as bf16 on 1 rank:", "\nformulas ", "\nmeasured "})
+    EXPECT_NE(text.out.find(words), std::string::npos) << words << "\n" << text.out;
+}
+
+TEST(PlanCommand, TakesAutoForBf16AndSaysSo) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel("plan text.yaml strategy=auto");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("auto is taken for bf16"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("zero2-bf16"), std::string::npos) << outcome.out;
+}
+
+TEST(PlanCommand, SaysWhatIsWrong) {
+  const Sandbox sandbox;
+  const auto refuses = [&](const std::string& arguments, const std::string& words) {
+    const Outcome outcome = sandbox.keel("plan " + arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
+  };
+  refuses("text.yaml -N 0", "-N expects a number of ranks from 1 to 1048576, got '0'");
+  refuses("text.yaml -N 4x", "got '4x'");
+  refuses("text.yaml -N 5", "a global batch of 4 sequences is too small for 5 ranks");
+  refuses("text.yaml --strat zero7", "zero7");
+  refuses("text.yaml -N 4 sharding.group=3 strategy=zero2-bf16", "groups of 3 ranks");
+  refuses("absent.yaml", "absent.yaml");
+  refuses("text.yaml data.tokenizer=character data.path=absent.txt", "absent.txt");
+}
+
+}  // namespace
+}  // namespace keel::cli

@@ -1,0 +1,88 @@
+// An optimizer in the processor's memory, for a model on a device.
+
+#include <utility>
+
+#include "tests/cuda/nccl_ranks.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+class Offload : public NcclRanks {
+ protected:
+  struct Outcome {
+    std::vector<double> values;
+    std::int64_t moved = 0;               // bytes of one rank in one step
+    std::int64_t expected = 0;            // gradients down and weights up
+    std::size_t on_device = 0, host = 0;  // bytes of masters and optimizer state
+  };
+
+  static Outcome train(int ranks, int number, DType dtype, bool offload, std::uint64_t drain_seed = 0) {
+    Outcome outcome;
+    on_devices(ranks,
+               [&](const DeviceRank& own) {
+                 UnitNet net;
+                 ShardedOptions options = testing::stage(number);
+                 options.policy = PrecisionPolicy::of(dtype);
+                 options.clip = 1;
+                 options.sharding.offload_optimizer = offload;
+                 Sharded engine(net, own.context, own.devices, make_adamw({}), options);
+                 for (int step = 0; step < 3; ++step) {
+                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
+                   engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+                   EXPECT_TRUE(engine.step(1e-2).get().taken);
+                 }
+                 const std::int64_t moved = engine.offload_bytes() / 3;
+                 const std::vector<double> values = whole_values(engine);
+                 if (own.rank() != 0) return;
+                 outcome.values = values;
+                 outcome.moved = moved;
+                 for (const auto& unit : engine.units())
+                   outcome.expected += 2 * unit->owned().count() * static_cast<std::int64_t>(size_of(dtype));
+                 outcome.on_device = own.context.memory()[Purpose::optimizer].current;
+                 outcome.host = own.context.host().memory()[Purpose::optimizer].current;
+               },
+               {.drain_seed = drain_seed});
+    return outcome;
+  }
+};
+
+TEST_F(Offload, GivesTheBitsOfAnOptimizerOnTheProcessor) {
+  KEEL_NEEDS_DEVICES(2);
+  // The processor's AdamW is the reference: stage 0 with the state there.
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Outcome reference = train(2, 0, dtype, true);
+    for (const int number : {1, 2, 3}) EXPECT_TRUE(train(2, number, dtype, true).values == reference.values) << number;
+    const Outcome resident = train(2, 0, dtype, false);
+    EXPECT_LT(relative_error(reference.values, resident.values), dtype == DType::f32 ? 1e-6 : 1e-3);
+  }
+}
+
+TEST_F(Offload, KeepsNoStateOnTheDeviceAndMovesGradientsAndWeightsOnce) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const int ranks : {2, 3, 4}) {
+    if (ranks > most()) continue;
+    for (const int number : {1, 2, 3}) {
+      const Outcome offloaded = train(ranks, number, DType::bf16, true);
+      const Outcome resident = train(ranks, number, DType::bf16, false);
+      EXPECT_EQ(offloaded.on_device, 0u);
+      EXPECT_GE(offloaded.host, resident.on_device);
+      EXPECT_EQ(offloaded.moved, offloaded.expected) << ranks << " ranks, stage " << number;
+    }
+  }
+}
+
+TEST_F(Offload, NoOrderOfWorkThatEventsAllowChangesABit) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const int number : {1, 3}) {
+    const std::vector<double> reference = train(2, number, DType::bf16, true).values;
+    for (const std::uint64_t seed : {1, 2, 3})
+      EXPECT_TRUE(train(2, number, DType::bf16, true, seed).values == reference)
+          << "stage " << number << ", seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace keel

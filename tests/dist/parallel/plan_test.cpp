@@ -1,0 +1,255 @@
+// Plans against the numbers of the design, and against what the engine counts.
+
+#include "keel/dist/parallel/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <numeric>
+
+#include "keel/autograd/checkpoint.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+// The fixture F: four units of 1,024 by 1,024 numbers and their biases. It is laid out, never trained.
+struct Wide : Module {
+  struct Layer : Module {
+    Linear linear{1024, 1024};
+    void visit(Visitor& v) override { v("linear", linear); }
+    bool is_unit() const override { return true; }
+  };
+  std::vector<Layer> layers = std::vector<Layer>(4);
+  void visit(Visitor& v) override { v("layers", layers); }
+};
+
+ShardedOptions in_bf16(int number, int micro_batches = 1) {
+  ShardedOptions options = stage(number);
+  options.policy = {.parameter = DType::bf16, .gradient = micro_batches > 1 ? DType::f32 : DType::bf16};
+  options.micro_batches = micro_batches;
+  return options;
+}
+
+RankPlan plan_of(Module& model, int ranks, const ShardedOptions& options, int rank = 0) {
+  return plan_rank(lay_out(model, shard_ranks(options.sharding, ranks)), *make_adamw(), options, ranks, rank);
+}
+
+std::int64_t sent(int ranks, const ShardedOptions& options) {
+  Wide model;
+  return plan_of(model, ranks, options).traffic.sent();
+}
+
+TEST(Plan, SendsTheBytesOfTheDesign) {
+  for (const int number : {0, 1, 2}) {
+    EXPECT_EQ(sent(4, in_bf16(number)), 12'595'200) << "stage " << number;
+    EXPECT_EQ(sent(3, in_bf16(number)), 11'198'464) << "stage " << number;
+    EXPECT_EQ(sent(8, in_bf16(number)), 14'694'400) << "stage " << number;
+  }
+  EXPECT_EQ(sent(4, in_bf16(3)), 18'892'800);
+  EXPECT_EQ(sent(3, in_bf16(3)), 16'797'696);
+  EXPECT_EQ(sent(8, in_bf16(3)), 22'041'600);
+  ShardedOptions kept = in_bf16(3);
+  kept.sharding.keep_last_unit = true;
+  EXPECT_EQ(sent(4, kept), 17'318'400);
+  for (const int number : {1, 2}) {
+    ShardedOptions wide = in_bf16(number);
+    wide.wire = DType::f32;
+    EXPECT_EQ(sent(4, wide), 18'892'800) << "stage " << number;
+  }
+}
+
+TEST(Plan, SendsTheBytesOfTheDesignInFourMicroBatches) {
+  EXPECT_EQ(sent(4, in_bf16(1, 4)), 12'595'200);
+  EXPECT_EQ(sent(4, in_bf16(2, 4)), 31'488'000);
+  EXPECT_EQ(sent(4, in_bf16(3, 4)), 75'571'200);
+  ShardedOptions deferred = in_bf16(3, 4);
+  deferred.sharding.reduce_each_backward = false;
+  EXPECT_EQ(sent(4, deferred), 56'678'400);
+}
+
+TEST(Plan, KeepsTheBytesOfTheDesign) {
+  const std::int64_t expected[][4] = {{67'190'784, 33'595'392, 27'996'160, 22'396'928},
+                                      {67'174'400, 29'388'800, 23'091'200, 16'793'600},
+                                      {67'174'400, 23'091'200, 15'744'000, 8'396'800}};
+  const int ranks[] = {3, 4, 8};
+  Wide model;
+  for (std::size_t row = 0; row < 3; ++row)
+    for (const int number : {0, 1, 2, 3})
+      EXPECT_EQ(plan_of(model, ranks[row], in_bf16(number)).memory.kept(), expected[row][number])
+          << "stage " << number << ", " << ranks[row] << " ranks";
+}
+
+// Per unit of 2,099,200 bytes: at prefetch 1 two are whole, and the gradients of one while those before are summed.
+TEST(Plan, HoldsTwoWholeUnitsAndTwoWholeGradientsAtOnceInStageThree) {
+  Wide model;
+  const MemoryPlan memory = plan_of(model, 4, in_bf16(3)).memory;
+  EXPECT_EQ(memory.gathered, 2 * 2'099'200);
+  EXPECT_EQ(memory.whole_gradients, 2 * 2'099'200);
+  EXPECT_EQ(memory.buckets, 4 * 2'099'200);
+  EXPECT_EQ(plan_of(model, 4, in_bf16(1)).memory.buckets, 0);
+  EXPECT_EQ(plan_of(model, 4, in_bf16(2)).memory.buckets, 2 * 2'099'200);
+}
+
+TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
+  Wide model;
+  for (const int number : {0, 1, 2, 3}) {
+    const RankPlan plan = plan_of(model, 1, in_bf16(number));
+    EXPECT_EQ(plan.traffic.sent() + plan.traffic.control, 0);
+    EXPECT_EQ(plan.memory.kept(), std::int64_t{4} * 1024 * 1025 * 16);
+    EXPECT_EQ(plan.memory.buckets, 0);
+  }
+}
+
+TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
+  Wide model;
+  ShardedOptions options = in_bf16(2);
+  options.sharding.offload_optimizer = true;
+  const RankPlan plan = plan_of(model, 4, options);
+  EXPECT_EQ(plan.memory.optimizer, 0);
+  EXPECT_EQ(plan.memory.host, 14 * 1'049'600);
+  EXPECT_EQ(plan.traffic.offload, 4'198'400);
+}
+
+TEST(Plan, NamesARankOrStageThatThereIsNot) {
+  Wide model;
+  EXPECT_THROW(plan_of(model, 2, in_bf16(0), 2), Error);
+  EXPECT_THROW(plan_rank(lay_out(model), *make_adamw(), in_bf16(0), 0, 0), Error);
+  EXPECT_THROW(plan_of(model, 2, in_bf16(4)), Error);
+}
+
+// What a model does in a step, so that one function measures several.
+struct Case {
+  std::string name;
+  bool recomputes;  // forgets activations, and with them that a unit is the last
+  std::function<std::unique_ptr<Module>()> make;
+  std::function<Variable(Module&, const Tensor&)> loss;
+};
+
+// Layers between two uses of the root's weight; half of them frozen.
+struct Rooted : Module {
+  Linear head{kWidth, kWidth};
+  std::vector<UnitLayer> layers = std::vector<UnitLayer>(4);
+  bool recomputes;
+  Rooted(bool freezes, bool recomputes) : recomputes(recomputes) {
+    if (!freezes) return;
+    for (const std::size_t i : {1, 3}) {
+      layers[i].linear.weight.set_trainable(false);
+      layers[i].linear.bias.set_trainable(false);
+    }
+  }
+  Variable operator()(const Tensor& x) const {
+    const Scope scope(*this);
+    Variable y = head(Variable(x));
+    for (const UnitLayer& layer : layers)
+      y = recomputes ? checkpoint([&](const Variable& in) { return layer(in); }, y) : layer(y);
+    return head(y);
+  }
+  void visit(Visitor& v) override {
+    v("head", head);
+    v("layers", layers);
+  }
+};
+
+template <class Model, class... Arguments>
+Case case_of(std::string name, bool recomputes, Arguments... arguments) {
+  return {std::move(name), recomputes, [=] { return std::unique_ptr<Module>(std::make_unique<Model>(arguments...)); },
+          [](Module& model, const Tensor& x) { return mean(dynamic_cast<Model&>(model)(x)); }};
+}
+
+std::vector<Case> cases() {
+  return {case_of<UnitNet>("a chain", false), case_of<Rooted>("a root around units", false, false, false),
+          case_of<Rooted>("half of it frozen", false, true, false), case_of<Rooted>("recomputed", true, false, true)};
+}
+
+struct Variant {
+  std::string name;
+  std::function<void(ShardedOptions&)> set;
+};
+
+std::vector<Variant> variants() {
+  return {{"plain", [](ShardedOptions&) {}},
+          {"deferred", [](ShardedOptions& o) { o.sharding.reduce_each_backward = false; }},
+          {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
+          {"last unit kept", [](ShardedOptions& o) { o.sharding.keep_last_unit = true; }},
+          {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},
+          {"in groups of two", [](ShardedOptions& o) { o.sharding.group = 2; }},
+          {"in groups of one", [](ShardedOptions& o) { o.sharding.group = 1; }},
+          {"nothing prefetched", [](ShardedOptions& o) { o.sharding.prefetch = 0; }},
+          {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
+          {"without overlap", [](ShardedOptions& o) { o.sharding.overlap = false; }},
+          {"bf16", [](ShardedOptions& o) { o.policy = PrecisionPolicy::of(DType::bf16); }},
+          {"bf16, wire f32", [](ShardedOptions& o) {
+             o.policy = PrecisionPolicy::of(DType::bf16);
+             o.wire = DType::f32;
+           }}};
+}
+
+// Trains two steps and compares the second one's counts, on each rank, with the rank's plan.
+void expect_as_planned(const std::string& what, const Case& c, int ranks, const ShardedOptions& options, bool adam) {
+  std::mutex mutex;
+  run_ranks(ranks, [&](Communicator& comm) {
+    const auto optimizer = [&] { return adam ? make_adamw() : make_sgd(); };
+    const Context context = testing::context(1);
+    const auto planned = c.make(), model = c.make();
+    const RankPlan plan =
+        plan_rank(lay_out(*planned, shard_ranks(options.sharding, ranks)), *optimizer(), options, ranks, comm.rank());
+    Sharded engine(*model, context, comm, optimizer(), options);
+    const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
+    const std::int64_t kept[] = {counted(Purpose::parameter), counted(Purpose::gradient), counted(Purpose::optimizer)};
+    const auto step = [&] {
+      for (int micro = 0; micro < options.micro_batches; ++micro) {
+        const Tensor x = uniform_tensor(context, {3, kWidth}, 5, options.policy.parameter);
+        engine.backward(c.loss(*model, x), {.last = micro + 1 == options.micro_batches});
+      }
+      engine.step(1e-3);
+      for (const auto& unit : engine.units()) unit->wait_gathered();
+    };
+    step();
+    const std::int64_t before = engine.data_traffic().sent(), control = engine.control_traffic().sent();
+    context.allocator().reset_peaks();
+    step();
+    const std::lock_guard lock(mutex);
+    SCOPED_TRACE(concat(what, ", stage ", options.sharding.stage, ", ", options.micro_batches, " micro-batches, rank ",
+                        comm.rank(), " of ", ranks));
+    EXPECT_EQ(plan.memory.parameter, kept[0]);
+    EXPECT_EQ(plan.memory.gradient, kept[1]);
+    EXPECT_EQ(plan.memory.optimizer, kept[2]);
+    EXPECT_EQ(plan.memory.buckets, static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak));
+    EXPECT_EQ(plan.traffic.sent(), engine.data_traffic().sent() - before);
+    EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
+  });
+}
+
+TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
+  for (const Case& c : cases())
+    for (const Variant& variant : variants()) {
+      if (c.recomputes && variant.name == "last unit kept") continue;
+      for (const int number : {0, 1, 2, 3})
+        for (const int ranks : {1, 2, 3, 4})
+          for (const int micro_batches : {1, 3}) {
+            ShardedOptions options = stage(number);
+            variant.set(options);
+            if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
+            options.micro_batches = micro_batches;
+            expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options, true);
+          }
+    }
+}
+
+TEST(Plan, KnowsOptimizersWithoutStateOrMasters) {
+  for (const int number : {0, 2}) {
+    ShardedOptions options = stage(number);
+    options.policy = PrecisionPolicy::of(DType::bf16);
+    expect_as_planned("SGD", cases().front(), 3, options, false);
+  }
+  Wide model;
+  const std::unique_ptr<Optimizer> rounding = make_adamw({.stochastic_rounding = true});
+  const RankPlan plan = plan_rank(lay_out(model, 4), *rounding, in_bf16(1), 4, 0);
+  EXPECT_EQ(plan.memory.optimizer, std::int64_t{1024} * 1025 * 8) << "two states of fp32, no master";
+}
+
+}  // namespace
+}  // namespace keel

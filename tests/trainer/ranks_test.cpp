@@ -1,0 +1,198 @@
+// Training runs of several ranks.
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <stdexcept>
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/trainer/checkpoint.h"
+#include "tests/support.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+// The run by n ranks; what each was told.
+std::vector<std::unique_ptr<Recorder>> train_by(int n, const Config& config, std::int64_t stop_after = INT64_MAX) {
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  // One rank alone hears of the signal.
+  for (int r = 0; r < n; ++r) recorders.push_back(std::make_unique<Recorder>(r == n - 1 ? stop_after : INT64_MAX));
+  run_ranks(n, [&](Communicator& ranks) { train(config, *recorders[static_cast<std::size_t>(ranks.rank())], ranks); });
+  return recorders;
+}
+
+const std::vector<std::string> kStrategies = {"ddp", "zero1", "zero2", "zero3"};
+
+TEST(TrainingByRanks, GivesTheSameBitsInEveryStageAndToEveryRank) {
+  for (const std::string precision : {"fp32", "bf16", "fp16"})
+    for (const int n : {2, 3, 4}) {
+      const TemporaryFolder place;
+      std::vector<double> losses;
+      std::string weights;
+      for (const std::string& stage : kStrategies) {
+        const Config config =
+            small_run(place, stage, {"steps=6", "strategy=" + stage + "-" + precision, "scheduler.warmup=1"});
+        const auto recorders = train_by(n, config);
+        if (losses.empty()) losses = recorders[0]->losses;
+        if (weights.empty()) weights = weights_of(config);
+        ASSERT_EQ(losses.size(), 6u);
+        for (const auto& recorder : recorders) EXPECT_EQ(recorder->losses, losses) << stage << precision << n;
+        EXPECT_EQ(weights_of(config), weights) << stage << precision << n;
+      }
+    }
+}
+
+TEST(TrainingByRanks, FollowsTheCurveOfOneRankForAnyNumberOfThem) {
+  const TemporaryFolder place;
+  Recorder alone;
+  const Config config = small_run(place, "alone");
+  train(config, alone);
+  for (const int n : {2, 3, 4, 5, 6}) {  // six rows: some ranks have an empty micro-batch
+    const auto recorders = train_by(n, small_run(place, concat("by", n), {"strategy=zero3-fp32", "batch.micro=1"}));
+    ASSERT_EQ(recorders[0]->losses.size(), alone.losses.size());
+    for (std::size_t i = 0; i < alone.losses.size(); ++i)
+      EXPECT_NEAR(recorders[0]->losses[i], alone.losses[i], 1e-4 * alone.losses[i]) << n << " ranks, step " << i + 1;
+    EXPECT_NEAR(recorders[0]->validation, alone.validation, 1e-4 * alone.validation);
+  }
+}
+
+TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
+  for (const std::string& stage : kStrategies) {
+    const TemporaryFolder place;
+    const std::string strategy = "strategy=" + stage + "-bf16";
+    const Config whole = small_run(place, "whole", {strategy});
+    train_by(3, whole);
+    train_by(3, small_run(place, "parts", {strategy}), 6);
+    const Config rest = small_run(place, "parts", {strategy, "resume=auto"});
+    train_by(3, rest);
+    EXPECT_EQ(weights_of(rest), weights_of(whole)) << stage;
+  }
+}
+
+TEST(TrainingByRanks, ContinuesACheckpointOfAnotherNumberOfRanksAndAnotherStage) {
+  const TemporaryFolder place;
+  train_by(4, small_run(place, "run", {"strategy=zero3-fp32", "steps=4", "scheduler.steps=12"}));
+  std::filesystem::copy(place / "run", place / "single", std::filesystem::copy_options::recursive);
+  const std::vector<std::string> more = {"resume=auto", "steps=4", "scheduler.steps=12"};
+  // Nothing is left to train: what is saved again are the weights that were loaded.
+  const Config four = small_run(place, "run"), one = small_run(place, "single", more);
+  Recorder recorder;
+  train(one, recorder);
+  EXPECT_EQ(weights_of(one), weights_of(four));
+  Recorder further;
+  EXPECT_EQ(train(small_run(place, "single", {"resume=auto", "scheduler.steps=12"}), further).step, 12);
+  EXPECT_EQ(train_by(3, small_run(place, "run", {"resume=auto", "strategy=zero1-fp32"}))[2]->losses.size(), 8u);
+}
+
+TEST(TrainingByRanks, StopsAllAfterTheSameStepWhenOneIsAsked) {
+  const TemporaryFolder place;
+  const auto recorders = train_by(4, small_run(place, "run", {"strategy=zero2-fp32"}), 5);
+  for (const auto& recorder : recorders) EXPECT_EQ(recorder->losses.size(), recorders[0]->losses.size());
+  EXPECT_LT(recorders[0]->losses.size(), 12u);
+  EXPECT_EQ(recorders[0]->checkpoints.back(), static_cast<std::int64_t>(recorders[0]->losses.size()));
+}
+
+TEST(TrainingByRanks, EveryRankHasALog) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"strategy=zero1-fp32"});
+  train_by(3, config);
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_NE(read_text_file(RunFolder(config.run).log(rank)).find("step 12/12"), std::string::npos);
+}
+
+// The messages of all ranks.
+std::vector<std::string> failures_of(int n, const std::function<void(Communicator&)>& f) {
+  std::vector<std::string> messages(static_cast<std::size_t>(n));
+  EXPECT_THROW(run_ranks(n,
+                         [&](Communicator& ranks) {
+                           try {
+                             f(ranks);
+                           } catch (const std::exception& error) {
+                             messages[static_cast<std::size_t>(ranks.rank())] = error.what();
+                             throw;
+                           }
+                         }),
+               std::exception);
+  return messages;
+}
+
+TEST(TrainingByRanks, DifferentConfigurationsAreToldToAllBeforeTraining) {
+  const TemporaryFolder place;
+  const auto messages = failures_of(3, [&](Communicator& ranks) {
+    Recorder recorder;
+    train(small_run(place, "run", {ranks.rank() == 2 ? "clip=0.5" : "clip=1"}), recorder, ranks);
+  });
+  for (const std::string& message : messages)
+    EXPECT_EQ(message, "ranks were given different configurations: rank 0 has clip: 1, rank 2 has clip: 0.5");
+  EXPECT_FALSE(std::filesystem::exists(place / "run"));
+}
+
+TEST(TrainingByRanks, DataThatOneRankMissesIsToldToAll) {
+  const TemporaryFolder place;
+  const auto messages = failures_of(3, [&](Communicator& ranks) {
+    Recorder recorder;
+    Config config = small_run(place, "run");
+    if (ranks.rank() == 1) config.data.path = "missing.txt";
+    train(config, recorder, ranks);
+  });
+  for (const std::string& message : messages) {
+    EXPECT_TRUE(message.starts_with("rank 1: ")) << message;
+    EXPECT_NE(message.find("missing.txt"), std::string::npos) << message;
+  }
+}
+
+TEST(TrainingByRanks, MoreRanksThanSequencesIsOneClearLine) {
+  const TemporaryFolder place;
+  for (const std::string& message : failures_of(7, [&](Communicator& ranks) {
+         Recorder recorder;
+         train(small_run(place, "run"), recorder, ranks);
+       }))
+    EXPECT_EQ(message, "a global batch of 6 sequences is too small for 7 ranks");
+}
+
+// Throws from its third step on.
+class Failing : public Recorder {
+ public:
+  void on_step(const StepReport& report) override {
+    if (report.step >= 3) throw std::runtime_error("the printer is on fire");
+    Recorder::on_step(report);
+  }
+};
+
+TEST(TrainingByRanks, SaveWhatWasLearntWhereTheObserverOfOneThrows) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"strategy=zero3-fp32"});
+  const auto messages = failures_of(3, [&](Communicator& ranks) {
+    Recorder recorder;
+    Failing failing;
+    train(config, ranks.rank() == 1 ? static_cast<TrainObserver&>(failing) : recorder, ranks);
+  });
+  EXPECT_EQ(messages[0], "rank 1 cannot go on; its log says why");
+  EXPECT_EQ(messages[1], "the printer is on fire");
+  const std::vector<std::int64_t> steps = RunFolder(config.run).checkpoint_steps();
+  ASSERT_FALSE(steps.empty());
+  EXPECT_GE(steps.back(), 3);
+  EXPECT_EQ(read_checkpoint(RunFolder(config.run).checkpoint(steps.back())).step, steps.back());
+}
+
+TEST(TrainingByRanks, ALossThatIsNotFiniteNamesTheRankAndTheTensorEverywhere) {
+  const TemporaryFolder place;
+  for (const std::string& stage : kStrategies)
+    for (const std::string& message : failures_of(3, [&](Communicator& ranks) {
+           Recorder recorder;
+           train(small_run(place, stage,
+                           {"strategy=" + stage + "-fp32", "optimizer.lr=1e30", "clip=0", "scheduler.warmup=0",
+                            "scheduler.min_lr=0"}),
+                 recorder, ranks);
+         })) {
+      EXPECT_NE(message.find("the loss on rank 0 is "), std::string::npos) << message;
+      EXPECT_NE(message.find("first bad tensor: "), std::string::npos) << message;
+    }
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,131 @@
+#include "keel/trainer/assembly.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "keel/dist/comm/nccl_communicator.h"
+#include "keel/optim/schedule.h"
+#include "keel/trainer/device.h"
+
+namespace keel {
+namespace {
+
+RateSchedule make_schedule(const Config& config) {
+  const auto decay = [&] {
+    switch (config.scheduler.type) {
+      case SchedulerConfig::Type::cosine: return Decay::cosine;
+      case SchedulerConfig::Type::linear: return Decay::linear;
+      case SchedulerConfig::Type::constant: break;
+    }
+    return Decay::constant;
+  }();
+  return {.decay = decay,
+          .warmup = config.scheduler.warmup,
+          .steps = config.scheduler.steps,
+          .final_factor = config.scheduler.min_lr / config.optimizer.lr};
+}
+
+DType dtype_of(Strategy::Precision precision) {
+  switch (precision) {
+    case Strategy::Precision::bf16: return DType::bf16;
+    case Strategy::Precision::fp16: return DType::f16;
+    default: return DType::f32;
+  }
+}
+
+int stage_number(Strategy::Stage stage) {
+  return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
+}
+
+std::optional<DType> dtype_of(ShardingConfig::Number number) {
+  switch (number) {
+    case ShardingConfig::Number::automatic: break;
+    case ShardingConfig::Number::fp32: return DType::f32;
+    case ShardingConfig::Number::bf16: return DType::bf16;
+    case ShardingConfig::Number::fp16: return DType::f16;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Context make_context(const Config& config, const Communicator& communicator, LogSink log) {
+  const std::vector<int>& nodes = communicator.nodes();
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  const auto here = std::count(nodes.begin(), nodes.end(), nodes[rank]);
+  const auto before = std::count(nodes.begin(), nodes.begin() + communicator.rank(), nodes[rank]);
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  ContextOptions options;
+  options.device = choose_device(config.device, static_cast<int>(before));
+  options.threads = static_cast<int>(config.threads);
+  // A launcher may have given each rank processors of its own.
+  if (options.threads == 0 && here > 1)
+    options.threads = std::min(default_threads(), std::max(1, processors / static_cast<int>(here)));
+  options.kernels = config.kernels;
+  options.log = std::move(log);
+  return Context::create(std::move(options));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
+  if (config.type == OptimizerConfig::Type::adamw)
+    return make_adamw({.beta1 = config.betas[0],
+                       .beta2 = config.betas[1],
+                       .epsilon = config.eps,
+                       .weight_decay = config.weight_decay,
+                       .stochastic_rounding = config.stochastic_rounding,
+                       .seed = seed});
+  return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
+}
+
+Tensor make_rates(const Config& config, const Context& context) {
+  const RateSchedule schedule = make_schedule(config);
+  const std::int64_t last = schedule.decay == Decay::constant ? schedule.warmup : schedule.steps;
+  std::vector<double> rates;
+  for (std::int64_t i = 0; i <= std::min(last, config.steps); ++i)
+    rates.push_back(config.optimizer.lr * schedule.factor(i));
+  return from_values(context, rates, {static_cast<std::int64_t>(rates.size())}, Purpose::workspace);
+}
+
+ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) {
+  const ShardingConfig& sharding = config.sharding;
+  ShardedOptions options;
+  options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
+  if (const auto gradient = dtype_of(sharding.gradient)) options.policy.gradient = *gradient;
+  options.wire = dtype_of(sharding.wire);
+  options.seed = config.seed;
+  options.micro_batches = micro_batches;
+  options.clip = config.clip;
+  constexpr double kMebibyte = 1 << 20;
+  options.sharding = {
+      .stage = stage_number(config.strategy.stage),
+      .first_bucket = static_cast<std::int64_t>(sharding.first_bucket * kMebibyte),
+      .bucket = static_cast<std::int64_t>(sharding.bucket * kMebibyte),
+      .overlap = sharding.overlap,
+      .reduce_each_backward = sharding.reduce_each_backward,
+      .reshard_after_forward = sharding.reshard_after_forward,
+      .prefetch = static_cast<int>(sharding.prefetch),
+      .persistence_threshold = sharding.persistence_threshold,
+      .strict = sharding.strict,
+      .group = static_cast<int>(sharding.group),
+      .offload_optimizer = sharding.offload_optimizer || config.strategy.optimizer == Strategy::Offload::cpu};
+  const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
+                      (config.loss_scale.type == LossScaleConfig::Type::automatic &&
+                       config.strategy.precision == Strategy::Precision::fp16);
+  if (scales)
+    options.scaling = {.growth = config.loss_scale.growth,
+                       .backoff = config.loss_scale.backoff,
+                       .interval = config.loss_scale.interval,
+                       .hysteresis = config.loss_scale.hysteresis,
+                       .floor = config.loss_scale.floor};
+  if (scales || config.loss_scale.type == LossScaleConfig::Type::fixed) options.loss_scale = config.loss_scale.initial;
+  return options;
+}
+
+DeviceCommunicator::DeviceCommunicator(const Context& context, Communicator& ranks) : ranks_(ranks) {
+  if (context.device().type != DeviceType::cpu && ranks.size() > 1)
+    own_ = make_nccl_communicator(context, ranks.split(0, ranks.rank()));
+}
+
+}  // namespace keel

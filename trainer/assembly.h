@@ -1,0 +1,38 @@
+#pragma once
+// The objects that a configuration describes: context, optimizer, learning rates, options of the engine.
+
+#include <memory>
+#include <string>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/optim/optimizer.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+
+// For a rank: its device, and as many threads as fall to it. Unless config.threads says how many, the ranks of a node
+// share its processors.
+Context make_context(const Config& config, const Communicator& communicator, LogSink log);
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
+
+// f64 (n): the learning rate after i taken steps; the last one stays.
+Tensor make_rates(const Config& config, const Context& context);
+
+// `config.strategy.precision` must have been decided.
+ShardedOptions engine_options(const Config& config, std::int64_t micro_batches);
+
+// What the engine talks through: the ranks' own communicator for the processor, NCCL among GPUs.
+class DeviceCommunicator {
+ public:
+  // Every rank calls it.
+  DeviceCommunicator(const Context& context, Communicator& ranks);
+  Communicator& operator*() { return own_ != nullptr ? *own_ : ranks_; }
+
+ private:
+  Communicator& ranks_;
+  std::unique_ptr<Communicator> own_;
+};
+
+}  // namespace keel

@@ -1,0 +1,33 @@
+#pragma once
+// A rank's own log file: everything that the observer of its run hears.
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "keel/trainer/progress.h"
+
+namespace keel {
+
+// Passes everything on, and writes it as lines to a file once that may be opened; what came before comes first then.
+class RankLog : public TrainObserver {
+ public:
+  explicit RankLog(TrainObserver& observer) : observer_(observer), lines_(early_) {}
+
+  // Appends to the file. An Error of kind io where it cannot be opened.
+  void open(const std::string& path);
+
+  void on_step(const StepReport& report) override;
+  void on_eval(const EvalReport& report) override;
+  void on_checkpoint(const CheckpointReport& report) override;
+  void on_message(LogLevel level, std::string_view message) override;
+  bool stop_requested() override { return observer_.stop_requested(); }
+
+ private:
+  TrainObserver& observer_;
+  std::stringstream early_;
+  std::ofstream file_;
+  ConsoleObserver lines_;
+};
+
+}  // namespace keel

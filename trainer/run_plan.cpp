@@ -1,0 +1,86 @@
+#include "keel/trainer/run_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "keel/data/batch.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/assembly.h"
+#include "keel/trainer/run_folder.h"
+#include "keel/trainer/task.h"
+
+namespace keel {
+namespace {
+
+std::vector<FlatBuffer> layout_of(const Config& config, std::int64_t vocabulary, int shards) {
+  Gpt model(gpt_options(config, vocabulary));
+  return lay_out(model, shards);
+}
+
+}  // namespace
+
+std::int64_t planned_vocabulary(const Config& config) {
+  if (config.model.vocabulary > 0) return config.model.vocabulary;
+  if (config.data.type == DataConfig::Type::text && config.data.tokenizer == DataConfig::Tokenizer::byte)
+    return ByteTokenizer().vocabulary_size();
+  return open_task(config, Context::create({.threads = 1})).vocabulary;
+}
+
+ModelSize measure_model(const Config& config, std::int64_t vocabulary) {
+  ModelSize size;
+  for (const FlatBuffer& unit : layout_of(config, vocabulary, 1)) {
+    size.parameters += unit.numel;
+    ++size.units;
+    if (unit.numel <= size.largest_unit) continue;
+    size.largest_unit = unit.numel;
+    size.largest_name = unit.unit.empty() ? "the rest" : unit.unit;
+  }
+  return size;
+}
+
+std::int64_t planned_micro_batches(const Config& config, int ranks) {
+  return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
+}
+
+RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary) {
+  const ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+  const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
+  return plan_rank(layout, *make_optimizer(config.optimizer, config.seed), options, ranks, 0);
+}
+
+std::optional<MeasuredRun> read_measured_run(const std::string& path) {
+  const RunFolder folder(path);
+  if (!std::filesystem::exists(folder.metrics()) || !std::filesystem::exists(folder.config())) return std::nullopt;
+  MeasuredRun run;
+  bool ended = false;
+  std::int64_t first_step = 0, last_step = 0, first_sent = 0, last_sent = 0;
+  std::istringstream lines(read_text_file(folder.metrics()));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    if (!record.is_object() || !record.contains("step")) continue;  // a line that a crash cut short
+    if (record.contains("sent_bytes")) {
+      last_step = record["step"];
+      last_sent = record["sent_bytes"];
+      // Bytes are counted from the start of a process.
+      if (first_step == 0 || last_sent < first_sent) {
+        first_step = last_step;
+        first_sent = last_sent;
+      }
+    }
+    if (!record.contains("peak_parameter_bytes")) continue;
+    ended = true;
+    run.parameter = record["peak_parameter_bytes"];
+    run.gradient = record["peak_gradient_bytes"];
+    run.optimizer = record["peak_optimizer_bytes"];
+    run.buckets = record["peak_bucket_bytes"];
+  }
+  if (!ended) return std::nullopt;
+  if (last_step > first_step) run.sent = (last_sent - first_sent) / (last_step - first_step);
+  run.config = load_config(folder.config());
+  while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;
+  return run;
+}
+
+}  // namespace keel

@@ -1,0 +1,43 @@
+#pragma once
+// What a configured run needs on so many ranks, without training: formulas, and what a run that ended has measured.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "keel/dist/parallel/plan.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+
+struct ModelSize {
+  std::int64_t parameters = 0;    // numbers, tied ones once
+  std::int64_t units = 0;         // that are sharded one by one
+  std::int64_t largest_unit = 0;  // numbers
+  std::string largest_name;       // "h.0"; "the rest" for what is in no unit of its own
+};
+
+// Opens the data only where the vocabulary depends on it.
+std::int64_t planned_vocabulary(const Config& config);
+
+ModelSize measure_model(const Config& config, std::int64_t vocabulary);
+
+// Calls of backward() between two steps on each rank.
+std::int64_t planned_micro_batches(const Config& config, int ranks);
+
+// Rank 0's plan, than which no rank needs more. `config.strategy.precision` must have been decided.
+RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary);
+
+// What rank 0 of a run has written down.
+struct MeasuredRun {
+  Config config;  // as it was resolved
+  int ranks = 1;
+  std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
+  // Bytes in a step, on average between the first and the last record: with evaluations and the trainer's own messages.
+  std::optional<std::int64_t> sent;
+};
+
+// Nothing where the folder holds no run that came to an end.
+std::optional<MeasuredRun> read_measured_run(const std::string& folder);
+
+}  // namespace keel

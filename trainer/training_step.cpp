@@ -1,0 +1,145 @@
+#include "keel/trainer/training_step.h"
+
+#include <cmath>
+#include <utility>
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/trainer/diagnosis.h"
+
+namespace keel {
+namespace {
+
+std::vector<RowRange> without_empty(const std::vector<RowRange>& ranges) {
+  std::vector<RowRange> filled;
+  for (const RowRange range : ranges)
+    if (range.begin < range.end) filled.push_back(range);
+  return filled;
+}
+
+}  // namespace
+
+// What a rank tells the others at the end of a step.
+struct TrainingSteps::Note {
+  double loss_sum = 0;  // over tokens
+  std::int64_t tokens = 0;
+  std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
+  double bad_loss = 0;
+  bool stop = false, late = false, failed = false;
+};
+
+TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
+    : parts_(parts),
+      notes_(parts.ranks.split(0, parts.ranks.rank())),
+      context_(parts.engine.context()),
+      step_(step),
+      batches_(parts.loader, step, without_empty(parts.micro_batches), 2,
+               context_.stream().is_asynchronous() ? context_ : Context()) {
+  if (parts.cuda_graph) graph_.emplace(parts.model, parts.engine);
+}
+
+TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
+  Pending pending{step_ + 1, {parts_.seed, static_cast<std::uint64_t>(step_), 0}, {}, {}};
+  for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
+  pending.result = parts_.engine.step(parts_.rates);
+  ++step_;
+  const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
+  return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
+}
+
+TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
+  return conclude(std::exchange(pending_, std::nullopt), flags);
+}
+
+TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
+  std::vector<Note> all;
+  return exchange({}, flags, all);
+}
+
+Batch TrainingSteps::take(RowRange range) {
+  if (range.begin == range.end) return stand_in_;
+  Batch batch = *batches_.next();
+  if (!stand_in_.inputs.defined() && parts_.micro_batches.back().begin == parts_.micro_batches.back().end) {
+    stand_in_ = batch;
+    stand_in_.targets = kernels::full(context_, batch.targets.shape(), kIgnoreTarget, batch.targets.dtype());
+    stand_in_.target_tokens = 0;
+  }
+  return batch;
+}
+
+void TrainingSteps::run_micro_batch(std::size_t index, Pending& pending) {
+  const Batch batch = take(parts_.micro_batches[index]);
+  const bool last = index + 1 == parts_.micro_batches.size();
+  if (graph_) {
+    pending.micro_batches.push_back({batch, graph_->run(batch, last)});
+    return;
+  }
+  Forward pass{.training = true, .random = pending.random, .sample_ids = batch.sample_ids};
+  const CrossEntropyLoss result = parts_.model.loss(batch.inputs, batch.targets, pass);
+  pending.micro_batches.push_back({batch, HostCopy(result.loss.value())});
+  // Before it costs a backward, where no other rank waits for it.
+  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1) check_loss(pending, index);
+  parts_.engine.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
+}
+
+void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) {
+  const double loss = pending.micro_batches[micro_batch].loss.get().item();
+  if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
+}
+
+TrainingSteps::Turn TrainingSteps::exchange(Note note, StepFlags flags, std::vector<Note>& all) {
+  note.stop = flags.stop;
+  note.late = flags.late;
+  note.failed = flags.failed;
+  all = gather_values(*notes_, note);
+  Turn turn;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    turn.flags.stop |= all[rank].stop;
+    turn.flags.late |= all[rank].late;
+    if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
+  }
+  return turn;
+}
+
+TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
+  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
+  const Pending& pending = *under_way;
+  Note note;
+  for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
+    const Pending::Micro& micro = pending.micro_batches[i];
+    if (micro.batch.target_tokens == 0) continue;
+    const double loss = micro.loss.get().item();
+    if (!std::isfinite(loss) && note.bad_micro < 0) {
+      note.bad_micro = static_cast<std::int64_t>(i);
+      note.bad_loss = loss;
+    }
+    note.loss_sum += loss * static_cast<double>(micro.batch.target_tokens);
+    note.tokens += micro.batch.target_tokens;
+  }
+  std::vector<Note> all;
+  Turn turn = exchange(note, flags, all);
+  StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].bad_micro >= 0)
+      fail_on(pending, static_cast<std::size_t>(all[rank].bad_micro), static_cast<int>(rank), all[rank].bad_loss);
+    outcome.loss += all[rank].loss_sum;
+    outcome.tokens += all[rank].tokens;
+  }
+  outcome.loss /= static_cast<double>(outcome.tokens);
+  outcome.result = pending.result.get();
+  turn.outcome = std::move(outcome);
+  return turn;
+}
+
+// Every rank repeats the forward pass, since they may gather weights from each other.
+void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
+  std::string bad = first_bad_tensor(parts_.model, pending.micro_batches[micro_batch].batch, pending.random);
+  bad = broadcast_text(*notes_, bad, rank);
+  const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
+  throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",
+                           bad.empty() ? "none when repeated" : bad, "; a lower optimizer.lr or a clip may help"),
+                    ErrorKind::numeric);
+}
+
+}  // namespace keel

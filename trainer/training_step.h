@@ -1,0 +1,92 @@
+#pragma once
+// Training steps of one rank: micro-batches forward and backward, the optimizer, and what that came to over all ranks.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "keel/data/prefetch.h"
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/trainer/micro_step.h"
+
+namespace keel {
+
+// What a rank has to say to the others, once a step.
+struct StepFlags {
+  bool stop = false;    // a signal asked for the end
+  bool late = false;    // the time is over
+  bool failed = false;  // this rank cannot go on
+};
+
+struct StepOutcome {
+  std::int64_t step = 0;  // counted from 1
+  double loss = 0;        // mean over the tokens of all ranks
+  std::int64_t tokens = 0;
+  StepResult result;
+};
+
+class TrainingSteps {
+ public:
+  struct Parts {
+    Gpt& model;
+    Sharded& engine;
+    Communicator& ranks;  // for the processor
+    std::shared_ptr<const Loader> loader;
+    std::vector<RowRange> micro_batches;  // of this rank
+    Tensor rates;                         // learning rates by taken steps
+    std::uint64_t seed = 0;               // of dropout
+    bool cuda_graph = false;
+  };
+  struct Turn {
+    std::optional<StepOutcome> outcome;
+    StepFlags flags;  // raised by any rank
+    int failed_rank = -1;
+  };
+
+  // Goes on after `step` steps.
+  TrainingSteps(const Parts& parts, std::int64_t step);
+
+  std::int64_t step() const { return step_; }
+  // Does a step. A device works on it while the outcome of the one before is returned; the processor has done it. A
+  // loss that is not finite is an Error of kind numeric, on all ranks, that names the first bad tensor.
+  Turn next(StepFlags flags = {});
+  // The outcome of the step under way, if any.
+  Turn finish(StepFlags flags = {});
+  // Asks all ranks, outside of a step.
+  Turn ask(StepFlags flags);
+
+ private:
+  // A step whose numbers may still be on their way.
+  struct Pending {
+    struct Micro {
+      Batch batch;
+      HostCopy loss;
+    };
+    std::int64_t step = 0;
+    RandomStream random;
+    std::vector<Micro> micro_batches;
+    PendingStep result;
+  };
+  struct Note;
+
+  Batch take(RowRange range);
+  void run_micro_batch(std::size_t index, Pending& pending);
+  Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
+  Turn exchange(Note note, StepFlags flags, std::vector<Note>& all);
+  void check_loss(const Pending& pending, std::size_t micro_batch);
+  [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
+
+  Parts parts_;
+  std::unique_ptr<Communicator> notes_;  // the same ranks: the engine's traffic is counted apart
+  const Context& context_;
+  std::int64_t step_;
+  std::optional<GraphedMicroStep> graph_;
+  std::optional<Pending> pending_;
+  Batch stand_in_;  // of an empty micro-batch: nothing in it counts
+  PrefetchLoader batches_;
+};
+
+}  // namespace keel
