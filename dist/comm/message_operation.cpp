@@ -82,9 +82,9 @@ class MessageOperation : public GroupOperation {
   bool begin_next_step() {
     if (next_ == 0) agree();
     else
-      for (const Combination& combination : schedule_.steps[next_ - 1].combinations) combine(combination);
-    if (next_ == schedule_.steps.size()) return false;
-    const Step& step = schedule_.steps[next_++];
+      for (const Combination& combination : schedule_->steps[next_ - 1].combinations) combine(combination);
+    if (next_ == schedule_->steps.size()) return false;
+    const Step& step = schedule_->steps[next_++];
     Transport& transport = *group_->transport;
     for (const Transfer& receive : step.receives) {
       const Tensor piece = at(receive.piece);
@@ -107,10 +107,10 @@ class MessageOperation : public GroupOperation {
       for (const int peer : partners_) asked.push_back(signatures_[static_cast<std::size_t>(peer)]);
     const std::string found = difference(asked);
     if (!found.empty()) throw Error(found, ErrorKind::peer);
-    schedule_ = schedule_of(*group_, collective_);
-    if (schedule_.scratch != 0)
+    schedule_ = group_->schedules.find(*group_, collective_);
+    if (schedule_->scratch != 0)
       memory_->scratch = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
-                               {schedule_.scratch}, collective_.dtype(), Purpose::workspace);
+                               {schedule_->scratch}, collective_.dtype(), Purpose::workspace);
   }
 
   Tensor at(const Piece& piece) const {
@@ -142,7 +142,7 @@ class MessageOperation : public GroupOperation {
   std::vector<Signature> signatures_;  // by rank
   std::vector<int> partners_;          // whose signatures are awaited
   std::uint64_t data_tag_ = 0;
-  Schedule schedule_;
+  std::shared_ptr<const Schedule> schedule_;
   std::shared_ptr<Memory> memory_;
   std::vector<Pending> pending_;
   std::size_t next_ = 0;  // of the schedule's steps
@@ -167,6 +167,16 @@ Schedule schedule_of(const Group& group, const Collective& c) {
     case CollectiveKind::barrier: break;
   }
   return {};
+}
+
+std::shared_ptr<const Schedule> ScheduleCache::find(const Group& group, const Collective& c) {
+  for (const Entry& entry : entries_)
+    if (entry.kind == c.kind && entry.dtype == c.dtype() && entry.count == c.count() && entry.peer == c.peer)
+      return entry.schedule;
+  const Entry made{c.kind, c.dtype(), c.count(), c.peer, std::make_shared<const Schedule>(schedule_of(group, c))};
+  if (entries_.size() < kMost) entries_.push_back(made);
+  else entries_[oldest_++ % kMost] = made;
+  return made.schedule;
 }
 
 std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective) {

@@ -126,7 +126,7 @@ class NodeOperation : public GroupOperation {
         case CollectiveKind::reduce_scatter:
         case CollectiveKind::all_to_all: return rest;
         case CollectiveKind::all_gather: return own * others;
-        case CollectiveKind::broadcast: return schedule_of(*group_, collective_).elements_sent();
+        case CollectiveKind::broadcast: return group_->schedules.find(*group_, collective_)->elements_sent();
         default: return 0;
       }
     };

@@ -30,6 +30,24 @@ class Progress {
   std::vector<Group*> groups_;
 };
 
+// Schedules of the latest collectives, as the steps of a training ask for the same ones again and again.
+class ScheduleCache {
+ public:
+  std::shared_ptr<const Schedule> find(const Group& group, const Collective& collective);
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  struct Entry {
+    CollectiveKind kind;
+    DType dtype;
+    std::int64_t count;
+    int peer;
+    std::shared_ptr<const Schedule> schedule;
+  };
+  std::vector<Entry> entries_;
+  std::size_t oldest_ = 0;
+};
+
 // A group of ranks as one of them sees it. The transport goes with the communicator, which abandons what is active.
 struct Group {
   std::unique_ptr<Transport> transport;
@@ -43,6 +61,7 @@ struct Group {
   std::deque<std::shared_ptr<GroupOperation>> active = {};
   std::shared_ptr<Progress> progress = {};
   std::shared_ptr<NodeMemory> memory = {};  // none where collectives go by messages
+  ScheduleCache schedules = {};
   bool advances = false;
 
   int rank() const { return transport->rank(); }

@@ -30,8 +30,10 @@ constexpr auto kPatience = std::chrono::milliseconds(5);
 // A rank that unwinds from an exception leaves its groups before it can tell the reason.
 constexpr auto kTimeToTell = std::chrono::seconds(1);
 constexpr std::size_t kPage = 4096;
-// A rank that waits gives its core to others so often before it sleeps.
-constexpr int kYields = 20;
+// A rank that waits gives its core to others so often before it sleeps, as waking it takes longer. Where others keep
+// the core, because more than the ranks run on it, sleeping gets it back sooner: then it does so the next times.
+constexpr int kYields = 20, kRests = 100;
+constexpr auto kSlowYield = std::chrono::microseconds(50);
 
 // One side of a message that waits for the other.
 struct Side {
@@ -63,9 +65,9 @@ class Family {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
   }
-  // Blocks until something has happened since `seen`.
-  void idle(std::uint64_t& seen, std::chrono::microseconds limit) {
-    for (int i = 0; i < kYields && changes_ == seen; ++i) std::this_thread::yield();
+  // Blocks until something has happened since `seen`. `rests` is the caller's: how often it does without yielding.
+  void idle(std::uint64_t& seen, int& rests, std::chrono::microseconds limit) {
+    yield_until_change(seen, rests);
     if (changes_ == seen) {
       ++sleepers_;
       std::unique_lock lock(mutex_);
@@ -77,6 +79,23 @@ class Family {
   }
 
  private:
+  void yield_until_change(std::uint64_t seen, int& rests) const {
+    if (rests > 0) {
+      --rests;
+      return;
+    }
+    Clock::time_point before = Clock::now();
+    for (int i = 0; i < kYields && changes_ == seen; ++i) {
+      std::this_thread::yield();
+      const Clock::time_point now = Clock::now();
+      if (now - before > kSlowYield) {
+        rests = kRests;
+        return;
+      }
+      before = now;
+    }
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string reason_;
@@ -221,7 +240,7 @@ class ThreadHub::Endpoint : public Transport {
   void announce() override { hub_->family->announce(); }
 
   void idle(std::chrono::microseconds limit) override {
-    hub_->family->idle(seen_, std::min<std::chrono::microseconds>(limit, kPatience));
+    hub_->family->idle(seen_, rests_, std::min<std::chrono::microseconds>(limit, kPatience));
   }
   void fail(const std::string& reason) noexcept override {
     hub_->family->fail(reason);
@@ -242,6 +261,7 @@ class ThreadHub::Endpoint : public Transport {
   int rank_;
   int splits_ = 0;
   std::uint64_t seen_ = 0;
+  int rests_ = 0;
   const int exceptions_ = std::uncaught_exceptions();
 };
 

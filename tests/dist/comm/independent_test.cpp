@@ -35,7 +35,7 @@ TEST(IndependentCommunicators, AdvanceTogetherWhereTheyAreAskedTo) {
       }
     };
     std::vector<std::jthread> ranks;
-    for (int r = 0; r < n; ++r) ranks.emplace_back(run, r);
+    for (int r = 0; r < n; ++r) ranks.emplace_back([&, r] { EXPECT_NO_THROW(run(r)); });
   }
 }
 

@@ -1,5 +1,6 @@
 // Programs in which one of four ranks does something bad: what the others say, and whether all end.
-// usage: mpi_faults throws | dies | stops | stops_inside | leaves | outlives. Every process prints its process id first.
+// usage: mpi_faults throws | dies | stops | stops_inside | leaves | outlives. Every process prints its process id
+// first.
 
 #include <signal.h>
 #include <unistd.h>
