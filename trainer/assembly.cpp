@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "keel/dist/comm/background_communicator.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
 #include "keel/optim/schedule.h"
@@ -67,6 +69,19 @@ Context make_context(const Config& config, const Communicator& communicator, Log
   options.kernels = config.kernels;
   options.log = std::move(log);
   return Context::create(std::move(options));
+}
+
+std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks) {
+  using Progress = ShardingConfig::Progress;
+  if (ranks.size() == 1 || config.sharding.progress == Progress::poll) return nullptr;
+  // Threads that compute have been counted where the configuration names them; without, they are all there are.
+  const std::vector<int>& nodes = ranks.nodes();
+  const auto here = std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(ranks.rank())]);
+  const bool has_spare = config.threads > 0 && (config.threads + 1) * here <= default_threads();
+  const bool wants = config.sharding.progress == Progress::thread || (has_spare && ranks.allows_threads());
+  for (const int each : gather_values(ranks, wants ? 1 : 0))
+    if (each == 0) return nullptr;
+  return make_background_communicator(ranks.split(0, ranks.rank()));
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {

@@ -362,7 +362,8 @@ class Run {
 }  // namespace
 
 TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks) {
-  return Run(config, observer, ranks)();
+  const std::unique_ptr<Communicator> background = make_background(config, ranks);
+  return Run(config, observer, background ? *background : ranks)();
 }
 
 TrainResult train(const Config& config, TrainObserver& observer) {

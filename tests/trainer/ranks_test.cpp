@@ -98,6 +98,19 @@ TEST(TrainingByRanks, StopsAllAfterTheSameStepWhenOneIsAsked) {
   EXPECT_EQ(recorders[0]->checkpoints.back(), static_cast<std::int64_t>(recorders[0]->losses.size()));
 }
 
+TEST(TrainingByRanks, AThreadForCommunicationChangesNoBit) {
+  for (const std::string& stage : kStrategies) {
+    const TemporaryFolder place;
+    std::string weights;
+    for (const char* progress : {"sharding.progress=poll", "sharding.progress=thread"}) {
+      const Config config = small_run(place, progress, {"steps=5", "strategy=" + stage + "-bf16", progress});
+      train_by(3, config);
+      if (weights.empty()) weights = weights_of(config);
+      EXPECT_EQ(weights_of(config), weights) << stage;
+    }
+  }
+}
+
 TEST(TrainingByRanks, ATraceHasTheComputingAndTheCommunicationOfEveryRank) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"strategy=zero3-fp32", "log.trace=2"});
