@@ -243,7 +243,7 @@ class Run {
     observer_.on_message(scales ? LogLevel::info : LogLevel::warning,
                          concat("step ", outcome.step, " was skipped: ", what,
                                 scales ? concat("; the loss scale is now ", result.loss_scale) : ""));
-    if (scales && result.loss_scale > options.scaling.floor) skipped_ = 0;
+    if (scales && result.loss_scale > static_cast<float>(options.scaling.floor)) skipped_ = 0;
     else if (++skipped_ >= kMostSkipped)
       throw AgreedError(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
                                outcome.step, ": ", what, scales ? ", though the loss scale is at its floor" : "",
