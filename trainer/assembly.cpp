@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "keel/dist/comm/nccl_communicator.h"
+#include "keel/dist/comm/staged_communicator.h"
 #include "keel/optim/schedule.h"
 #include "keel/trainer/device.h"
 
@@ -123,9 +124,21 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   return options;
 }
 
-DeviceCommunicator::DeviceCommunicator(const Context& context, Communicator& ranks) : ranks_(ranks) {
-  if (context.device().type != DeviceType::cpu && ranks.size() > 1)
-    own_ = make_nccl_communicator(context, ranks.split(0, ranks.rank()));
+DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
+    : ranks_(ranks) {
+  if (context.device().type == DeviceType::cpu || ranks.size() == 1) return;
+  std::unique_ptr<Communicator> own = ranks.split(0, ranks.rank());
+  const std::string why_not = why_no_nccl();
+  if (config.sharding.path == ShardingConfig::Path::nccl && !why_not.empty())
+    throw Error(concat("sharding.path is nccl, but ", why_not), ErrorKind::unsupported);
+  if (config.sharding.path == ShardingConfig::Path::host || !why_not.empty()) {
+    own_ = make_staged_communicator(std::move(own));
+    if (ranks.rank() == 0 && !why_not.empty())
+      context.log(LogLevel::warning, concat("between GPUs everything goes through the processors' memory: ", why_not));
+    return;
+  }
+  const bool is_fast = config.sharding.order == ShardingConfig::Order::fast;
+  own_ = make_nccl_communicator(context, std::move(own), {.order = is_fast ? ReduceOrder::fast : ReduceOrder::written});
 }
 
 }  // namespace keel

@@ -23,11 +23,12 @@ Tensor make_rates(const Config& config, const Context& context);
 // `config.strategy.precision` must have been decided.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches);
 
-// What the engine talks through: the ranks' own communicator for the processor, NCCL among GPUs.
+// What the engine talks through: the ranks' own communicator for the processor; among GPUs NCCL, or copies in the
+// memory of their processors.
 class DeviceCommunicator {
  public:
-  // Every rank calls it.
-  DeviceCommunicator(const Context& context, Communicator& ranks);
+  // Every rank calls it. Tells the context's log where NCCL could not be had.
+  DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks);
   Communicator& operator*() { return own_ != nullptr ? *own_ : ranks_; }
 
  private:

@@ -182,6 +182,13 @@ const SchemaRow kRows[] = {
      "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
     {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
      "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
+    {"sharding.order", choice(KEEL_FIELD(sharding.order), "written|fast"), "written", kAny, kAlways,
+     "In which order gradients are summed; written: by rank, so that all strategies give the same bits; fast: NCCL's "
+     "own "
+     "between GPUs. Processors sum in the written one."},
+    {"sharding.path", choice(KEEL_FIELD(sharding.path), "auto|nccl|host"), "auto", kAny, kAlways,
+     "Between GPUs: nccl, or through the memory of their processors; auto: nccl where keel was built with it.",
+     "backend|distributed_backend"},
     {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
      "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,

@@ -79,7 +79,7 @@ class Run {
         resume_(find_resume(config, folder_, task_, observer_, ranks)) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
-    device_ranks_.emplace(context_, ranks);
+    device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
     engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config.optimizer, config.seed),
                     engine_options(config_, static_cast<std::int64_t>(micro_batches_.size())));

@@ -78,7 +78,7 @@ struct Traffic {
   std::int64_t sent() const { return inside_node + between_nodes; }
 };
 
-// A group of ranks as one of them sees it. For one thread at a time.
+// A group of ranks as one of them sees it. It and all that were split off from it are for one thread at a time.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -9,6 +9,7 @@
 
 #include "keel/dist/comm/mpi_call.h"
 #include "keel/dist/comm/mpi_program.h"
+#include "keel/dist/comm/shared_segment.h"
 
 namespace keel {
 namespace {
@@ -195,6 +196,8 @@ class MpiEndpoint : public MpiTransport {
 
   std::unique_ptr<Transport> split(int color, int key) override;
   std::vector<int> nodes() override;
+  std::optional<SharedAreas> share(std::size_t bytes) override;
+  void announce() override { program_->note_progress(); }
   void idle(std::chrono::microseconds limit) override;
   void fail(const std::string& reason) noexcept override { program_->fail(reason); }
   void check() override {
@@ -217,7 +220,9 @@ class MpiEndpoint : public MpiTransport {
     check();
     return std::make_unique<MpiMessage>(program_, group_, route, memory, bytes, options_.largest_message);
   }
-  std::vector<Wish> exchange(const Wish& wish);
+  // What every rank brings, by rank.
+  template <class T>
+  std::vector<T> exchange(const T& own);
 
   std::shared_ptr<MpiProgram> program_;
   std::shared_ptr<MpiGroup> group_;
@@ -243,27 +248,47 @@ void MpiEndpoint::idle(std::chrono::microseconds limit) {
   std::this_thread::sleep_for(std::min<Clock::duration>(pause, limit));
 }
 
-std::vector<MpiEndpoint::Wish> MpiEndpoint::exchange(const Wish& wish) {
-  std::vector<Wish> wishes(group_->members.size());
-  wishes[static_cast<std::size_t>(rank())] = wish;
+template <class T>
+std::vector<T> MpiEndpoint::exchange(const T& own) {
+  std::vector<T> all(group_->members.size());
+  all[static_cast<std::size_t>(rank())] = own;
   std::vector<std::unique_ptr<Message>> messages;
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
-    const auto at = reinterpret_cast<std::byte*>(&wishes[static_cast<std::size_t>(r)]);
-    const auto own = reinterpret_cast<std::byte*>(&wishes[static_cast<std::size_t>(rank())]);
-    messages.push_back(post({r, kSplitTag, kSplitTag, true}, own, sizeof(Wish)));
-    messages.push_back(post({r, kSplitTag, kSplitTag, false}, at, sizeof(Wish)));
+    messages.push_back(
+        post({r, kSplitTag, kSplitTag, true}, reinterpret_cast<std::byte*>(const_cast<T*>(&own)), sizeof(T)));
+    messages.push_back(post({r, kSplitTag, kSplitTag, false},
+                            reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(T)));
   }
   while (true) {
     std::erase_if(messages, [](const auto& message) { return message->has_finished(); });
-    if (messages.empty()) return wishes;
+    if (messages.empty()) return all;
     idle(std::chrono::milliseconds(1));
   }
 }
 
+// Segments go away with the last process that has them, however it ends; MPI's shared windows would need all ranks to
+// be freed.
+std::optional<SharedAreas> MpiEndpoint::share(std::size_t bytes) {
+  auto own = SharedSegment::create(bytes);
+  const std::vector<SharedSegment::Name> names = exchange(own ? own->name() : SharedSegment::Name{});
+  const auto segments = std::make_shared<std::vector<std::shared_ptr<SharedSegment>>>();
+  SharedAreas shared{.owner = segments};
+  bool has_all = own != nullptr;
+  for (int r = 0; r < size() && has_all; ++r) {
+    segments->push_back(r == rank() ? own : SharedSegment::open(names[static_cast<std::size_t>(r)], bytes));
+    has_all = segments->back() != nullptr;
+    if (has_all) shared.areas.push_back(segments->back()->memory());
+  }
+  for (const std::uint64_t others : exchange(std::uint64_t{has_all})) has_all = has_all && others != 0;
+  if (own) own->hide();
+  if (!has_all) return {};
+  return shared;
+}
+
 // MPI_Comm_split can neither time out nor hear of failures, so ranks meet before they call it.
 std::unique_ptr<Transport> MpiEndpoint::split(int color, int key) {
-  const std::vector<Wish> wishes = exchange({color, key, program_->next_group()});
+  const std::vector<Wish> wishes = exchange(Wish{color, key, program_->next_group()});
   check();
   std::vector<std::int64_t> colors;
   std::vector<int> members;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <list>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -20,6 +23,18 @@ namespace {
 // Sender, receiver and tag: messages of one channel keep their order.
 using Channel = std::tuple<int, int, std::uint64_t>;
 
+using Clock = std::chrono::steady_clock;
+
+// How often a rank that blocks looks whether another one failed.
+constexpr auto kPatience = std::chrono::milliseconds(5);
+// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+constexpr auto kTimeToTell = std::chrono::seconds(1);
+constexpr std::size_t kPage = 4096;
+// A rank that waits gives its core to others so often before it sleeps, as waking it takes longer. Where others keep
+// the core, because more than the ranks run on it, sleeping gets it back sooner: then it does so the next times.
+constexpr int kYields = 20, kRests = 100;
+constexpr auto kSlowYield = std::chrono::microseconds(50);
+
 // One side of a message that waits for the other.
 struct Side {
   std::byte* memory = nullptr;  // a sender's is only read
@@ -28,10 +43,10 @@ struct Side {
   bool finished = false;
 };
 
-// Shared by a hub and all that were split off from it.
-class Failure {
+// Shared by a hub and all that were split off from it: their failure, and how often anything has happened.
+class Family {
  public:
-  void set(const std::string& reason) {
+  void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!reason_.empty()) return;
     reason_ = reason;
@@ -43,10 +58,50 @@ class Failure {
     throw Error(reason_, ErrorKind::peer);
   }
 
+  // Something has happened that a rank may wait for.
+  void announce() {
+    ++changes_;
+    if (sleepers_ == 0) return;
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  // Blocks until something has happened since `seen`. `rests` is the caller's: how often it does without yielding.
+  void idle(std::uint64_t& seen, int& rests, std::chrono::microseconds limit) {
+    yield_until_change(seen, rests);
+    if (changes_ == seen) {
+      ++sleepers_;
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, limit, [&] { return changes_ != seen; });
+      lock.unlock();
+      --sleepers_;
+    }
+    seen = changes_;
+  }
+
  private:
+  void yield_until_change(std::uint64_t seen, int& rests) const {
+    if (rests > 0) {
+      --rests;
+      return;
+    }
+    Clock::time_point before = Clock::now();
+    for (int i = 0; i < kYields && changes_ == seen; ++i) {
+      std::this_thread::yield();
+      const Clock::time_point now = Clock::now();
+      if (now - before > kSlowYield) {
+        rests = kRests;
+        return;
+      }
+      before = now;
+    }
+  }
+
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::string reason_;
   std::atomic<bool> raised_ = false;
+  std::atomic<std::uint64_t> changes_ = 0;
+  std::atomic<int> sleepers_ = 0;
 };
 
 // Those of one split() that have come, by rank, and the hubs of their groups once all have.
@@ -68,32 +123,25 @@ struct Split {
   }
 };
 
-using Clock = std::chrono::steady_clock;
-
-// How often a rank that blocks looks whether another one failed.
-constexpr auto kPatience = std::chrono::milliseconds(5);
-// A rank that unwinds from an exception leaves its groups before it can tell the reason.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
-
 }  // namespace
 
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
-  State(int size, std::shared_ptr<Failure> failure)
-      : size(size), failure(std::move(failure)), gone(static_cast<std::size_t>(size)) {}
+  State(int size, std::shared_ptr<Family> family)
+      : size(size), family(std::move(family)), gone(static_cast<std::size_t>(size)) {}
 
   const int size;
-  const std::shared_ptr<Failure> failure;
+  const std::shared_ptr<Family> family;
   std::mutex mutex;
   std::condition_variable changed;
-  std::uint64_t changes = 0;
   std::map<Channel, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
   std::vector<std::optional<Clock::time_point>> gone;                   // by rank: from when on
   std::map<int, Split> splits;                                          // by number
+  std::shared_ptr<std::byte> areas;                                     // of all ranks
 
   void notify() {
-    ++changes;
     changed.notify_all();
+    family->announce();
   }
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
@@ -148,7 +196,7 @@ class ThreadHub::Posted : public Message {
     const std::lock_guard lock(hub_->mutex);
     if (side_->finished) return true;
     if (side_->copying) return false;
-    hub_->failure->check();
+    hub_->family->check();
     const int peer = is_send_ ? std::get<1>(channel_) : std::get<0>(channel_);
     if (hub_->has_left(peer))
       throw Error(concat("rank ", peer, " has left while rank ",
@@ -188,18 +236,18 @@ class ThreadHub::Endpoint : public Transport {
 
   std::unique_ptr<Transport> split(int color, int key) override;
 
+  std::optional<SharedAreas> share(std::size_t bytes) override;
+  void announce() override { hub_->family->announce(); }
+
   void idle(std::chrono::microseconds limit) override {
-    std::unique_lock lock(hub_->mutex);
-    const auto patience = std::min<std::chrono::microseconds>(limit, kPatience);
-    hub_->changed.wait_for(lock, patience, [&] { return hub_->changes != seen_; });
-    seen_ = hub_->changes;
+    hub_->family->idle(seen_, rests_, std::min<std::chrono::microseconds>(limit, kPatience));
   }
   void fail(const std::string& reason) noexcept override {
-    hub_->failure->set(reason);
+    hub_->family->fail(reason);
     const std::lock_guard lock(hub_->mutex);
     hub_->notify();
   }
-  void check() override { hub_->failure->check(); }
+  void check() override { hub_->family->check(); }
 
  private:
   std::unique_ptr<Message> post(const Channel& channel, int peer, std::byte* memory, std::size_t bytes, bool is_send) {
@@ -213,8 +261,27 @@ class ThreadHub::Endpoint : public Transport {
   int rank_;
   int splits_ = 0;
   std::uint64_t seen_ = 0;
+  int rests_ = 0;
   const int exceptions_ = std::uncaught_exceptions();
 };
+
+// Whoever comes first makes them for all.
+std::optional<SharedAreas> ThreadHub::Endpoint::share(std::size_t bytes) {
+  const std::size_t each = (bytes + kPage - 1) / kPage * kPage;
+  const std::lock_guard lock(hub_->mutex);
+  if (hub_->areas == nullptr) {
+    // Zeros that the system gives, so that what nobody touches takes no memory.
+    std::size_t room = each * static_cast<std::size_t>(size()) + kPage;
+    const std::shared_ptr<void> memory(std::calloc(room, 1), std::free);
+    if (memory == nullptr) throw std::bad_alloc();
+    void* begin = memory.get();
+    hub_->areas = {memory, static_cast<std::byte*>(std::align(kPage, each, begin, room))};
+  }
+  SharedAreas shared{.owner = hub_->areas, .one_address_space = true};
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size()); ++r)
+    shared.areas.push_back(hub_->areas.get() + r * each);
+  return shared;
+}
 
 std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   const int number = splits_++;
@@ -225,13 +292,13 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
     for (const auto& [rank, member] : split.members) {
       if (split.groups.contains(member.color)) continue;
       const auto members = static_cast<int>(split.group(member.color).size());
-      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->failure)));
+      split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->family)));
     }
     hub_->notify();
   }
   while (split.groups.empty()) {
     hub_->changed.wait_for(lock, kPatience);
-    hub_->failure->check();
+    hub_->family->check();
     for (int r = 0; r < size(); ++r)
       if (hub_->has_left(r) && !split.members.contains(r))
         throw Error(concat("rank ", r, " has left while rank ", rank_, " splits the group with it"), ErrorKind::peer);
@@ -243,7 +310,7 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   return end;
 }
 
-ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Failure>())) {
+ThreadHub::ThreadHub(int size) : state_(std::make_shared<State>(size, std::make_shared<Family>())) {
   KEEL_CHECK(size > 0, "a group of ranks needs one at least, got ", size);
 }
 

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace keel {
 
@@ -19,6 +21,13 @@ class Message {
   // The owner of the message's memory. A transport that cannot take back what is half sent, such as MPI, keeps it alive
   // for as long as that may take; memory that nobody owns must then outlive the transport's library.
   virtual void keep(const std::shared_ptr<const void>& /*owner*/) {}
+};
+
+// Memory that all ranks of a group see.
+struct SharedAreas {
+  std::vector<std::byte*> areas = {};      // by rank, at a multiple of a page
+  std::shared_ptr<const void> owner = {};  // keeps them
+  bool one_address_space = false;          // a rank sees all memory of the others, at the same addresses
 };
 
 // One rank's end of the connections to all ranks of a group. Not for two threads at once.
@@ -37,6 +46,12 @@ class Transport {
   // The end in a group of the ranks that name the same colour, in the order of `key` and then of their ranks here.
   // Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
+
+  // An area of `bytes` for each rank, zero at first; none where some ranks have no memory in common. Every rank calls
+  // it, once; blocks until all have.
+  virtual std::optional<SharedAreas> share(std::size_t /*bytes*/) { return {}; }
+  // This rank has written something in shared areas for which others may wait.
+  virtual void announce() {}
 
   // Blocks until something may have happened, for `limit` at most.
   virtual void idle(std::chrono::microseconds limit) = 0;

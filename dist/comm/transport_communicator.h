@@ -14,12 +14,20 @@ namespace keel {
 struct CommunicatorOptions {
   std::string algorithm = "direct";  // of all_reduce, reduce_scatter and all_gather; see keel/dist/comm/algorithms.h
   std::vector<int> nodes = {};       // of each rank; empty: all share one
+  // Whether collectives of ranks that have memory in common go through it where the algorithm is "direct", with the
+  // same results; otherwise all go by messages.
+  bool shared_memory = true;
   // How long a rank waits for the others before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Every rank of the transport's group calls it with the same options. Tensors must be the processor's.
+// Every rank of the transport's group calls it with the same options. Tensors must be the processor's. A communicator
+// and those split off from it are for one thread at a time together: a wait in one of them goes on with the collectives
+// of all, so ranks may wait for those of different groups in different orders.
 std::unique_ptr<Communicator> make_communicator(std::unique_ptr<Transport> transport,
                                                 const CommunicatorOptions& options = {});
+
+// The same for two of this rank's communicators that were made apart, and all that were or will be split off from them.
+void advance_together(Communicator& one, Communicator& other);
 
 }  // namespace keel

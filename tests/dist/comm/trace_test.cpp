@@ -140,9 +140,7 @@ TEST(Trace, ShowsTheDelayOfAnotherRankAsWaitedForOrHidden) {
     const Overlap hidden = exchange(true);
     EXPECT_EQ(of_row(trace.spans(), kCompute).size(), before + 1);
     EXPECT_EQ(hidden.exposed_ms, 0);
-    if (comm.rank() == 0) {
-      EXPECT_GE(hidden.communication_ms, 30);
-    }
+    if (comm.rank() == 0) { EXPECT_GE(hidden.communication_ms, 30); }
   });
 }
 

@@ -1,5 +1,6 @@
 // Programs in which one of four ranks does something bad: what the others say, and whether all end.
-// usage: mpi_faults throws | dies | stops | leaves | outlives. Every process prints its process id first.
+// usage: mpi_faults throws | dies | stops | stops_inside | leaves | outlives. Every process prints its process id
+// first.
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ void say(const std::string& line) { std::cout << line + '\n' << std::flush; }
 
 void train(Communicator& comm, const std::string& fault) {
   const Context context = Context::create({.threads = 1});
-  const Tensor gradient = zeros(context, {300'000});
+  const Tensor gradient = zeros(context, {300'000});  // larger than what is shown to others at a time
   for (int step = 0; step < 1'000'000; ++step) {
     comm.set_activity(concat("step ", step));
     if (step == 20 && comm.rank() == 2) {
@@ -26,6 +27,11 @@ void train(Communicator& comm, const std::string& fault) {
       if (fault == "throws") throw Error("the disk is full", ErrorKind::io);
       if (fault == "dies") raise(SIGKILL);
       if (fault == "stops") raise(SIGSTOP);
+      // Somewhere in the middle of a collective, most likely.
+      if (fault == "stops_inside") {
+        signal(SIGALRM, [](int) { raise(SIGSTOP); });
+        ualarm(20'500, 0);
+      }
       if (fault == "leaves") return;
     }
     comm.all_reduce(gradient).wait();
@@ -33,7 +39,8 @@ void train(Communicator& comm, const std::string& fault) {
 }
 
 int run(MpiSession& session, const std::string& fault) {
-  const auto comm = make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(fault == "stops" ? 2 : 300)});
+  const bool stops = fault.starts_with("stops");
+  const auto comm = make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(stops ? 2 : 300)});
   const int rank = comm->rank();
   say(concat("rank ", rank, " pid ", getpid()));
   comm->barrier();
@@ -43,7 +50,7 @@ int run(MpiSession& session, const std::string& fault) {
     comm->fail(concat("rank ", rank, " failed: ", error.what()));
     say(concat("rank ", rank, " says: ", error.what()));
     // Ranks that stand still would keep the others from ending MPI.
-    if (fault == "stops") session.end_all(3);
+    if (stops) session.end_all(3);
     return 3;
   }
   say(concat("rank ", rank, " is done"));

@@ -76,7 +76,7 @@ TEST(MpiTraffic, IsWhatMpiSends) {
                          traffic.sent() + traffic.control - earlier.sent() - earlier.control)
                    << algorithm->name;
              },
-             {.algorithm = std::string(algorithm->name)});
+             {.algorithm = std::string(algorithm->name), .shared_memory = false});
   }
 }
 
@@ -115,7 +115,7 @@ TEST(MpiTransport, KeepsMessagesApartThoughTagsAreUsedAgain) {
 
 TEST(MpiTransport, RunsManyCollectivesOnFewTags) {
   on_first_processes(processes(), [](MPI_Comm comm) {
-    const auto communicator = make_mpi_communicator(comm, {}, {.tags = 64});
+    const auto communicator = make_mpi_communicator(comm, {.shared_memory = false}, {.tags = 64});
     const Context context = cpu();
     for (int i = 0; i < 300; ++i) {
       const Tensor x = tensor_of(context, std::vector<double>(7, i), {7});
@@ -308,6 +308,20 @@ TEST(MpiTransport, LivesBesideAnotherOfTheSameProcesses) {
       first.wait();
       EXPECT_EQ(doubles(x), (std::vector<double>{1.0 * n, 2.0 * n}));
       EXPECT_EQ(doubles(y), (std::vector<double>{3.0 * n, 4.0 * n}));
+    }
+  });
+}
+
+TEST(MpiTransport, AdvancesTogetherWithAnotherOfTheSameProcesses) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const auto one = make_mpi_communicator(comm, {.timeout = std::chrono::seconds(10)});
+    const auto two = make_mpi_communicator(comm, {.timeout = std::chrono::seconds(10)});
+    advance_together(*one, *two);
+    for (const std::int64_t count : {3, 300'000}) {
+      const Tensor x = zeros(cpu(), {count}), y = zeros(cpu(), {count});
+      const Work first = one->all_reduce(x), second = two->all_reduce(y);
+      if (process() % 2 == 0) first.wait(), second.wait();
+      else second.wait(), first.wait();
     }
   });
 }

@@ -1,0 +1,186 @@
+#include "keel/dist/comm/operation.h"
+#include "keel/dist/comm/signature.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+// What messages of a group are about; collectives and messages between two ranks are counted apart.
+enum class Channel : std::uint64_t { signature, data, offer, reply, message, kinds };
+
+std::uint64_t tag_of(Channel channel, std::uint32_t sequence) {
+  return std::uint64_t{sequence} * static_cast<std::uint64_t>(Channel::kinds) + static_cast<std::uint64_t>(channel);
+}
+
+// Above it the root of a broadcast sends parts that the others exchange.
+constexpr std::int64_t kScatteredBroadcast = std::int64_t{256} << 10;  // bytes
+
+class MessageOperation : public GroupOperation {
+ public:
+  MessageOperation(std::shared_ptr<Group> group, const Collective& collective)
+      : GroupOperation(std::move(group), collective), signatures_(static_cast<std::size_t>(group_->size())) {
+    memory_ = std::make_shared<Memory>(Memory{collective_.input, collective_.output});
+    const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
+    pairwise ? offer() : exchange_signatures();
+  }
+
+ private:
+  struct Pending {
+    std::unique_ptr<Message> message;
+    int peer;
+    bool is_receive;
+  };
+  // What messages are about; outlives the operation where a transport needs it longer.
+  struct Memory {
+    Tensor input, output, scratch = {};
+  };
+
+  // To every rank, and from it.
+  void exchange_signatures() {
+    const std::uint32_t sequence = group_->sequence++;
+    number_ = sequence;
+    data_tag_ = tag_of(Channel::data, sequence);
+    sign(sequence);
+    for (int i = 1; i < group_->size(); ++i)
+      swap_signatures((group_->rank() + i) % group_->size(), tag_of(Channel::signature, sequence),
+                      tag_of(Channel::signature, sequence));
+  }
+  // Between a sender and a receiver.
+  void offer() {
+    const bool sends = collective_.kind == CollectiveKind::send;
+    const int peer = collective_.peer;
+    const std::uint32_t sequence = (sends ? group_->sent : group_->received)[static_cast<std::size_t>(peer)]++;
+    number_ = sequence;
+    data_tag_ = tag_of(Channel::message, sequence);
+    sign(sequence);
+    signatures_[own()].kind = CollectiveKind::send;
+    swap_signatures(peer, tag_of(sends ? Channel::offer : Channel::reply, sequence),
+                    tag_of(sends ? Channel::reply : Channel::offer, sequence));
+  }
+  void sign(std::uint32_t sequence) { signatures_[own()] = Signature(sequence, collective_, group_->algorithm_number); }
+  void swap_signatures(int peer, std::uint64_t send_tag, std::uint64_t receive_tag) {
+    partners_.push_back(peer);
+    Transport& transport = *group_->transport;
+    pending_.push_back({transport.send(peer, send_tag, &signatures_[own()], sizeof(Signature)), peer, false});
+    pending_.push_back(
+        {transport.receive(peer, receive_tag, &signatures_[static_cast<std::size_t>(peer)], sizeof(Signature)), peer,
+         true});
+    group_->traffic.control += sizeof(Signature);
+  }
+
+  bool proceed() override {
+    while (transfers_finished())
+      if (!begin_next_step()) return true;
+    return false;
+  }
+  bool transfers_finished() {
+    std::erase_if(pending_, [](const Pending& pending) { return pending.message->has_finished(); });
+    return pending_.empty();
+  }
+
+  // False where there is none.
+  bool begin_next_step() {
+    if (next_ == 0) agree();
+    else
+      for (const Combination& combination : schedule_->steps[next_ - 1].combinations) combine(combination);
+    if (next_ == schedule_->steps.size()) return false;
+    const Step& step = schedule_->steps[next_++];
+    Transport& transport = *group_->transport;
+    for (const Transfer& receive : step.receives) {
+      const Tensor piece = at(receive.piece);
+      pending_.push_back({transport.receive(receive.peer, data_tag_, piece.raw(), piece.bytes()), receive.peer, true});
+      pending_.back().message->keep(memory_);
+    }
+    for (const Transfer& send : step.sends) {
+      const Tensor piece = at(send.piece);
+      pending_.push_back({transport.send(send.peer, data_tag_, piece.raw(), piece.bytes()), send.peer, false});
+      pending_.back().message->keep(memory_);
+      group_->count_sent(send.peer, static_cast<std::int64_t>(piece.bytes()));
+    }
+    return true;
+  }
+
+  void agree() {
+    std::vector<Signature> asked = {signatures_[own()]};
+    if (partners_.size() + 1 == signatures_.size()) asked = signatures_;
+    else
+      for (const int peer : partners_) asked.push_back(signatures_[static_cast<std::size_t>(peer)]);
+    const std::string found = difference(asked);
+    if (!found.empty()) throw Error(found, ErrorKind::peer);
+    schedule_ = group_->schedules.find(*group_, collective_);
+    if (schedule_->scratch != 0)
+      memory_->scratch = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
+                               {schedule_->scratch}, collective_.dtype(), Purpose::workspace);
+  }
+
+  Tensor at(const Piece& piece) const {
+    const Tensor& all = piece.place == Place::input    ? collective_.input
+                        : piece.place == Place::output ? collective_.output
+                                                       : memory_->scratch;
+    return all.slice(0, piece.span.begin, piece.span.end);
+  }
+
+  void combine(const Combination& combination) {
+    std::vector<Tensor> terms;
+    for (const Piece& term : combination.terms) terms.push_back(at(term));
+    const Tensor result = at(combination.result);
+    if (terms.size() == 1 && terms.front().raw() == result.raw()) return;
+    kernels::combine({terms, result, collective_.op});
+  }
+
+  std::vector<int> awaited() const override {
+    std::vector<int> ranks;
+    for (const Pending& pending : pending_)
+      if (pending.is_receive) ranks.push_back(pending.peer);
+    return ranks;
+  }
+  void release() override {
+    pending_.clear();
+    memory_.reset();
+  }
+
+  std::vector<Signature> signatures_;  // by rank
+  std::vector<int> partners_;          // whose signatures are awaited
+  std::uint64_t data_tag_ = 0;
+  std::shared_ptr<const Schedule> schedule_;
+  std::shared_ptr<Memory> memory_;
+  std::vector<Pending> pending_;
+  std::size_t next_ = 0;  // of the schedule's steps
+};
+
+}  // namespace
+
+Schedule schedule_of(const Group& group, const Collective& c) {
+  const CollectiveShape shape{
+      .rank = group.rank(), .size = group.size(), .count = c.count(), .node = group.options.nodes};
+  switch (c.kind) {
+    case CollectiveKind::all_reduce: return group.algorithm->all_reduce(shape);
+    case CollectiveKind::reduce_scatter: return group.algorithm->reduce_scatter(shape);
+    case CollectiveKind::all_gather: return group.algorithm->all_gather(shape);
+    case CollectiveKind::all_to_all: return all_to_all(shape);
+    case CollectiveKind::broadcast: {
+      const bool scattered = group.size() > 2 && static_cast<std::int64_t>(c.output.bytes()) > kScatteredBroadcast;
+      return scattered ? broadcast_scattered(shape, c.peer) : broadcast_tree(shape, c.peer);
+    }
+    case CollectiveKind::send: return {{{.sends = {{c.peer, {Place::input, {0, c.count()}}}}}}, 0};
+    case CollectiveKind::receive: return {{{.receives = {{c.peer, {Place::output, {0, c.count()}}}}}}, 0};
+    case CollectiveKind::barrier: break;
+  }
+  return {};
+}
+
+std::shared_ptr<const Schedule> ScheduleCache::find(const Group& group, const Collective& c) {
+  for (const Entry& entry : entries_)
+    if (entry.kind == c.kind && entry.dtype == c.dtype() && entry.count == c.count() && entry.peer == c.peer)
+      return entry.schedule;
+  const Entry made{c.kind, c.dtype(), c.count(), c.peer, std::make_shared<const Schedule>(schedule_of(group, c))};
+  if (entries_.size() < kMost) entries_.push_back(made);
+  else entries_[oldest_++ % kMost] = made;
+  return made.schedule;
+}
+
+std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective) {
+  return std::make_shared<MessageOperation>(std::move(group), collective);
+}
+
+}  // namespace keel

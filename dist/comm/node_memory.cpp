@@ -1,0 +1,76 @@
+#include "keel/dist/comm/node_memory.h"
+
+#include <thread>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+constexpr auto kTimeToTell = std::chrono::seconds(1);
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace
+
+NodeMemory::NodeMemory(SharedAreas shared, int rank)
+    : shared_(std::move(shared)), rank_(rank), missed_since_(shared_.areas.size()) {}
+
+bool NodeMemory::all_have(Counter counter, std::uint64_t value) {
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_ || (area(r).*counter).load(std::memory_order_acquire) >= value) continue;
+    const std::uint32_t left = area(r).left.load(std::memory_order_acquire);
+    if (left == NodeArea::here) return false;
+    // It may have come so far before it left.
+    if ((area(r).*counter).load(std::memory_order_acquire) >= value) continue;
+    if (left == NodeArea::abruptly) {
+      Clock::time_point& since = missed_since_[static_cast<std::size_t>(r)];
+      if (since == Clock::time_point{}) since = Clock::now();
+      if (Clock::now() - since < kTimeToTell) return false;
+    }
+    throw Error(concat("rank ", r, " has left while rank ", rank_, " waits for it"), ErrorKind::peer);
+  }
+  return true;
+}
+
+std::vector<int> NodeMemory::those_behind(Counter counter, std::uint64_t value) const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_ && (area(r).*counter).load(std::memory_order_acquire) < value) ranks.push_back(r);
+  return ranks;
+}
+
+bool NodeMemory::any_has_closed() const {
+  for (int r = 0; r < size(); ++r)
+    if (area(r).closed.load(std::memory_order_acquire) != 0) return true;
+  return false;
+}
+
+// A visitor comes in before it looks whether the door is closed, and whoever closes it looks for visitors afterwards.
+bool NodeMemory::visit() {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) ++area(r).visitors;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_ || area(r).closed == 0) continue;
+    end_visit();
+    return false;
+  }
+  return true;
+}
+
+void NodeMemory::end_visit() {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) --area(r).visitors;
+}
+
+void NodeMemory::close() {
+  if (own().closed.exchange(1) != 0 || !has_one_address_space()) return;
+  while (own().visitors != 0) std::this_thread::yield();
+}
+
+void NodeMemory::leave(bool abruptly) {
+  own().left.store(abruptly ? NodeArea::abruptly : NodeArea::in_order, std::memory_order_release);
+}
+
+}  // namespace keel

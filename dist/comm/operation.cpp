@@ -1,0 +1,141 @@
+#include "keel/dist/comm/operation.h"
+
+#include <algorithm>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A rank that waits looks so often before it lets others have its core.
+constexpr int kLooks = 50;
+// Beside collectives of groups that may share no transport, whose messages would not wake it.
+constexpr std::chrono::microseconds kIdle(1'000), kIdleBesideOthers(50);
+
+inline void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+void Progress::advance_all_but(const Group& group) noexcept {
+  // By index: what a group does may end another one.
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i] == &group) continue;
+    try {
+      groups_[i]->advance_all();
+    } catch (...) {}  // the operation keeps it
+  }
+}
+
+bool Progress::is_busy_beside(const Group& group) const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [&](const Group* other) { return other != &group && !other->active.empty(); });
+}
+
+void Group::advance_all() {
+  if (advances) return;
+  advances = true;
+  std::exception_ptr failure;
+  for (std::size_t i = 0; i < active.size() && !failure; ++i) {
+    const std::shared_ptr<GroupOperation> operation = active[i];
+    try {
+      if (!operation->is_over()) operation->advance();
+    } catch (...) { failure = std::current_exception(); }
+  }
+  while (!active.empty() && active.front()->is_over()) active.pop_front();
+  std::erase_if(active, [](const auto& operation) { return operation->is_over(); });
+  advances = false;
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Group::fail(const std::string& reason) noexcept {
+  if (transport) transport->fail(reason);
+}
+
+void Group::count_sent(int peer, std::int64_t bytes) {
+  const std::vector<int>& node = options.nodes;
+  const bool near = node[static_cast<std::size_t>(peer)] == node[static_cast<std::size_t>(rank())];
+  (near ? traffic.inside_node : traffic.between_nodes) += bytes;
+}
+
+GroupOperation::GroupOperation(std::shared_ptr<Group> group, const Collective& collective)
+    : group_(std::move(group)), collective_(collective) {
+  for (Tensor* tensor : {&collective_.input, &collective_.output})
+    if (tensor->defined() && tensor->rank() != 1) *tensor = tensor->flatten();
+}
+
+bool GroupOperation::advance() {
+  if (failure_) std::rethrow_exception(failure_);
+  if (finished_ || advances_) return finished_;
+  advances_ = true;
+  try {
+    if (proceed()) finish();
+  } catch (...) {
+    advances_ = false;
+    give_up(std::current_exception());
+    throw;
+  }
+  advances_ = false;
+  return finished_;
+}
+
+void GroupOperation::wait() {
+  if (advance()) return;
+  const Clock::time_point deadline = Clock::now() + group_->options.timeout;
+  for (int looks = 0; !advance(); ++looks) {
+    group_->advance_all();
+    if (finished_) return;
+    if (group_->progress->groups().size() > 1) group_->progress->advance_all_but(*group_);
+    if (looks < kLooks) {
+      pause_core();
+      continue;
+    }
+    if (Clock::now() > deadline) time_out();
+    group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
+  }
+}
+
+void GroupOperation::abandon() {
+  if (is_over()) return;
+  failure_ = std::make_exception_ptr(Error(concat(collective_, " was under way when its communicator went")));
+  release();
+  collective_.input = collective_.output = {};
+}
+
+void GroupOperation::finish() {
+  finished_ = true;
+  if (collective_.output.defined()) collective_.output.mark_written();
+  release();
+  collective_.input = collective_.output = {};
+}
+
+void GroupOperation::give_up(std::exception_ptr failure) {
+  failure_ = std::move(failure);
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& error) { group_->fail(error.what()); }
+  release();
+  collective_.input = collective_.output = {};
+}
+
+void GroupOperation::time_out() {
+  std::vector<int> missing = awaited();
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::string ranks;
+  for (const int rank : missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
+  const Error error(
+      concat("rank ", group_->rank(), " gave up after ", group_->options.timeout.count(), " ms in ", collective_,
+             " (collective number ", number_, group_->activity.empty() ? "" : concat(", ", group_->activity),
+             "): nothing came from ", missing.size() == 1 ? "rank " : "ranks ", ranks.empty() ? "its peers" : ranks),
+      ErrorKind::peer);
+  give_up(std::make_exception_ptr(error));
+  throw error;
+}
+
+}  // namespace keel

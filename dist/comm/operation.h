@@ -1,0 +1,115 @@
+#pragma once
+// What the communicators of one rank share with their collectives under way.
+
+#include <deque>
+#include <exception>
+#include <vector>
+
+#include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/transport_communicator.h"
+
+namespace keel {
+
+class GroupOperation;
+class NodeMemory;
+struct Group;
+
+// The groups of one rank that advance together. A rank that waits for a collective of one of them goes on with those of
+// all, since another rank may wait for one of these first.
+class Progress {
+ public:
+  void add(Group& group) { groups_.push_back(&group); }
+  void remove(Group& group) { std::erase(groups_, &group); }
+  // Advances what is under way in all groups but one. What goes wrong there is kept for those who wait for it.
+  void advance_all_but(const Group& group) noexcept;
+  // Whether something is under way in another group.
+  bool is_busy_beside(const Group& group) const;
+  const std::vector<Group*>& groups() const { return groups_; }
+
+ private:
+  std::vector<Group*> groups_;
+};
+
+// Schedules of the latest collectives, as the steps of a training ask for the same ones again and again.
+class ScheduleCache {
+ public:
+  std::shared_ptr<const Schedule> find(const Group& group, const Collective& collective);
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  struct Entry {
+    CollectiveKind kind;
+    DType dtype;
+    std::int64_t count;
+    int peer;
+    std::shared_ptr<const Schedule> schedule;
+  };
+  std::vector<Entry> entries_;
+  std::size_t oldest_ = 0;
+};
+
+// A group of ranks as one of them sees it. The transport goes with the communicator, which abandons what is active.
+struct Group {
+  std::unique_ptr<Transport> transport;
+  CommunicatorOptions options;
+  const Algorithm* algorithm = nullptr;
+  std::uint8_t algorithm_number = 0;
+  std::string activity = {};
+  Traffic traffic = {};
+  std::uint32_t sequence = 0;
+  std::vector<std::uint32_t> sent = {}, received = {};  // messages to and from each rank
+  std::deque<std::shared_ptr<GroupOperation>> active = {};
+  std::shared_ptr<Progress> progress = {};
+  std::shared_ptr<NodeMemory> memory = {};  // none where collectives go by messages
+  ScheduleCache schedules = {};
+  bool advances = false;
+
+  int rank() const { return transport->rank(); }
+  int size() const { return transport->size(); }
+  // Throws what the first operation that fails throws.
+  void advance_all();
+  void fail(const std::string& reason) noexcept;
+  void count_sent(int peer, std::int64_t bytes);
+};
+
+// A collective of a group: how it is waited for, and how it ends.
+class GroupOperation : public Operation {
+ public:
+  bool advance() final;
+  void wait() final;
+  // The communicator goes: whoever still waits gets an Error.
+  void abandon();
+  bool is_over() const { return finished_ || failure_ != nullptr; }
+
+ protected:
+  GroupOperation(std::shared_ptr<Group> group, const Collective& collective);
+
+  // Goes as far as it can without blocking; true once the result is there.
+  virtual bool proceed() = 0;
+  // For whom it waits.
+  virtual std::vector<int> awaited() const = 0;
+  // Lets go of all memory but the tensors, which nobody else touches afterwards.
+  virtual void release() = 0;
+
+  std::size_t own() const { return static_cast<std::size_t>(group_->rank()); }
+
+  std::shared_ptr<Group> group_;
+  Collective collective_;     // its tensors have one dimension
+  std::uint32_t number_ = 0;  // for messages
+
+ private:
+  void finish();
+  void give_up(std::exception_ptr failure);
+  [[noreturn]] void time_out();
+
+  bool advances_ = false;  // a tensor's touch hook may wait for another collective meanwhile
+  bool finished_ = false;
+  std::exception_ptr failure_;
+};
+
+// Runs a schedule by messages: first the signatures, with everyone who takes part; then step by step.
+std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective);
+// What that one would do once all have agreed.
+Schedule schedule_of(const Group& group, const Collective& collective);
+
+}  // namespace keel
