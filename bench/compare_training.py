@@ -74,9 +74,8 @@ def contestants(options, setting, dtype):
         yield Contestant(" ".join([f"torch-{version}", *flags]), command, passive)
 
 
-def race(options, setting, dtype):
+def race_of(racing, options):
     """Runs the rounds and returns the contestants that took part."""
-    racing = list(contestants(options, setting, dtype))
     first = {c.name: c.step(1) for c in racing}  # also waits for the warm-up
     for contestant in racing:
         if first[contestant.name] is None:
@@ -133,7 +132,7 @@ def main():
     options = parser.parse_args()
     for setting in options.settings:
         for dtype in options.dtypes:
-            report(setting, dtype, race(options, setting, dtype))
+            report(setting, dtype, race_of(list(contestants(options, setting, dtype)), options))
 
 
 if __name__ == "__main__":

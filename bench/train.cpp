@@ -3,6 +3,8 @@
 //   bench_train --setting b --dtype bf16             times steps on random tokens
 //   bench_train --setting b --dtype bf16 --floor     interleaves whole steps with the step's own matrix products
 //   bench_train --setting b --dtype bf16 --serve     steps on request, as bench/peers/train_gpt.py does
+//   keel launch -N 2 bench_train --mpi --stage 2     two ranks, each with its rows of the batch; the first one prints
+//   bench_train --stage -1                           the same step without an engine: what it costs
 //
 // Setting, step and output are those of bench/peers/train_gpt.py; standard output carries JSON, one object a line.
 
@@ -15,13 +17,22 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "bench/measure.h"
+#include "keel/autograd/backward.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "keel/dist/comm/transport_communicator.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/matmul.h"
+#include "keel/kernels/update.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/random.h"
+#ifdef KEEL_HAVE_MPI
+#include "keel/dist/comm/mpi_session.h"
+#endif
 
 namespace keel::bench {
 namespace {
@@ -37,9 +48,9 @@ const std::map<std::string, Setting> kSettings = {
 
 struct Options {
   std::string setting = "a", dtype = "fp32", kernels = "auto";
-  int threads = 0, steps = 10, warmup = 3;
+  int threads = 0, steps = 10, warmup = 3, stage = 0;
   double seconds = 10;
-  bool serve = false, floor = false;
+  bool serve = false, floor = false, mpi = false;
 };
 
 DType dtype_of(const Options& options) { return options.dtype == "bf16" ? DType::bf16 : DType::f32; }
@@ -62,30 +73,88 @@ Tensor random_tokens(const Context& context, const Setting& setting, std::string
   return tokens;
 }
 
-// Forward, backward, clipping to norm 1, AdamW, clearing.
+// What a step without an engine needs: flat memory, the optimizer's state, the kernels that decide and update.
+class PlainEngine {
+ public:
+  PlainEngine(Module& model, const Context& context, std::unique_ptr<const Optimizer> optimizer, DType dtype)
+      : optimizer_(std::move(optimizer)),
+        buffers_(materialize(model, context, {.policy = PrecisionPolicy::of(dtype)})),
+        state_(kernels::make_step_state(context)) {
+    for (const FlatBuffer& buffer : buffers_)
+      for (const Segment& segment : buffer.segments) {
+        const auto cut = [&](const Tensor& flat) {
+          return flat.defined() ? flat.slice(0, segment.offset, segment.offset + segment.numel) : Tensor();
+        };
+        ranges_.push_back({cut(buffer.values),
+                           cut(buffer.master),
+                           cut(buffer.gradient),
+                           {},
+                           decay_matrices_only(segment.name, segment.shape)});
+        for (int i = 0; i < 2; ++i)
+          ranges_.back().state.push_back(zeros(context, {segment.numel}, DType::f32, Purpose::optimizer));
+      }
+  }
+  void step(const Variable& loss, double lr) {
+    backward(loss);
+    std::int64_t first = 0;
+    for (FlatBuffer& buffer : buffers_) {
+      kernels::add_squares(buffer.gradient.slice(0, 0, buffer.numel), state_, first);
+      first += buffer.numel;
+    }
+    kernels::add_tokens(state_, 1);
+    kernels::decide_step({.state = state_, .clip = 1, .lr = lr});
+    optimizer_->update(ranges_, {.step = state_});
+    for (FlatBuffer& buffer : buffers_) buffer.zero_grad();
+  }
+
+ private:
+  std::unique_ptr<const Optimizer> optimizer_;
+  std::vector<FlatBuffer> buffers_;
+  std::vector<ParameterRange> ranges_;
+  Tensor state_;
+};
+
+// Forward, backward, clipping to norm 1, AdamW, clearing; on the rank's rows of the batch.
 class Trainer {
  public:
-  Trainer(const Context& context, const Setting& setting, DType dtype)
+  Trainer(const Context& context, const Setting& setting, const Options& options, Communicator& ranks)
       : model_(model_options(setting)),
-        engine_(model_, context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}),
-                {.policy = PrecisionPolicy::of(dtype), .clip = 1}),
-        inputs_(random_tokens(context, setting, "inputs")),
-        targets_(random_tokens(context, setting, "targets")) {}
+        inputs_(own_rows(random_tokens(context, setting, "inputs"), ranks)),
+        targets_(own_rows(random_tokens(context, setting, "targets"), ranks)) {
+    auto optimizer = make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
+    const DType dtype = dtype_of(options);
+    if (options.stage < 0) plain_.emplace(model_, context, std::move(optimizer), dtype);
+    else
+      engine_.emplace(
+          model_, context, ranks, std::move(optimizer),
+          ShardedOptions{.policy = PrecisionPolicy::of(dtype), .clip = 1, .sharding = {.stage = options.stage}});
+  }
 
   void step() {
     Forward pass;
     pass.training = true;
     const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
-    engine_.backward(result.loss, {.tokens = targets_.numel()});
-    engine_.step(1e-3);
+    if (plain_) {
+      plain_->step(result.loss, 1e-3);
+    } else {
+      engine_->backward(result.loss, {.tokens = targets_.numel()});
+      engine_->step(1e-3);
+    }
     loss_ = result.loss.value().item();
   }
   double loss() const { return loss_; }
+  double waited_ms() const { return engine_ ? engine_->waited_ms() : 0; }
   std::int64_t parameters() { return count_parameters(model_); }
 
  private:
+  static Tensor own_rows(const Tensor& all, const Communicator& ranks) {
+    const Span mine = part({0, all.dim(0)}, ranks.size(), ranks.rank());
+    return all.slice(0, mine.begin, mine.end);
+  }
+
   Gpt model_;
-  Sharded engine_;
+  std::optional<PlainEngine> plain_;
+  std::optional<Sharded> engine_;
   Tensor inputs_, targets_;
   double loss_ = 0;
 };
@@ -130,7 +199,7 @@ std::int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-Json describe(const Context& context, const Options& options, Trainer& trainer) {
+Json describe(const Context& context, const Options& options, Trainer& trainer, const Communicator& ranks) {
   const DType dtype = dtype_of(options);
   Json memory;
   const MemoryReport report = context.memory();
@@ -140,38 +209,44 @@ Json describe(const Context& context, const Options& options, Trainer& trainer) 
           {"dtype", options.dtype},     {"matmul", kernels::matmul_backend(context, dtype)},
           {"setting", options.setting}, {"parameters", trainer.parameters()},
           {"loss", trainer.loss()},     {"peak_rss_bytes", peak_rss_bytes()},
-          {"peak_bytes", memory}};
+          {"peak_bytes", memory},       {"ranks", ranks.size()},
+          {"stage", options.stage},     {"waited_ms", trainer.waited_ms()}};
 }
 
-void serve(const Context& context, const Options& options, Trainer& trainer) {
-  for (std::string line; std::getline(std::cin, line) && line != "quit";) {
+void serve(const Context& context, const Options& options, Trainer& trainer, Communicator& ranks) {
+  const bool first = ranks.rank() == 0;
+  while (true) {
+    std::string line;
+    if (first && !std::getline(std::cin, line)) line = "quit";
+    line = broadcast_text(ranks, line);
+    if (line == "quit") return;
     int steps = 0;
     Json answer;
     if (std::sscanf(line.c_str(), "step %d", &steps) == 1 && steps > 0) {
       const double seconds = seconds_of([&] {
         for (int i = 0; i < steps; ++i) trainer.step();
       });
-      answer = describe(context, options, trainer);
+      answer = describe(context, options, trainer, ranks);
       answer["seconds"] = seconds;
       answer["steps"] = steps;
     } else {
       answer = {{"error", "expected 'step N' or 'quit', got '" + line + "'"}};
     }
-    std::cout << answer.dump() << std::endl;
+    if (first) std::cout << answer.dump() << std::endl;
   }
 }
 
-int run(const Options& options) {
+int run(const Options& options, Communicator& ranks) {
   const Setting& setting = kSettings.at(options.setting);
   ContextOptions context_options;
   context_options.threads = options.threads;
   if (options.kernels == "plain") context_options.kernels = KernelChoice::plain;
   const Context context = Context::create(context_options);
   const DType dtype = dtype_of(options);
-  Trainer trainer(context, setting, dtype);
+  Trainer trainer(context, setting, options, ranks);
   for (int i = 0; i < options.warmup; ++i) trainer.step();
   if (options.serve) {
-    serve(context, options, trainer);
+    serve(context, options, trainer, ranks);
     return 0;
   }
   const double tokens = static_cast<double>(setting.batch * setting.block);
@@ -179,7 +254,7 @@ int run(const Options& options) {
   if (options.floor) {
     const Products products(context, setting, dtype);
     const std::vector<Timing> times = race({[&] { trainer.step(); }, [&] { products.run(); }}, options.seconds);
-    result = describe(context, options, trainer);
+    result = describe(context, options, trainer, ranks);
     result["step_seconds"] = times[0].median;
     result["products_seconds"] = times[1].median;
     result["products_gflops"] = products.flops() / times[1].median * 1e-9;
@@ -189,12 +264,23 @@ int run(const Options& options) {
     std::vector<double> seconds;
     for (int i = 0; i < options.steps; ++i) seconds.push_back(seconds_of([&] { trainer.step(); }));
     std::sort(seconds.begin(), seconds.end());
-    result = describe(context, options, trainer);
+    result = describe(context, options, trainer, ranks);
     result["step_seconds"] = seconds[seconds.size() / 2];
     result["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
   }
-  std::cout << result.dump() << std::endl;
+  if (ranks.rank() == 0) std::cout << result.dump() << std::endl;
   return 0;
+}
+
+int run(const Options& options) {
+  if (!options.mpi) return run(options, *make_communicator(ThreadHub(1).connect(0)));
+#ifdef KEEL_HAVE_MPI
+  const MpiSession session;
+  return run(options, *make_mpi_communicator(session.all()));
+#else
+  std::cerr << "this build has no MPI\n";
+  return 2;
+#endif
 }
 
 }  // namespace
@@ -214,6 +300,10 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "timed steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before the timed ones")->check(CLI::NonNegativeNumber);
   app.add_option("--seconds", options.seconds, "of --floor")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--stage", options.stage, "of sharding; -1: no engine")
+      ->check(CLI::Range(-1, 3))
+      ->capture_default_str();
+  app.add_flag("--mpi", options.mpi, "the ranks of an MPI program");
   app.add_flag("--serve", options.serve, "step when standard input says so");
   app.add_flag("--floor", options.floor, "interleave with the step's own matrix products");
   CLI11_PARSE(app, argc, argv);

@@ -99,9 +99,8 @@ void print_devices() {
 
 void print_distribution() {
   const Launcher::Kind mpi = mpi_of_this_build();
-  print("MPI", fmt::format("{} (launcher: {})",
-                           mpi == Launcher::Kind::none ? "not part of this build: ranks are threads" : name_of(mpi),
-                           found_program("mpirun")));
+  if (mpi == Launcher::Kind::none) print("MPI", "not part of this build: ranks are threads");
+  else print("MPI", fmt::format("{} (launcher: {})", name_of(mpi), found_program("mpirun")));
 }
 
 void print_environment() {

@@ -50,9 +50,11 @@ struct Arguments {
   bool is_rank = false;  // this process stands around one rank
 };
 
-// A launcher passes these on to every rank on every host; what they mean for one is below. Signals that end a program
-// would end the launcher itself, and with it the ranks before they have saved.
-constexpr int kAsInterrupt = SIGUSR1, kAsTerminate = SIGUSR2;
+// A launcher passes these on to every rank on every host, and the process around a rank gives it what they stand for.
+// Signals that end a program would end the launcher itself, and with it the ranks before they have saved.
+constexpr int kAsInterrupt = SIGUSR1;
+// Hydra dies of SIGUSR2, and Open MPI speaks of SIGALRM.
+int as_terminate(Launcher::Kind kind) { return kind == Launcher::Kind::hydra ? SIGALRM : SIGUSR2; }
 
 // A process that is not a descendant must be readable, as ranks are for each other.
 bool can_copy_between_processes() {
@@ -150,7 +152,7 @@ int run_rank(const std::vector<std::string>& command) {
   options.on_signal = [&](pid_t child, int number) {
     passed_on = true;
     if (number == kAsInterrupt) number = SIGINT;
-    else if (number == kAsTerminate) number = SIGTERM;
+    else if (number == SIGUSR2 || number == SIGALRM) number = SIGTERM;
     ::kill(-child, number);
   };
   const ProcessEnd end = run_process(command, options);
@@ -190,13 +192,13 @@ int run_launcher(const LaunchPlan& plan) {
   options.on_signal = [&](pid_t child, int number) {
     last = number;
     if (number == SIGINT && ++interrupts <= 2) ::kill(child, kAsInterrupt);
-    else if (number == SIGTERM && ++terminations <= 1) ::kill(child, kAsTerminate);
+    else if (number == SIGTERM && ++terminations <= 1) ::kill(child, as_terminate(plan.launcher));
     else if (number == SIGINT || number == SIGTERM || number == SIGHUP) ::kill(child, SIGTERM);
     else ::kill(child, number);
   };
   const ProcessEnd end = run_process(plan.command, options);
   // A launcher that had not started yet dies of what was to be passed on.
-  if (last != 0 && (end.signal == kAsInterrupt || end.signal == kAsTerminate)) return 128 + last;
+  if (last != 0 && (end.signal == kAsInterrupt || end.signal == as_terminate(plan.launcher))) return 128 + last;
   return exit_code_of(end);
 }
 
@@ -208,7 +210,7 @@ int run(const Arguments& arguments, std::vector<std::string> command) {
     std::cout << to_string(plan) << '\n';
     return 0;
   }
-  if (!plan.has_launcher) become(plan);
+  if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
   return run_launcher(plan);
 }
@@ -226,7 +228,7 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
   wish.ranks.count = ranks;
   wish.command = std::move(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
-  if (!plan.has_launcher) become(plan);
+  if (plan.launcher == Launcher::Kind::none) become(plan);
   return run_launcher(plan);
 }
 

@@ -294,7 +294,7 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   const bool needs_no_launcher = wish.threads || (place.ranks == 1 && place.hosts.empty());
   if (!needs_no_launcher) {
     check_launcher(machine, trains);
-    plan.has_launcher = true;
+    plan.launcher = machine.launcher.kind;
     // A launcher may give ranks a terminal where it has none itself, for them to draw on.
     if (!machine.shows_terminal) plan.environment.emplace_back("TERM", "dumb");
     add(plan.command, machine.launcher.path);

@@ -68,7 +68,7 @@ struct LaunchPlan {
   int ranks = 1;
   std::vector<std::pair<std::string, std::string>> environment = {};  // to add
   std::vector<std::string> command = {};
-  bool has_launcher = false;  // the command is a launcher's
+  Launcher::Kind launcher = Launcher::Kind::none;  // whose command it is
 };
 // Error for what cannot be started.
 LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine);

@@ -30,7 +30,8 @@ Examples:
 
 The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
 are not part of them. "at once" is what stages 2 and 3 have whole for a while, at its peak. Where the run's folder holds a
-run that came to an end, what it measured stands below what the formulas say of it.)";
+run that came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the
+first and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.)";
 
 struct Arguments {
   std::string config;
@@ -187,7 +188,9 @@ void run(Arguments arguments) {
   std::optional<Comparison> measured;
   if (auto found = read_measured_run(config.run)) {
     decide_precision(found->config);
-    const RankPlan plan = plan_run(found->config, found->ranks, planned_vocabulary(found->config));
+    // A run on a processor has offloaded nothing, whatever its strategy is called.
+    const RankPlan plan =
+        plan_run(found->config, found->ranks, planned_vocabulary(found->config), found->optimizer > 0);
     measured = Comparison{std::move(*found), plan};
   }
   if (arguments.json) print_json(config, model, ranks, rows, measured);

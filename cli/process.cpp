@@ -16,7 +16,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
 
 std::vector<char*> pointers(const std::vector<std::string>& command) {
   std::vector<char*> words;

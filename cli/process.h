@@ -19,7 +19,7 @@ struct ProcessEnd {
 
 struct ProcessOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};  // to add
-  // Called for SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, in the caller's thread.
+  // Called for SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM, in the caller's thread.
   std::function<void(pid_t child, int signal_number)> on_signal;
   int signal_at_our_death = 0;  // that the child gets when this process is killed
   bool reads_terminal = true;   // false: a terminal as standard input is replaced by nothing

@@ -125,6 +125,7 @@ class HostCopy {
   explicit HostCopy(const Tensor& x);
   // Blocks until they are there; the tensor is of the host. Throws what the device's work before did wrong.
   const Tensor& get() const;
+  bool has_arrived() const { return arrived_.has_passed(); }
 
  private:
   Tensor copy_;

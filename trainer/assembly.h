@@ -15,6 +15,10 @@ namespace keel {
 // share its processors.
 Context make_context(const Config& config, const Communicator& communicator, LogSink log);
 
+// The same ranks with a thread for communication, where the configuration asks for it or a processor is free for it;
+// then nothing else may use `ranks` meanwhile. Otherwise nothing. Every rank calls it, and all get the same.
+std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks);
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
 
 // f64 (n): the learning rate after i taken steps; the last one stays.
@@ -23,11 +27,12 @@ Tensor make_rates(const Config& config, const Context& context);
 // `config.strategy.precision` must have been decided.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches);
 
-// What the engine talks through: the ranks' own communicator for the processor, NCCL among GPUs.
+// What the engine talks through: the ranks' own communicator for the processor; among GPUs NCCL, or copies in the
+// memory of their processors.
 class DeviceCommunicator {
  public:
-  // Every rank calls it.
-  DeviceCommunicator(const Context& context, Communicator& ranks);
+  // Every rank calls it. Tells the context's log where NCCL could not be had.
+  DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks);
   Communicator& operator*() { return own_ != nullptr ? *own_ : ranks_; }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <memory>
 
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
@@ -31,7 +31,7 @@ class Candidate {
         ranks_(ranks),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         model_(gpt_options(config, task.vocabulary)),
-        device_ranks_(context, ranks),
+        device_ranks_(config, context, ranks),
         engine_(model_, context, *device_ranks_, make_optimizer(config.optimizer, config.seed),
                 engine_options(config, static_cast<std::int64_t>(micro_batches_.size()))),
         steps_({.model = model_,
@@ -75,7 +75,8 @@ class Candidate {
   }
 
   void compute_formulas(ComparedStrategy& result) {
-    const ShardedOptions& options = engine_.options();
+    ShardedOptions options = engine_.options();
+    if (context_.device().type == DeviceType::cpu) options.sharding.offload_optimizer = false;  // it is there already
     const std::vector<FlatBuffer> layout = lay_out(model_, shard_ranks(options.sharding, ranks_.size()));
     const RankPlan plan = plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank());
     result.sent_by_formula = plan.traffic.sent();
@@ -94,7 +95,9 @@ class Candidate {
 }  // namespace
 
 std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span<const std::string> strategies,
-                                                 std::int64_t steps, TrainObserver& observer, Communicator& ranks) {
+                                                 std::int64_t steps, TrainObserver& observer, Communicator& given) {
+  const std::unique_ptr<Communicator> background = make_background(config, given);
+  Communicator& ranks = background ? *background : given;
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   std::vector<ComparedStrategy> results;
   for (const std::string& name : strategies) {

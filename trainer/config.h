@@ -84,6 +84,12 @@ struct ShardingConfig {
   std::int64_t persistence_threshold = 0;  // elements
   std::int64_t group = 0;                  // ranks; 0: all
   Number wire = Number::automatic, gradient = Number::automatic;
+  enum class Order : unsigned char { written, fast };
+  Order order = Order::written;  // of the sums among GPUs
+  enum class Progress : unsigned char { automatic, poll, thread };
+  Progress progress = Progress::automatic;
+  enum class Path : unsigned char { automatic, nccl, host };
+  Path path = Path::automatic;  // between GPUs
   bool strict = false;
   bool offload_optimizer = false;
   bool operator==(const ShardingConfig&) const = default;
@@ -112,6 +118,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   std::int64_t every = 0;  // steps between two lines of metrics
+  std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
 };
 

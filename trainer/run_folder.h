@@ -20,6 +20,8 @@ class RunFolder {
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
   std::string checkpoint(std::int64_t step) const;
+  // What every rank computed and sent when: the format of Chrome's traces.
+  std::string trace() const { return path_ + "/trace.json"; }
   // What a rank had to say.
   std::string log(int rank) const { return concat(path_, "/logs/rank-", rank, ".log"); }
 

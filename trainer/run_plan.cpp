@@ -44,8 +44,9 @@ std::int64_t planned_micro_batches(const Config& config, int ranks) {
   return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
 }
 
-RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary) {
-  const ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
+  ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+  if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
   const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
   return plan_rank(layout, *make_optimizer(config.optimizer, config.seed), options, ranks, 0);
 }
@@ -55,19 +56,21 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
   if (!std::filesystem::exists(folder.metrics()) || !std::filesystem::exists(folder.config())) return std::nullopt;
   MeasuredRun run;
   bool ended = false;
-  std::int64_t first_step = 0, last_step = 0, first_sent = 0, last_sent = 0;
+  std::int64_t step = 0, steps = 0, sent = 0;  // the last record's, and sums over those after the first
+  bool sends = false;
   std::istringstream lines(read_text_file(folder.metrics()));
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("step")) continue;  // a line that a crash cut short
     if (record.contains("sent_bytes")) {
-      last_step = record["step"];
-      last_sent = record["sent_bytes"];
-      // Bytes are counted from the start of a process.
-      if (first_step == 0 || last_sent < first_sent) {
-        first_step = last_step;
-        first_sent = last_sent;
+      // Bytes in a step, on average since the record before. What the first step shares out is counted in the second.
+      const std::int64_t now = record["step"], bytes = record["sent_bytes"];
+      if (sends && now > step) {
+        steps += now - step;
+        sent += bytes * (now - step);
       }
+      sends = true;
+      step = now;
     }
     if (!record.contains("peak_parameter_bytes")) continue;
     ended = true;
@@ -77,7 +80,7 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
     run.buckets = record["peak_bucket_bytes"];
   }
   if (!ended) return std::nullopt;
-  if (last_step > first_step) run.sent = (last_sent - first_sent) / (last_step - first_step);
+  if (steps > 0) run.sent = sent / steps;
   run.config = load_config(folder.config());
   while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;
   return run;

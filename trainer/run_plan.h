@@ -25,15 +25,16 @@ ModelSize measure_model(const Config& config, std::int64_t vocabulary);
 // Calls of backward() between two steps on each rank.
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
-// Rank 0's plan, than which no rank needs more. `config.strategy.precision` must have been decided.
-RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary);
+// Rank 0's plan, than which no rank needs more. `config.strategy.precision` must have been decided. `on_processor`:
+// what would be offloaded is there already, as it is with device=cpu.
+RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
 
 // What rank 0 of a run has written down.
 struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
-  // Bytes in a step, on average between the first and the last record: with evaluations and the trainer's own messages.
+  // Bytes in a step, on average between the first and the last record, with evaluations.
   std::optional<std::int64_t> sent;
 };
 

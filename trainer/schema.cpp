@@ -146,6 +146,9 @@ const SchemaRow kRows[] = {
      "max_checkpoints"},
     {"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways, "Steps between two lines of metrics.jsonl.",
      "log_every|log_interval"},
+    {"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
+     "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, Perfetto).",
+     "profile|profiler"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
      "What ranks share out, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
@@ -179,6 +182,16 @@ const SchemaRow kRows[] = {
      "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
     {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
      "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
+    {"sharding.order", choice(KEEL_FIELD(sharding.order), "written|fast"), "written", kAny, kAlways,
+     "In which order gradients are summed; written: by rank, so that all strategies give the same bits; fast: NCCL's "
+     "own "
+     "between GPUs. Processors sum in the written one."},
+    {"sharding.path", choice(KEEL_FIELD(sharding.path), "auto|nccl|host"), "auto", kAny, kAlways,
+     "Between GPUs: nccl, or through the memory of their processors; auto: nccl where keel was built with it.",
+     "backend|distributed_backend"},
+    {"sharding.progress", choice(KEEL_FIELD(sharding.progress), "auto|poll|thread"), "auto", kAny, kAlways,
+     "What goes on with communication while a rank computes: poll, between operations; thread, one for it alone, which "
+     "pays where it has a processor of its own; auto: thread where there is one to spare."},
     {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
      "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,

@@ -24,6 +24,7 @@
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/resume.h"
 #include "keel/trainer/run_folder.h"
+#include "keel/trainer/run_trace.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
 
@@ -78,13 +79,15 @@ class Run {
         resume_(find_resume(config, folder_, task_, observer_, ranks)) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
-    device_ranks_.emplace(context_, ranks);
-    engine_.emplace(model_, context_, **device_ranks_, make_optimizer(config.optimizer, config.seed),
+    device_ranks_.emplace(config_, context_, ranks);
+    trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
+    engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config.optimizer, config.seed),
                     engine_options(config_, static_cast<std::int64_t>(micro_batches_.size())));
+    trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
     state_.config = to_yaml(config_);
-    saved_ = state_.step;
+    saved_ = measured_step_ = state_.step;
     if (ranks.size() > 1) return;
     if (const std::string note = single_process_note(config.strategy); !note.empty())
       observer_.on_message(LogLevel::info, note);
@@ -144,6 +147,7 @@ class Run {
       const bool alone = ranks_.size() == 1;
       TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{} : flags());
       state_.step = steps_->step();
+      trace_->finish_step(state_.step, ranks_, folder_.trace());
       handle(turn);
       if (alone) turn.flags = flags();
       const bool stopped = turn.flags.stop, late = turn.flags.late;
@@ -212,7 +216,15 @@ class Run {
                                      {"tokens_per_s", report.tokens_per_s},
                                      {"tokens", state_.tokens}};
       if (engine_->options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
-      if (ranks_.size() > 1) metrics.push_back({"sent_bytes", engine_->data_traffic().sent()});
+      if (ranks_.size() > 1) {
+        const double waited = engine_->waited_ms();
+        const std::int64_t sent = engine_->data_traffic().sent(), steps = outcome.step - measured_step_;
+        metrics.push_back({"exposed_ms", (waited - measured_ms_) / static_cast<double>(steps)});
+        metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});
+        measured_ms_ = waited;
+        measured_bytes_ = sent;
+        measured_step_ = outcome.step;
+      }
       metrics_->write(outcome.step, metrics);
     }
     observer_.on_step(report);
@@ -231,7 +243,7 @@ class Run {
     observer_.on_message(scales ? LogLevel::info : LogLevel::warning,
                          concat("step ", outcome.step, " was skipped: ", what,
                                 scales ? concat("; the loss scale is now ", result.loss_scale) : ""));
-    if (scales && result.loss_scale > options.scaling.floor) skipped_ = 0;
+    if (scales && result.loss_scale > static_cast<float>(options.scaling.floor)) skipped_ = 0;
     else if (++skipped_ >= kMostSkipped)
       throw AgreedError(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
                                outcome.step, ": ", what, scales ? ", though the loss scale is at its floor" : "",
@@ -331,12 +343,15 @@ class Run {
   Gpt model_;
   std::optional<Resume> resume_;
   std::optional<DeviceCommunicator> device_ranks_;
+  std::optional<RunTrace> trace_;
   std::optional<Sharded> engine_;
   std::optional<TrainingSteps> steps_;
   std::unique_ptr<MetricsWriter> metrics_;  // of the first rank
   std::exception_ptr failure_;              // of a report
   bool failure_is_known_ = false;           // to all ranks
   double began_ = 0, last_report_ = 0;      // seconds
+  double measured_ms_ = 0;                  // waited for other ranks, by the last line of metrics
+  std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
   std::int64_t saved_ = 0;  // step of the newest checkpoint
   int skipped_ = 0;         // steps in a row
@@ -347,7 +362,8 @@ class Run {
 }  // namespace
 
 TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks) {
-  return Run(config, observer, ranks)();
+  const std::unique_ptr<Communicator> background = make_background(config, ranks);
+  return Run(config, observer, background ? *background : ranks)();
 }
 
 TrainResult train(const Config& config, TrainObserver& observer) {

@@ -41,6 +41,11 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
   Pending pending{step_ + 1, {parts_.seed, static_cast<std::uint64_t>(step_), 0}, {}, {}};
+  if (parts_.ranks.size() > 1) {
+    const std::string activity = concat("step ", pending.step);
+    parts_.engine.set_activity(activity);
+    notes_->set_activity(activity);
+  }
   for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
   pending.result = parts_.engine.step(parts_.rates);
   ++step_;

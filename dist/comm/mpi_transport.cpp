@@ -184,6 +184,11 @@ class MpiEndpoint : public MpiTransport {
   MpiEndpoint(const MpiEndpoint&) = delete;
   MpiEndpoint& operator=(const MpiEndpoint&) = delete;
 
+  bool allows_threads() const override {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    return level >= MPI_THREAD_SERIALIZED;
+  }
   int rank() const override { return group_->rank; }
   int size() const override { return static_cast<int>(group_->members.size()); }
 

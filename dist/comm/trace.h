@@ -73,8 +73,9 @@ class TraceScope {
   std::int64_t begin_;
 };
 
-// Records every collective from begin() until its end is first seen, and every wait that found it unfinished. Groups
-// that are split from it are recorded, too. Trace and inner communicator must outlive it and its Works.
+// Records every collective from begin() until its end is first seen, and every wait that found it unfinished: of
+// collectives of a GPU, whose wait() only orders streams, what the processor sees. Groups that are split from it are
+// recorded, too. Trace and inner communicator must outlive it and its Works.
 class TracedCommunicator : public CommunicatorDecorator {
  public:
   TracedCommunicator(Communicator& inner, Trace& trace) : CommunicatorDecorator(inner), trace_(trace) {}

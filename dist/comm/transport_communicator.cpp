@@ -80,6 +80,7 @@ class TransportCommunicator : public Communicator {
   }
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
+  bool allows_threads() const override { return group_->transport->allows_threads(); }
   void set_activity(const std::string& activity) override { group_->activity = activity; }
 
   void join(TransportCommunicator& other) {

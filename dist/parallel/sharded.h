@@ -94,6 +94,8 @@ class Sharded {
   PendingStep step(const Tensor& rates);
   // Forgets the gradients that have been added since the last step.
   void zero_grad();
+  // What a collective is about, for messages of failures: "step 57".
+  void set_activity(const std::string& activity);
 
   const Context& context() const { return context_; }
   const Optimizer& optimizer() const { return *optimizer_; }

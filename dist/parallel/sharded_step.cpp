@@ -109,6 +109,11 @@ void Sharded::zero_grad() {
   last_seen_ = false;
 }
 
+void Sharded::set_activity(const std::string& activity) {
+  for (Communicator* each : {&communicator_, control_.get(), group_.get(), replicas_.get()})
+    if (each != nullptr) each->set_activity(activity);
+}
+
 // The trainable parameter that holds an element, counted as step() hands units to add_squares(); "" past the last.
 std::string Sharded::parameter_at(std::int64_t element) const {
   for (const auto& unit : units_) {

@@ -73,6 +73,19 @@ TEST(PlanCommand, PutsWhatARunMeasuredBesideItsPlan) {
     EXPECT_NE(text.out.find(words), std::string::npos) << words << "\n" << text.out;
 }
 
+TEST(PlanCommand, PlansAnOffloadedOptimizerForGpusButNotForARunOfProcessors) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml strategy=zero2-bf16-cpu").code, 0);
+  const json plan = plan_of(sandbox, "text.yaml -N 2 --strat zero2-bf16-cpu");
+  const json& there = plan["plans"]["zero2-bf16-cpu"];
+  EXPECT_EQ(there["optimizer_bytes"], 0);
+  EXPECT_EQ(there["host_bytes"], 7 * (8832 + 12800)) << "of half the numbers masters, two states, and weights";
+  EXPECT_EQ(plan["run"]["plan"]["host_bytes"], 0);
+  EXPECT_EQ(plan["run"]["measured"]["optimizer_bytes"], plan["run"]["plan"]["optimizer_bytes"]);
+  EXPECT_EQ(plan_of(sandbox, "text.yaml --strat zero2-bf16-cpu device=cpu")["plans"]["zero2-bf16-cpu"]["host_bytes"],
+            0);
+}
+
 TEST(PlanCommand, TakesAutoForBf16AndSaysSo) {
   const Sandbox sandbox;
   const Outcome outcome = sandbox.keel("plan text.yaml strategy=auto");

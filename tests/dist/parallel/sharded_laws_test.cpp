@@ -124,6 +124,21 @@ TEST(Zero, RandomRoundingDrawsTheSameNumbersForAnyNumberOfRanks) {
   for (const auto& each : weights) EXPECT_TRUE(each == weights[0]);
 }
 
+TEST(Zero, MoreRanksThanParametersTrainTheSame) {
+  struct Tiny : Module {
+    Parameter values{{3}, Initializer::ones()};
+    void visit(Visitor& v) override { v("values", values); }
+  };
+  for (const int number : {0, 1, 2, 3})
+    run_ranks(8, [&](Communicator& comm) {
+      Tiny net;
+      Sharded engine(net, testing::context(1), comm, make_sgd(), stage(number));
+      engine.backward(mean(net.values.variable()), {.tokens = comm.rank() == 5 ? 0 : 1});
+      EXPECT_TRUE(engine.step(3).get().taken);
+      for (const double value : whole_values(engine)) EXPECT_EQ(value, 0);
+    });
+}
+
 TEST(Zero, MemoryDoesNotGrowOverAThousandSteps) {
   run_ranks(4, [](Communicator& comm) {
     const Context context = testing::context(1);
