@@ -207,7 +207,7 @@ class MpiEndpoint : public MpiTransport {
   void fail(const std::string& reason) noexcept override { program_->fail(reason); }
   void check() override {
     if (!mpi_runs()) throw Error("MPI has ended before the transport that uses it", ErrorKind::internal);
-    program_->look();
+    program_->look_now_and_then();  // idle() always does; asking MPI takes longer than a small collective
     program_->throw_failure();
   }
 

@@ -11,8 +11,6 @@
 namespace keel {
 namespace {
 
-constexpr std::int64_t kCollectivesPerCheck = 16;
-
 class TransportCommunicator : public Communicator {
  public:
   TransportCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options,
@@ -61,8 +59,7 @@ class TransportCommunicator : public Communicator {
       if (tensor.defined() && tensor.device().type != DeviceType::cpu)
         throw Error(concat(collective, ": messages are sent from the processor's memory, got ", tensor),
                     ErrorKind::unsupported);
-    // Asking for messages takes longer than a small collective; waits ask, too.
-    if (!group_->memory || group_->traffic.collectives % kCollectivesPerCheck == 0) group_->transport->check();
+    group_->transport->check();
     ++group_->traffic.collectives;
     const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
     const auto operation =
