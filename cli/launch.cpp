@@ -49,7 +49,7 @@ Examples:
 Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.)";
 
 struct Arguments {
-  std::string ranks, strategy, hosts, hostfile, launcher;
+  std::string ranks, strategy, hosts, hostfile, launcher, timeout;
   bool threads = false, dry_run = false;
   bool is_rank = false;  // this process stands around one rank
 };
@@ -140,6 +140,7 @@ LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> comman
     KEEL_CHECK(::access(arguments.hostfile.c_str(), R_OK) == 0, "cannot read the host file '", arguments.hostfile, "'");
     wish.hosts = parse_hostfile(file_text(arguments.hostfile));
   }
+  wish.timeout = arguments.timeout;
   wish.threads = arguments.threads;
   wish.command = std::move(command);
   return wish;
@@ -300,6 +301,13 @@ void add_launch(CLI::App& program, int& exit_code) {
   command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
   command->add_option("--launcher", arguments->launcher, "The launcher; else the first that is there and fits.")
       ->type_name("PROGRAM");
+  command
+      ->add_option(
+          "--timeout", arguments->timeout,
+          "How long a rank waits for the others before the run ends with an error; 300 without it. The same as "
+          "KEEL_TIMEOUT in the environment.")
+      ->transform(without_equals)
+      ->type_name("SECONDS");
   command->add_flag("--dry-run", arguments->dry_run, "Print the command and end.");
   command->add_flag("--rank", arguments->is_rank, "For the ranks themselves.")->group("");
   command->prefix_command();

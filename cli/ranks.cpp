@@ -1,9 +1,16 @@
 #include "ranks.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "exit_guard.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/run_ranks.h"
@@ -12,6 +19,7 @@
 #include "keel/runtime/error.h"
 #include "launched.h"
 #include "report.h"
+#include "timeout.h"
 
 #ifdef KEEL_HAVE_MPI
 #include "keel/dist/comm/mpi_session.h"
@@ -24,12 +32,73 @@ int run_alone(const std::function<int(Communicator&)>& work) {
   return work(*make_communicator(ThreadHub(1).connect(0)));
 }
 
-int run_threads(int n, const std::function<int(Communicator&)>& work) {
-  int code = 0;
-  run_ranks(n, [&](Communicator& group) {
-    const int mine = work(group);
-    if (group.rank() == 0) code = mine;
+// "rank 2: ", before what a rank says.
+std::string prefix_of(int rank) { return rank == 0 ? "" : concat("rank ", rank, ": "); }
+
+CommunicatorOptions options_of(const RankHooks& hooks) {
+  CommunicatorOptions options;
+  if (const char* text = std::getenv(kTimeoutVariable)) options.timeout = parse_timeout(text, kTimeoutVariable);
+  options.is_worried = hooks.is_worried;
+  options.tell = [log = hooks.log](int rank, const std::string& line) {
+    const std::string text = concat("this run was asked to end, but ", line);
+    std::cerr << concat("keel: ", text, '\n') << std::flush;
+    if (log) log(rank, text);
+  };
+  return options;
+}
+
+// What the rank cannot say later goes to its log, and to the others. Called while its exception is handled.
+Failure tell_failure(Communicator& group, const RankHooks& hooks) {
+  const Failure failure = current_failure();
+  if (hooks.log) hooks.log(group.rank(), "error: " + failure.message);
+  return failure;
+}
+void tell_others(Communicator& group, const Failure& failure) {
+  group.fail(concat("rank ", group.rank(), " failed: ", failure.message));
+}
+
+const Failure kExited = {kInternalError, "the process was about to exit in the midst of the run", false};
+
+// Ends the process without what exit() does, of which it may be a part.
+[[noreturn]] void end_at_once(int code) {
+  std::cout << std::flush;
+  ::_exit(code);
+}
+
+int run_threads(int n, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  thread_local int own_rank = 0;
+  const ExitGuard guard([&] {
+    if (hooks.log) hooks.log(own_rank, "error: " + kExited.message);
+    end_at_once(report(kExited.message, kExited.code, prefix_of(own_rank)));
   });
+  std::mutex mutex;
+  std::optional<Failure> first;
+  int first_rank = 0, code = 0;
+  const auto run = [&](Communicator& group) {
+    own_rank = group.rank();
+    try {
+      const int mine = work(group);
+      if (group.rank() == 0) code = mine;
+    } catch (const AgreedError&) {
+      tell_failure(group, hooks);
+      throw;
+    } catch (const std::exception&) {
+      const Failure failure = tell_failure(group, hooks);
+      tell_others(group, failure);
+      const std::lock_guard lock(mutex);
+      if (!failure.is_from_peer && !first) {
+        first = failure;
+        first_rank = group.rank();
+      }
+      throw;
+    }
+  };
+  try {
+    run_ranks(n, run, options_of(hooks));
+  } catch (const std::exception&) {
+    if (!first) throw;
+    return report(first->message, first->code, prefix_of(first_rank));
+  }
   return code;
 }
 
@@ -63,7 +132,7 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
 // Says what went wrong, once, and ends all processes.
 [[noreturn]] void end_with(const Failure& failure, Communicator& farewell, MpiSession& session) {
   const int rank = farewell.rank();
-  const std::string who = rank == 0 ? "" : concat("rank ", rank, ": ");
+  const std::string who = prefix_of(rank);
   int code = failure.code;
   try {
     const Verdict verdict = find_verdict(farewell, failure);
@@ -71,11 +140,16 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
     if (verdict.rank == rank) report(failure.message, code, who);
     farewell.barrier();  // who ends first ends all
   } catch (const std::exception&) { report(failure.message, code, who); }
+  std::cout << std::flush;
   session.end_all(code);
-  std::exit(code);
+  end_at_once(code);
 }
 
-int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  CommunicatorOptions options;
+  try {
+    options = options_of(hooks);
+  } catch (const Error& error) { return refuse(launched, error.what()); }
   MpiSession session;
   const std::unique_ptr<Communicator> farewell =
       make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(2)});
@@ -85,14 +159,22 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
                                    " for the MPI of this build, ", name_of(mpi_of_this_build()),
                                    "; `keel launch` finds a launcher that fits, under srun --mpi=pmix may help"));
   try {
-    const std::unique_ptr<Communicator> group = make_mpi_communicator(session.all());
+    const std::unique_ptr<Communicator> group = make_mpi_communicator(session.all(), options);
+    const std::thread::id own_thread = std::this_thread::get_id();
+    const ExitGuard guard([&] {
+      if (hooks.log) hooks.log(group->rank(), "error: " + kExited.message);
+      if (std::this_thread::get_id() != own_thread)  // MPI is for that one alone; the launcher ends the others
+        end_at_once(report(kExited.message, kExited.code, prefix_of(group->rank())));
+      tell_others(*group, kExited);
+      end_with(kExited, *farewell, session);
+    });
     try {
       return work(*group);
     } catch (const AgreedError&) {
-      const Failure failure = current_failure();
+      const Failure failure = tell_failure(*group, hooks);
       return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
-    } catch (const std::exception& error) {
-      group->fail(concat("rank ", group->rank(), " failed: ", error.what()));
+    } catch (const std::exception&) {
+      tell_others(*group, tell_failure(*group, hooks));
       throw;
     }
   } catch (const std::exception&) { end_with(current_failure(), *farewell, session); }
@@ -100,7 +182,7 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
 
 #else
 
-int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>&) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>&, const RankHooks&) {
   return refuse(
       launched,
       concat("this is rank ", launched.rank, " of ", launched.size, ", started by a launcher of ", launched.by,
@@ -112,11 +194,11 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
 
 }  // namespace
 
-int on_ranks(int threads, const std::function<int(Communicator&)>& work) {
-  if (threads > 0) return run_threads(threads, work);
+int on_ranks(int threads, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  if (threads > 0) return run_threads(threads, work, hooks);
   const std::optional<Launched> launched = find_launched();
   if (!launched || launched->size == 1) return run_alone(work);
-  return run_in_mpi(*launched, work);
+  return run_in_mpi(*launched, work, hooks);
 }
 
 Launcher::Kind mpi_of_this_build() {

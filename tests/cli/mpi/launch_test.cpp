@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/cli/mpi/processes.h"
 #include "tests/cli/sandbox.h"
 
 namespace keel::cli {
@@ -33,18 +34,8 @@ class MpiLaunch : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 
-  // Processes that run in the sandbox, the launcher's included.
-  std::string processes() const {
-    std::string found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::error_code error;
-      const std::string name = entry.path().filename().string();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/" == sandbox / "")
-        found += name + "\n";
-    }
-    return found;
-  }
+  // Those that run in the sandbox, the launcher's included.
+  std::string processes() const { return testing::processes_in(sandbox / ""); }
 
   static std::string text_of(const std::string& path) {  // whose size the system does not tell
     std::ifstream file(path, std::ios::binary);
