@@ -33,7 +33,7 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   if (communicator.size() == 1) return {mine};
   const std::vector<std::uint64_t> lengths = gather_values<std::uint64_t>(communicator, mine.size());
   std::vector<std::byte> bytes(*std::max_element(lengths.begin(), lengths.end()));
-  std::memcpy(bytes.data(), mine.data(), mine.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(mine.data()), mine.size(), bytes.begin());
   std::vector<std::string> texts;
   for (const std::vector<std::byte>& theirs : gather_bytes(communicator, std::move(bytes)))
     texts.emplace_back(reinterpret_cast<const char*>(theirs.data()), lengths[texts.size()]);
@@ -50,7 +50,8 @@ std::string broadcast_text(Communicator& communicator, const std::string& text, 
   std::uint64_t count = 0;
   std::memcpy(&count, length.data(), sizeof count);
   std::vector<std::byte> bytes(count);
-  std::memcpy(bytes.data(), text.data(), std::min<std::size_t>(text.size(), count));
+  std::copy_n(reinterpret_cast<const std::byte*>(text.data()), std::min<std::size_t>(text.size(), count),
+              bytes.begin());
   if (count > 0) communicator.broadcast(alias(host, bytes), root).wait();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -106,7 +106,12 @@ void GroupOperation::wait() {
     const Clock::duration waited = Clock::now() - began;
     if (waited > group_->options.timeout) time_out();
     if (waited > kTimeToWorry && !has_worried_) worry();
-    group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
+    try {
+      group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
+    } catch (const Error&) {  // a rank is gone
+      give_up(std::current_exception());
+      std::rethrow_exception(failure_);
+    }
   }
 }
 

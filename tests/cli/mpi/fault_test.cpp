@@ -56,6 +56,15 @@ class MpiFault : public ::testing::TestWithParam<const char*> {
   }
 };
 
+// Without what Open MPI's event loop may say when it is ended.
+std::string said_by_keel(const Outcome& outcome) {
+  std::string lines;
+  std::istringstream all(outcome.err);
+  for (std::string line; std::getline(all, line);)
+    if (!line.starts_with("[warn] Epoll")) lines += line + '\n';
+  return lines;
+}
+
 TEST_P(MpiFault, EndsAllRanksSoonWithRankStepAndCollective) {
   const std::string fault = GetParam();
   const bool stops = fault == "stopped";
@@ -78,13 +87,13 @@ TEST_P(MpiFault, EndsAllRanksSoonWithRankStepAndCollective) {
       EXPECT_NE(outcome.err.find("keel: error: rank 1 was killed by signal 9"), std::string::npos) << outcome.err;
     }
     if (fault == "throws") {
-      EXPECT_EQ(outcome.err, "keel: error: rank 1: the sky is falling (unexpected; please report this)\n");
+      EXPECT_EQ(said_by_keel(outcome), "keel: error: rank 1: the sky is falling (unexpected; please report this)\n");
     }
     if (fault == "out_of_memory") {
-      EXPECT_EQ(outcome.err, "keel: error: rank 1: out of memory; a smaller batch.micro needs less\n");
+      EXPECT_EQ(said_by_keel(outcome), "keel: error: rank 1: out of memory; a smaller batch.micro needs less\n");
     }
     if (fault == "exits") {
-      EXPECT_EQ(outcome.err, "keel: error: rank 1: the process was about to exit in the midst of the run\n");
+      EXPECT_EQ(said_by_keel(outcome), "keel: error: rank 1: the process was about to exit in the midst of the run\n");
     }
   }
 }
