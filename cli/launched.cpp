@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "keel/runtime/error.h"
+
 namespace keel::cli {
 namespace {
 
@@ -13,12 +15,14 @@ struct Names {
   const char* rank;
   const char* size;
 };
-constexpr Names kLaunchers[] = {
+constexpr Names kMpi[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"MPI", "PMI_RANK", "PMI_SIZE"},
-    // The second is set for steps alone: the script of a batch job is no rank.
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
+// The second is set for steps alone: the script of a batch job is no rank.
+constexpr Names kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
+constexpr Names kOwn = {"KEEL_RANK", "KEEL_RANK", "KEEL_SIZE"};
+constexpr Names kTorch = {"RANK", "RANK", "WORLD_SIZE"};
 
 std::optional<int> number(const char* text) {
   if (text == nullptr) return std::nullopt;
@@ -29,15 +33,47 @@ std::optional<int> number(const char* text) {
   return value;
 }
 
+std::optional<Launched> read(const Environment& environment, const Names& names) {
+  const std::optional<int> rank = number(environment(names.rank)), size = number(environment(names.size));
+  if (!rank || !size || *size < 1 || *rank >= *size) return std::nullopt;
+  return Launched{names.by, *rank, *size};
+}
+
+std::string text(const char* value) { return value == nullptr ? "" : value; }
+
+std::optional<Launched> read_own(const Environment& environment) {
+  const std::string rank = text(environment(kOwn.rank)), size = text(environment(kOwn.size)),
+                    address = text(environment("KEEL_ADDRESS"));
+  if (rank.empty() && size.empty() && address.empty()) return std::nullopt;
+  std::optional<Launched> launched = read(environment, kOwn);
+  KEEL_CHECK(launched && (launched->size == 1 || !address.empty()),
+             "KEEL_RANK, KEEL_SIZE and KEEL_ADDRESS are a rank, the number of ranks and the HOST:PORT of rank 0, got '",
+             rank, "', '", size, "' and '", address, "'");
+  launched->address = address;
+  launched->token = text(environment("KEEL_TOKEN"));
+  return launched;
+}
+
+std::optional<Launched> read_torch(const Environment& environment) {
+  std::optional<Launched> launched = read(environment, kTorch);
+  const std::string host = text(environment("MASTER_ADDR"));
+  std::optional<int> port = number(environment("MASTER_PORT"));
+  if (!launched || host.empty() || !port) return std::nullopt;
+  // torchrun itself listens at the port then.
+  if (text(environment("TORCHELASTIC_USE_AGENT_STORE")) == "True") ++*port;
+  launched->address = concat(host.find(':') == std::string::npos ? host : "[" + host + "]", ':', *port);
+  launched->token = text(environment("KEEL_TOKEN"));
+  return launched;
+}
+
 }  // namespace
 
 std::optional<Launched> find_launched(const Environment& environment) {
-  for (const Names& names : kLaunchers) {
-    const std::optional<int> rank = number(environment(names.rank)), size = number(environment(names.size));
-    if (!rank || !size || *size < 1 || *rank >= *size) continue;
-    return Launched{names.by, *rank, *size};
-  }
-  return std::nullopt;
+  for (const Names& names : kMpi)
+    if (auto launched = read(environment, names)) return launched;
+  if (auto launched = read_own(environment)) return launched;
+  if (auto launched = read(environment, kSlurm)) return launched;
+  return read_torch(environment);
 }
 
 std::optional<Launched> find_launched() {

@@ -14,6 +14,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/comm/tcp_transport.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/runtime/error.h"
@@ -102,15 +103,6 @@ int run_threads(int n, const std::function<int(Communicator&)>& work, const Rank
   return code;
 }
 
-// Of processes that do not find each other the first says why. A launcher would end it before that, if another one
-// ended with an error.
-int refuse(const Launched& launched, const std::string& reason) {
-  if (launched.rank == 0) throw Error(reason, ErrorKind::unsupported);
-  return 0;
-}
-
-#ifdef KEEL_HAVE_MPI
-
 // Which rank says what went wrong, and the exit code of all.
 struct Verdict {
   int rank;
@@ -129,8 +121,8 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
   return {0, told[0].code};  // each has only heard of it
 }
 
-// Says what went wrong, once, and ends all processes.
-[[noreturn]] void end_with(const Failure& failure, Communicator& farewell, MpiSession& session) {
+// Says what went wrong, once; returns the exit code of all.
+int say_goodbye(const Failure& failure, Communicator& farewell) {
   const int rank = farewell.rank();
   const std::string who = prefix_of(rank);
   int code = failure.code;
@@ -140,10 +132,67 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
     if (verdict.rank == rank) report(failure.message, code, who);
     farewell.barrier();  // who ends first ends all
   } catch (const std::exception&) { report(failure.message, code, who); }
-  std::cout << std::flush;
-  session.end_all(code);
-  end_at_once(code);
+  return code;
 }
+
+// One of several processes. `make_group` finds the others; `farewell` serves when the group has failed, and `end_all`
+// ends all with a code then, where somebody can.
+int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, Communicator& farewell,
+              const std::function<void(int)>& end_all, const std::function<int(Communicator&)>& work,
+              const RankHooks& hooks) {
+  const auto end_with = [&](const Failure& failure) {
+    const int code = say_goodbye(failure, farewell);
+    std::cout << std::flush;
+    end_all(code);
+    end_at_once(code);
+  };
+  try {
+    const std::unique_ptr<Communicator> group = make_group();
+    const std::thread::id own_thread = std::this_thread::get_id();
+    const ExitGuard guard([&] {
+      if (hooks.log) hooks.log(group->rank(), "error: " + kExited.message);
+      if (std::this_thread::get_id() != own_thread)  // the group is for that one alone; the launcher ends the others
+        end_at_once(report(kExited.message, kExited.code, prefix_of(group->rank())));
+      tell_others(*group, kExited);
+      end_with(kExited);
+    });
+    try {
+      return work(*group);
+    } catch (const AgreedError&) {
+      const Failure failure = tell_failure(*group, hooks);
+      return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
+    } catch (const std::exception&) {
+      tell_others(*group, tell_failure(*group, hooks));
+      throw;
+    }
+  } catch (const std::exception&) { end_with(current_failure()); }
+  return 0;  // end_with() does not come back
+}
+
+// Ranks that find each other by an address. Nobody watches over them, so each just ends.
+int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  CommunicatorOptions options = options_of(hooks);
+  options.shared_memory = false;
+  auto transports = make_tcp_transports({.rank = launched.rank,
+                                         .size = launched.size,
+                                         .address = launched.address,
+                                         .timeout = options.timeout,
+                                         .token = launched.token},
+                                        2);
+  const std::unique_ptr<Communicator> farewell =
+      make_communicator(std::move(transports[1]), {.shared_memory = false, .timeout = std::chrono::seconds(2)});
+  return run_among([&] { return make_communicator(std::move(transports[0]), options); }, *farewell, [](int) {}, work,
+                   hooks);
+}
+
+// Of processes that do not find each other the first says why. A launcher would end it before that, if another one
+// ended with an error.
+int refuse(const Launched& launched, const std::string& reason) {
+  if (launched.rank == 0) throw Error(reason, ErrorKind::unsupported);
+  return 0;
+}
+
+#ifdef KEEL_HAVE_MPI
 
 int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
   CommunicatorOptions options;
@@ -158,26 +207,8 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
                                    launched.by, ", and rank ", farewell->rank(), " of ", farewell->size(),
                                    " for the MPI of this build, ", name_of(mpi_of_this_build()),
                                    "; `keel launch` finds a launcher that fits, under srun --mpi=pmix may help"));
-  try {
-    const std::unique_ptr<Communicator> group = make_mpi_communicator(session.all(), options);
-    const std::thread::id own_thread = std::this_thread::get_id();
-    const ExitGuard guard([&] {
-      if (hooks.log) hooks.log(group->rank(), "error: " + kExited.message);
-      if (std::this_thread::get_id() != own_thread)  // MPI is for that one alone; the launcher ends the others
-        end_at_once(report(kExited.message, kExited.code, prefix_of(group->rank())));
-      tell_others(*group, kExited);
-      end_with(kExited, *farewell, session);
-    });
-    try {
-      return work(*group);
-    } catch (const AgreedError&) {
-      const Failure failure = tell_failure(*group, hooks);
-      return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
-    } catch (const std::exception&) {
-      tell_others(*group, tell_failure(*group, hooks));
-      throw;
-    }
-  } catch (const std::exception&) { end_with(current_failure(), *farewell, session); }
+  return run_among([&] { return make_mpi_communicator(session.all(), options); }, *farewell,
+                   [&](int code) { session.end_all(code); }, work, hooks);
 }
 
 #else
@@ -198,7 +229,7 @@ int on_ranks(int threads, const std::function<int(Communicator&)>& work, const R
   if (threads > 0) return run_threads(threads, work, hooks);
   const std::optional<Launched> launched = find_launched();
   if (!launched || launched->size == 1) return run_alone(work);
-  return run_in_mpi(*launched, work, hooks);
+  return launched->address.empty() ? run_in_mpi(*launched, work, hooks) : run_at_address(*launched, work, hooks);
 }
 
 Launcher::Kind mpi_of_this_build() {

@@ -1,5 +1,6 @@
 #pragma once
-// The ranks that this process is: one of an MPI program that a launcher started, several threads, or one alone.
+// The ranks that this process is: one of an MPI program that a launcher started, one of several that
+// find each other by an address, several threads, or one alone.
 
 #include <functional>
 #include <string>
@@ -18,8 +19,8 @@ struct RankHooks {
 };
 
 // Calls `work` with each of them and returns what it returned, for rank 0 where ranks are threads. `threads` asks for
-// that many ranks as threads of this process; with 0 the environment tells whether a launcher started this process as
-// one of several ranks. MPI is started only then.
+// that many ranks as threads of this process; with 0 the environment tells whether this process was started as one of
+// several ranks, and how they find each other. MPI is started only by a launcher's word.
 //
 // What `work` throws reaches the others' collectives as an Error of kind peer. An AgreedError is said by the first
 // rank, and any other error by the rank that began; then all end. Alone it is thrown on. exit() in the midst of the

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "keel/dist/comm/background_communicator.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
 #include "keel/optim/schedule.h"
@@ -69,6 +71,19 @@ Context make_context(const Config& config, const Communicator& communicator, Log
   return Context::create(std::move(options));
 }
 
+std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks) {
+  using Progress = ShardingConfig::Progress;
+  if (ranks.size() == 1 || config.sharding.progress == Progress::poll) return nullptr;
+  // Threads that compute have been counted where the configuration names them; without, they are all there are.
+  const std::vector<int>& nodes = ranks.nodes();
+  const auto here = std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(ranks.rank())]);
+  const bool has_spare = config.threads > 0 && (config.threads + 1) * here <= default_threads();
+  const bool wants = config.sharding.progress == Progress::thread || (has_spare && ranks.allows_threads());
+  for (const int each : gather_values(ranks, wants ? 1 : 0))
+    if (each == 0) return nullptr;
+  return make_background_communicator(ranks.split(0, ranks.rank()));
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
   if (config.type == OptimizerConfig::Type::adamw)
     return make_adamw({.beta1 = config.betas[0],
@@ -126,8 +141,12 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
 
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
     : ranks_(ranks) {
-  if (context.device().type == DeviceType::cpu || ranks.size() == 1) return;
+  if (ranks.size() == 1) return;
   std::unique_ptr<Communicator> own = ranks.split(0, ranks.rank());
+  if (context.device().type == DeviceType::cpu) {
+    own_ = std::move(own);
+    return;
+  }
   const std::string why_not = why_no_nccl();
   if (config.sharding.path == ShardingConfig::Path::nccl && !why_not.empty())
     throw Error(concat("sharding.path is nccl, but ", why_not), ErrorKind::unsupported);

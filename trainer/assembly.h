@@ -15,6 +15,10 @@ namespace keel {
 // share its processors.
 Context make_context(const Config& config, const Communicator& communicator, LogSink log);
 
+// The same ranks with a thread for communication, where the configuration asks for it or a processor is free for it;
+// then nothing else may use `ranks` meanwhile. Otherwise nothing. Every rank calls it, and all get the same.
+std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks);
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
 
 // f64 (n): the learning rate after i taken steps; the last one stays.

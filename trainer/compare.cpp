@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <memory>
 
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
@@ -95,7 +95,9 @@ class Candidate {
 }  // namespace
 
 std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span<const std::string> strategies,
-                                                 std::int64_t steps, TrainObserver& observer, Communicator& ranks) {
+                                                 std::int64_t steps, TrainObserver& observer, Communicator& given) {
+  const std::unique_ptr<Communicator> background = make_background(config, given);
+  Communicator& ranks = background ? *background : given;
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   std::vector<ComparedStrategy> results;
   for (const std::string& name : strategies) {

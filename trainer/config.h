@@ -86,6 +86,8 @@ struct ShardingConfig {
   Number wire = Number::automatic, gradient = Number::automatic;
   enum class Order : unsigned char { written, fast };
   Order order = Order::written;  // of the sums among GPUs
+  enum class Progress : unsigned char { automatic, poll, thread };
+  Progress progress = Progress::automatic;
   enum class Path : unsigned char { automatic, nccl, host };
   Path path = Path::automatic;  // between GPUs
   bool strict = false;

@@ -189,6 +189,9 @@ const SchemaRow kRows[] = {
     {"sharding.path", choice(KEEL_FIELD(sharding.path), "auto|nccl|host"), "auto", kAny, kAlways,
      "Between GPUs: nccl, or through the memory of their processors; auto: nccl where keel was built with it.",
      "backend|distributed_backend"},
+    {"sharding.progress", choice(KEEL_FIELD(sharding.progress), "auto|poll|thread"), "auto", kAny, kAlways,
+     "What goes on with communication while a rank computes: poll, between operations; thread, one for it alone, which "
+     "pays where it has a processor of its own; auto: thread where there is one to spare."},
     {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
      "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,

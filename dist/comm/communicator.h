@@ -118,6 +118,8 @@ class Communicator {
   virtual void fail(const std::string& reason) noexcept = 0;
   // What the caller is about, for messages: "step 57".
   virtual void set_activity(const std::string& activity) = 0;
+  // Whether several threads may call, one at a time.
+  virtual bool allows_threads() const { return true; }
 };
 
 }  // namespace keel

@@ -25,6 +25,7 @@ class CommunicatorDecorator : public Communicator {
   Traffic traffic() const override { return inner_.traffic(); }
   void fail(const std::string& reason) noexcept override { inner_.fail(reason); }
   void set_activity(const std::string& activity) override { inner_.set_activity(activity); }
+  bool allows_threads() const override { return inner_.allows_threads(); }
 
  protected:
   Communicator& inner_;

@@ -16,7 +16,7 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
     return;
   }
   mpi_call("MPI_Init_thread", ErrorKind::internal,
-           MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &thread_level_));
+           MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &thread_level_));
   has_started_ = true;
 }
 

@@ -8,7 +8,8 @@ namespace keel {
 // Starts MPI, and ends it again; does neither where MPI runs already. One in a program, in its main thread.
 class MpiSession {
  public:
-  // Asks for MPI_THREAD_FUNNELED.
+  // Asks for MPI_THREAD_SERIALIZED, and is content with less: MPI_THREAD_FUNNELED suffices without a thread for
+  // communication (keel/dist/comm/background_communicator.h).
   MpiSession();
   // Ends MPI where this session started it, which waits for all processes. Not while an exception passes: some of them
   // may never come. The launcher ends them when this one exits without having ended MPI.

@@ -184,6 +184,11 @@ class MpiEndpoint : public MpiTransport {
   MpiEndpoint(const MpiEndpoint&) = delete;
   MpiEndpoint& operator=(const MpiEndpoint&) = delete;
 
+  bool allows_threads() const override {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    return level >= MPI_THREAD_SERIALIZED;
+  }
   int rank() const override { return group_->rank; }
   int size() const override { return static_cast<int>(group_->members.size()); }
 
@@ -202,7 +207,7 @@ class MpiEndpoint : public MpiTransport {
   void fail(const std::string& reason) noexcept override { program_->fail(reason); }
   void check() override {
     if (!mpi_runs()) throw Error("MPI has ended before the transport that uses it", ErrorKind::internal);
-    program_->look();
+    program_->look_now_and_then();  // idle() always does; asking MPI takes longer than a small collective
     program_->throw_failure();
   }
 

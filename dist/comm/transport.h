@@ -61,6 +61,8 @@ class Transport {
   virtual void fail(const std::string& reason) noexcept = 0;
   // Throws the reason where a rank has given one.
   virtual void check() = 0;
+  // Whether several threads may call, one at a time.
+  virtual bool allows_threads() const { return true; }
 };
 
 }  // namespace keel

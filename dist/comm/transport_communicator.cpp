@@ -11,8 +11,6 @@
 namespace keel {
 namespace {
 
-constexpr std::int64_t kCollectivesPerCheck = 16;
-
 class TransportCommunicator : public Communicator {
  public:
   TransportCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options,
@@ -63,14 +61,12 @@ class TransportCommunicator : public Communicator {
       if (tensor.defined() && tensor.device().type != DeviceType::cpu)
         throw Error(concat(collective, ": messages are sent from the processor's memory, got ", tensor),
                     ErrorKind::unsupported);
-    // Asking for messages takes longer than a small collective; waits ask, too.
-    const bool checks = !group_->memory || group_->traffic.collectives % kCollectivesPerCheck == 0;
     ++group_->traffic.collectives;
     const std::uint32_t number = group_->sequence;
     const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
     std::shared_ptr<GroupOperation> operation;
     try {
-      if (checks) group_->transport->check();
+      group_->transport->check();
       operation = (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
     } catch (const Error& error) { throw group_->heard(error, collective, number); }
     group_->active.push_back(operation);
@@ -100,6 +96,7 @@ class TransportCommunicator : public Communicator {
   }
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
+  bool allows_threads() const override { return group_->transport->allows_threads(); }
   void set_activity(const std::string& activity) override { group_->activity = activity; }
 
   void join(TransportCommunicator& other) {

@@ -209,7 +209,9 @@ std::string launched_by(const std::map<std::string, std::string>& variables) {
     const auto at = variables.find(name);
     return at == variables.end() ? nullptr : at->second.c_str();
   });
-  return launched ? concat(launched->by, ": ", launched->rank, " of ", launched->size) : "nobody";
+  if (!launched) return "nobody";
+  return concat(launched->by, ": ", launched->rank, " of ", launched->size, launched->address.empty() ? "" : " at ",
+                launched->address);
 }
 
 TEST(Launched, IsSeenInTheEnvironment) {
@@ -222,6 +224,27 @@ TEST(Launched, IsSeenInTheEnvironment) {
   EXPECT_EQ(launched_by({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), "nobody");
   EXPECT_EQ(launched_by({{"PMI_RANK", "3"}, {"PMI_SIZE", "3"}}), "nobody");
   EXPECT_EQ(launched_by({{"PMI_RANK", "x"}, {"PMI_SIZE", "3"}}), "nobody");
+}
+
+TEST(Launched, ByHandIsSeenWithAnAddress) {
+  const std::map<std::string, std::string> own = {
+      {"KEEL_RANK", "2"}, {"KEEL_SIZE", "3"}, {"KEEL_ADDRESS", "node7:4000"}};
+  const std::map<std::string, std::string> torch = {
+      {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  const auto with = [](std::map<std::string, std::string> some, const std::map<std::string, std::string>& others) {
+    some.insert(others.begin(), others.end());
+    return some;
+  };
+  EXPECT_EQ(launched_by(own), "KEEL_RANK: 2 of 3 at node7:4000");
+  EXPECT_EQ(launched_by(torch), "RANK: 1 of 4 at node7:29500");
+  EXPECT_EQ(launched_by(with(torch, own)), "KEEL_RANK: 2 of 3 at node7:4000");
+  EXPECT_EQ(launched_by(with(torch, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})), "RANK: 1 of 4 at node7:29501");
+  EXPECT_EQ(launched_by(with(own, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})), "MPI: 1 of 2");
+  EXPECT_EQ(launched_by({{"RANK", "1"}, {"WORLD_SIZE", "4"}}), "nobody");
+  EXPECT_EQ(launched_by({{"KEEL_RANK", "0"}, {"KEEL_SIZE", "1"}}), "KEEL_RANK: 0 of 1");
+  EXPECT_THROW(launched_by({{"KEEL_RANK", "0"}, {"KEEL_SIZE", "2"}}), Error);
+  EXPECT_THROW(launched_by({{"KEEL_RANK", "3"}, {"KEEL_SIZE", "3"}, {"KEEL_ADDRESS", "a:1"}}), Error);
+  EXPECT_THROW(launched_by({{"KEEL_ADDRESS", "a:1"}}), Error);
 }
 
 }  // namespace

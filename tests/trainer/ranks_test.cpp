@@ -98,6 +98,19 @@ TEST(TrainingByRanks, StopsAllAfterTheSameStepWhenOneIsAsked) {
   EXPECT_EQ(recorders[0]->checkpoints.back(), static_cast<std::int64_t>(recorders[0]->losses.size()));
 }
 
+TEST(TrainingByRanks, AThreadForCommunicationChangesNoBit) {
+  for (const std::string& stage : kStrategies) {
+    const TemporaryFolder place;
+    std::string weights;
+    for (const char* progress : {"sharding.progress=poll", "sharding.progress=thread"}) {
+      const Config config = small_run(place, progress, {"steps=5", "strategy=" + stage + "-bf16", progress});
+      train_by(3, config);
+      if (weights.empty()) weights = weights_of(config);
+      EXPECT_EQ(weights_of(config), weights) << stage;
+    }
+  }
+}
+
 TEST(TrainingByRanks, ATraceHasTheComputingAndTheCommunicationOfEveryRank) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"strategy=zero3-fp32", "log.trace=2"});
@@ -196,6 +209,44 @@ TEST(TrainingByRanks, SaveWhatWasLearntWhereTheObserverOfOneThrows) {
   ASSERT_FALSE(steps.empty());
   EXPECT_GE(steps.back(), 3);
   EXPECT_EQ(read_checkpoint(RunFolder(config.run).checkpoint(steps.back())).step, steps.back());
+}
+
+TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsCheckpointsStay) {
+  for (const std::string& stage : kStrategies) {
+    const TemporaryFolder place;
+    // So large a scale that every gradient overflows.
+    const Config config = small_run(
+        place, "run", {"strategy=" + stage + "-fp16", "steps=40", "loss_scale.initial=1e30", "loss_scale.floor=1e30"});
+    const auto messages = failures_of(3, [&](Communicator& ranks) {
+      Recorder recorder;
+      train(config, recorder, ranks);
+    });
+    for (const std::string& message : messages) {
+      EXPECT_TRUE(
+          message.starts_with("10 steps in a row had gradients that were not finite, the last at step 10: the "
+                              "gradient of "))
+          << message;
+      EXPECT_NE(message.find("though the loss scale is at its floor"), std::string::npos) << message;
+    }
+    const TrainState state = read_checkpoint(RunFolder(config.run).checkpoint(10));
+    EXPECT_EQ(state.step, 10);
+    EXPECT_EQ(state.optimizer.steps, 0);
+    // With a scale that fits the run goes on.
+    const auto further = train_by(3, small_run(place, "run",
+                                               {"strategy=" + stage + "-fp16", "steps=14", "resume=auto",
+                                                "loss_scale.initial=1e30", "loss_scale.floor=0"}));
+    EXPECT_EQ(further[0]->losses.size(), 4u);
+  }
+}
+
+TEST(TrainingByRanks, AnOverflowInFp16HalvesTheScaleAndIsNoWarning) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"strategy=zero2-fp16", "steps=30", "loss_scale.initial=1e9"});
+  const auto recorders = train_by(2, config);
+  EXPECT_EQ(recorders[0]->losses.size(), 30u);
+  EXPECT_NE(recorders[0]->messages.find("step 1 was skipped: the gradient of "), std::string::npos);
+  EXPECT_NE(recorders[0]->messages.find("; the loss scale is now 5e+08"), std::string::npos) << recorders[0]->messages;
+  EXPECT_LT(recorders[0]->losses.back(), recorders[0]->losses.front());
 }
 
 TEST(TrainingByRanks, ALossThatIsNotFiniteNamesTheRankAndTheTensorEverywhere) {

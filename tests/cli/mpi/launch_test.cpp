@@ -94,6 +94,19 @@ TEST_F(MpiLaunch, AnErrorIsSaidOnce) {
   EXPECT_EQ(missing.err, "keel: error: cannot start './missing': there is no such file\n");
 }
 
+TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
+  for (const int number : {SIGINT, SIGTERM})
+    for (const int milliseconds : {50, 300}) {
+      std::filesystem::remove_all(sandbox / "made");
+      RunningProgram program = sandbox.start(concat("launch -N 4 text.yaml run=made", kForEver));
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+      program.send(number);
+      const Outcome stopped = program.wait();
+      EXPECT_EQ(stopped.code, 128 + number) << milliseconds << " ms: " << stopped.err;
+      EXPECT_EQ(processes(), "");
+    }
+}
+
 TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
   for (const int number : {SIGINT, SIGTERM}) {
     std::filesystem::remove_all(sandbox / "made");

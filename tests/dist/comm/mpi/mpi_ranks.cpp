@@ -33,17 +33,20 @@ std::vector<std::string> gather(const std::string& mine) {
 class FailurePrinter : public ::testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
+  // Kept, as a failure is told under the lock that current_test_info() takes.
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    test_ = concat(test.test_suite_name(), '.', test.name());
+  }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::cout << concat("rank ", rank_, ": ", test ? test->test_suite_name() : "", '.', test ? test->name() : "", ": ",
-                        result.file_name() ? result.file_name() : "", ':', result.line_number(), ": ", result.message(),
-                        '\n')
+    std::cout << concat("rank ", rank_, ": ", test_, ": ", result.file_name() ? result.file_name() : "", ':',
+                        result.line_number(), ": ", result.message(), '\n')
               << std::flush;
   }
 
  private:
   int rank_;
+  std::string test_;
 };
 
 }  // namespace

@@ -1,0 +1,156 @@
+#include "keel/dist/comm/tcp_connection.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace keel {
+namespace {
+
+constexpr std::size_t kStaged = 64 << 10;
+// What is missing of a message goes straight to its place from this size on.
+constexpr std::size_t kDirect = 16 << 10;
+// Of messages other than those of collectives: reasons.
+constexpr std::size_t kLongestText = 64 << 10;
+constexpr int kFramesAtOnce = 16;
+// Of reading, before another connection has its turn.
+constexpr int kRounds = 64;
+
+}  // namespace
+
+TcpConnection::TcpConnection(int peer, Socket socket) : peer_(peer), socket_(std::move(socket)) {
+  if (socket_.is_open()) staged_.resize(kStaged);
+}
+
+void TcpConnection::push_first(std::shared_ptr<TcpOutgoing> frame) {
+  const bool has_begun = !out_.empty() && out_.front()->sent > 0;
+  out_.insert(out_.begin() + (has_begun ? 1 : 0), std::move(frame));
+}
+
+void TcpConnection::give_up(const std::shared_ptr<TcpOutgoing>& frame) {
+  const auto at = std::find(out_.begin(), out_.end(), frame);
+  if (at == out_.end()) return;
+  if (frame->sent == 0) {
+    out_.erase(at);
+  } else if (!frame->owner && frame->header.bytes > 0) {
+    frame->own.assign(frame->data, frame->data + frame->header.bytes);
+    frame->data = frame->own.data();
+  }
+}
+
+void TcpConnection::flush() {
+  while (wants_to_send() && is_open()) {
+    iovec parts[2 * kFramesAtOnce];
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < out_.size() && i < kFramesAtOnce; ++i) {
+      TcpOutgoing& frame = *out_[i];
+      if (frame.sent < sizeof(TcpHeader))
+        parts[count++] = {reinterpret_cast<std::byte*>(&frame.header) + frame.sent, sizeof(TcpHeader) - frame.sent};
+      const std::size_t done = frame.sent - std::min(frame.sent, sizeof(TcpHeader));
+      if (done < frame.header.bytes)
+        parts[count++] = {const_cast<std::byte*>(frame.data) + done, frame.header.bytes - done};
+    }
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    const ssize_t sent = ::sendmsg(file(), &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS) return;
+      // What the other rank said before it went is still to be read.
+      can_send_ = false;
+      return;
+    }
+    for (auto left = static_cast<std::size_t>(sent); left > 0;) {
+      const std::size_t part = std::min(left, out_.front()->total() - out_.front()->sent);
+      out_.front()->sent += part;
+      left -= part;
+      if (!out_.front()->is_finished()) break;
+      out_.front()->owner.reset();
+      out_.pop_front();
+    }
+  }
+}
+
+bool TcpConnection::read(Listener& listener) {
+  bool any = false;
+  for (int round = 0; round < kRounds && is_open(); ++round) {
+    const std::size_t missing = incoming_ ? incoming_->bytes - incoming_->received : 0;
+    if (missing >= kDirect && incoming_->memory != nullptr) {
+      const std::ptrdiff_t received = socket_.receive_some(incoming_->memory + incoming_->received, missing);
+      if (received == 0) return any;
+      any = true;
+      if (received < 0) {
+        close();
+      } else {
+        incoming_->received += static_cast<std::size_t>(received);
+        if (incoming_->received == incoming_->bytes) end(listener);
+      }
+      continue;
+    }
+    const std::ptrdiff_t received = socket_.receive_some(staged_.data(), staged_.size());
+    if (received == 0) return any;
+    any = true;
+    bool is_right = received > 0;
+    try {
+      is_right = is_right && take(listener, staged_.data(), static_cast<std::size_t>(received));
+    } catch (const std::bad_alloc&) { is_right = false; }
+    if (!is_right) close();
+  }
+  return any;
+}
+
+bool TcpConnection::take(Listener& listener, const std::byte* data, std::size_t bytes) {
+  while (bytes > 0) {
+    std::size_t part = 0;
+    if (!incoming_) {
+      part = std::min(bytes, sizeof(TcpHeader) - header_received_);
+      std::memcpy(reinterpret_cast<std::byte*>(&header_) + header_received_, data, part);
+      header_received_ += part;
+      if (header_received_ == sizeof(TcpHeader)) {
+        const bool is_known = header_.kind >= TcpHeader::message && header_.kind <= TcpHeader::goodbye;
+        if (!is_known || (header_.kind != TcpHeader::message && header_.bytes > kLongestText)) return false;
+        begin(listener);
+      }
+    } else {
+      part = std::min(bytes, incoming_->bytes - incoming_->received);
+      if (incoming_->memory != nullptr) std::memcpy(incoming_->memory + incoming_->received, data, part);
+      incoming_->received += part;
+    }
+    data += part;
+    bytes -= part;
+    if (incoming_ && incoming_->received == incoming_->bytes) end(listener);
+  }
+  return true;
+}
+
+void TcpConnection::begin(Listener& listener) {
+  if (header_.kind == TcpHeader::message) {
+    incoming_ = listener.place_for(peer_, header_);
+  } else {
+    incoming_ = std::make_shared<TcpIncoming>();
+    incoming_->own = std::make_unique<std::byte[]>(header_.bytes);
+    incoming_->memory = incoming_->own.get();
+  }
+  incoming_->bytes = header_.bytes;
+  incoming_->has_begun = true;
+}
+
+void TcpConnection::end(Listener& listener) {
+  const std::shared_ptr<TcpIncoming> ended = std::move(incoming_);
+  incoming_.reset();
+  header_received_ = 0;
+  std::string text;
+  if (header_.kind != TcpHeader::message && ended->bytes > 0)
+    text.assign(reinterpret_cast<const char*>(ended->own.get()), ended->bytes);
+  listener.hear(peer_, header_, text);
+}
+
+void TcpConnection::end_sending() {
+  if (is_open()) ::shutdown(file(), SHUT_WR);
+}
+
+}  // namespace keel

@@ -1,0 +1,218 @@
+#include "keel/dist/comm/tcp_program.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <thread>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+// In place of a family's number: all of them.
+constexpr std::uint64_t kAllFamilies = 0xff;
+constexpr std::size_t kLongestReason = 1'000;
+
+// How long a rank that goes waits until the others go, too: in peace, and otherwise for the reason to reach them.
+constexpr auto kTimeToPart = std::chrono::seconds(1);
+constexpr auto kTimeToTell = std::chrono::milliseconds(100);
+
+std::uint64_t family_of(std::uint64_t group) { return group >> 56 & 0x7f; }
+std::uint64_t without_internal(std::uint64_t group) { return group & ~(std::uint64_t{1} << 63); }
+
+}  // namespace
+
+TcpProgram::TcpProgram(int rank, TcpPeers peers)
+    : rank_(rank),
+      hosts_(std::move(peers.hosts)),
+      goodbyes_(peers.sockets.size()),
+      exceptions_(std::uncaught_exceptions()) {
+  for (Socket& socket : peers.sockets)
+    connections_.emplace_back(static_cast<int>(connections_.size()), std::move(socket));
+}
+
+TcpProgram::~TcpProgram() {
+  try {
+    part();
+  } catch (const std::exception&) {}  // the others see that the connections end
+}
+
+// A connection that is closed with something unread may take along what was sent last, so ranks wait for each other.
+void TcpProgram::part() {
+  is_parting_ = true;
+  const bool in_peace = failures_.empty() && std::uncaught_exceptions() <= exceptions_;
+  const Clock::time_point until = Clock::now() + (in_peace ? Clock::duration(kTimeToPart) : kTimeToTell);
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) tell(r, {.kind = TcpHeader::goodbye}, {}, false);
+  const auto is_done = [&](const TcpConnection& peer) {
+    const auto r = static_cast<std::size_t>(&peer - connections_.data());
+    return !peer.is_open() || (goodbyes_[r] && !peer.wants_to_send());
+  };
+  while (!std::all_of(connections_.begin(), connections_.end(), is_done) && Clock::now() < until)
+    look(std::chrono::milliseconds(5));
+}
+
+std::shared_ptr<TcpOutgoing> TcpProgram::send(int to, std::uint64_t group, std::uint64_t tag, const void* data,
+                                              std::size_t bytes) {
+  auto frame = std::make_shared<TcpOutgoing>();
+  frame->header = {.group = group, .tag = tag, .bytes = bytes};
+  frame->data = static_cast<const std::byte*>(data);
+  connection(to).push(frame);
+  connection(to).flush();
+  return frame;
+}
+
+std::shared_ptr<TcpIncoming> TcpProgram::receive(int from, std::uint64_t group, std::uint64_t tag, void* data,
+                                                 std::size_t bytes) {
+  const Channel channel{group, from, tag};
+  auto* const memory = static_cast<std::byte*>(data);
+  if (const auto at = arrived_.find(channel); at != arrived_.end()) {
+    std::shared_ptr<TcpIncoming> arrived = std::move(at->second.front());
+    at->second.pop_front();
+    if (at->second.empty()) arrived_.erase(at);
+    const bool fits = arrived->bytes == bytes;
+    if (fits && arrived->received > 0) std::memcpy(memory, arrived->memory, arrived->received);
+    arrived->memory = fits ? memory : nullptr;  // what is missing goes there
+    arrived->own.reset();
+    return arrived;
+  }
+  auto incoming = std::make_shared<TcpIncoming>();
+  incoming->memory = memory;
+  incoming->bytes = bytes;
+  posted_[channel].push_back(incoming);
+  return incoming;
+}
+
+void TcpProgram::give_up_send(int to, const std::shared_ptr<TcpOutgoing>& frame) { connection(to).give_up(frame); }
+
+void TcpProgram::give_up_receive(int from, std::uint64_t group, std::uint64_t tag,
+                                 const std::shared_ptr<TcpIncoming>& incoming) {
+  incoming->memory = nullptr;
+  const auto at = posted_.find({group, from, tag});
+  if (at == posted_.end()) return;
+  std::erase(at->second, incoming);
+  if (at->second.empty()) posted_.erase(at);
+}
+
+std::shared_ptr<TcpIncoming> TcpProgram::place_for(int from, const TcpHeader& header) {
+  const Channel channel{header.group, from, header.tag};
+  if (const auto at = posted_.find(channel); at != posted_.end()) {
+    std::shared_ptr<TcpIncoming> incoming = std::move(at->second.front());
+    at->second.pop_front();
+    if (at->second.empty()) posted_.erase(at);
+    if (incoming->bytes != header.bytes) incoming->memory = nullptr;  // who waits for it sees that
+    return incoming;
+  }
+  auto incoming = std::make_shared<TcpIncoming>();
+  if (left_.contains(without_internal(header.group))) return incoming;  // it is lost
+  incoming->own.reset(new std::byte[header.bytes]);
+  incoming->memory = incoming->own.get();
+  arrived_[channel].push_back(incoming);
+  return incoming;
+}
+
+void TcpProgram::hear(int from, const TcpHeader& header, const std::string& text) {
+  switch (header.kind) {
+    case TcpHeader::failed: failures_.try_emplace(header.group, text); break;
+    case TcpHeader::left: departures_[{header.group, from}] = {Clock::now(), header.tag == 1}; break;
+    case TcpHeader::goodbye: goodbyes_[static_cast<std::size_t>(from)] = Clock::now(); break;
+    default: return;
+  }
+  if (header.kind != TcpHeader::failed) forget_finished_groups();
+}
+
+std::optional<TcpProgram::Left> TcpProgram::departure(std::uint64_t group, int rank) const {
+  if (const auto& goodbye = goodbyes_[static_cast<std::size_t>(rank)]) return Left{*goodbye, false};
+  const auto at = departures_.find({without_internal(group), rank});
+  return at == departures_.end() ? std::nullopt : std::optional(at->second);
+}
+
+void TcpProgram::leave(std::uint64_t group, const std::vector<int>& members, bool abruptly) {
+  for (const int member : members)
+    if (member != rank_) tell(member, {.kind = TcpHeader::left, .group = group, .tag = abruptly ? 1U : 0U}, {}, false);
+  left_[group] = members;
+  for (const std::uint64_t lost : {group, internal(group)})
+    arrived_.erase(arrived_.lower_bound({lost, 0, 0}), arrived_.lower_bound({lost + 1, 0, 0}));
+  forget_finished_groups();
+}
+
+// Those that all ranks have left: nothing more can come.
+void TcpProgram::forget_finished_groups() {
+  std::erase_if(left_, [&](const auto& group) {
+    const bool is_over = std::all_of(group.second.begin(), group.second.end(), [&](int member) {
+      return member == rank_ || departure(group.first, member).has_value();
+    });
+    if (is_over)
+      for (const int member : group.second) departures_.erase({group.first, member});
+    return is_over;
+  });
+}
+
+void TcpProgram::tell(int rank, const TcpHeader& header, const std::string& text, bool first) {
+  if (!connection(rank).is_open()) return;
+  auto frame = std::make_shared<TcpOutgoing>();
+  frame->header = header;
+  frame->header.bytes = text.size();
+  frame->own.resize(text.size());
+  std::memcpy(frame->own.data(), text.data(), text.size());
+  frame->data = frame->own.data();
+  first ? connection(rank).push_first(std::move(frame)) : connection(rank).push(std::move(frame));
+  connection(rank).flush();
+}
+
+void TcpProgram::tell_failure(std::uint64_t family, const std::string& reason) {
+  if (!failures_.try_emplace(family, reason).second) return;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_) tell(r, {.kind = TcpHeader::failed, .group = family}, reason, true);
+}
+
+void TcpProgram::fail(std::uint64_t group, const std::string& reason) noexcept {
+  try {
+    look();
+    if (failures_.contains(kAllFamilies)) return;
+    tell_failure(family_of(group),
+                 reason.size() <= kLongestReason ? reason : reason.substr(0, kLongestReason) + " ...");
+  } catch (const std::exception&) {}  // those who are not told run into their time-outs
+}
+
+void TcpProgram::throw_failure(std::uint64_t group) const {
+  if (failures_.empty()) return;
+  for (const std::uint64_t family : {family_of(group), kAllFamilies})
+    if (const auto at = failures_.find(family); at != failures_.end()) throw Error(at->second, ErrorKind::peer);
+}
+
+// A rank whose connection has ended without a goodbye is gone, whatever became of it.
+void TcpProgram::check_end(int rank) {
+  if (connection(rank).is_open() || is_parting_ || goodbyes_[static_cast<std::size_t>(rank)]) return;
+  tell_failure(kAllFamilies, concat("rank ", rank, " is gone"));
+}
+
+void TcpProgram::look_at(int rank) {
+  TcpConnection& peer = connection(rank);
+  if (!peer.is_open()) return;
+  peer.flush();
+  if (peer.read(*this)) note_progress();
+  check_end(rank);
+}
+
+void TcpProgram::look(std::chrono::microseconds limit) {
+  std::vector<pollfd> waits;
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (!connection(r).is_open()) continue;
+    waits.push_back(
+        {connection(r).file(), static_cast<short>(POLLIN | (connection(r).wants_to_send() ? POLLOUT : 0)), 0});
+    ranks.push_back(r);
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const timespec pause{seconds.count(), static_cast<long>((limit - seconds).count()) * 1'000};
+  if (::ppoll(waits.data(), waits.size(), &pause, nullptr) <= 0) return;
+  for (std::size_t i = 0; i < waits.size(); ++i)
+    if (waits[i].revents != 0) look_at(ranks[i]);
+}
+
+}  // namespace keel

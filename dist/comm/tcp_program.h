@@ -1,0 +1,101 @@
+#pragma once
+// What the transports of one rank share that were made together: its connections, the messages that arrive, the ranks
+// that have left a group, and failures.
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "keel/dist/comm/tcp_connection.h"
+#include "keel/dist/comm/tcp_meeting.h"
+
+namespace keel {
+
+// Ranks here are those of the program. A group's number is the same on all its ranks, and no other group's; it names
+// its family in its upper bits: a failure is one of all groups of a family.
+class TcpProgram : public TcpConnection::Listener {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // How a rank left a group.
+  struct Left {
+    Clock::time_point when = {};
+    bool abruptly = false;  // by an exception: it may yet tell the reason
+  };
+
+  TcpProgram(int rank, TcpPeers peers);
+  ~TcpProgram() override;
+  TcpProgram(const TcpProgram&) = delete;
+  TcpProgram& operator=(const TcpProgram&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(connections_.size()); }
+  std::uint64_t host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+
+  static std::uint64_t first_group(std::uint64_t family) { return family << 56; }
+  // For a group that this rank is the first of.
+  std::uint64_t next_group(std::uint64_t family) const {
+    return first_group(family) | (static_cast<std::uint64_t>(rank_) << 32) | groups_;
+  }
+  void count_group() { ++groups_; }
+  // Of messages that a group's split() and share() exchange.
+  static std::uint64_t internal(std::uint64_t group) { return group | std::uint64_t{1} << 63; }
+
+  std::shared_ptr<TcpOutgoing> send(int to, std::uint64_t group, std::uint64_t tag, const void* data,
+                                    std::size_t bytes);
+  std::shared_ptr<TcpIncoming> receive(int from, std::uint64_t group, std::uint64_t tag, void* data, std::size_t bytes);
+  void give_up_send(int to, const std::shared_ptr<TcpOutgoing>& frame);
+  void give_up_receive(int from, std::uint64_t group, std::uint64_t tag, const std::shared_ptr<TcpIncoming>& incoming);
+
+  // Nothing while the rank is in the group.
+  std::optional<Left> departure(std::uint64_t group, int rank) const;
+  void leave(std::uint64_t group, const std::vector<int>& members, bool abruptly);
+
+  void fail(std::uint64_t group, const std::string& reason) noexcept;
+  void throw_failure(std::uint64_t group) const;
+
+  // Moves what can be moved; blocks until something can, for `limit` at most.
+  void look(std::chrono::microseconds limit = std::chrono::microseconds(0));
+  void look_now_and_then() {
+    if (++polls_ % 16 == 0) look();
+  }
+  // The same for one rank.
+  void look_at(int rank);
+
+  // Counts everything that arrives.
+  void note_progress() { ++progress_; }
+  std::uint64_t progress() const { return progress_; }
+
+  std::shared_ptr<TcpIncoming> place_for(int from, const TcpHeader& header) override;
+  void hear(int from, const TcpHeader& header, const std::string& text) override;
+
+ private:
+  using Channel = std::tuple<std::uint64_t, int, std::uint64_t>;  // group, sender, tag
+  using Waiting = std::map<Channel, std::deque<std::shared_ptr<TcpIncoming>>>;
+
+  TcpConnection& connection(int rank) { return connections_[static_cast<std::size_t>(rank)]; }
+  void tell(int rank, const TcpHeader& header, const std::string& text, bool first);
+  void tell_failure(std::uint64_t family, const std::string& reason);
+  void check_end(int rank);
+  void forget_finished_groups();
+  void part();
+
+  int rank_;
+  std::vector<std::uint64_t> hosts_;
+  std::vector<TcpConnection> connections_;
+  std::vector<std::optional<Clock::time_point>> goodbyes_;  // by rank
+  Waiting posted_, arrived_;
+  std::map<std::pair<std::uint64_t, int>, Left> departures_;  // by group and rank
+  std::map<std::uint64_t, std::vector<int>> left_;            // groups that this rank has left, with their members
+  std::map<std::uint64_t, std::string> failures_;             // by family
+  std::uint64_t groups_ = 1;                                  // 0 is the first of a family
+  std::uint64_t progress_ = 0;
+  unsigned polls_ = 0;
+  bool is_parting_ = false;
+  int exceptions_;
+};
+
+}  // namespace keel

@@ -1,0 +1,284 @@
+#include "keel/dist/comm/tcp_transport.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <thread>
+
+#include "keel/dist/comm/shared_segment.h"
+#include "keel/dist/comm/tcp_program.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+using Clock = TcpProgram::Clock;
+
+// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+constexpr auto kTimeToTell = std::chrono::seconds(1);
+// Who waits for something in shared memory, of which no connection tells, gives its core to others at each look for so
+// long, then sleeps between looks for a small part of the time that it has waited.
+constexpr auto kTimeToYield = std::chrono::milliseconds(2);
+constexpr auto kShortestSleep = std::chrono::microseconds(50);
+constexpr int kShareOfSleep = 16;
+
+// Ranks of one group, as ranks of the program.
+struct TcpGroup {
+  std::uint64_t id = 0;
+  int rank = 0;
+  std::vector<int> members = {};
+  int member(int of_rank) const { return members[static_cast<std::size_t>(of_rank)]; }
+};
+
+struct Route {
+  int peer;  // of the group
+  std::uint64_t group, tag;
+};
+
+class TcpMessage : public Message {
+ public:
+  TcpMessage(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route)
+      : program_(std::move(program)), group_(std::move(group)), route_(route), member_(group_->member(route.peer)) {}
+
+ protected:
+  // Throws where it cannot finish any more.
+  void check_peer(bool is_hopeless) const {
+    program_->throw_failure(route_.group);
+    const auto left = program_->departure(route_.group, member_);
+    if (!left || !is_hopeless || (left->abruptly && Clock::now() - left->when < kTimeToTell)) return;
+    throw Error(concat("rank ", route_.peer, " has left while rank ", group_->rank, " waits for it"), ErrorKind::peer);
+  }
+
+  std::shared_ptr<TcpProgram> program_;
+  std::shared_ptr<const TcpGroup> group_;
+  Route route_;
+  int member_;
+};
+
+class TcpSend : public TcpMessage {
+ public:
+  TcpSend(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route,
+          const void* data, std::size_t bytes)
+      : TcpMessage(std::move(program), std::move(group), route),
+        frame_(program_->send(member_, route.group, route.tag, data, bytes)) {}
+  ~TcpSend() override {
+    if (!frame_->is_finished()) program_->give_up_send(member_, frame_);
+  }
+
+  bool has_finished() override {
+    if (frame_->is_finished()) return true;
+    program_->look_at(member_);
+    if (frame_->is_finished()) return true;
+    program_->look_now_and_then();
+    check_peer(true);
+    return false;
+  }
+  void keep(const std::shared_ptr<const void>& owner) override {
+    if (!frame_->is_finished()) frame_->owner = owner;
+  }
+
+ private:
+  std::shared_ptr<TcpOutgoing> frame_;
+};
+
+class TcpReceive : public TcpMessage {
+ public:
+  TcpReceive(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route, void* data,
+             std::size_t bytes)
+      : TcpMessage(std::move(program), std::move(group), route),
+        bytes_(bytes),
+        incoming_(program_->receive(member_, route.group, route.tag, data, bytes)) {}
+  ~TcpReceive() override {
+    if (!incoming_->is_finished()) program_->give_up_receive(member_, route_.group, route_.tag, incoming_);
+  }
+
+  bool has_finished() override {
+    if (is_there()) return true;
+    program_->look_at(member_);
+    if (is_there()) return true;
+    program_->look_now_and_then();
+    check_peer(!incoming_->has_begun);
+    return false;
+  }
+
+ private:
+  bool is_there() const {
+    if (incoming_->has_begun && incoming_->bytes != bytes_)
+      throw Error(concat("rank ", route_.peer, " sends ", incoming_->bytes, " bytes to rank ", group_->rank,
+                         ", which expects ", bytes_),
+                  ErrorKind::peer);
+    return incoming_->is_finished();
+  }
+
+  std::size_t bytes_;
+  std::shared_ptr<TcpIncoming> incoming_;
+};
+
+class TcpEndpoint : public TcpTransport {
+ public:
+  TcpEndpoint(std::shared_ptr<TcpProgram> program, TcpGroup group)
+      : program_(std::move(program)), group_(std::make_shared<const TcpGroup>(std::move(group))) {}
+  ~TcpEndpoint() override {
+    try {
+      program_->leave(group_->id, group_->members, std::uncaught_exceptions() > exceptions_);
+    } catch (const std::exception&) {}  // the others run into their time-outs
+  }
+  TcpEndpoint(const TcpEndpoint&) = delete;
+  TcpEndpoint& operator=(const TcpEndpoint&) = delete;
+
+  int rank() const override { return group_->rank; }
+  int size() const override { return static_cast<int>(group_->members.size()); }
+
+  std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) override {
+    check_route(to, "to");
+    return std::make_unique<TcpSend>(program_, group_, Route{to, group_->id, tag}, data, bytes);
+  }
+  std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) override {
+    check_route(from, "from");
+    return std::make_unique<TcpReceive>(program_, group_, Route{from, group_->id, tag}, data, bytes);
+  }
+
+  std::unique_ptr<Transport> split(int color, int key) override;
+  std::vector<int> nodes() const override;
+  std::optional<SharedAreas> share(std::size_t bytes) override;
+  void announce() override { program_->note_progress(); }
+  void idle(std::chrono::microseconds limit) override;
+  void fail(const std::string& reason) noexcept override { program_->fail(group_->id, reason); }
+  void check() override {
+    program_->look_now_and_then();
+    program_->throw_failure(group_->id);
+  }
+
+ private:
+  // What a rank wants of a split.
+  struct Wish {
+    std::int64_t color, key;
+    std::uint64_t next_group;
+  };
+
+  void check_route(int peer, const char* direction) {
+    KEEL_CHECK(peer >= 0 && peer < size() && peer != rank(), "rank ", rank(), " of ", size(), " has no message ",
+               direction, " rank ", peer);
+    check();
+  }
+  // What every rank brings, by rank.
+  template <class T>
+  std::vector<T> exchange(const T& own);
+
+  std::shared_ptr<TcpProgram> program_;
+  std::shared_ptr<const TcpGroup> group_;
+  bool shares_memory_ = false;
+  std::uint64_t seen_ = 0;  // of the program's progress
+  Clock::time_point waits_since_ = {};
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+void TcpEndpoint::idle(std::chrono::microseconds limit) {
+  if (!shares_memory_) {
+    program_->look(limit);
+    return;
+  }
+  program_->look();
+  const Clock::time_point now = Clock::now();
+  if (seen_ != program_->progress()) {
+    seen_ = program_->progress();
+    waits_since_ = now;
+  }
+  const auto waited = now - waits_since_;
+  if (waited < kTimeToYield) {
+    std::this_thread::yield();
+    return;
+  }
+  const auto pause = std::chrono::duration_cast<std::chrono::microseconds>(waited / kShareOfSleep);
+  program_->look(std::min(std::max(pause, std::chrono::microseconds(kShortestSleep)), limit));
+}
+
+template <class T>
+std::vector<T> TcpEndpoint::exchange(const T& own) {
+  check();
+  std::vector<T> all(group_->members.size());
+  all[static_cast<std::size_t>(rank())] = own;
+  std::vector<std::unique_ptr<Message>> messages;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    const Route route{r, TcpProgram::internal(group_->id), 0};
+    messages.push_back(std::make_unique<TcpSend>(program_, group_, route, &own, sizeof(T)));
+    messages.push_back(
+        std::make_unique<TcpReceive>(program_, group_, route, &all[static_cast<std::size_t>(r)], sizeof(T)));
+  }
+  for (;;) {
+    std::erase_if(messages, [](const auto& message) { return message->has_finished(); });
+    if (messages.empty()) return all;
+    program_->look(std::chrono::milliseconds(1));
+  }
+}
+
+std::unique_ptr<Transport> TcpEndpoint::split(int color, int key) {
+  const std::uint64_t family = group_->id >> 56;
+  const std::vector<Wish> wishes = exchange(Wish{color, key, program_->next_group(family)});
+  const auto wish = [&](int r) -> const Wish& { return wishes[static_cast<std::size_t>(r)]; };
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r)
+    if (wish(r).color == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return wish(a).key < wish(b).key; });
+  TcpGroup made{.id = wish(members.front()).next_group};
+  if (members.front() == rank()) program_->count_group();
+  made.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  for (const int member : members) made.members.push_back(group_->member(member));
+  return std::make_unique<TcpEndpoint>(program_, std::move(made));
+}
+
+// Ranks of one machine may yet see no memory in common, in containers: then all go by messages.
+std::optional<SharedAreas> TcpEndpoint::share(std::size_t bytes) {
+  auto own = SharedSegment::create(bytes);
+  const std::vector<SharedSegment::Name> names = exchange(own ? own->name() : SharedSegment::Name{});
+  const auto segments = std::make_shared<std::vector<std::shared_ptr<SharedSegment>>>();
+  SharedAreas shared{.owner = segments};
+  bool has_all = own != nullptr;
+  for (int r = 0; r < size() && has_all; ++r) {
+    segments->push_back(r == rank() ? own : SharedSegment::open(names[static_cast<std::size_t>(r)], bytes));
+    has_all = segments->back() != nullptr;
+    if (has_all) shared.areas.push_back(segments->back()->memory());
+  }
+  for (const std::uint64_t others : exchange(std::uint64_t{has_all})) has_all = has_all && others != 0;
+  if (own) own->hide();
+  if (!has_all) return {};
+  shares_memory_ = true;
+  return shared;
+}
+
+std::vector<int> TcpEndpoint::nodes() const {
+  std::map<std::uint64_t, int> numbers;  // by host: in the order of first ranks
+  std::vector<int> nodes;
+  for (const int member : group_->members)
+    nodes.push_back(numbers.try_emplace(program_->host(member), static_cast<int>(numbers.size())).first->second);
+  return nodes;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<TcpTransport>> make_tcp_transports(const TcpOptions& options, int n) {
+  const auto program = std::make_shared<TcpProgram>(options.rank, meet(options));
+  std::vector<std::unique_ptr<TcpTransport>> made;
+  for (int i = 0; i < n; ++i) {
+    TcpGroup all{.id = TcpProgram::first_group(static_cast<std::uint64_t>(i)), .rank = options.rank};
+    for (int r = 0; r < options.size; ++r) all.members.push_back(r);
+    made.push_back(std::make_unique<TcpEndpoint>(program, std::move(all)));
+  }
+  return made;
+}
+
+std::unique_ptr<TcpTransport> make_tcp_transport(const TcpOptions& options) {
+  return std::move(make_tcp_transports(options, 1).front());
+}
+
+std::unique_ptr<Communicator> make_communicator(std::unique_ptr<TcpTransport> transport, CommunicatorOptions options) {
+  if (options.nodes.empty()) options.nodes = transport->nodes();
+  return make_communicator(std::unique_ptr<Transport>(std::move(transport)), options);
+}
+
+std::unique_ptr<Communicator> make_tcp_communicator(const TcpOptions& tcp, const CommunicatorOptions& options) {
+  return make_communicator(make_tcp_transport(tcp), options);
+}
+
+}  // namespace keel

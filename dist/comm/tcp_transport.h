@@ -1,0 +1,45 @@
+#pragma once
+// Ranks as processes that find each other by an address, without a launcher or MPI: each has a TCP connection to each
+// other one. Nothing but the calls here makes progress; there are no threads.
+//
+// Whoever can reach the ports may join or listen: it is for machines and networks that trust each other, and a token
+// keeps runs apart, not attackers out.
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keel/dist/comm/tcp_socket.h"
+#include "keel/dist/comm/transport_communicator.h"
+
+namespace keel {
+
+struct TcpOptions {
+  int rank = 0, size = 1;
+  std::string address = {};  // HOST:PORT where rank 0 listens; the same on every rank
+  // How long ranks wait for each other to come.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  std::string token = {};  // the same on every rank of a run; a process that brings another one is sent away
+  // Rank 0's, where it listens at the address already.
+  std::shared_ptr<const TcpListener> listener = {};
+};
+
+class TcpTransport : public Transport {
+ public:
+  // The node of each rank: those of one machine have one number, counted from 0 in the order of their first ranks.
+  virtual std::vector<int> nodes() const = 0;
+};
+
+// Every rank calls it; blocks until all have come. `n` transports of all ranks that share their connections, while a
+// failure told in one does not reach the others; that a rank is gone reaches all. They are for one thread at a time
+// together. Whoever destroys the last of them, and of those split off, waits up to a second for the other ranks to do
+// so. A rank whose connection ends before that has failed: "rank 2 is gone".
+std::vector<std::unique_ptr<TcpTransport>> make_tcp_transports(const TcpOptions& options, int n);
+std::unique_ptr<TcpTransport> make_tcp_transport(const TcpOptions& options);
+
+// A communicator over it. Without a node map in the options, it has that of the machines.
+std::unique_ptr<Communicator> make_communicator(std::unique_ptr<TcpTransport> transport, CommunicatorOptions options);
+std::unique_ptr<Communicator> make_tcp_communicator(const TcpOptions& tcp, const CommunicatorOptions& options = {});
+
+}  // namespace keel

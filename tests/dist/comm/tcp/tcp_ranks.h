@@ -1,0 +1,24 @@
+#pragma once
+// Ranks that TCP connects, as threads that share nothing else.
+
+#include <functional>
+
+#include "keel/dist/comm/tcp_transport.h"
+
+namespace keel::testing {
+
+// What each rank is given: a port of this machine that is free, and where rank 0 waits already.
+std::vector<TcpOptions> tcp_options(int n);
+
+// Calls f with each of them in a thread of its own; what they threw, by place.
+std::vector<std::exception_ptr> in_threads(const std::vector<TcpOptions>& options,
+                                           const std::function<void(const TcpOptions&)>& f);
+
+// What their exceptions said; empty for those without one.
+std::vector<std::string> messages(const std::vector<TcpOptions>& options,
+                                  const std::function<void(const TcpOptions&)>& f);
+
+// Calls f with the transport of each of n ranks; an exception ends the test.
+void on_transports(int n, const std::function<void(std::unique_ptr<TcpTransport>)>& f);
+
+}  // namespace keel::testing
