@@ -46,7 +46,8 @@ Examples:
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
 
-Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.)";
+Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.
+Where a rank fails, dies or does not come, the others name it, the step and the collective, and all end.)";
 
 struct Arguments {
   std::string ranks, strategy, hosts, hostfile, launcher, timeout;

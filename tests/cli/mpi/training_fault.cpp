@@ -50,10 +50,10 @@ class FaultyCommunicator : public WatchedCommunicator {
   void watch(const Collective& collective) {
     const bool sums =
         collective.kind == CollectiveKind::all_reduce || collective.kind == CollectiveKind::reduce_scatter;
-    if (is_time_ && sums && ++gradients_ == 2) fault(kind_);
+    if (is_time_ && sums && ++gradients_ == 2 && !kind_.empty()) fault(kind_);
   }
 
-  std::string kind_;
+  std::string kind_;  // empty: none
   bool is_time_ = false;
   int gradients_ = 0;  // sums of this step
 };
