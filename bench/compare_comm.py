@@ -17,14 +17,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Also as root, also with more ranks than cores, also where process_vm_readv is forbidden.
+# Also as root, also with more ranks than cores. Where process_vm_readv is forbidden, Open MPI needs
+# OMPI_MCA_btl_vader_single_copy_mechanism=none in the environment, too.
 LAUNCH = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
 }
 NAMES = ["keel", "messages", "threads", "mpi", "gloo", "floor"]
 

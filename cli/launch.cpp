@@ -11,11 +11,15 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "commands.h"
@@ -45,7 +49,7 @@ Examples:
 Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.)";
 
 struct Arguments {
-  std::string ranks, strategy, hosts, hostfile, launcher;
+  std::string ranks, strategy, hosts, hostfile, launcher, timeout;
   bool threads = false, dry_run = false;
   bool is_rank = false;  // this process stands around one rank
 };
@@ -136,10 +140,52 @@ LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> comman
     KEEL_CHECK(::access(arguments.hostfile.c_str(), R_OK) == 0, "cannot read the host file '", arguments.hostfile, "'");
     wish.hosts = parse_hostfile(file_text(arguments.hostfile));
   }
+  wish.timeout = arguments.timeout;
   wish.threads = arguments.threads;
   wish.command = std::move(command);
   return wish;
 }
+
+// Which ranks of this machine have started: each leaves a file in a folder that the launcher's environment names. A
+// signal before that would be lost on the way.
+class StartedRanks {
+ public:
+  static constexpr const char* kVariable = "KEEL_LAUNCH_STARTED";
+
+  explicit StartedRanks(int ranks) : ranks_(ranks) {
+    std::string name = (std::filesystem::temp_directory_path() / "keel-launch-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) folder_ = name;
+  }
+  ~StartedRanks() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+  StartedRanks(const StartedRanks&) = delete;
+  StartedRanks& operator=(const StartedRanks&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  // Blocks until all have, or the launcher has ended; half a minute at most.
+  void wait(pid_t launcher) const {
+    for (int looks = 0; looks < 600 && !folder_.empty(); ++looks) {
+      std::error_code ignored;
+      const std::filesystem::directory_iterator files(folder_, ignored);
+      if (std::distance(begin(files), end(files)) >= ranks_) return;
+      siginfo_t ended = {};
+      ::waitid(P_PID, static_cast<id_t>(launcher), &ended, WEXITED | WNOHANG | WNOWAIT);
+      if (ended.si_pid == launcher) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  // Of one rank.
+  static void note(int rank) {
+    const char* folder = std::getenv(kVariable);
+    if (folder != nullptr && *folder != 0) std::ofstream(concat(folder, '/', rank)).put('\n');
+  }
+
+ private:
+  std::string folder_;
+  int ranks_;
+};
 
 int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 128 + end.signal; }
 
@@ -149,6 +195,10 @@ int run_rank(const std::vector<std::string>& command) {
   bool passed_on = false;
   ProcessOptions options;
   options.signal_at_our_death = SIGKILL;
+  options.on_start = [] {
+    const auto launched = find_launched();
+    StartedRanks::note(launched ? launched->rank : 0);
+  };
   options.on_signal = [&](pid_t child, int number) {
     passed_on = true;
     if (number == kAsInterrupt) number = SIGINT;
@@ -183,14 +233,18 @@ void check_that_it_is_there(const std::string& program) {
   throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(errno)), ErrorKind::io);
 }
 
-int run_launcher(const LaunchPlan& plan) {
+// `is_here`: all ranks are on this machine.
+int run_launcher(const LaunchPlan& plan, bool is_here) {
   int interrupts = 0, terminations = 0, last = 0;
+  const StartedRanks started(is_here ? plan.ranks : 0);
   ProcessOptions options;
   options.environment = plan.environment;
+  options.environment.emplace_back(StartedRanks::kVariable, started.folder());
   options.signal_at_our_death = SIGTERM;
   options.reads_terminal = false;
   options.on_signal = [&](pid_t child, int number) {
     last = number;
+    started.wait(child);
     if (number == SIGINT && ++interrupts <= 2) ::kill(child, kAsInterrupt);
     else if (number == SIGTERM && ++terminations <= 1) ::kill(child, as_terminate(plan.launcher));
     else if (number == SIGINT || number == SIGTERM || number == SIGHUP) ::kill(child, SIGTERM);
@@ -212,7 +266,7 @@ int run(const Arguments& arguments, std::vector<std::string> command) {
   }
   if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
-  return run_launcher(plan);
+  return run_launcher(plan, wish.hosts.empty() && plan.launcher != Launcher::Kind::slurm);
 }
 
 }  // namespace
@@ -229,7 +283,7 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
   wish.command = std::move(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
   if (plan.launcher == Launcher::Kind::none) become(plan);
-  return run_launcher(plan);
+  return run_launcher(plan, plan.launcher != Launcher::Kind::slurm);
 }
 
 void add_launch(CLI::App& program, int& exit_code) {
@@ -247,6 +301,13 @@ void add_launch(CLI::App& program, int& exit_code) {
   command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
   command->add_option("--launcher", arguments->launcher, "The launcher; else the first that is there and fits.")
       ->type_name("PROGRAM");
+  command
+      ->add_option(
+          "--timeout", arguments->timeout,
+          "How long a rank waits for the others before the run ends with an error; 300 without it. The same as "
+          "KEEL_TIMEOUT in the environment.")
+      ->transform(without_equals)
+      ->type_name("SECONDS");
   command->add_flag("--dry-run", arguments->dry_run, "Print the command and end.");
   command->add_flag("--rank", arguments->is_rank, "For the ranks themselves.")->group("");
   command->prefix_command();

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "keel/runtime/error.h"
+#include "timeout.h"
 
 namespace keel::cli {
 namespace {
@@ -280,6 +281,10 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   plan.ranks = place.ranks;
   const int threads = std::max(1, machine.processors / place.most_on_a_host);
   if (!machine.has_thread_count) plan.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
+  if (!wish.timeout.empty()) {
+    parse_timeout(wish.timeout, "--timeout");
+    plan.environment.emplace_back(kTimeoutVariable, wish.timeout);
+  }
   if (!place.visible_gpus.empty()) plan.environment.emplace_back("CUDA_VISIBLE_DEVICES", place.visible_gpus);
 
   Words program = wish.command;

@@ -46,6 +46,7 @@ struct LaunchWish {
   RankWish ranks = {};
   std::string strategy = {};  // for `keel train`; empty: as the configuration says
   std::vector<Host> hosts = {};
+  std::string timeout = {};               // seconds; empty: as it is without
   bool threads = false;                   // ranks as threads of one process
   std::vector<std::string> command = {};  // CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
 };

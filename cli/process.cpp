@@ -76,6 +76,7 @@ ProcessEnd run_process(const std::vector<std::string>& command, const ProcessOpt
   int reason = 0;
   const bool failed = ::read(failure[0], &reason, sizeof reason) == sizeof reason;
   ::close(failure[0]);
+  if (!failed && options.on_start) options.on_start();
   const ProcessEnd end = wait_for(child, waiting, options);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (failed) throw Error(concat("cannot start '", command[0], "': ", std::strerror(reason)), ErrorKind::io);

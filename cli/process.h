@@ -21,8 +21,9 @@ struct ProcessOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};  // to add
   // Called for SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM, in the caller's thread.
   std::function<void(pid_t child, int signal_number)> on_signal;
-  int signal_at_our_death = 0;  // that the child gets when this process is killed
-  bool reads_terminal = true;   // false: a terminal as standard input is replaced by nothing
+  std::function<void()> on_start = {};  // once signals are passed on
+  int signal_at_our_death = 0;          // that the child gets when this process is killed
+  bool reads_terminal = true;           // false: a terminal as standard input is replaced by nothing
 };
 
 // Runs a command, found in PATH, in a process group of its own, and waits for its end. Error where it cannot be

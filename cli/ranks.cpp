@@ -1,9 +1,16 @@
 #include "ranks.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "exit_guard.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/run_ranks.h"
@@ -13,6 +20,7 @@
 #include "keel/runtime/error.h"
 #include "launched.h"
 #include "report.h"
+#include "timeout.h"
 
 #ifdef KEEL_HAVE_MPI
 #include "keel/dist/comm/mpi_session.h"
@@ -25,12 +33,73 @@ int run_alone(const std::function<int(Communicator&)>& work) {
   return work(*make_communicator(ThreadHub(1).connect(0)));
 }
 
-int run_threads(int n, const std::function<int(Communicator&)>& work) {
-  int code = 0;
-  run_ranks(n, [&](Communicator& group) {
-    const int mine = work(group);
-    if (group.rank() == 0) code = mine;
+// "rank 2: ", before what a rank says.
+std::string prefix_of(int rank) { return rank == 0 ? "" : concat("rank ", rank, ": "); }
+
+CommunicatorOptions options_of(const RankHooks& hooks) {
+  CommunicatorOptions options;
+  if (const char* text = std::getenv(kTimeoutVariable)) options.timeout = parse_timeout(text, kTimeoutVariable);
+  options.is_worried = hooks.is_worried;
+  options.tell = [log = hooks.log](int rank, const std::string& line) {
+    const std::string text = concat("this run was asked to end, but ", line);
+    std::cerr << concat("keel: ", text, '\n') << std::flush;
+    if (log) log(rank, text);
+  };
+  return options;
+}
+
+// What the rank cannot say later goes to its log, and to the others. Called while its exception is handled.
+Failure tell_failure(Communicator& group, const RankHooks& hooks) {
+  const Failure failure = current_failure();
+  if (hooks.log) hooks.log(group.rank(), "error: " + failure.message);
+  return failure;
+}
+void tell_others(Communicator& group, const Failure& failure) {
+  group.fail(concat("rank ", group.rank(), " failed: ", failure.message));
+}
+
+const Failure kExited = {kInternalError, "the process was about to exit in the midst of the run", false};
+
+// Ends the process without what exit() does, of which it may be a part.
+[[noreturn]] void end_at_once(int code) {
+  std::cout << std::flush;
+  ::_exit(code);
+}
+
+int run_threads(int n, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  thread_local int own_rank = 0;
+  const ExitGuard guard([&] {
+    if (hooks.log) hooks.log(own_rank, "error: " + kExited.message);
+    end_at_once(report(kExited.message, kExited.code, prefix_of(own_rank)));
   });
+  std::mutex mutex;
+  std::optional<Failure> first;
+  int first_rank = 0, code = 0;
+  const auto run = [&](Communicator& group) {
+    own_rank = group.rank();
+    try {
+      const int mine = work(group);
+      if (group.rank() == 0) code = mine;
+    } catch (const AgreedError&) {
+      tell_failure(group, hooks);
+      throw;
+    } catch (const std::exception&) {
+      const Failure failure = tell_failure(group, hooks);
+      tell_others(group, failure);
+      const std::lock_guard lock(mutex);
+      if (!failure.is_from_peer && !first) {
+        first = failure;
+        first_rank = group.rank();
+      }
+      throw;
+    }
+  };
+  try {
+    run_ranks(n, run, options_of(hooks));
+  } catch (const std::exception&) {
+    if (!first) throw;
+    return report(first->message, first->code, prefix_of(first_rank));
+  }
   return code;
 }
 
@@ -55,7 +124,7 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
 // Says what went wrong, once; returns the exit code of all.
 int say_goodbye(const Failure& failure, Communicator& farewell) {
   const int rank = farewell.rank();
-  const std::string who = rank == 0 ? "" : concat("rank ", rank, ": ");
+  const std::string who = prefix_of(rank);
   int code = failure.code;
   try {
     const Verdict verdict = find_verdict(farewell, failure);
@@ -69,33 +138,51 @@ int say_goodbye(const Failure& failure, Communicator& farewell) {
 // One of several processes. `make_group` finds the others; `farewell` serves when the group has failed, and `end_all`
 // ends all with a code then, where somebody can.
 int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, Communicator& farewell,
-              const std::function<void(int)>& end_all, const std::function<int(Communicator&)>& work) {
+              const std::function<void(int)>& end_all, const std::function<int(Communicator&)>& work,
+              const RankHooks& hooks) {
+  const auto end_with = [&](const Failure& failure) {
+    const int code = say_goodbye(failure, farewell);
+    std::cout << std::flush;
+    end_all(code);
+    end_at_once(code);
+  };
   try {
     const std::unique_ptr<Communicator> group = make_group();
+    const std::thread::id own_thread = std::this_thread::get_id();
+    const ExitGuard guard([&] {
+      if (hooks.log) hooks.log(group->rank(), "error: " + kExited.message);
+      if (std::this_thread::get_id() != own_thread)  // the group is for that one alone; the launcher ends the others
+        end_at_once(report(kExited.message, kExited.code, prefix_of(group->rank())));
+      tell_others(*group, kExited);
+      end_with(kExited);
+    });
     try {
       return work(*group);
     } catch (const AgreedError&) {
-      const Failure failure = current_failure();
+      const Failure failure = tell_failure(*group, hooks);
       return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
-    } catch (const std::exception& error) {
-      group->fail(concat("rank ", group->rank(), " failed: ", error.what()));
+    } catch (const std::exception&) {
+      tell_others(*group, tell_failure(*group, hooks));
       throw;
     }
-  } catch (const std::exception&) {
-    const int code = say_goodbye(current_failure(), farewell);
-    end_all(code);
-    return code;
-  }
+  } catch (const std::exception&) { end_with(current_failure()); }
+  return 0;  // end_with() does not come back
 }
 
 // Ranks that find each other by an address. Nobody watches over them, so each just ends.
-int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work) {
-  auto transports = make_tcp_transports(
-      {.rank = launched.rank, .size = launched.size, .address = launched.address, .token = launched.token}, 2);
+int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  CommunicatorOptions options = options_of(hooks);
+  options.shared_memory = false;
+  auto transports = make_tcp_transports({.rank = launched.rank,
+                                         .size = launched.size,
+                                         .address = launched.address,
+                                         .timeout = options.timeout,
+                                         .token = launched.token},
+                                        2);
   const std::unique_ptr<Communicator> farewell =
       make_communicator(std::move(transports[1]), {.shared_memory = false, .timeout = std::chrono::seconds(2)});
-  return run_among([&] { return make_communicator(std::move(transports[0]), CommunicatorOptions{}); }, *farewell,
-                   [](int) {}, work);
+  return run_among([&] { return make_communicator(std::move(transports[0]), options); }, *farewell, [](int) {}, work,
+                   hooks);
 }
 
 // Of processes that do not find each other the first says why. A launcher would end it before that, if another one
@@ -107,7 +194,11 @@ int refuse(const Launched& launched, const std::string& reason) {
 
 #ifdef KEEL_HAVE_MPI
 
-int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  CommunicatorOptions options;
+  try {
+    options = options_of(hooks);
+  } catch (const Error& error) { return refuse(launched, error.what()); }
   MpiSession session;
   const std::unique_ptr<Communicator> farewell =
       make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(2)});
@@ -116,16 +207,13 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
                                    launched.by, ", and rank ", farewell->rank(), " of ", farewell->size(),
                                    " for the MPI of this build, ", name_of(mpi_of_this_build()),
                                    "; `keel launch` finds a launcher that fits, under srun --mpi=pmix may help"));
-  const auto end_all = [&](int code) {
-    session.end_all(code);
-    std::exit(code);
-  };
-  return run_among([&] { return make_mpi_communicator(session.all()); }, *farewell, end_all, work);
+  return run_among([&] { return make_mpi_communicator(session.all(), options); }, *farewell,
+                   [&](int code) { session.end_all(code); }, work, hooks);
 }
 
 #else
 
-int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>&) {
+int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>&, const RankHooks&) {
   return refuse(
       launched,
       concat("this is rank ", launched.rank, " of ", launched.size, ", started by a launcher of ", launched.by,
@@ -137,11 +225,11 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
 
 }  // namespace
 
-int on_ranks(int threads, const std::function<int(Communicator&)>& work) {
-  if (threads > 0) return run_threads(threads, work);
+int on_ranks(int threads, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
+  if (threads > 0) return run_threads(threads, work, hooks);
   const std::optional<Launched> launched = find_launched();
   if (!launched || launched->size == 1) return run_alone(work);
-  return launched->address.empty() ? run_in_mpi(*launched, work) : run_at_address(*launched, work);
+  return launched->address.empty() ? run_in_mpi(*launched, work, hooks) : run_at_address(*launched, work, hooks);
 }
 
 Launcher::Kind mpi_of_this_build() {

@@ -3,19 +3,31 @@
 // find each other by an address, several threads, or one alone.
 
 #include <functional>
+#include <string>
 
 #include "keel/dist/comm/communicator.h"
 #include "launch_plan.h"
 
 namespace keel::cli {
 
+// What a rank does beside its work. May be called from several threads.
+struct RankHooks {
+  // Whether something asked this process to end, and may end it soon: then a rank that waits says what it waits for.
+  std::function<bool()> is_worried = {};
+  // Takes what a rank says beside its work, and why it ends early, for its log.
+  std::function<void(int rank, const std::string& line)> log = {};
+};
+
 // Calls `work` with each of them and returns what it returned, for rank 0 where ranks are threads. `threads` asks for
 // that many ranks as threads of this process; with 0 the environment tells whether this process was started as one of
 // several ranks, and how they find each other. MPI is started only by a launcher's word.
 //
-// What `work` throws reaches the others' collectives as an Error of kind peer. Alone and with threads it is thrown on.
-// Among processes the first rank says an AgreedError, and any other error the rank that began; then all end.
-int on_ranks(int threads, const std::function<int(Communicator&)>& work);
+// What `work` throws reaches the others' collectives as an Error of kind peer. An AgreedError is said by the first
+// rank, and any other error by the rank that began; then all end. Alone it is thrown on. exit() in the midst of the
+// work is such an error, too.
+//
+// KEEL_TIMEOUT says how long a rank waits for the others; an Error where it is no such number.
+int on_ranks(int threads, const std::function<int(Communicator&)>& work, const RankHooks& hooks = {});
 
 // The MPI that this build uses; none without it.
 Launcher::Kind mpi_of_this_build();

@@ -22,6 +22,7 @@
 #include "keel/trainer/trainer.h"
 #include "launched.h"
 #include "machine.h"
+#include "rank_logs.h"
 #include "ranks.h"
 
 namespace keel::cli {
@@ -103,9 +104,10 @@ std::string start_command(int ranks, const Arguments& arguments) {
   return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
 }
 
-int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals) {
+int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
   together(group, [&] { config = load_config(arguments.config, arguments.overrides); });
+  logs.set_run(config.run);
   const TrainResult result = train_on(group, config, arguments, signals);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = signals.received() != 0 ? signals.received() : SIGTERM;  // it may have reached another rank alone
@@ -126,7 +128,11 @@ int run(const Arguments& arguments) {
     return 0;
   }
   const SignalScope signals;
-  return on_ranks(arguments.thread_ranks, [&](Communicator& group) { return run_rank(group, arguments, signals); });
+  RankLogs logs;
+  return on_ranks(arguments.thread_ranks,
+                  [&](Communicator& group) { return run_rank(group, arguments, signals, logs); },
+                  {.is_worried = [&] { return signals.received() == SIGTERM; },
+                   .log = [&](int rank, const std::string& line) { logs.write(rank, line); }});
 }
 
 }  // namespace

@@ -141,8 +141,12 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
 
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
     : ranks_(ranks) {
-  if (context.device().type == DeviceType::cpu || ranks.size() == 1) return;
+  if (ranks.size() == 1) return;
   std::unique_ptr<Communicator> own = ranks.split(0, ranks.rank());
+  if (context.device().type == DeviceType::cpu) {
+    own_ = std::move(own);
+    return;
+  }
   const std::string why_not = why_no_nccl();
   if (config.sharding.path == ShardingConfig::Path::nccl && !why_not.empty())
     throw Error(concat("sharding.path is nccl, but ", why_not), ErrorKind::unsupported);

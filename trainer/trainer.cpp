@@ -95,7 +95,9 @@ class Run {
 
   TrainResult operator()() {
     write_description();
-    if (is_first()) metrics_ = std::make_unique<MetricsWriter>(folder_.metrics(), state_.step);
+    together(ranks_, [&] {
+      if (is_first()) metrics_ = std::make_unique<MetricsWriter>(folder_.metrics(), state_.step);
+    });
     steps_.emplace(TrainingSteps::Parts{.model = model_,
                                         .engine = *engine_,
                                         .ranks = ranks_,
@@ -163,7 +165,9 @@ class Run {
       if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
     write_memory();
-    if (saved_ < state_.step || agreed(ranks_, [&] { return !std::filesystem::exists(folder_.model()); })) save();
+    // As the first rank sees it: file systems may show others an older state.
+    const int has_model = gather_values(ranks_, std::filesystem::exists(folder_.model()) ? 1 : 0).front();
+    if (saved_ < state_.step || has_model == 0) save();
   }
 
   bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
@@ -190,7 +194,7 @@ class Run {
       if (ranks_.size() == 1) throw;
       failure_ = std::current_exception();
     }
-    note_skipped(*turn.outcome);
+    count_skipped(turn.outcome->result, turn.outcome->step);
   }
 
   void report(const StepOutcome& outcome) {
@@ -199,6 +203,7 @@ class Run {
     step_seconds_ = step_seconds_ == 0 ? seconds : kKept * step_seconds_ + (1 - kKept) * seconds;
     state_.tokens += outcome.tokens;
     result_.loss = outcome.loss;
+    if (!outcome.result.taken) tell_skipped(outcome);
     StepReport report;
     report.step = outcome.step;
     report.steps = config_.steps;
@@ -230,25 +235,28 @@ class Run {
     observer_.on_step(report);
   }
 
-  // A dynamic loss scale finds its place by skipping steps; only at its floor is that a bad sign.
-  void note_skipped(const StepOutcome& outcome) {
-    const StepResult& result = outcome.result;
-    if (result.taken) {
-      skipped_ = 0;
-      return;
-    }
-    const ShardedOptions& options = engine_->options();
-    const bool scales = options.scaling.backoff < 1;
-    const std::string what = concat("the gradient of ", result.first_bad, " is not finite");
+  static std::string bad_gradient(const StepResult& result) {
+    return concat("the gradient of ", result.first_bad, " is not finite");
+  }
+
+  void tell_skipped(const StepOutcome& outcome) {
+    const bool scales = engine_->options().scaling.backoff < 1;
     observer_.on_message(scales ? LogLevel::info : LogLevel::warning,
-                         concat("step ", outcome.step, " was skipped: ", what,
-                                scales ? concat("; the loss scale is now ", result.loss_scale) : ""));
-    if (scales && result.loss_scale > static_cast<float>(options.scaling.floor)) skipped_ = 0;
+                         concat("step ", outcome.step, " was skipped: ", bad_gradient(outcome.result),
+                                scales ? concat("; the loss scale is now ", outcome.result.loss_scale) : ""));
+  }
+
+  // A dynamic loss scale finds its place by skipping steps; only at its floor is that a bad sign.
+  void count_skipped(const StepResult& result, std::int64_t step) {
+    const LossScaling& scaling = engine_->options().scaling;
+    const bool scales = scaling.backoff < 1;
+    if (result.taken || (scales && result.loss_scale > static_cast<float>(scaling.floor))) skipped_ = 0;
     else if (++skipped_ >= kMostSkipped)
-      throw AgreedError(concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ",
-                               outcome.step, ": ", what, scales ? ", though the loss scale is at its floor" : "",
-                               "; a lower optimizer.lr may help"),
-                        ErrorKind::numeric);
+      throw AgreedError(
+          concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ", step, ": ",
+                 bad_gradient(result), scales ? ", though the loss scale is at its floor" : "",
+                 "; a lower optimizer.lr may help"),
+          ErrorKind::numeric);
   }
 
   void evaluate_now() {

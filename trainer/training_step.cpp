@@ -31,7 +31,6 @@ struct TrainingSteps::Note {
 
 TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
-      notes_(parts.ranks.split(0, parts.ranks.rank())),
       context_(parts.engine.context()),
       step_(step),
       batches_(parts.loader, step, without_empty(parts.micro_batches), 2,
@@ -44,7 +43,7 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
   if (parts_.ranks.size() > 1) {
     const std::string activity = concat("step ", pending.step);
     parts_.engine.set_activity(activity);
-    notes_->set_activity(activity);
+    parts_.ranks.set_activity(activity);
   }
   for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
   pending.result = parts_.engine.step(parts_.rates);
@@ -97,7 +96,7 @@ TrainingSteps::Turn TrainingSteps::exchange(Note note, StepFlags flags, std::vec
   note.stop = flags.stop;
   note.late = flags.late;
   note.failed = flags.failed;
-  all = gather_values(*notes_, note);
+  all = gather_values(parts_.ranks, note);
   Turn turn;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     turn.flags.stop |= all[rank].stop;
@@ -140,7 +139,7 @@ TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_
 // Every rank repeats the forward pass, since they may gather weights from each other.
 void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
   std::string bad = first_bad_tensor(parts_.model, pending.micro_batches[micro_batch].batch, pending.random);
-  bad = broadcast_text(*notes_, bad, rank);
+  bad = broadcast_text(parts_.ranks, bad, rank);
   const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
   throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",
                            bad.empty() ? "none when repeated" : bad, "; a lower optimizer.lr or a clip may help"),

@@ -33,7 +33,7 @@ class TrainingSteps {
   struct Parts {
     Gpt& model;
     Sharded& engine;
-    Communicator& ranks;  // for the processor
+    Communicator& ranks;  // not those that the engine talks through
     std::shared_ptr<const Loader> loader;
     std::vector<RowRange> micro_batches;  // of this rank
     Tensor rates;                         // learning rates by taken steps
@@ -80,7 +80,6 @@ class TrainingSteps {
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
   Parts parts_;
-  std::unique_ptr<Communicator> notes_;  // the same ranks: the engine's traffic is counted apart
   const Context& context_;
   std::int64_t step_;
   std::optional<GraphedMicroStep> graph_;

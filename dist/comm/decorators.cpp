@@ -14,8 +14,12 @@ Work DelayedCommunicator::begin(const Collective& collective) {
 }
 
 Work WatchedCommunicator::begin(const Collective& collective) {
-  callback_(number_++, collective);
+  callback_((*number_)++, collective);
   return inner_.begin(collective);
+}
+
+std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key) {
+  return std::unique_ptr<Communicator>(new WatchedCommunicator(inner_.split(color, key), *this));
 }
 
 }  // namespace keel

@@ -44,17 +44,23 @@ class DelayedCommunicator : public CommunicatorDecorator {
   std::uint64_t number_ = 0;
 };
 
-// Calls back before each collective with its number; what the callback throws, this rank throws.
+// Calls back before each collective with its number, counted together with those of the communicators that are split
+// off; what the callback throws, this rank throws.
 class WatchedCommunicator : public CommunicatorDecorator {
  public:
   using Callback = std::function<void(std::int64_t number, const Collective& collective)>;
   WatchedCommunicator(Communicator& inner, Callback callback)
       : CommunicatorDecorator(inner), callback_(std::move(callback)) {}
   Work begin(const Collective& collective) override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
 
  private:
+  WatchedCommunicator(std::unique_ptr<Communicator> inner, const WatchedCommunicator& parent)
+      : CommunicatorDecorator(*inner), own_(std::move(inner)), callback_(parent.callback_), number_(parent.number_) {}
+
+  std::unique_ptr<Communicator> own_ = {};  // the inner one, where this one was split off
   Callback callback_;
-  std::int64_t number_ = 0;
+  std::shared_ptr<std::int64_t> number_ = std::make_shared<std::int64_t>(0);
 };
 
 }  // namespace keel

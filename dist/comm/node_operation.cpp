@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "keel/dist/comm/combine_spans.h"
 #include "keel/dist/comm/node_memory.h"
+#include "keel/kernels/combine_spans.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/parallel.h"
 
@@ -141,7 +141,7 @@ class NodeOperation : public GroupOperation {
     const auto add = [&](Span span) {
       memory_.terms.clear();
       for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).data + bytes(span.begin));
-      combine_spans(dtype_, collective_.op, memory_.terms, {&output_, 1}, 0, span.count());
+      combine_spans({dtype_, dtype_, collective_.op}, memory_.terms, {&output_, 1}, 0, span.count());
     };
     const auto each = [&](auto&& f) {
       for (int r = 0; r < n(); ++r) f(r);
@@ -325,7 +325,7 @@ class NodeOperation : public GroupOperation {
   // The terms of the node's memory into its results.
   void add(std::int64_t count) const {
     parallel_for(context(), count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      combine_spans(dtype_, collective_.op, memory_.terms, memory_.results, begin, end);
+      combine_spans({dtype_, dtype_, collective_.op}, memory_.terms, memory_.results, begin, end);
     });
   }
 

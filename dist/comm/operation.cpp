@@ -1,9 +1,6 @@
 #include "keel/dist/comm/operation.h"
 
 #include <algorithm>
-
-#include "keel/runtime/error.h"
-
 namespace keel {
 namespace {
 
@@ -12,6 +9,8 @@ using Clock = std::chrono::steady_clock;
 // A rank that waits looks so often before it lets others have its core.
 constexpr int kLooks = 50;
 // Beside collectives of groups that may share no transport, whose messages would not wake it.
+// Launchers give a rank a second between asking it to end and ending it.
+constexpr auto kTimeToWorry = std::chrono::milliseconds(400);
 constexpr std::chrono::microseconds kIdle(1'000), kIdleBesideOthers(50);
 
 inline void pause_core() {
@@ -63,6 +62,15 @@ void Group::count_sent(int peer, std::int64_t bytes) {
   (near ? traffic.inside_node : traffic.between_nodes) += bytes;
 }
 
+std::string Group::describe(const Collective& collective, std::uint32_t number) const {
+  return concat(collective, " (collective number ", number, activity.empty() ? "" : concat(", ", activity), ")");
+}
+
+Error Group::heard(const Error& error, const Collective& collective, std::uint32_t number) const {
+  if (error.kind() != ErrorKind::peer) return error;
+  return Error(concat(error.what(), "; rank ", name(), " was in ", describe(collective, number)), ErrorKind::peer);
+}
+
 GroupOperation::GroupOperation(std::shared_ptr<Group> group, const Collective& collective)
     : group_(std::move(group)), collective_(collective) {
   for (Tensor* tensor : {&collective_.input, &collective_.output})
@@ -78,7 +86,7 @@ bool GroupOperation::advance() {
   } catch (...) {
     advances_ = false;
     give_up(std::current_exception());
-    throw;
+    std::rethrow_exception(failure_);
   }
   advances_ = false;
   return finished_;
@@ -86,7 +94,7 @@ bool GroupOperation::advance() {
 
 void GroupOperation::wait() {
   if (advance()) return;
-  const Clock::time_point deadline = Clock::now() + group_->options.timeout;
+  const Clock::time_point began = Clock::now();
   for (int looks = 0; !advance(); ++looks) {
     group_->advance_all();
     if (finished_) return;
@@ -95,7 +103,9 @@ void GroupOperation::wait() {
       pause_core();
       continue;
     }
-    if (Clock::now() > deadline) time_out();
+    const Clock::duration waited = Clock::now() - began;
+    if (waited > group_->options.timeout) time_out();
+    if (waited > kTimeToWorry && !has_worried_) worry();
     group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
   }
 }
@@ -118,24 +128,41 @@ void GroupOperation::give_up(std::exception_ptr failure) {
   failure_ = std::move(failure);
   try {
     std::rethrow_exception(failure_);
+  } catch (const Error& error) {
+    group_->fail(error.what());
+    failure_ = std::make_exception_ptr(group_->heard(error, collective_, number_));
   } catch (const std::exception& error) { group_->fail(error.what()); }
   release();
   collective_.input = collective_.output = {};
 }
 
-void GroupOperation::time_out() {
-  std::vector<int> missing = awaited();
+void GroupOperation::worry() {
+  const CommunicatorOptions& options = group_->options;
+  if (!options.is_worried || !options.tell || !options.is_worried()) return;
+  has_worried_ = true;
+  options.tell(group_->name(), concat("rank ", group_->name(), " waits in ", group_->describe(collective_, number_),
+                                      ": nothing has come from ", awaited_ranks()));
+}
+
+std::string GroupOperation::awaited_ranks() const {
+  std::vector<int> missing;
+  for (const int rank : awaited()) missing.push_back(group_->names[static_cast<std::size_t>(rank)]);
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   std::string ranks;
   for (const int rank : missing) ranks += concat(ranks.empty() ? "" : ", ", rank);
-  const Error error(
-      concat("rank ", group_->rank(), " gave up after ", group_->options.timeout.count(), " ms in ", collective_,
-             " (collective number ", number_, group_->activity.empty() ? "" : concat(", ", group_->activity),
-             "): nothing came from ", missing.size() == 1 ? "rank " : "ranks ", ranks.empty() ? "its peers" : ranks),
-      ErrorKind::peer);
-  give_up(std::make_exception_ptr(error));
-  throw error;
+  return ranks.empty() ? "its peers" : concat(missing.size() == 1 ? "rank " : "ranks ", ranks);
+}
+
+void GroupOperation::time_out() {
+  const std::string text =
+      concat("rank ", group_->name(), " gave up after ", group_->options.timeout.count(), " ms in ",
+             group_->describe(collective_, number_), ": nothing came from ", awaited_ranks());
+  group_->fail(text);
+  release();
+  failure_ = std::make_exception_ptr(Error(text, ErrorKind::peer));
+  collective_.input = collective_.output = {};
+  std::rethrow_exception(failure_);
 }
 
 }  // namespace keel

@@ -7,6 +7,7 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/transport_communicator.h"
+#include "keel/runtime/error.h"
 
 namespace keel {
 
@@ -62,6 +63,7 @@ struct Group {
   std::shared_ptr<Progress> progress = {};
   std::shared_ptr<NodeMemory> memory = {};  // none where collectives go by messages
   ScheduleCache schedules = {};
+  std::vector<int> names = {};  // of the ranks, in messages: those of the group from which all were split
   bool advances = false;
 
   int rank() const { return transport->rank(); }
@@ -70,6 +72,11 @@ struct Group {
   void advance_all();
   void fail(const std::string& reason) noexcept;
   void count_sent(int peer, std::int64_t bytes);
+  int name() const { return names[static_cast<std::size_t>(rank())]; }
+  // "all_reduce of 8 f32 (sum) (collective number 5, step 57)".
+  std::string describe(const Collective& collective, std::uint32_t number) const;
+  // What is wrong with other ranks, with what this one was about when it heard of it.
+  Error heard(const Error& error, const Collective& collective, std::uint32_t number) const;
 };
 
 // A collective of a group: how it is waited for, and how it ends.
@@ -79,6 +86,8 @@ class GroupOperation : public Operation {
   void wait() final;
   // The communicator goes: whoever still waits gets an Error.
   void abandon();
+  const Collective& collective() const { return collective_; }
+  std::uint32_t number() const { return number_; }
   bool is_over() const { return finished_ || failure_ != nullptr; }
 
  protected:
@@ -100,10 +109,14 @@ class GroupOperation : public Operation {
  private:
   void finish();
   void give_up(std::exception_ptr failure);
+  void worry();
+  // "ranks 1, 2"
+  std::string awaited_ranks() const;
   [[noreturn]] void time_out();
 
   bool advances_ = false;  // a tensor's touch hook may wait for another collective meanwhile
   bool finished_ = false;
+  bool has_worried_ = false;
   std::exception_ptr failure_;
 };
 

@@ -14,8 +14,10 @@ namespace {
 class TransportCommunicator : public Communicator {
  public:
   TransportCommunicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options,
-                        std::shared_ptr<Progress> progress)
+                        std::shared_ptr<Progress> progress, std::vector<int> names = {})
       : group_(std::make_shared<Group>(Group{std::move(transport), options})) {
+    for (int r = 0; names.empty() && r < size(); ++r) group_->names.push_back(r);
+    if (!names.empty()) group_->names = std::move(names);
     std::vector<int>& nodes = group_->options.nodes;
     if (nodes.empty()) nodes.assign(static_cast<std::size_t>(size()), 0);
     KEEL_CHECK(static_cast<int>(nodes.size()) == size(), "a node map of ", nodes.size(),
@@ -59,24 +61,38 @@ class TransportCommunicator : public Communicator {
       if (tensor.defined() && tensor.device().type != DeviceType::cpu)
         throw Error(concat(collective, ": messages are sent from the processor's memory, got ", tensor),
                     ErrorKind::unsupported);
-    group_->transport->check();
     ++group_->traffic.collectives;
+    const std::uint32_t number = group_->sequence;
     const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
-    const auto operation =
-        (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
+    std::shared_ptr<GroupOperation> operation;
+    try {
+      group_->transport->check();
+      operation = (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
+    } catch (const Error& error) { throw group_->heard(error, collective, number); }
     group_->active.push_back(operation);
     group_->advance_all();
     return Work(operation);
   }
   void poll() override {
-    group_->transport->check();
+    try {
+      group_->transport->check();
+    } catch (const Error& error) {
+      if (group_->active.empty()) throw;
+      throw group_->heard(error, group_->active.front()->collective(), group_->active.front()->number());
+    }
     group_->advance_all();
   }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     CommunicatorOptions options = group_->options;
-    options.nodes = nodes_of_group(color, key);
-    return std::make_unique<TransportCommunicator>(group_->transport->split(color, key), options, group_->progress);
+    options.nodes.clear();
+    std::vector<int> names;
+    for (const int member : members_of(color, key)) {
+      options.nodes.push_back(group_->options.nodes[static_cast<std::size_t>(member)]);
+      names.push_back(group_->names[static_cast<std::size_t>(member)]);
+    }
+    return std::make_unique<TransportCommunicator>(group_->transport->split(color, key), options, group_->progress,
+                                                   std::move(names));
   }
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
@@ -101,8 +117,8 @@ class TransportCommunicator : public Communicator {
     return false;
   }
 
-  // The nodes of the ranks with this rank's colour, in their new order.
-  std::vector<int> nodes_of_group(int color, int key) {
+  // The ranks with this rank's colour, in their new order.
+  std::vector<int> members_of(int color, int key) {
     const Context cpu = Context::create({.threads = 1});
     const Tensor mine = from_values<std::int64_t>(cpu, std::vector<std::int64_t>{color, key}, {2});
     const Tensor all = empty(cpu, {2 * size()}, DType::i64, Purpose::workspace);
@@ -114,9 +130,7 @@ class TransportCommunicator : public Communicator {
     std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
       return pairs[2 * static_cast<std::size_t>(a) + 1] < pairs[2 * static_cast<std::size_t>(b) + 1];
     });
-    std::vector<int> nodes;
-    for (const int member : members) nodes.push_back(group_->options.nodes[static_cast<std::size_t>(member)]);
-    return nodes;
+    return members;
   }
 
   std::shared_ptr<Group> group_;

@@ -2,6 +2,7 @@
 // A communicator made of messages: it runs the schedules of the algorithms over any transport.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ struct CommunicatorOptions {
   bool shared_memory = true;
   // How long a rank waits for the others before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // For a program that something may end while it waits: once this rank has waited a moment and is_worried(), `tell`
+  // gets a line on what it waits for, at most one for each collective. The wait goes on. In the thread that waits.
+  std::function<bool()> is_worried = {};
+  std::function<void(int rank, const std::string& line)> tell = {};
 };
 
 // Every rank of the transport's group calls it with the same options. Tensors must be the processor's. A communicator

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/cli/mpi/processes.h"
 #include "tests/cli/sandbox.h"
 
 namespace keel::cli {
@@ -33,18 +34,8 @@ class MpiLaunch : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 
-  // Processes that run in the sandbox, the launcher's included.
-  std::string processes() const {
-    std::string found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::error_code error;
-      const std::string name = entry.path().filename().string();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/" == sandbox / "")
-        found += name + "\n";
-    }
-    return found;
-  }
+  // Those that run in the sandbox, the launcher's included.
+  std::string processes() const { return testing::processes_in(sandbox / ""); }
 
   static std::string text_of(const std::string& path) {  // whose size the system does not tell
     std::ifstream file(path, std::ios::binary);
@@ -101,6 +92,19 @@ TEST_F(MpiLaunch, AnErrorIsSaidOnce) {
   const Outcome missing = sandbox.keel("launch -N 4 ./missing");
   EXPECT_EQ(missing.code, 2);
   EXPECT_EQ(missing.err, "keel: error: cannot start './missing': there is no such file\n");
+}
+
+TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
+  for (const int number : {SIGINT, SIGTERM})
+    for (const int milliseconds : {50, 300}) {
+      std::filesystem::remove_all(sandbox / "made");
+      RunningProgram program = sandbox.start(concat("launch -N 4 text.yaml run=made", kForEver));
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+      program.send(number);
+      const Outcome stopped = program.wait();
+      EXPECT_EQ(stopped.code, 128 + number) << milliseconds << " ms: " << stopped.err;
+      EXPECT_EQ(processes(), "");
+    }
 }
 
 TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {

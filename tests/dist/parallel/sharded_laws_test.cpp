@@ -124,6 +124,38 @@ TEST(Zero, RandomRoundingDrawsTheSameNumbersForAnyNumberOfRanks) {
   for (const auto& each : weights) EXPECT_TRUE(each == weights[0]);
 }
 
+TEST(Zero, AGrowingLossScaleLeavesEveryStepAsItWouldBeWithoutOne) {
+  for (const int number : {0, 1, 2, 3}) {
+    std::vector<std::vector<double>> weights[2];
+    for (const bool scaled : {false, true})
+      run_ranks(4, [&](Communicator& comm) {
+        const Context context = testing::context(1);
+        UnitNet net;
+        ShardedOptions options = stage(number);
+        options.clip = 1e-3;
+        if (scaled) {
+          options.scaling = LossScaling::dynamic();
+          options.scaling.interval = 2;
+          options.loss_scale = 256;
+        }
+        Sharded engine(net, context, comm, make_sgd(), options);
+        std::vector<float> scales;
+        for (int step = 0; step < 10; ++step) {
+          scales.push_back(engine.state().loss_scale);
+          const Tensor x = rows(context, step, comm, 0, 1, 100, DType::f32);
+          engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+          EXPECT_TRUE(engine.step(1).get().taken);
+          const std::vector<double> values = whole_values(engine);
+          if (comm.rank() == 0) weights[scaled].push_back(values);
+        }
+        if (scaled) { EXPECT_EQ(scales, (std::vector<float>{256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096})); }
+      });
+    // Powers of two change no bit of fp32 gradients: the scale that a step is divided by is its own.
+    for (std::size_t step = 0; step < 10; ++step)
+      EXPECT_TRUE(weights[0][step] == weights[1][step]) << "stage " << number << ", step " << step;
+  }
+}
+
 TEST(Zero, MoreRanksThanParametersTrainTheSame) {
   struct Tiny : Module {
     Parameter values{{3}, Initializer::ones()};

@@ -149,16 +149,22 @@ TEST(Zero, StochasticRoundingDrawsTheSameNumbersInEveryStage) {
   }
 }
 
-TEST(Zero, DelaysOfAnyRankChangeNoBit) {
+void expect_equal_in_spite_of_delays(int seeds, std::chrono::milliseconds longest) {
   for (const int number : {0, 1, 2, 3}) {
     Plan plan = plan_of(4, number);
     plan.steps = 3;
     const Outcome reference = train(plan);
-    plan.longest_delay = std::chrono::milliseconds(2);
-    for (plan.delay_seed = 1; plan.delay_seed <= 5; ++plan.delay_seed)
-      EXPECT_TRUE(same_bits(train(plan), reference)) << "stage " << number << ", seed " << plan.delay_seed;
+    plan.longest_delay = longest;
+    for (int seed = 1; seed <= seeds; ++seed) {
+      plan.delay_seed = static_cast<std::uint64_t>(seed);
+      EXPECT_TRUE(same_bits(train(plan), reference)) << "stage " << number << ", seed " << seed;
+    }
   }
 }
+
+TEST(Zero, DelaysOfAnyRankChangeNoBit) { expect_equal_in_spite_of_delays(5, std::chrono::milliseconds(5)); }
+
+TEST(SlowZero, LongDelaysOfAnyRankChangeNoBit) { expect_equal_in_spite_of_delays(20, std::chrono::milliseconds(100)); }
 
 }  // namespace
 }  // namespace keel

@@ -1,7 +1,8 @@
-#include "keel/dist/comm/combine_spans.h"
+#include "keel/kernels/combine_spans.h"
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "keel/runtime/dtype.h"
 
@@ -35,57 +36,68 @@ Accumulator<T> widened(T value) {
 // Elements whose sums stay in the first-level cache while the terms pass by.
 constexpr std::int64_t kBlock = 1024;
 
-template <class T, class Op>
+template <class T, class O, class Op>
 void combine_block(std::span<const std::byte* const> terms, std::int64_t begin, std::int64_t count, const Op& op,
-                   T* result) {
+                   O* result) {
   using A = Accumulator<T>;
   const auto term = [&](std::size_t i) { return reinterpret_cast<const T*>(terms[i]) + begin; };
+  const T* const a = term(0);
+  if (terms.size() == 1) {
+    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(widened(a[i]));
+    return;
+  }
+  const T* const b = term(1);
   if (terms.size() == 2) {
-    const T *const a = term(0), *const b = term(1);
-    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<T>(op(widened(a[i]), widened(b[i])));
+    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(widened(a[i]), widened(b[i])));
     return;
   }
   alignas(64) A sums[kBlock];
-  const T *const a = term(0), *const b = term(1);
   for (std::int64_t i = 0; i < count; ++i) sums[i] = op(widened(a[i]), widened(b[i]));
   for (std::size_t k = 2; k + 1 < terms.size(); ++k) {
     const T* const more = term(k);
     for (std::int64_t i = 0; i < count; ++i) sums[i] = op(sums[i], widened(more[i]));
   }
   const T* const last = term(terms.size() - 1);
-  for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<T>(op(sums[i], widened(last[i])));
+  for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(sums[i], widened(last[i])));
 }
 
-template <class T, class Op>
+template <class T, class O, class Op>
 void combine_all(std::span<const std::byte* const> terms, std::span<std::byte* const> results, std::int64_t begin,
                  std::int64_t end, const Op& op) {
-  alignas(64) T block[kBlock];
+  alignas(64) O block[kBlock];
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t n = std::min(kBlock, end - at);
-    combine_block(terms, at, n, op, block);
+    combine_block<T>(terms, at, n, op, block);
     for (std::byte* const result : results)
-      std::memcpy(result + static_cast<std::size_t>(at) * sizeof(T), block, static_cast<std::size_t>(n) * sizeof(T));
+      std::memcpy(result + static_cast<std::size_t>(at) * sizeof(O), block, static_cast<std::size_t>(n) * sizeof(O));
+  }
+}
+
+template <class T, class O>
+void combine_as(CombineOp op, std::span<const std::byte* const> terms, std::span<std::byte* const> results,
+                std::int64_t begin, std::int64_t end) {
+  switch (op) {
+    case CombineOp::sum: return combine_all<T, O>(terms, results, begin, end, Add{});
+    case CombineOp::maximum: return combine_all<T, O>(terms, results, begin, end, Maximum{});
+    case CombineOp::minimum: return combine_all<T, O>(terms, results, begin, end, Minimum{});
   }
 }
 
 }  // namespace
 
-void combine_spans(DType dtype, CombineOp op, std::span<const std::byte* const> terms,
+void combine_spans(const CombineSpans& args, std::span<const std::byte* const> terms,
                    std::span<std::byte* const> results, std::int64_t begin, std::int64_t end) {
-  if (terms.size() == 1) {
-    const std::size_t first = static_cast<std::size_t>(begin) * size_of(dtype);
+  if (terms.size() == 1 && args.dtype == args.result_dtype) {
+    const std::size_t first = static_cast<std::size_t>(begin) * size_of(args.dtype);
     for (std::byte* const result : results)
       if (result != terms[0])
-        std::memmove(result + first, terms[0] + first, static_cast<std::size_t>(end - begin) * size_of(dtype));
+        std::memmove(result + first, terms[0] + first, static_cast<std::size_t>(end - begin) * size_of(args.dtype));
     return;
   }
-  visit_dtype(dtype, [&](auto tag) {
+  visit_dtype(args.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    switch (op) {
-      case CombineOp::sum: return combine_all<T>(terms, results, begin, end, Add{});
-      case CombineOp::maximum: return combine_all<T>(terms, results, begin, end, Maximum{});
-      case CombineOp::minimum: return combine_all<T>(terms, results, begin, end, Minimum{});
-    }
+    if (args.result_dtype == args.dtype) return combine_as<T, T>(args.op, terms, results, begin, end);
+    if constexpr (std::is_same_v<Accumulator<T>, float>) combine_as<T, float>(args.op, terms, results, begin, end);
   });
 }
 
