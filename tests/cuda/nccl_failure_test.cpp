@@ -93,7 +93,7 @@ TEST_F(NcclFailure, OfOneRankReachesAllWithItsReason) {
       while (!work.has_finished()) std::this_thread::yield();
     });
     EXPECT_EQ(told[1], "the disk is full");
-    for (const std::size_t r : {0, 2}) EXPECT_EQ(told[r], "rank 1 failed: the disk is full");
+    for (const std::size_t r : {0, 2}) EXPECT_TRUE(told[r].starts_with("rank 1 failed: the disk is full")) << told[r];
   }
 }
 
@@ -114,7 +114,7 @@ TEST_F(NcclFailure, WakesARankThatWaitsForItsDevice) {
     }
     own.devices.barrier();
   });
-  for (const std::size_t r : {0, 2}) EXPECT_EQ(told[r], "rank 1 lost its data");
+  for (const std::size_t r : {0, 2}) EXPECT_TRUE(told[r].starts_with("rank 1 lost its data")) << told[r];
 }
 
 TEST_F(NcclFailure, ReachesTheGroupsThatWereSplitOff) {
@@ -126,7 +126,7 @@ TEST_F(NcclFailure, ReachesTheGroupsThatWereSplitOff) {
     while (!work.has_finished()) std::this_thread::yield();
     own.devices.barrier();
   });
-  for (const std::size_t r : {1, 2, 3}) EXPECT_EQ(told[r], "rank 0 failed: out of paper");
+  for (const std::size_t r : {1, 2, 3}) EXPECT_TRUE(told[r].starts_with("rank 0 failed: out of paper")) << told[r];
 }
 
 TEST_F(NcclFailure, OfARankThatDoesNotComeNamesCollectiveAndStep) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include <algorithm>
 #include <thread>
 
@@ -158,7 +160,8 @@ TEST(TcpTransport, LetsGoOfTheMemoryOfMessagesThatWereGivenUp) {
 }
 
 TEST(TcpTransport, KeepsTheOwnerOfASendThatWasGivenUp) {
-  on_transports(2, [](std::unique_ptr<TcpTransport> transport) {
+  std::atomic<bool> looked = false;
+  on_transports(2, [&](std::unique_ptr<TcpTransport> transport) {
     constexpr std::size_t kBytes = 30'000'000;
     if (transport->rank() == 0) {
       auto data = std::make_shared<Bytes>(numbered(kBytes));
@@ -168,10 +171,12 @@ TEST(TcpTransport, KeepsTheOwnerOfASendThatWasGivenUp) {
         send->keep(std::move(data));
       }
       EXPECT_FALSE(memory.expired());
+      looked = true;
       finish(*transport, *transport->send(1, 2, nullptr, 0));
       EXPECT_TRUE(memory.expired());
     } else {
       Bytes data(kBytes);
+      while (!looked) std::this_thread::yield();  // nothing reads here meanwhile
       finish(*transport, *transport->receive(0, 1, data.data(), kBytes));
       finish(*transport, *transport->receive(0, 2, nullptr, 0));
       EXPECT_TRUE(data == numbered(kBytes));
