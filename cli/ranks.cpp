@@ -179,10 +179,11 @@ int run_at_address(const Launched& launched, const std::function<int(Communicato
                                          .timeout = options.timeout,
                                          .token = launched.token},
                                         2);
-  const std::unique_ptr<Communicator> farewell =
+  std::unique_ptr<Communicator> farewell =
       make_communicator(std::move(transports[1]), {.shared_memory = false, .timeout = std::chrono::seconds(2)});
-  return run_among([&] { return make_communicator(std::move(transports[0]), options); }, *farewell, [](int) {}, work,
-                   hooks);
+  // Who ends without a goodbye is gone for those who still listen.
+  const auto part = [&](int) { farewell.reset(); };
+  return run_among([&] { return make_communicator(std::move(transports[0]), options); }, *farewell, part, work, hooks);
 }
 
 // Of processes that do not find each other the first says why. A launcher would end it before that, if another one

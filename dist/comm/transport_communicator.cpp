@@ -77,6 +77,11 @@ class TransportCommunicator : public Communicator {
     try {
       group_->transport->check();
     } catch (const Error& error) {
+      if (group_->active.empty() && error.kind() == ErrorKind::peer)
+        throw Error(
+            concat(error.what(), "; rank ", group_->name(), " was before its next collective (collective number ",
+                   group_->sequence, group_->activity.empty() ? "" : ", ", group_->activity, ')'),
+            ErrorKind::peer);
       if (group_->active.empty()) throw;
       throw group_->heard(error, group_->active.front()->collective(), group_->active.front()->number());
     }

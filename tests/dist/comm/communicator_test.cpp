@@ -393,7 +393,10 @@ TEST(Failure, ReachesTheGroupsThatWereSplitOff) {
     pair->barrier();
     comm.barrier();
   });
-  for (const std::size_t r : {1, 2, 3}) EXPECT_TRUE(told[r].starts_with("rank 0 failed: out of paper")) << told[r];
+  // Over TCP a rank may hear first that another one has left.
+  for (const std::size_t r : {1, 2, 3})
+    EXPECT_TRUE(told[r].starts_with("rank 0 failed: out of paper") || told[r].starts_with("rank 0 has left while"))
+        << told[r];
 }
 
 TEST(Failure, OfARankThatLeftIsNamed) {
