@@ -171,8 +171,7 @@ int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, 
 
 // Ranks that find each other by an address. Nobody watches over them, so each just ends.
 int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
-  CommunicatorOptions options = options_of(hooks);
-  options.shared_memory = false;
+  const CommunicatorOptions options = options_of(hooks);
   auto transports = make_tcp_transports({.rank = launched.rank,
                                          .size = launched.size,
                                          .address = launched.address,
