@@ -144,7 +144,9 @@ TEST_F(NcclFailure, OfARankThatDoesNotComeNamesCollectiveAndStep) {
                              },
                              {.nccl = {.timeout = milliseconds(200)}});
   for (const std::string& text : told)
-    EXPECT_EQ(text, "rank 0 gave up after 200 ms in reduce_scatter of 8 f32 (sum) (collective number 0, step 57)");
+    EXPECT_TRUE(
+        text.starts_with("rank 0 gave up after 200 ms in reduce_scatter of 8 f32 (sum) (collective number 0, step 57)"))
+        << text;
 }
 
 TEST_F(NcclFailure, OfARankThatDoesNotComeNamesItWhereRanksCompare) {
