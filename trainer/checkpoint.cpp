@@ -118,6 +118,11 @@ class JoinedWeights {
     }
     for (const std::string& name : order_) tensors_.emplace_back(name, join(name, host));
   }
+  ~JoinedWeights() {
+    for (const auto& [name, tensor] : tensors_) tensor.storage()->set_touch_hook({});  // which holds the tensor
+  }
+  JoinedWeights(const JoinedWeights&) = delete;
+  JoinedWeights& operator=(const JoinedWeights&) = delete;
   const NamedTensors& tensors() const { return tensors_; }
 
  private:

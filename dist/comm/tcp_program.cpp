@@ -158,7 +158,7 @@ void TcpProgram::tell(int rank, const TcpHeader& header, const std::string& text
   frame->header = header;
   frame->header.bytes = text.size();
   frame->own.resize(text.size());
-  std::memcpy(frame->own.data(), text.data(), text.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), frame->own.begin());
   frame->data = frame->own.data();
   first ? connection(rank).push_first(std::move(frame)) : connection(rank).push(std::move(frame));
   connection(rank).flush();
