@@ -120,7 +120,8 @@ TEST(TcpTransport, RefusesAMessageOfAnotherLength) {
 }
 
 TEST(TcpTransport, LetsGoOfTheMemoryOfMessagesThatWereGivenUp) {
-  on_transports(2, [](std::unique_ptr<TcpTransport> transport) {
+  std::atomic<bool> looked = false;
+  on_transports(2, [&](std::unique_ptr<TcpTransport> transport) {
     constexpr std::size_t kBytes = 30'000'000;
     const int other = 1 - transport->rank();
     if (transport->rank() == 0) {
@@ -128,9 +129,11 @@ TEST(TcpTransport, LetsGoOfTheMemoryOfMessagesThatWereGivenUp) {
       {
         const auto half = transport->send(1, 1, data.data(), kBytes), unsent = transport->send(1, 2, never.data(), 10);
         EXPECT_FALSE(half->has_finished());
+        looked = true;
       }
       std::fill(data.begin(), data.end(), static_cast<unsigned char>(0));
     } else {
+      while (!looked) std::this_thread::yield();  // nothing reads here meanwhile
       Bytes data(kBytes);
       {
         const auto receive = transport->receive(0, 3, data.data(), kBytes);
