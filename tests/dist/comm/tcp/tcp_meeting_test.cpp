@@ -111,8 +111,12 @@ TEST(TcpMeeting, SendsStraysAwayAndGoesOn) {
   { const Socket gone = stray("k"); }
   TcpOptions other = options[1];
   other.token = "another run";
-  EXPECT_EQ(messages({options[0], other, options[1], options[2]}, join),
-            (std::vector<std::string>{"", "rank 0 belongs to another run: its token differs", "", ""}));
+  const std::vector<std::string> told = messages({options[0], other, options[1], options[2]}, join);
+  for (const std::size_t i : {0, 2, 3}) EXPECT_EQ(told[i], "");
+  // The reason may be lost with the connection that it came on.
+  EXPECT_TRUE(told[1] == "rank 0 belongs to another run: its token differs" ||
+              told[1].ends_with("ended before all ranks had come, or is no keel"))
+      << told[1];
   char any = 0;
   EXPECT_EQ(browser.receive_some(&any, 1), -1);
 }

@@ -219,9 +219,12 @@ TEST(TcpTransport, SeesAtOnceThatARankIsGone) {
 
 TEST(TcpTransport, SeesThatARankIsGoneInAllFamiliesAndAFailureInOne) {
   on_transports(1, [](std::unique_ptr<TcpTransport> alone) { EXPECT_EQ(alone->size(), 1); });
-  const auto told = messages(tcp_options(3), [](const TcpOptions& options) {
+  std::atomic<int> passed = 0;
+  const auto told = messages(tcp_options(3), [&](const TcpOptions& options) {
     auto both = make_tcp_transports(options, 2);
     pass_on(*both[0], 1, 10);
+    ++passed;
+    while (passed < 3) std::this_thread::yield();
     if (options.rank == 1) both[0]->fail("out of paper");
     const std::string said = error_of([&] {
       for (;;) {
