@@ -64,8 +64,9 @@ std::uint64_t hash_of(const std::string& text) {  // FNV-1a
 std::uint64_t this_host() {
   std::string name(256, '\0'), boot;
   ::gethostname(name.data(), name.size() - 1);
+  name.resize(name.find('\0'));
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return hash_of(name.c_str() + ("/" + boot));
+  return hash_of(name + "/" + boot);
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
