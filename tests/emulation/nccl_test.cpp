@@ -24,7 +24,8 @@ Floats slice(const Floats& values, std::size_t first, std::size_t count) {
 void check_collectives(Rank& own) {
   const auto n = static_cast<std::size_t>(own.ranks), r = static_cast<std::size_t>(own.rank);
   const std::size_t count = 3 * n;
-  const float all = static_cast<float>(n * (n + 1) / 2);  // 1 + 2 + ... + n
+  const std::size_t triangle = n * (n + 1) / 2;  // 1 + 2 + ... + n
+  const auto all = static_cast<float>(triangle);
   const float* x = own.array(numbers(own.rank, count));
   float *sum = own.array(Floats(count)), *part = own.array(Floats(3)), *whole = own.array(Floats(3 * n));
   float *from_one = own.array(Floats(count)), *at_last = own.array(Floats(count));
