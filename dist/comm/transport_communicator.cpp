@@ -58,6 +58,7 @@ class TransportCommunicator : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::vector<int>& nodes() const override { return group_->options.nodes; }
+  std::chrono::milliseconds timeout() const override { return group_->options.timeout; }
 
   Work begin(const Collective& collective) override {
     for (const Tensor& tensor : {collective.input, collective.output})

@@ -171,6 +171,7 @@ TEST_F(NcclFailure, OfABarrierNamesTheRankThatDoesNotCome) {
   KEEL_NEEDS_DEVICES(2);
   const auto told = messages(2,
                              [](const DeviceRank& own) {
+                               EXPECT_EQ(own.devices.timeout(), milliseconds(100)) << "the control's";
                                if (own.rank() == 1) std::this_thread::sleep_for(milliseconds(400));
                                own.devices.barrier();
                              },
