@@ -122,6 +122,8 @@ Machine inspect_machine(const Arguments& arguments) {
   machine.built_with = mpi_of_this_build();
   if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
   if (machine.launcher.kind != Launcher::Kind::slurm) machine.nodes = 1;
+  else if (environment_value("SLURM_MPI_TYPE").empty())
+    machine.slurm_ways = parse_slurm_ways(output_of({machine.launcher.path, "--mpi=list"}));
   return machine;
 }
 

@@ -136,8 +136,15 @@ Words hydra_words(const Placement& place) {
   return words;
 }
 
-Words slurm_words(const Placement& place, int threads) {
+// The cluster's default is often none, with which every rank would be alone.
+Words slurm_words(const Placement& place, const Machine& machine, int threads) {
   Words words = {"-n", std::to_string(place.ranks)};
+  const bool is_hydra = machine.built_with == Kind::hydra;
+  for (const char* way : {is_hydra ? "pmi2" : "pmix", is_hydra ? "pmix" : "pmi2"}) {
+    if (std::find(machine.slurm_ways.begin(), machine.slurm_ways.end(), way) == machine.slurm_ways.end()) continue;
+    add(words, concat("--mpi=", way));
+    break;
+  }
   if (!place.hosts.empty())
     add(words, concat("--nodes=", place.hosts.size()), concat("--nodelist=", host_list(place.hosts, false)));
   add(words, concat("--cpus-per-task=", threads), "--cpu-bind=none", "--kill-on-bad-exit=1", "--quiet");
@@ -148,7 +155,7 @@ Words launcher_words(const Placement& place, const Machine& machine, const Launc
   switch (machine.launcher.kind) {
     case Kind::open_mpi: return open_mpi_words(place, machine, plan);
     case Kind::hydra: return hydra_words(place);
-    case Kind::slurm: return slurm_words(place, threads);
+    case Kind::slurm: return slurm_words(place, machine, threads);
     default: break;
   }
   KEEL_CHECK(place.hosts.empty(), "keel does not know how ", machine.launcher.path,
@@ -195,6 +202,17 @@ std::string_view name_of(Launcher::Kind kind) {
     case Kind::other: break;
   }
   return "another MPI";
+}
+
+std::vector<std::string> parse_slurm_ways(std::string_view list) {
+  std::istringstream lines{std::string(list)};
+  std::vector<std::string> ways;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string way, more;
+    if (words >> way && !(words >> more)) ways.push_back(way);
+  }
+  return ways;
 }
 
 Launcher identify_launcher(std::string path, std::string_view version_text) {

@@ -19,6 +19,8 @@ struct Launcher {
   std::string path = {};
 };
 std::string_view name_of(Launcher::Kind kind);
+// From what `srun --mpi=list` prints: "pmix", "pmi2", ...
+std::vector<std::string> parse_slurm_ways(std::string_view list);
 // From what `mpirun --version` prints.
 Launcher identify_launcher(std::string path, std::string_view version_text);
 
@@ -56,6 +58,8 @@ struct Machine {
   int gpus = 0;
   std::string visible_gpus = {};  // CUDA_VISIBLE_DEVICES
   int nodes = 1;                  // of a Slurm allocation
+  // How srun can tell ranks of each other, by `srun --mpi=list`; empty where SLURM_MPI_TYPE has chosen.
+  std::vector<std::string> slurm_ways = {};
   bool is_root = false;
   bool can_copy_between_processes = true;            // process_vm_readv
   bool has_thread_count = false;                     // OMP_NUM_THREADS is set, and stays

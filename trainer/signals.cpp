@@ -12,6 +12,7 @@ namespace {
 
 // A handler has no other way to reach anything. Lock-free, hence allowed in one.
 std::atomic<int> received_signal = 0;
+std::atomic<bool> was_warned = false;
 std::atomic<bool> installed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -21,8 +22,12 @@ struct sigaction previous[kCount];
 
 void handle(int signal_number) {
   int none = 0;
-  if (signal_number == SIGUSR1) signal_number = SIGTERM;
+  if (signal_number == SIGUSR1) {
+    was_warned = true;
+    signal_number = SIGTERM;
+  }
   if (received_signal.compare_exchange_strong(none, signal_number) || signal_number != SIGINT) return;
+  if (was_warned.exchange(false)) return;
   // The signal is blocked while its handler runs, so this takes effect on return.
   ::signal(SIGINT, SIG_DFL);
   ::raise(SIGINT);
@@ -33,6 +38,7 @@ void handle(int signal_number) {
 SignalScope::SignalScope() {
   if (installed.exchange(true)) throw Error("a SignalScope is active already; a process has one", ErrorKind::internal);
   received_signal = 0;
+  was_warned = false;
   struct sigaction action = {};
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;  // an interrupted write goes on

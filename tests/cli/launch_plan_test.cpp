@@ -80,6 +80,13 @@ TEST(LaunchPlan, KnowsTheOtherLaunchers) {
   EXPECT_EQ(line(wish("16"), cluster),
             "OMP_NUM_THREADS=8 /bin/srun -n 16 --cpus-per-task=8 --cpu-bind=none --kill-on-bad-exit=1 --quiet /k/keel "
             "launch --rank /k/keel train c.yaml");
+  const std::string list =
+      "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n";
+  cluster.slurm_ways = parse_slurm_ways(list);
+  EXPECT_EQ(cluster.slurm_ways, (std::vector<std::string>{"pmix", "none", "pmi2"}));
+  EXPECT_NE(line(wish("16"), cluster).find(" -n 16 --mpi=pmix --cpus-per-task=8 "), std::string::npos);
+  cluster.built_with = Kind::hydra;
+  EXPECT_NE(line(wish("16"), cluster).find(" -n 16 --mpi=pmi2 "), std::string::npos);
   EXPECT_EQ(line(wish("4"), small_machine(Kind::other)),
             "OMP_NUM_THREADS=1 /bin/mpirun -n 4 /k/keel launch --rank /k/keel train c.yaml");
 }

@@ -26,6 +26,8 @@ TEST(Signals, AWarningOfAJobSystemCountsAsTermination) {
   const SignalScope scope;
   ::raise(SIGUSR1);
   EXPECT_EQ(scope.received(), SIGTERM);
+  ::raise(SIGINT);  // the same warning, passed on
+  EXPECT_EQ(scope.received(), SIGTERM);
 }
 
 TEST(Signals, OldHandlersComeBack) {
