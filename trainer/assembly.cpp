@@ -9,26 +9,11 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
-#include "keel/optim/schedule.h"
 #include "keel/trainer/device.h"
+#include "keel/trainer/learning_rate.h"
 
 namespace keel {
 namespace {
-
-RateSchedule make_schedule(const Config& config) {
-  const auto decay = [&] {
-    switch (config.scheduler.type) {
-      case SchedulerConfig::Type::cosine: return Decay::cosine;
-      case SchedulerConfig::Type::linear: return Decay::linear;
-      case SchedulerConfig::Type::constant: break;
-    }
-    return Decay::constant;
-  }();
-  return {.decay = decay,
-          .warmup = config.scheduler.warmup,
-          .steps = config.scheduler.steps,
-          .final_factor = config.scheduler.min_lr / config.optimizer.lr};
-}
 
 DType dtype_of(Strategy::Precision precision) {
   switch (precision) {
@@ -50,6 +35,22 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
     case ShardingConfig::Number::fp16: return DType::f16;
   }
   return std::nullopt;
+}
+
+// Distance from the input, by GPT-2's names: embeddings, blocks, what stands after them.
+double depth_of(std::string_view name, std::int64_t layers) {
+  if (name.starts_with("h.")) return 1 + std::stod(std::string(name.substr(2, name.find('.', 2) - 2)));
+  return name.starts_with("ln_f") ? static_cast<double>(layers + 1) : 0;
+}
+
+// The rule, with the schedule's factor on the rate of each layer.
+GroupRule with_layer_factors(GroupRule rule, const Config& config) {
+  return [rule = std::move(rule), schedule = LearningRate(config).schedule(), layers = config.model.layers](
+             std::string_view name, const Dims& shape) {
+    ParameterGroup group = rule(name, shape);
+    group.lr_factor *= schedule.layer_factor(depth_of(name, layers), static_cast<double>(layers + 1));
+    return group;
+  };
 }
 
 }  // namespace
@@ -96,11 +97,16 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::ui
 }
 
 Tensor make_rates(const Config& config, const Context& context) {
-  const RateSchedule schedule = make_schedule(config);
-  const std::int64_t last = schedule.decay == Decay::constant ? schedule.warmup : schedule.steps;
+  const LearningRate schedule(config);
+  if (schedule.schedule().cycles_momentum())
+    throw Error("scheduler.cycle_momentum: training does not change the momentum yet; set it to false",
+                ErrorKind::unsupported);
+  const std::int64_t last = std::min(schedule.settles(), config.steps - 1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;  // 1 GiB
+  KEEL_CHECK(last < kMost, "steps: a schedule that changes for ", last, " steps is too long to be tabulated; ", kMost,
+             " are possible");
   std::vector<double> rates;
-  for (std::int64_t i = 0; i <= std::min(last, config.steps); ++i)
-    rates.push_back(config.optimizer.lr * schedule.factor(i));
+  for (std::int64_t done = 0; done <= last; ++done) rates.push_back(schedule.rate(done));
   return from_values(context, rates, {static_cast<std::int64_t>(rates.size())}, Purpose::workspace);
 }
 
@@ -113,6 +119,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
+  options.groups = with_layer_factors(std::move(options.groups), config);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

@@ -53,7 +53,6 @@ constexpr Condition kAddition = {"data.type", "addition"};
 constexpr Condition kAdamW = {"optimizer.type", "AdamW"};
 constexpr Condition kSgd = {"optimizer.type", "SGD"};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
-constexpr Condition kDecaying = {"scheduler.type", "cosine|linear"};
 
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
 const SchemaRow kRows[] = {
@@ -120,15 +119,6 @@ const SchemaRow kRows[] = {
     {"optimizer.momentum", KEEL_FIELD(optimizer.momentum), "0", kFraction, kSgd, "Decay rate of the velocity."},
     {"optimizer.nesterov", KEEL_FIELD(optimizer.nesterov), "false", kAny, kSgd,
      "Nesterov's form of momentum; needs a momentum above 0."},
-
-    {"scheduler.type", choice(KEEL_FIELD(scheduler.type), "cosine|constant|linear"), "cosine", kAny, kAlways,
-     "How the learning rate falls after the warm-up.", "lr_scheduler|schedule"},
-    {"scheduler.warmup", KEEL_FIELD(scheduler.warmup), "0", at_least(0), kAlways,
-     "Steps in which the learning rate rises from 0 to optimizer.lr.", "warmup_steps|num_warmup_steps|warmup_iters"},
-    {"scheduler.min_lr", KEEL_FIELD(scheduler.min_lr), "0", at_least(0), kDecaying,
-     "Learning rate at the end of the schedule; at most optimizer.lr.", "final_lr|end_lr"},
-    {"scheduler.steps", KEEL_FIELD(scheduler.steps), "=steps", at_least(1), kDecaying,
-     "Step at which min_lr is reached; it stays there.", "lr_decay_iters"},
 
     {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kAlways,
      "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
@@ -239,7 +229,17 @@ const SchemaRow kRows[] = {
 
 }  // namespace
 
-std::span<const SchemaRow> schema() { return kRows; }
+// The rows of the scheduler stand before `clip`.
+std::span<const SchemaRow> schema() {
+  static const std::vector<SchemaRow> rows = [] {
+    std::vector<SchemaRow> all(std::begin(kRows), std::end(kRows));
+    const std::vector<SchemaRow> scheduler = scheduler_rows();
+    const auto place = std::find_if(all.begin(), all.end(), [](const SchemaRow& row) { return row.key == "clip"; });
+    all.insert(place, scheduler.begin(), scheduler.end());
+    return all;
+  }();
+  return rows;
+}
 
 bool Range::contains(double value) const {
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);

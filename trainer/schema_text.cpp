@@ -43,6 +43,7 @@ struct ValueWords {
   std::string operator()(Access<std::string>) const { return "a text"; }
   std::string operator()(const ChoiceField& field) const { return listed(field.choices); }
   std::string operator()(const ParsedField& field) const { return std::string(field.grammar); }
+  std::string operator()(const ScheduleField& field) const { return describe_schedule_values(*field.use); }
 };
 
 std::string_view section_of(std::string_view key) {

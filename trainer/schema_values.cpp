@@ -76,11 +76,21 @@ struct Setter {
   void operator()(const ChoiceField& field) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     const std::vector<std::string_view> choices = split_choices(field.choices);
+    std::vector<std::string_view> known = choices;
+    std::string_view word = node.text;
+    for (const std::string_view pair : split_choices(field.other_words)) {
+      known.push_back(pair.substr(0, pair.find('=')));
+      if (known.back() == node.text) word = pair.substr(pair.find('=') + 1);
+    }
     for (std::size_t i = 0; i < choices.size(); ++i)
-      if (choices[i] == node.text) return field.set(config, static_cast<int>(i));
-    const std::string likely = nearest(node.text.substr(0, 64), choices);
+      if (choices[i] == word) return field.set(config, static_cast<int>(i));
+    const std::string likely = nearest(node.text.substr(0, 64), known);
+    constexpr std::size_t kMostListed = 12;
+    if (!likely.empty() && choices.size() > kMostListed)
+      throw Error(concat("there is no ", describe(node), "; did you mean '", likely, "'?"));
     refuse(row, node, likely.empty() ? "" : concat("; did you mean '", likely, "'?"));
   }
+  void operator()(const ScheduleField& field) const { set_schedule_value(*field.use, config.scheduler.settings, node); }
   void operator()(const ParsedField& field) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     field.set(config, node.text);
@@ -119,6 +129,9 @@ struct Writer {
     return std::string(split_choices(field.choices).at(static_cast<std::size_t>(field.get(config))));
   }
   std::string operator()(const ParsedField& field) const { return field.get(config); }
+  std::string operator()(const ScheduleField& field) const {
+    return schedule_field_text(*field.use, config.scheduler.settings);
+  }
 };
 
 }  // namespace
