@@ -46,8 +46,9 @@ bool read_number(std::string_view text, double& value, bool& is_whole) {
 }  // namespace
 
 std::string number_text(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
   std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general).ptr;
   return {text.data(), end};
 }
 

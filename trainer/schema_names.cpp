@@ -9,9 +9,13 @@
 namespace keel {
 namespace {
 
+// Whether "a|b|c" has the word.
 bool lists(std::string_view words, std::string_view word) {
-  const std::vector<std::string_view> all = split_choices(words);
-  return std::find(all.begin(), all.end(), word) != all.end();
+  for (std::size_t at = words.find(word); at != std::string_view::npos; at = words.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == '|') && (end == words.size() || words[end] == '|')) return !word.empty();
+  }
+  return false;
 }
 
 }  // namespace

@@ -86,9 +86,11 @@ std::string default_cell(const SchemaRow& row) {
 }
 
 std::string heading(const SchemaRow& row) {
-  const std::string condition = describe_condition(row);
-  return fmt::format("{} = {}{}\n", row.key, describe_default(row),
-                     condition.empty() ? "" : fmt::format("   (when {})", condition));
+  const std::string condition = describe_condition(row), start = fmt::format("{} = {}", row.key, describe_default(row));
+  if (condition.empty()) return start + "\n";
+  const std::string line = fmt::format("{}   (when {})\n", start, condition);
+  constexpr std::size_t kWidest = 116;
+  return line.size() <= kWidest ? line : start + "\n" + wrapped(fmt::format("(when {})", condition), 6, 96);
 }
 
 constexpr std::string_view kExample = R"(seed: 1

@@ -334,8 +334,9 @@ TEST(ScheduleTable, AnUnknownNameSaysTheNearest) {
 TEST(ScheduleTable, DefaultsReadBackAsTheyAreWritten) {
   for (const ScheduleKind& kind : schedule_kinds())
     for (const ScheduleUse& use : kind.parameters)
-      if (!use.standard.empty())
+      if (!use.standard.empty()) {
         EXPECT_EQ(schedule_value_text(use, read_schedule_value(use, use.standard)), use.standard) << kind.name;
+      }
 }
 
 TEST(ScheduleTable, ANumberWithAPointIsARatioAndAWholeOneACount) {

@@ -49,9 +49,10 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
   EXPECT_EQ(config.optimizer.lr, 1e-3);
   EXPECT_EQ(config.optimizer.betas, (std::array{0.9, 0.99}));
   EXPECT_EQ(config.optimizer.weight_decay, 0.1);
-  EXPECT_EQ(config.scheduler.type, SchedulerConfig::Type::cosine);
-  EXPECT_EQ(config.scheduler.warmup, 100);
-  EXPECT_EQ(config.scheduler.min_lr, 1e-4);
+  ScheduleSettings schedule = default_schedule("cosine");
+  schedule[ScheduleParameter::warmup] = {100};
+  schedule[ScheduleParameter::min_lr] = {1e-4};
+  EXPECT_EQ(config.scheduler.settings, schedule);
   EXPECT_EQ(config.eval.every, 250);
   EXPECT_EQ(config.checkpoint.every, 500);
   EXPECT_EQ(config.checkpoint.keep, 2);
@@ -61,7 +62,7 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
 TEST(Config, DefaultsFollowFromOtherValues) {
   const Config config = parse_config("{steps: 30, seed: 7, data: {type: addition}, batch: {global: 20}}", "a/b.yaml");
   EXPECT_EQ(config.batch.micro, 20);
-  EXPECT_EQ(config.scheduler.steps, 30);
+  EXPECT_EQ(config.scheduler.settings, default_schedule("cosine"));
   EXPECT_EQ(config.data.seed, 7u);
   EXPECT_EQ(config.run, "runs/b");
   EXPECT_EQ(config.clip, 1);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "keel/runtime/error.h"
 #include "keel/trainer/learning_rate.h"
 
 namespace keel {
@@ -36,9 +37,10 @@ TEST(GoldenSchedules, EveryScheduleHasTheRatesAndMomentaOfItsLibrary) {
       EXPECT_NEAR(schedule.rate(step), golden["rates"][i].get<double>(), 1e-12 * largest)
           << "after " << step << " steps";
       ASSERT_EQ(schedule.momentum(step).has_value(), golden.contains("momentum"));
-      if (golden.contains("momentum") && !golden["momentum"][i].is_null())
+      if (golden.contains("momentum") && !golden["momentum"][i].is_null()) {
         EXPECT_NEAR(*schedule.momentum(step), golden["momentum"][i].get<double>(), 1e-12)
             << "after " << step << " steps";
+      }
     }
   }
 }
