@@ -37,6 +37,9 @@ class RateSchedule {
   // Factor on the rate of parameters in layer `depth`, the deepest of which is at the output; 1 without layer_decay.
   double layer_factor(double depth, double deepest) const;
 
+  // Whether both have the same formula and numbers, `auto` and ratios resolved.
+  bool operator==(const RateSchedule&) const = default;
+
  private:
   // The part that is at work after `done` steps, and the steps since it began.
   std::pair<const RateSchedule*, std::int64_t> part_at(std::int64_t done) const;

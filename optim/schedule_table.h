@@ -89,6 +89,7 @@ struct ScheduleNumbers {
   std::vector<std::int64_t> milestones = {};
   double& operator[](ScheduleParameter p) { return values[static_cast<std::size_t>(p)]; }
   double operator[](ScheduleParameter p) const { return values[static_cast<std::size_t>(p)]; }
+  bool operator==(const ScheduleNumbers&) const = default;
 };
 
 struct ScheduleLimits {

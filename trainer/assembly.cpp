@@ -38,7 +38,7 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
 }
 
 // Distance from the input, by GPT-2's names: embeddings, blocks, what stands after them.
-double depth_of(std::string_view name, std::int64_t layers) {
+double layer_of(std::string_view name, std::int64_t layers) {
   if (name.starts_with("h.")) return 1 + std::stod(std::string(name.substr(2, name.find('.', 2) - 2)));
   return name.starts_with("ln_f") ? static_cast<double>(layers + 1) : 0;
 }
@@ -48,7 +48,7 @@ GroupRule with_layer_factors(GroupRule rule, const Config& config) {
   return [rule = std::move(rule), schedule = LearningRate(config).schedule(), layers = config.model.layers](
              std::string_view name, const Dims& shape) {
     ParameterGroup group = rule(name, shape);
-    group.lr_factor *= schedule.layer_factor(depth_of(name, layers), static_cast<double>(layers + 1));
+    group.lr_factor *= schedule.layer_factor(layer_of(name, layers), static_cast<double>(layers + 1));
     return group;
   };
 }

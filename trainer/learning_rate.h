@@ -20,6 +20,9 @@ class LearningRate {
   // The step from which the rate stays as it is, or RateSchedule::kNever.
   std::int64_t settles() const;
   const RateSchedule& schedule() const { return schedule_; }
+  // Whether the factors on the base rate are the same; so a schedule that is told to last as long as the run differs
+  // where the run's length does.
+  bool moves_like(const LearningRate& other) const { return pace_ == other.pace_ && schedule_ == other.schedule_; }
 
  private:
   double base_rate_;

@@ -42,6 +42,8 @@ scheduler:
     - {type: CosineAnnealingLR, min_lr: 1e-5}
 ```
 
+- **Another length.** A resumed run with other `steps` follows the schedule of the new length, and says so.
+
 - **Momentum.** CyclicLR, OneCycleLR and OneCycle lower the momentum while the rate rises. `keel schedule` draws it;
   training does not follow it yet, and asks for `cycle_momentum: false`.
 - **Layers.** `layer_decay` of polynomial_decay_layerwise multiplies the rate of each layer by a power of its distance from
@@ -82,8 +84,7 @@ std::string schedule_reference() {
   for (std::size_t i = 0; i < kScheduleParameters; ++i) {
     const ScheduleParameterRow& row = schedule_parameter(static_cast<ScheduleParameter>(i));
     std::string others = words(row.aliases);
-    if (!row.ratio_aliases.empty())
-      others += fmt::format("{}{} (a ratio)", others.empty() ? "" : ", ", words(row.ratio_aliases));
+    if (!row.ratio_aliases.empty()) others += fmt::format("; for a ratio {}", words(row.ratio_aliases));
     if (!others.empty()) text += fmt::format("| `{}` | {} |\n", row.name, others);
   }
   return text +
