@@ -13,11 +13,14 @@ namespace {
 struct Raster {
   int wide, tall;
   CurveSize size;
-  std::vector<unsigned char> dots = std::vector<unsigned char>(static_cast<std::size_t>(width() * height()), 0);
+  std::vector<unsigned char> dots =
+      std::vector<unsigned char>(static_cast<std::size_t>(width()) * static_cast<std::size_t>(height()), 0);
 
   int width() const { return wide * size.columns; }
   int height() const { return tall * size.rows; }
-  unsigned char& at(int x, int y) { return dots[static_cast<std::size_t>(y * width() + x)]; }
+  unsigned char& at(int x, int y) {
+    return dots[static_cast<std::size_t>(y) * static_cast<std::size_t>(width()) + static_cast<std::size_t>(x)];
+  }
 };
 
 double highest(const Curve& curve) { return *std::max_element(curve.values.begin(), curve.values.end()); }
@@ -92,6 +95,7 @@ std::string svg_panel(const Curve& curve, const Panel& panel) {
     text += svg_text(panel.left - 8, y + 4, "end", label(low + (high - low) * i / 4));
     text += svg_text(x, bottom + 18, "middle", label(std::floor(static_cast<double>(curve.values.size() - 1) * i / 4)));
   }
+  text += svg_text((panel.left + right) / 2, bottom + 34, "middle", "steps taken");
   // Two points a pixel show every rise and fall: the lowest and the highest value of the steps that share it.
   const int pixels = static_cast<int>(panel.width);
   const std::size_t count = curve.values.size();
