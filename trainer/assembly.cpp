@@ -85,14 +85,13 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
-  if (config.type == OptimizerConfig::Type::adamw)
-    return make_adamw({.beta1 = config.betas[0],
-                       .beta2 = config.betas[1],
-                       .epsilon = config.eps,
-                       .weight_decay = config.weight_decay,
-                       .stochastic_rounding = config.stochastic_rounding,
-                       .seed = seed});
-  return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
+  return make_optimizer(find_optimizer(config.type), config, seed);
+}
+
+GroupRule make_groups(const Config& config) {
+  GroupRule rule = group_by_name(config.optimizer.groups);
+  if (config.optimizer.layer_decay == 1) return rule;
+  return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
 }
 
 Tensor make_rates(const Config& config, const Context& context) {
@@ -113,6 +112,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
+  options.groups = make_groups(config);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

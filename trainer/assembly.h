@@ -21,6 +21,9 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
 
+// Which parameters have which decay and rate.
+GroupRule make_groups(const Config& config);
+
 // f64 (n): the learning rate after i taken steps; the last one stays.
 Tensor make_rates(const Config& config, const Context& context);
 

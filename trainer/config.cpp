@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
 #include "keel/trainer/yaml_reader.h"
@@ -128,6 +129,7 @@ class Resolver {
   void resolve_default(const SchemaRow& row);
   void check_together();
   void check_strategy();
+  void check_optimizer();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input);
 
@@ -250,6 +252,9 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   } else if (given != nullptr) {
     try {
       set_value(*applicable, config_, given->value);
+    } catch (const YamlError& error) {
+      const bool in_file = given->place.override_number == 0;
+      report_key(key, in_file ? file_place(error.line()) : given->place, error.what());
     } catch (const Error& error) { report_key(key, given->place, error.what()); }
   } else {
     resolve_default(*applicable);
@@ -300,6 +305,22 @@ void Resolver::check_strategy() {
           concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
 }
 
+void Resolver::check_optimizer() {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  if (broken_.contains("optimizer.type")) return;
+  require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
+          "needs optimizer.dampening 0");
+  const OptimizerEntry& entry = find_optimizer(optimizer.type);
+  if (entry.has("etas")) {
+    const std::string problem = problem_of(entry.settings(optimizer));
+    require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
+  }
+  const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
+                                  [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
+  require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
+          concat("a group has a weight decay, but ", entry.name, " has none"));
+}
+
 void Resolver::check_together() {
   const Config& c = config_;
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
@@ -315,6 +336,7 @@ void Resolver::check_together() {
           fmt::format("{} warm-up steps do not fit into {} steps", c.scheduler.warmup, c.steps));
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
+  check_optimizer();
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();

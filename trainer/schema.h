@@ -25,6 +25,7 @@ struct ChoiceField {
   int (*get)(const Config&);
   void (*set)(Config&, int);
   std::string_view choices;
+  std::string_view other_words = {};  // "Constant=constant|...": other spellings of a choice, which are read as well
 };
 // Text of its own grammar; `set` throws Error for what it does not read.
 struct ParsedField {
@@ -33,7 +34,8 @@ struct ParsedField {
   std::string_view grammar;
 };
 using Field = std::variant<Access<bool>, Access<int>, Access<std::int64_t>, Access<std::uint64_t>, Access<double>,
-                           Access<std::array<double, 2>>, Access<std::string>, ChoiceField, ParsedField>;
+                           Access<std::array<double, 2>>, Access<std::string>, Access<std::vector<GroupPattern>>,
+                           ChoiceField, ParsedField>;
 
 // The numbers that a key accepts.
 struct Range {
@@ -67,6 +69,12 @@ struct SchemaRow {
 // one row for each case, next to each other.
 std::span<const SchemaRow> schema();
 
+// Those of the section `optimizer`, made from the table of optimizers.
+std::vector<SchemaRow> optimizer_rows();
+// Reads a list of groups; throws YamlError. And writes it.
+void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node);
+std::string groups_text(const std::vector<GroupPattern>& groups);
+
 // The parts of "a|b|c"; none for an empty text.
 std::vector<std::string_view> split_choices(std::string_view choices);
 
@@ -74,6 +82,9 @@ std::vector<std::string_view> split_choices(std::string_view choices);
 void set_value(const SchemaRow& row, Config& config, const YamlNode& node);
 // The member as YAML, such that set_value reads the same value back.
 std::string value_text(const SchemaRow& row, const Config& config);
+
+// A text as YAML: plain where that reads back as the same text, else in double quotes.
+std::string text_to_yaml(std::string_view text);
 
 // For people: "a number > 0", "AdamW or SGD", ...
 std::string describe_values(const SchemaRow& row);

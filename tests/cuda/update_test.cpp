@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/cuda/device.h"
+#include "tests/kernels/every_rule.h"
 #include "tests/kernels/row_support.h"
 
 namespace keel {
@@ -120,6 +121,50 @@ TEST_P(UpdateOnDevice, SgdGivesTheBitsOfTheProcessor) {
         EXPECT_EQ(numbers(there.master), numbers(here.master));
         EXPECT_EQ(numbers(there.state[0]), numbers(here.state[0]));
       }
+}
+
+TEST_P(UpdateOnDevice, EveryRuleGivesTheBitsOfTheProcessor) {
+  for (const RuleCase& rule : every_rule())
+    for (const DtypePair dtypes : kPairs)
+      for (const std::int64_t from : {0, 1}) {
+        const auto run = [&](const Context& context) {
+          UpdateArgs args = common_args(context, from, 1030, dtypes);
+          args.settings = rule.settings;
+          args.range = {.lr_factor = 0.5, .weight_decay = rule.decay()};
+          for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i)
+            args.state[i] = uniform_tensor(context, {from + 1030}, 3 + i, DType::f32, 0, 1).slice(0, from, from + 1030);
+          if (const SharedNumber* shared = shared_number(rule.settings))
+            args.shared = tensor_of(context, {shared->initial}, {1}, DType::f64);
+          for (std::int64_t step = 1; step <= 3; ++step) {
+            args.step = step_of(context, {.steps = step, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
+            kernels::update(args);
+            if (!args.shared.defined()) continue;
+            kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
+            args.step = step_of(context, {.steps = step, .taken = 0, .lr = 7});
+            kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
+          }
+          return args;
+        };
+        const UpdateArgs there = run(device), here = run(host);
+        SCOPED_TRACE(concat(rule.name, ' ', dtypes.parameter, ' ', dtypes.gradient, ' ', from));
+        EXPECT_EQ(doubles(there.parameter), doubles(here.parameter));
+        EXPECT_EQ(numbers(there.master), numbers(here.master));
+        EXPECT_EQ(numbers(there.shared), numbers(here.shared));
+        for (std::size_t i = 0; i < here.state.size(); ++i)
+          EXPECT_EQ(numbers(there.state[i]), numbers(here.state[i])) << i;
+      }
+}
+
+TEST_P(UpdateOnDevice, EveryRuleLeavesAnEmptyRangeAlone) {
+  for (const RuleCase& rule : every_rule()) {
+    UpdateArgs args = common_args(device, 0, 0, kPairs[1]);
+    args.settings = rule.settings;
+    args.range.weight_decay = rule.decay();
+    for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i) args.state[i] = zeros(device, {0});
+    args.shared = zeros(device, {1}, DType::f64);
+    args.step = step_of(device, {.steps = 1, .taken = 1, .lr = 0.1});
+    EXPECT_NO_THROW(kernels::update(args)) << rule.name;
+  }
 }
 
 TEST_P(UpdateOnDevice, ABlockGoesOnWhereThereIsMuchToDo) {

@@ -45,7 +45,7 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
   EXPECT_EQ(config.data.validation, 0.1);
   EXPECT_EQ(config.batch.global, 48);
   EXPECT_EQ(config.batch.micro, 12);
-  EXPECT_EQ(config.optimizer.type, OptimizerConfig::Type::adamw);
+  EXPECT_EQ(config.optimizer.type, "AdamW");
   EXPECT_EQ(config.optimizer.lr, 1e-3);
   EXPECT_EQ(config.optimizer.betas, (std::array{0.9, 0.99}));
   EXPECT_EQ(config.optimizer.weight_decay, 0.1);
@@ -65,7 +65,7 @@ TEST(Config, DefaultsFollowFromOtherValues) {
   EXPECT_EQ(config.data.seed, 7u);
   EXPECT_EQ(config.run, "runs/b");
   EXPECT_EQ(config.clip, 1);
-  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.01);
   EXPECT_EQ(parse_config(with("optimizer: {type: SGD}"), "c").optimizer.weight_decay, 0);
   EXPECT_EQ(config.data.path, "");  // does not apply, so it keeps the value of Config{}
 }
@@ -124,11 +124,10 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {lr: 0}"), "c.yaml:3: optimizer.lr: expects a number > 0, got '0'"},
       {with("optimizer: {betas: [0.9]}"),
        "c.yaml:3: optimizer.betas: expects a list of two numbers from 0 to below 1, got a list"},
-      {with("optimizer:\n  type: adamw"),
-       "c.yaml:4: optimizer.type: expects AdamW or SGD, got 'adamw'; did you mean 'AdamW'?"},
+      {with("optimizer:\n  type: adamx"), "c.yaml:4: optimizer.type: there is no 'adamx'; did you mean 'adamw'?"},
       {with("optimizer: {momentum: 0.9}"),
-       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, and optimizer.type is AdamW; remove one "
-       "of the two"},
+       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD or RMSprop, and optimizer.type is AdamW; "
+       "remove one of the two"},
       {with("optimizer: {type: SGD, nesterov: true}"),
        "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
       {with("optimizer: {stochastic_rounding: true}\nstrategy: auto"),
