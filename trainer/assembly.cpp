@@ -38,6 +38,16 @@ DType dtype_of(Strategy::Precision precision) {
   }
 }
 
+std::vector<std::string_view> split_text(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 int stage_number(Strategy::Stage stage) {
   return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
 }
@@ -92,6 +102,25 @@ GroupRule make_groups(const Config& config) {
   GroupRule rule = group_by_name(config.optimizer.groups);
   if (config.optimizer.layer_decay == 1) return rule;
   return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
+}
+
+void check_groups(const Config& config, const Sharded& engine) {
+  std::vector<std::string> names, words;
+  for (const auto& unit : engine.units())
+    for (const Segment& segment : unit->layout().segments) {
+      names.push_back(segment.name);
+      for (const std::string_view word : split_text(segment.name, '.')) words.emplace_back(word);
+    }
+  for (const GroupPattern& group : config.optimizer.groups)
+    for (const std::string_view word : split_text(group.match, '|')) {
+      const bool fits = std::any_of(names.begin(), names.end(),
+                                    [&](const std::string& name) { return name.find(word) != std::string::npos; });
+      if (fits) continue;
+      const std::string close = nearest(word, words);
+      throw Error(
+          concat("optimizer.groups: no parameter's name contains '", word, "'; ",
+                 close.empty() ? concat("they are like ", names.front()) : concat("did you mean '", close, "'?")));
+    }
 }
 
 Tensor make_rates(const Config& config, const Context& context) {
