@@ -48,6 +48,12 @@ std::vector<std::string_view> split_text(std::string_view text, char separator) 
   return parts;
 }
 
+std::string meant_instead(std::string_view word, const std::vector<std::string>& words,
+                          const std::vector<std::string>& names) {
+  const std::string close = nearest(word, words);
+  return close.empty() ? concat("; they are like ", names.front()) : concat("; did you mean '", close, "'?");
+}
+
 int stage_number(Strategy::Stage stage) {
   return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
 }
@@ -104,23 +110,24 @@ GroupRule make_groups(const Config& config) {
   return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
 }
 
-void check_groups(const Config& config, const Sharded& engine) {
+std::string check_groups(const Config& config, const Sharded& engine) {
   std::vector<std::string> names, words;
   for (const auto& unit : engine.units())
     for (const Segment& segment : unit->layout().segments) {
       names.push_back(segment.name);
       for (const std::string_view word : split_text(segment.name, '.')) words.emplace_back(word);
     }
-  for (const GroupPattern& group : config.optimizer.groups)
-    for (const std::string_view word : split_text(group.match, '|')) {
-      const bool fits = std::any_of(names.begin(), names.end(),
-                                    [&](const std::string& name) { return name.find(word) != std::string::npos; });
-      if (fits) continue;
-      const std::string close = nearest(word, words);
-      throw Error(
-          concat("optimizer.groups: no parameter's name contains '", word, "'; ",
-                 close.empty() ? concat("they are like ", names.front()) : concat("did you mean '", close, "'?")));
-    }
+  std::string unused;
+  for (const GroupPattern& group : config.optimizer.groups) {
+    KEEL_CHECK(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return group.fits(name); }),
+               "optimizer.groups: '", group.match, "' fits no parameter", meant_instead(group.match, words, names));
+    for (const std::string_view word : split_text(group.match, '|'))
+      if (std::none_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name.find(word) != std::string::npos; }))
+        unused += concat(unused.empty() ? "optimizer.groups: " : ", ", "no parameter's name contains '", word, "'",
+                         meant_instead(word, words, names));
+  }
+  return unused;
 }
 
 Tensor make_rates(const Config& config, const Context& context) {

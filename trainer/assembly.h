@@ -23,8 +23,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::ui
 
 // Which parameters have which decay and rate.
 GroupRule make_groups(const Config& config);
-// An Error where a part of a group's pattern fits no parameter: a misspelling.
-void check_groups(const Config& config, const Sharded& engine);
+// An Error where a group fits no parameter: a misspelling. Which words of patterns fit none, as a note; empty: all do.
+std::string check_groups(const Config& config, const Sharded& engine);
 
 // f64 (n): the learning rate after i taken steps; the last one stays.
 Tensor make_rates(const Config& config, const Context& context);

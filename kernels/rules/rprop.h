@@ -46,15 +46,16 @@ struct RpropRule {
   }
 
   KEEL_HD void operator()(A gradient, A& weight, A& previous, A& step) const {
-    A g = gradient * scale;
-    const A turn = g * previous;
-    A size = (first ? rate : step) * (turn > 0 ? grow : turn < 0 ? shrink : A(1));
+    const A g = gradient * scale, turn = g * previous;
+    A factor = turn > 0 ? grow : A(1);
+    factor = turn < 0 ? shrink : factor;
+    A size = (first ? rate : step) * factor;
     size = size < least ? least : size;
     size = size > most ? most : size;
-    g = turn < 0 ? A(0) : g;
+    const A taken = turn < 0 ? A(0) : g;
     step = size;
-    weight -= rules::sign(g) * size;
-    previous = g;
+    weight -= rules::sign(taken) * size;
+    previous = taken;
   }
 };
 

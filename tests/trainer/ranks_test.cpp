@@ -93,11 +93,16 @@ TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   }
 }
 
-TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorWithTheNearestName) {
+TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorAndAWordThatFitsNoneAWarning) {
   const TemporaryFolder place;
-  const Config config = small_run(place, "run", {"optimizer.groups=[{match: \"bias|wtee\", weight_decay: 0}]"});
-  EXPECT_EQ(error_of([&] { train_by(2, config); }),
-            "optimizer.groups: no parameter's name contains 'wtee'; did you mean 'wte'?");
+  const auto groups = [&](const char* name, const char* match) {
+    return small_run(place, name, {"steps=2", concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
+  };
+  EXPECT_EQ(error_of([&] { train_by(2, groups("a", "wtee")); }),
+            "optimizer.groups: 'wtee' fits no parameter; did you mean 'wte'?");
+  Recorder recorder;
+  train(groups("b", "bias|wtee"), recorder);
+  EXPECT_NE(recorder.messages.find("no parameter's name contains 'wtee'; did you mean 'wte'?"), std::string::npos);
 }
 
 TEST(TrainingByRanks, ContinuesACheckpointOfAnotherNumberOfRanksAndAnotherStage) {
