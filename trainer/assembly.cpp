@@ -23,6 +23,22 @@ DType dtype_of(Strategy::Precision precision) {
   }
 }
 
+std::vector<std::string_view> split_text(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string meant_instead(std::string_view word, const std::vector<std::string>& words,
+                          const std::vector<std::string>& names) {
+  const std::string close = nearest(word, words);
+  return close.empty() ? concat("; they are like ", names.front()) : concat("; did you mean '", close, "'?");
+}
+
 int stage_number(Strategy::Stage stage) {
   return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
 }
@@ -86,14 +102,33 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
-  if (config.type == OptimizerConfig::Type::adamw)
-    return make_adamw({.beta1 = config.betas[0],
-                       .beta2 = config.betas[1],
-                       .epsilon = config.eps,
-                       .weight_decay = config.weight_decay,
-                       .stochastic_rounding = config.stochastic_rounding,
-                       .seed = seed});
-  return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
+  return make_optimizer(find_optimizer(config.type), config, seed);
+}
+
+GroupRule make_groups(const Config& config) {
+  GroupRule rule = group_by_name(config.optimizer.groups);
+  if (config.optimizer.layer_decay == 1) return rule;
+  return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
+}
+
+std::string check_groups(const Config& config, const Sharded& engine) {
+  std::vector<std::string> names, words;
+  for (const auto& unit : engine.units())
+    for (const Segment& segment : unit->layout().segments) {
+      names.push_back(segment.name);
+      for (const std::string_view word : split_text(segment.name, '.')) words.emplace_back(word);
+    }
+  std::string unused;
+  for (const GroupPattern& group : config.optimizer.groups) {
+    KEEL_CHECK(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return group.fits(name); }),
+               "optimizer.groups: '", group.match, "' fits no parameter", meant_instead(group.match, words, names));
+    for (const std::string_view word : split_text(group.match, '|'))
+      if (std::none_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name.find(word) != std::string::npos; }))
+        unused += concat(unused.empty() ? "optimizer.groups: " : ", ", "no parameter's name contains '", word, "'",
+                         meant_instead(word, words, names));
+  }
+  return unused;
 }
 
 Tensor make_rates(const Config& config, const Context& context) {
@@ -119,7 +154,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
-  options.groups = with_layer_factors(std::move(options.groups), config);
+  options.groups = with_layer_factors(make_groups(config), config);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

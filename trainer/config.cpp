@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/schema.h"
@@ -80,6 +81,7 @@ class Resolver {
   void resolve_default(const SchemaRow& row);
   void check_together();
   void check_strategy();
+  void check_optimizer();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});
   void check_schedule_of_rates();
@@ -192,16 +194,6 @@ std::optional<std::string> Resolver::choice_of(std::string_view key) const {
   return std::nullopt;
 }
 
-// "optimizer.type is SGD", for all rows of a key that depend on the same other key as the first.
-std::string describe_conditions(std::span<const SchemaRow> rows) {
-  std::string values;
-  for (const SchemaRow& row : rows)
-    if (row.when.key == rows[0].when.key) values += concat(values.empty() ? "" : "|", row.when.values);
-  SchemaRow all = rows[0];
-  all.when.values = values;
-  return describe_condition(all);
-}
-
 // `rows`: the rows of one key, of which at most one applies.
 void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   const std::string_view key = rows[0].key;
@@ -218,16 +210,21 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
     if (row.when.accepts(actual)) applicable = &row;
   }
   if (applicable == nullptr) {
+    std::string accepted;
+    for (const SchemaRow& row : rows) accepted += concat(accepted.empty() ? "" : "|", row.when.values);
+    SchemaRow any = rows[0];
+    any.when.values = accepted;
     if (given != nullptr)
       report_key(key, given->place,
-                 concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
+                 concat("applies only when ", describe_condition(any), ", and ", any.when.key, " is ", actual,
                         "; remove one of the two"));
   } else if (given != nullptr) {
     try {
       set_value(*applicable, config_, given->value);
     } catch (const YamlError& error) {
-      const bool in_file = given->place.override_number == 0;
-      report(in_file ? file_place(error.line()) : given->place, concat(key, error.what()));
+      const Place place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
+      const std::string_view what = error.what();  // begins with a place in the value, or is about all of it
+      report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
       mark_broken(key);
     } catch (const Error& error) { report_key(key, given->place, error.what()); }
   } else {
@@ -284,12 +281,27 @@ void Resolver::check_schedule_of_rates() {
   for (const std::string& key : broken_)
     if (key == "steps" || key == "optimizer.lr" || is_inside(key, "scheduler")) return;
   for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
-    const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('['))),
-                      rate = key == "scheduler.min_lr" ? "optimizer.lr" : key;
-    const bool depends_on_steps = rate == key;
-    require(false, {key, rate, depends_on_steps ? "scheduler.steps" : key, depends_on_steps ? "steps" : key},
+    const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
+    const bool is_rate = key == "scheduler.min_lr";
+    require(false, {key, is_rate ? "optimizer.lr" : "scheduler.steps", is_rate ? "optimizer.lr" : "steps"},
             complaint.message, ErrorKind::input, concat("scheduler.", complaint.where));
   }
+}
+
+void Resolver::check_optimizer() {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  if (broken_.contains("optimizer.type")) return;
+  require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
+          "needs optimizer.dampening 0");
+  const OptimizerEntry& entry = find_optimizer(optimizer.type);
+  if (entry.has("etas")) {
+    const std::string problem = problem_of(entry.settings(optimizer));
+    require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
+  }
+  const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
+                                  [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
+  require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
+          concat("a group has a weight decay, but ", entry.name, " has none"));
 }
 
 void Resolver::check_together() {
@@ -300,6 +312,7 @@ void Resolver::check_together() {
   check_schedule_of_rates();
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
+  check_optimizer();
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();

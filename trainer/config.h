@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/optim/catalog.h"
+#include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
 #include "keel/trainer/strategy.h"
@@ -51,16 +53,11 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
-struct OptimizerConfig {
-  enum class Type : unsigned char { adamw, sgd };
-  Type type = Type::adamw;
+struct OptimizerConfig : OptimizerOptions {
+  std::string type = "AdamW";  // a name of keel/optim/catalog.h
   double lr = 0;
-  std::array<double, 2> betas = {};
-  double eps = 0;
-  double weight_decay = 0;
-  bool stochastic_rounding = false;
-  double momentum = 0;
-  bool nesterov = false;
+  std::vector<GroupPattern> groups;
+  double layer_decay = 1;
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -38,7 +38,8 @@ struct ParsedField {
   std::string_view grammar;
 };
 using Field = std::variant<Access<bool>, Access<int>, Access<std::int64_t>, Access<std::uint64_t>, Access<double>,
-                           Access<std::array<double, 2>>, Access<std::string>, ChoiceField, ParsedField, ScheduleField>;
+                           Access<std::array<double, 2>>, Access<std::string>, Access<std::vector<GroupPattern>>,
+                           ChoiceField, ParsedField, ScheduleField>;
 
 // The numbers that a key accepts.
 struct Range {
@@ -74,6 +75,11 @@ struct SchemaRow {
 // one row for each case, next to each other.
 std::span<const SchemaRow> schema();
 
+// Those of the section `optimizer`, made from the table of optimizers.
+std::vector<SchemaRow> optimizer_rows();
+// Reads a list of groups; throws YamlError. And writes it.
+void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node);
+std::string groups_text(const std::vector<GroupPattern>& groups);
 // Those of the section `scheduler`, made from the table of schedules.
 std::vector<SchemaRow> scheduler_rows();
 // Reads and writes a parameter of a schedule; its errors may be YamlErrors.
@@ -87,6 +93,9 @@ std::vector<std::string_view> split_choices(std::string_view choices);
 void set_value(const SchemaRow& row, Config& config, const YamlNode& node);
 // The member as YAML, such that set_value reads the same value back.
 std::string value_text(const SchemaRow& row, const Config& config);
+
+// A text as YAML: plain where that reads back as the same text, else in double quotes.
+std::string text_to_yaml(std::string_view text);
 
 // For people: "a number > 0", "AdamW or SGD", ...
 std::string describe_values(const SchemaRow& row);

@@ -9,6 +9,7 @@
 namespace keel {
 namespace {
 
+constexpr std::size_t kHelpWidth = 100;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // "AdamW, SGD or Lion".
@@ -41,6 +42,7 @@ struct ValueWords {
     return "a list of two numbers" + describe_range(range);
   }
   std::string operator()(Access<std::string>) const { return "a text"; }
+  std::string operator()(Access<std::vector<GroupPattern>>) const { return "a list of groups"; }
   std::string operator()(const ChoiceField& field) const { return listed(field.choices); }
   std::string operator()(const ParsedField& field) const { return std::string(field.grammar); }
   std::string operator()(const ScheduleField& field) const { return describe_schedule_values(*field.use); }
@@ -86,11 +88,13 @@ std::string default_cell(const SchemaRow& row) {
 }
 
 std::string heading(const SchemaRow& row) {
-  const std::string condition = describe_condition(row), start = fmt::format("{} = {}", row.key, describe_default(row));
-  if (condition.empty()) return start + "\n";
-  const std::string line = fmt::format("{}   (when {})\n", start, condition);
-  constexpr std::size_t kWidest = 116;
-  return line.size() <= kWidest ? line : start + "\n" + wrapped(fmt::format("(when {})", condition), 6, 96);
+  const std::string value = fmt::format("{} = {}", row.key, describe_default(row));
+  const std::string condition = describe_condition(row);
+  if (condition.empty()) return value + '\n';
+  const std::string line = fmt::format("{}   (when {})\n", value, condition);
+  return line.size() <= kHelpWidth
+             ? line
+             : fmt::format("{}\n{}", value, wrapped(fmt::format("(when {})", condition), 2, kHelpWidth));
 }
 
 constexpr std::string_view kExample = R"(seed: 1
@@ -145,7 +149,7 @@ std::string config_help() {
     if (section_of(row.key) != section || section.empty()) text += '\n';
     section = section_of(row.key);
     text += heading(row);
-    text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, 100);
+    text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, kHelpWidth);
   }
   return text;
 }

@@ -73,6 +73,10 @@ struct Setter {
     if (node.text.empty()) throw Error("is empty");
     member(config) = node.text;
   }
+  void operator()(Access<std::vector<GroupPattern>> member) const {
+    if (node.kind != YamlNode::Kind::list) refuse(row, node);
+    set_groups(member(config), node);
+  }
   void operator()(const ChoiceField& field) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     const std::vector<std::string_view> choices = split_choices(field.choices);
@@ -97,7 +101,29 @@ struct Setter {
   }
 };
 
-// Plain where YAML reads the word back as the same text, else in double quotes.
+struct Writer {
+  Config& config;
+  std::string operator()(Access<bool> member) const { return member(config) ? "true" : "false"; }
+  std::string operator()(Access<std::array<double, 2>> member) const {
+    return fmt::format("[{}, {}]", member(config)[0], member(config)[1]);
+  }
+  std::string operator()(Access<std::string> member) const { return text_to_yaml(member(config)); }
+  std::string operator()(Access<std::vector<GroupPattern>> member) const { return groups_text(member(config)); }
+  template <class T>
+  std::string operator()(Access<T> member) const {
+    return fmt::format("{}", member(config));
+  }
+  std::string operator()(const ChoiceField& field) const {
+    return std::string(split_choices(field.choices).at(static_cast<std::size_t>(field.get(config))));
+  }
+  std::string operator()(const ParsedField& field) const { return field.get(config); }
+  std::string operator()(const ScheduleField& field) const {
+    return schedule_field_text(*field.use, config.scheduler.settings);
+  }
+};
+
+}  // namespace
+
 std::string text_to_yaml(std::string_view text) {
   constexpr std::string_view kWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.-+=";
   const bool word =
@@ -113,28 +139,6 @@ std::string text_to_yaml(std::string_view text) {
   }
   return quoted + '"';
 }
-
-struct Writer {
-  Config& config;
-  std::string operator()(Access<bool> member) const { return member(config) ? "true" : "false"; }
-  std::string operator()(Access<std::array<double, 2>> member) const {
-    return fmt::format("[{}, {}]", member(config)[0], member(config)[1]);
-  }
-  std::string operator()(Access<std::string> member) const { return text_to_yaml(member(config)); }
-  template <class T>
-  std::string operator()(Access<T> member) const {
-    return fmt::format("{}", member(config));
-  }
-  std::string operator()(const ChoiceField& field) const {
-    return std::string(split_choices(field.choices).at(static_cast<std::size_t>(field.get(config))));
-  }
-  std::string operator()(const ParsedField& field) const { return field.get(config); }
-  std::string operator()(const ScheduleField& field) const {
-    return schedule_field_text(*field.use, config.scheduler.settings);
-  }
-};
-
-}  // namespace
 
 void set_value(const SchemaRow& row, Config& config, const YamlNode& node) {
   std::visit(Setter{row, config, node}, row.field);
