@@ -5,7 +5,7 @@
 // in the same threads: the median of (bytes that the kernel must read and write once / its time) over the same
 // for memcpy. Near 1 the memory is the limit. "ns in cache" is for tensors of about 2^14 elements in one thread.
 //
-// usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]
+// usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]; "update": what optimizers do
 
 #include "keel/kernels/elementwise.h"
 
@@ -186,7 +186,7 @@ void add_update(std::vector<Kernel>& kernels, const std::string& name, const Upd
 }
 
 void add_updates(std::vector<Kernel>& kernels, DType dtype) {
-  add_update(kernels, "adamw", AdamSettings{.beta2 = 0.99, .decoupled = true}, dtype);
+  add_update(kernels, "update adamw", AdamSettings{.beta2 = 0.99, .decoupled = true}, dtype);
   add_update(kernels, "update adam", AdamSettings{}, dtype);
   add_update(kernels, "update adam amsgrad", AdamSettings{.amsgrad = true}, dtype);
   add_update(kernels, "update adamax", AdamaxSettings{}, dtype);

@@ -20,176 +20,176 @@ AdamSettings adam_settings(const OptimizerOptions& o) {
 
 using Options = const OptimizerOptions&;
 
-// lr first; defaults are those of the libraries that the optimizers come from.
-const std::vector<OptimizerEntry> kEntries = {
-    {"AdamW",
-     "fuse_adam|FusedAdam|CPUAdam|DeepSpeedCPUAdam|adamw_torch|adamw_torch_fused",
-     "Adam with decay of the weights themselves.",
-     {{"lr", "1e-3"},
-      {"betas", "[0.9, 0.999]"},
-      {"eps", "1e-8"},
-      {"weight_decay", "0.01"},
-      {"amsgrad", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings { return adam_settings(o); }},
-    {"SGD",
-     "",
-     "Gradient descent, with or without momentum.",
-     {{"lr", "1e-3"},
-      {"momentum", "0"},
-      {"dampening", "0"},
-      {"weight_decay", "0"},
-      {"nesterov", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return SgdSettings{
-           .momentum = o.momentum, .dampening = o.dampening, .nesterov = o.nesterov, .maximize = o.maximize};
-     }},
-    {"Adam",
-     "",
-     "Moving averages of the gradient and its square; decay is part of the gradient.",
-     {{"lr", "1e-3"},
-      {"betas", "[0.9, 0.999]"},
-      {"eps", "1e-8"},
-      {"weight_decay", "0"},
-      {"amsgrad", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       AdamSettings settings = adam_settings(o);
-       settings.decoupled = false;
-       return settings;
-     }},
-    {"HFAdamW",
-     "hf_adamw|adamw_hf|transformers.AdamW",
-     "AdamW as old Transformers have it: eps before the correction of the bias, decay after the update.",
-     {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0.01"}, {"correct_bias", "true"}},
-     [](Options o) -> UpdateSettings {
-       AdamSettings settings = adam_settings(o);
-       settings.correct_bias = o.correct_bias;
-       settings.epsilon_first = settings.decay_last = true;
-       return settings;
-     }},
-    {"TFAdamW",
-     "tf_adamw|AdamWeightDecay|BertAdam",
-     "AdamW as TensorFlow's BERT has it: no correction of the bias.",
-     {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-6"}, {"weight_decay", "0.01"}, {"amsgrad", "false"}},
-     [](Options o) -> UpdateSettings {
-       AdamSettings settings = adam_settings(o);
-       settings.correct_bias = false;
-       return settings;
-     }},
-    {"Adamax",
-     "",
-     "Adam with the largest gradient that fades instead of the mean square.",
-     {{"lr", "2e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}, {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return AdamaxSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps, .maximize = o.maximize};
-     }},
-    {"NAdam",
-     "",
-     "Adam with Nesterov's momentum.",
-     {{"lr", "2e-3"},
-      {"betas", "[0.9, 0.999]"},
-      {"eps", "1e-8"},
-      {"weight_decay", "0"},
-      {"momentum_decay", "4e-3"},
-      {"decoupled_weight_decay", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return NAdamSettings{.beta1 = o.betas[0],
-                            .beta2 = o.betas[1],
-                            .epsilon = o.eps,
-                            .momentum_decay = o.momentum_decay,
-                            .decoupled = o.decoupled_weight_decay,
-                            .maximize = o.maximize};
-     }},
-    {"RAdam",
-     "",
-     "Adam that trusts the mean square only once enough steps have made it.",
-     {{"lr", "1e-3"},
-      {"betas", "[0.9, 0.999]"},
-      {"eps", "1e-8"},
-      {"weight_decay", "0"},
-      {"decoupled_weight_decay", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return RAdamSettings{.beta1 = o.betas[0],
-                            .beta2 = o.betas[1],
-                            .epsilon = o.eps,
-                            .decoupled = o.decoupled_weight_decay,
-                            .maximize = o.maximize};
-     }},
-    {"Adagrad",
-     "",
-     "Rates that fall with the sum of squared gradients.",
-     {{"lr", "1e-2"},
-      {"lr_decay", "0"},
-      {"weight_decay", "0"},
-      {"initial_accumulator", "0"},
-      {"eps", "1e-10"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return AdagradSettings{.lr_decay = o.lr_decay,
-                              .initial_accumulator = o.initial_accumulator,
+// lr first; defaults are those of the libraries that the optimizers come from. All of them may round at random.
+std::vector<OptimizerEntry> make_entries() {
+  std::vector<OptimizerEntry> entries = {
+      {"AdamW",
+       "fuse_adam|FusedAdam|CPUAdam|DeepSpeedCPUAdam|adamw_torch|adamw_torch_fused",
+       "Adam with decay of the weights themselves.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0.01"},
+        {"amsgrad", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings { return adam_settings(o); }},
+      {"SGD",
+       "",
+       "Gradient descent, with or without momentum.",
+       {{"lr", "1e-3"},
+        {"momentum", "0"},
+        {"dampening", "0"},
+        {"weight_decay", "0"},
+        {"nesterov", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return SgdSettings{
+             .momentum = o.momentum, .dampening = o.dampening, .nesterov = o.nesterov, .maximize = o.maximize};
+       }},
+      {"Adam",
+       "",
+       "Moving averages of the gradient and its square; decay is part of the gradient.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"amsgrad", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.decoupled = false;
+         return settings;
+       }},
+      {"HFAdamW",
+       "hf_adamw|adamw_hf|transformers.AdamW",
+       "AdamW as old Transformers have it: eps before the correction of the bias, decay after the update.",
+       {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0.01"}, {"correct_bias", "true"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.correct_bias = o.correct_bias;
+         settings.epsilon_first = settings.decay_last = true;
+         return settings;
+       }},
+      {"TFAdamW",
+       "tf_adamw|AdamWeightDecay|BertAdam",
+       "AdamW as TensorFlow's BERT has it: no correction of the bias.",
+       {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-6"}, {"weight_decay", "0.01"}, {"amsgrad", "false"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.correct_bias = false;
+         return settings;
+       }},
+      {"Adamax",
+       "",
+       "Adam with the largest gradient that fades instead of the mean square.",
+       {{"lr", "2e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdamaxSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps, .maximize = o.maximize};
+       }},
+      {"NAdam",
+       "",
+       "Adam with Nesterov's momentum.",
+       {{"lr", "2e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"momentum_decay", "4e-3"},
+        {"decoupled_weight_decay", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return NAdamSettings{.beta1 = o.betas[0],
+                              .beta2 = o.betas[1],
                               .epsilon = o.eps,
+                              .momentum_decay = o.momentum_decay,
+                              .decoupled = o.decoupled_weight_decay,
                               .maximize = o.maximize};
-     }},
-    {"Adadelta",
-     "",
-     "Steps as long as those before, for the gradient's size.",
-     {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-6"}, {"weight_decay", "0"}, {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return AdadeltaSettings{.rho = o.rho, .epsilon = o.eps, .maximize = o.maximize};
-     }},
-    {"RMSprop",
-     "",
-     "Gradients divided by the root of their mean square.",
-     {{"lr", "1e-2"},
-      {"alpha", "0.99"},
-      {"eps", "1e-8"},
-      {"weight_decay", "0"},
-      {"momentum", "0"},
-      {"centered", "false"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return RmspropSettings{
-           .alpha = o.alpha, .epsilon = o.eps, .momentum = o.momentum, .centered = o.centered, .maximize = o.maximize};
-     }},
-    {"Rprop",
-     "",
-     "Steps that grow while a gradient keeps its sign.",
-     {{"lr", "1e-2"}, {"etas", "[0.5, 1.2]"}, {"step_sizes", "[1e-6, 50]"}, {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return RpropSettings{.shrink = o.etas[0],
-                            .grow = o.etas[1],
-                            .least = o.step_sizes[0],
-                            .most = o.step_sizes[1],
-                            .maximize = o.maximize};
-     }},
-    {"ASGD",
-     "",
-     "Descent with a falling rate, and an average of the weights.",
-     {{"lr", "1e-2"},
-      {"lambd", "1e-4"},
-      {"alpha", "0.75"},
-      {"t0", "1e6"},
-      {"weight_decay", "0"},
-      {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return AsgdSettings{.lambd = o.lambd, .alpha = o.alpha, .t0 = o.t0, .maximize = o.maximize};
-     }},
-    {"Lion",
-     "",
-     "The sign of a mean of gradients.",
-     {{"lr", "1e-4"}, {"betas", "[0.9, 0.99]"}, {"weight_decay", "0"}, {"maximize", "false"}},
-     [](Options o) -> UpdateSettings {
-       return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
-     }},
-};
-
-// All of them may round at random.
-std::vector<OptimizerEntry> with_rounding() {
-  std::vector<OptimizerEntry> entries = kEntries;
+       }},
+      {"RAdam",
+       "",
+       "Adam that trusts the mean square only once enough steps have made it.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"decoupled_weight_decay", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RAdamSettings{.beta1 = o.betas[0],
+                              .beta2 = o.betas[1],
+                              .epsilon = o.eps,
+                              .decoupled = o.decoupled_weight_decay,
+                              .maximize = o.maximize};
+       }},
+      {"Adagrad",
+       "",
+       "Rates that fall with the sum of squared gradients.",
+       {{"lr", "1e-2"},
+        {"lr_decay", "0"},
+        {"weight_decay", "0"},
+        {"initial_accumulator", "0"},
+        {"eps", "1e-10"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdagradSettings{.lr_decay = o.lr_decay,
+                                .initial_accumulator = o.initial_accumulator,
+                                .epsilon = o.eps,
+                                .maximize = o.maximize};
+       }},
+      {"Adadelta",
+       "",
+       "Steps as long as those before, for the gradient's size.",
+       {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-6"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdadeltaSettings{.rho = o.rho, .epsilon = o.eps, .maximize = o.maximize};
+       }},
+      {"RMSprop",
+       "",
+       "Gradients divided by the root of their mean square.",
+       {{"lr", "1e-2"},
+        {"alpha", "0.99"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"momentum", "0"},
+        {"centered", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RmspropSettings{.alpha = o.alpha,
+                                .epsilon = o.eps,
+                                .momentum = o.momentum,
+                                .centered = o.centered,
+                                .maximize = o.maximize};
+       }},
+      {"Rprop",
+       "",
+       "Steps that grow while a gradient keeps its sign.",
+       {{"lr", "1e-2"}, {"etas", "[0.5, 1.2]"}, {"step_sizes", "[1e-6, 50]"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RpropSettings{.shrink = o.etas[0],
+                              .grow = o.etas[1],
+                              .least = o.step_sizes[0],
+                              .most = o.step_sizes[1],
+                              .maximize = o.maximize};
+       }},
+      {"ASGD",
+       "",
+       "Descent with a falling rate, and an average of the weights.",
+       {{"lr", "1e-2"},
+        {"lambd", "1e-4"},
+        {"alpha", "0.75"},
+        {"t0", "1e6"},
+        {"weight_decay", "0"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AsgdSettings{.lambd = o.lambd, .alpha = o.alpha, .t0 = o.t0, .maximize = o.maximize};
+       }},
+      {"Lion",
+       "",
+       "The sign of a mean of gradients.",
+       {{"lr", "1e-4"}, {"betas", "[0.9, 0.99]"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
+       }},
+  };
   for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
   return entries;
 }
@@ -217,7 +217,7 @@ bool OptimizerEntry::has(std::string_view option) const {
 }
 
 std::span<const OptimizerEntry> optimizers() {
-  static const std::vector<OptimizerEntry> entries = with_rounding();
+  static const std::vector<OptimizerEntry> entries = make_entries();
   return entries;
 }
 

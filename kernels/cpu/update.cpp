@@ -54,8 +54,9 @@ void store_weights(const Accumulator<P>* weights, std::int64_t count, P* paramet
   }
 }
 
+// The rule is a copy, so that no weight that is written can be one of its numbers.
 template <class Rule, class A, class G, class... Kept>
-void update_all(const Rule& rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
+void update_all(const Rule rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
                 Kept* __restrict... kept) {
   for (std::int64_t i = 0; i < count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], kept[i]...);
 }
