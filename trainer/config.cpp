@@ -210,13 +210,9 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
     if (row.when.accepts(actual)) applicable = &row;
   }
   if (applicable == nullptr) {
-    std::string accepted;
-    for (const SchemaRow& row : rows) accepted += concat(accepted.empty() ? "" : "|", row.when.values);
-    SchemaRow any = rows[0];
-    any.when.values = accepted;
     if (given != nullptr)
       report_key(key, given->place,
-                 concat("applies only when ", describe_condition(any), ", and ", any.when.key, " is ", actual,
+                 concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
                         "; remove one of the two"));
   } else if (given != nullptr) {
     try {

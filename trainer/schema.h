@@ -100,7 +100,8 @@ std::string text_to_yaml(std::string_view text);
 // For people: "a number > 0", "AdamW or SGD", ...
 std::string describe_values(const SchemaRow& row);
 std::string describe_default(const SchemaRow& row);
-std::string describe_condition(const SchemaRow& row);  // "optimizer.type is AdamW"; empty: always
+std::string describe_condition(const SchemaRow& row);              // "optimizer.type is AdamW"; empty: always
+std::string describe_conditions(std::span<const SchemaRow> rows);  // of one key, all of which depend on the same other
 
 std::string config_help();         // plain text, for `keel train --help-config`
 std::string config_reference();    // Markdown: docs/config.md

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
@@ -138,6 +139,14 @@ std::string describe_default(const SchemaRow& row) {
 std::string describe_condition(const SchemaRow& row) {
   if (row.when.key.empty()) return "";
   return fmt::format("{} is {}", row.when.key, listed(row.when.values));
+}
+
+std::string describe_conditions(std::span<const SchemaRow> rows) {
+  std::string values;
+  for (const SchemaRow& row : rows) values += concat(values.empty() ? "" : "|", row.when.values);
+  SchemaRow any = rows[0];
+  any.when.values = values;
+  return describe_condition(any);
 }
 
 std::string_view config_example() { return kExample; }
