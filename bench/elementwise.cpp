@@ -5,7 +5,7 @@
 // in the same threads: the median of (bytes that the kernel must read and write once / its time) over the same
 // for memcpy. Near 1 the memory is the limit. "ns in cache" is for tensors of about 2^14 elements in one thread.
 //
-// usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]
+// usage: bench_elementwise [threads] [seconds per kernel] [part of a kernel's name]; "update": what optimizers do
 
 #include "keel/kernels/elementwise.h"
 
@@ -162,25 +162,45 @@ void add_classes(std::vector<Kernel>& kernels, DType dtype, std::int64_t classes
   }
 }
 
-// fp32 reads p, g, m, v and writes p, m, v; a narrow parameter is written besides its master copy.
-void add_adamw(std::vector<Kernel>& kernels, DType dtype) {
-  const bool wide = dtype == DType::f32;
-  const double bytes = 24.0 + (wide ? 1 : 2) * static_cast<double>(size_of(dtype));
-  kernels.push_back({concat("adamw ", dtype), bytes, [=](const Context& context, std::int64_t rows) -> Contestant {
+// Each state and the master are read and written, the gradient is read; fp32 weights are read and written, a narrow
+// parameter is written besides its master copy.
+void add_update(std::vector<Kernel>& kernels, const std::string& name, const UpdateSettings& settings, DType dtype) {
+  const std::size_t kept = state_names(settings).size();
+  const double size = static_cast<double>(size_of(dtype));
+  const double bytes = 8.0 * static_cast<double>(kept) + 8.0 + (dtype == DType::f32 ? 1 : 2) * size;
+  kernels.push_back({concat(name, " ", dtype), bytes, [=](const Context& context, std::int64_t rows) -> Contestant {
                        const auto flat = [&](DType type, std::uint64_t seed) {
                          return input(context, rows, type, seed).flatten();
                        };
-                       AdamWArgs args{};
+                       UpdateArgs args{};
                        args.parameter = flat(dtype, 1);
-                       if (!wide) args.master = flat(DType::f32, 1);
+                       if (dtype != DType::f32) args.master = flat(DType::f32, 1);
                        args.gradient = flat(dtype, 2);
-                       args.m = flat(DType::f32, 3);
-                       args.v = flat(DType::f32, 4);
-                       args.beta1 = 0.9, args.beta2 = 0.99;
-                       args.epsilon = 1e-8, args.weight_decay = 0.1;
-                       args.step = kernels::make_step_state(args.m.context(), {.steps = 10, .taken = 1, .lr = 1e-3});
-                       return [args] { kernels::adamw(args); };
+                       for (std::size_t i = 0; i < kept; ++i) args.state[i] = flat(DType::f32, 3 + i);
+                       args.settings = settings;
+                       if (decays(settings)) args.range.weight_decay = 0.1;
+                       args.shared = testing::tensor_of(context, {0.9}, {1}, DType::f64);
+                       args.step = kernels::make_step_state(context, {.steps = 10, .taken = 1, .lr = 1e-3});
+                       return [args] { kernels::update(args); };
                      }});
+}
+
+void add_updates(std::vector<Kernel>& kernels, DType dtype) {
+  add_update(kernels, "update adamw", AdamSettings{.beta2 = 0.99, .decoupled = true}, dtype);
+  add_update(kernels, "update adam", AdamSettings{}, dtype);
+  add_update(kernels, "update adam amsgrad", AdamSettings{.amsgrad = true}, dtype);
+  add_update(kernels, "update adamax", AdamaxSettings{}, dtype);
+  add_update(kernels, "update nadam", NAdamSettings{}, dtype);
+  add_update(kernels, "update radam", RAdamSettings{}, dtype);
+  add_update(kernels, "update sgd", SgdSettings{}, dtype);
+  add_update(kernels, "update sgd momentum", SgdSettings{.momentum = 0.9}, dtype);
+  add_update(kernels, "update adagrad", AdagradSettings{}, dtype);
+  add_update(kernels, "update adadelta", AdadeltaSettings{}, dtype);
+  add_update(kernels, "update rmsprop", RmspropSettings{}, dtype);
+  add_update(kernels, "update rmsprop all", RmspropSettings{.momentum = 0.9, .centered = true}, dtype);
+  add_update(kernels, "update rprop", RpropSettings{}, dtype);
+  add_update(kernels, "update asgd", AsgdSettings{}, dtype);
+  add_update(kernels, "update lion", LionSettings{}, dtype);
 }
 
 std::vector<Kernel> all_kernels() {
@@ -204,7 +224,7 @@ std::vector<Kernel> all_kernels() {
     add_norms(kernels, NormKind::layer, dtype);
     add_norms(kernels, NormKind::rms, dtype);
     for (const std::int64_t classes : {65, 50257}) add_classes(kernels, dtype, classes);
-    add_adamw(kernels, dtype);
+    add_updates(kernels, dtype);
   }
   add_cast(kernels, DType::f32, DType::bf16);
   add_cast(kernels, DType::bf16, DType::f32);

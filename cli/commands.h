@@ -15,6 +15,7 @@ void add_generate(CLI::App& program);
 void add_launch(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program);
 void add_race_demo(CLI::App& program);
+void add_schedule(CLI::App& program);
 void add_strats(CLI::App& program);
 // Sets exit_code when the run was stopped by a signal.
 void add_train(CLI::App& program, int& exit_code);

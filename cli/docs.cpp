@@ -17,6 +17,9 @@ void add_docs(CLI::App& program) {
   docs->add_subcommand("config", "All keys of a configuration, as Markdown.")->callback([] {
     std::cout << config_reference();
   });
+  docs->add_subcommand("schedules", "All learning-rate schedules, as Markdown.")->callback([] {
+    std::cout << schedule_reference();
+  });
 }
 
 }  // namespace keel::cli

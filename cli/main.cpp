@@ -22,6 +22,7 @@ Examples:
   keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
   keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
+  keel schedule c.yaml                       the learning rate of every step, as a curve
   keel env                                   what this machine and this build offer
   keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
   keel docs config                           all keys of a configuration, as Markdown
@@ -64,6 +65,7 @@ int run(int argc, char** argv) {
   keel::cli::add_launch(app, exit_code);
   keel::cli::add_generate(app);
   keel::cli::add_plan(app);
+  keel::cli::add_schedule(app);
   keel::cli::add_strats(app);
   keel::cli::add_env(app);
   keel::cli::add_race_demo(app);

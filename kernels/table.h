@@ -54,8 +54,8 @@ struct KernelTable {
 
   void (*combine)(const CombineArgs&) = nullptr;
 
-  void (*adamw)(const AdamWArgs&) = nullptr;
-  void (*sgd)(const SgdArgs&) = nullptr;
+  void (*update)(const UpdateArgs&) = nullptr;
+  void (*advance_shared)(const AdvanceArgs&) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;

@@ -6,7 +6,44 @@
 #include "keel/kernels/checks.h"
 #include "keel/kernels/table.h"
 
-namespace keel::kernels {
+namespace keel {
+
+std::vector<std::string_view> state_names(const UpdateSettings& settings) {
+  return std::visit([](const auto& each) { return each.state_names(); }, settings);
+}
+
+double initial_state(const UpdateSettings& settings, [[maybe_unused]] std::size_t kind) {
+  return std::visit(
+      [&](const auto& each) {
+        if constexpr (requires { each.initial_state(kind); }) return each.initial_state(kind);
+        else return 0.0;
+      },
+      settings);
+}
+
+const SharedNumber* shared_number(const UpdateSettings& settings) {
+  return std::visit(
+      []<class Settings>(const Settings&) -> const SharedNumber* {
+        if constexpr (requires { Settings::kShared; }) return &Settings::kShared;
+        else return nullptr;
+      },
+      settings);
+}
+
+std::string problem_of(const UpdateSettings& settings) {
+  return std::visit([](const auto& each) { return each.problem(); }, settings);
+}
+
+bool decays(const UpdateSettings& settings) {
+  return std::visit(
+      []<class Settings>(const Settings&) {
+        if constexpr (requires { Settings::kDecays; }) return Settings::kDecays;
+        else return true;
+      },
+      settings);
+}
+
+namespace kernels {
 namespace {
 
 // A dense tensor with as many elements as the parameter, in its context.
@@ -21,9 +58,8 @@ void check_state(const char* op, const Tensor& state, const Context& context) {
   check_tensor(op, "step state", state, {sizeof(StepState)}, DType::u8, context);
 }
 
-// What AdamW and SGD ask alike. Returns the dtype of the optimizer's state.
-template <class Args>
-DType check_update(const char* op, const Args& args, bool needs_master = true) {
+// Returns the dtype of the optimizer's state.
+DType check_update(const char* op, const UpdateArgs& args) {
   const Tensor& parameter = args.parameter;
   check_floating(op, "parameter", parameter);
   check_dense(op, "parameter", parameter);
@@ -31,7 +67,7 @@ DType check_update(const char* op, const Args& args, bool needs_master = true) {
   if (parameter.dtype() == wide)
     KEEL_CHECK(!args.master.defined(), op, ": a parameter in ", wide,
                " is its own master copy, but one was given: ", args.master);
-  else if (needs_master || args.master.defined()) check_flat(op, "master", args.master, parameter, wide);
+  else if (!args.stochastic_rounding || args.master.defined()) check_flat(op, "master", args.master, parameter, wide);
   check_defined(op, "gradient", args.gradient);
   check_flat(op, "gradient", args.gradient, parameter,
              args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
@@ -39,37 +75,46 @@ DType check_update(const char* op, const Args& args, bool needs_master = true) {
   return wide;
 }
 
-void mark_written(const Tensor& a, const Tensor& b) {
-  for (const Tensor& tensor : {a, b})
-    if (tensor.defined()) tensor.mark_written();
+void check_shared(const char* op, const UpdateSettings& settings, const Tensor& shared, const Context& context) {
+  if (const SharedNumber* number = shared_number(settings))
+    check_tensor(op, number->name.data(), shared, {1}, DType::f64, context);
+}
+
+const char* name_of(const UpdateSettings& settings) {
+  return std::visit([](const auto& each) { return each.kName.data(); }, settings);
 }
 
 }  // namespace
 
-void adamw(const AdamWArgs& args) {
-  constexpr const char* kOp = "adamw";
-  const DType state = check_update(kOp, args, !args.stochastic_rounding);
-  check_flat(kOp, "m", args.m, args.parameter, state);
-  check_flat(kOp, "v", args.v, args.parameter, state);
-  for (const double beta : {args.beta1, args.beta2})
-    KEEL_CHECK(beta >= 0 && beta < 1, kOp, ": betas must be in [0, 1), got ", args.beta1, " and ", args.beta2);
+void update(const UpdateArgs& args) {
+  const char* const op = name_of(args.settings);
+  const DType dtype = check_update(op, args);
+  const std::string problem = problem_of(args.settings);
+  KEEL_CHECK(problem.empty(), op, ": ", problem);
+  KEEL_CHECK(args.range.weight_decay == 0 || decays(args.settings), op, ": has no weight decay, got ",
+             args.range.weight_decay);
+  const std::vector<std::string_view> kept = state_names(args.settings);
+  for (std::size_t i = 0; i < args.state.size(); ++i) {
+    if (i < kept.size()) check_flat(op, kept[i].data(), args.state[i], args.parameter, dtype);
+    else KEEL_CHECK(!args.state[i].defined(), op, ": keeps ", kept.size(), " numbers for each weight, got more");
+  }
   const Context& context = args.parameter.context();
-  run_kernel(context, kOp, kernel_table(context).adamw, args);
-  mark_written(args.parameter, args.master);
-  mark_written(args.m, args.v);
+  check_shared(op, args.settings, args.shared, context);
+  run_kernel(context, op, kernel_table(context).update, args);
+  for (const Tensor& tensor : {args.parameter, args.master})
+    if (tensor.defined()) tensor.mark_written();
+  for (std::size_t i = 0; i < kept.size(); ++i) args.state[i].mark_written();
 }
 
-void sgd(const SgdArgs& args) {
-  constexpr const char* kOp = "sgd";
-  const DType state = check_update(kOp, args);
-  if (args.momentum != 0) check_flat(kOp, "momentum_buffer", args.momentum_buffer, args.parameter, state);
-  else KEEL_CHECK(!args.momentum_buffer.defined(), kOp, ": without momentum there is no momentum_buffer");
-  KEEL_CHECK(!args.nesterov || (args.momentum > 0 && args.dampening == 0), kOp,
-             ": nesterov needs a momentum above 0 and no dampening, got ", args.momentum, " and ", args.dampening);
-  const Context& context = args.parameter.context();
-  run_kernel(context, kOp, kernel_table(context).sgd, args);
-  mark_written(args.parameter, args.master);
-  if (args.momentum_buffer.defined()) args.momentum_buffer.mark_written();
+void advance_shared(const AdvanceArgs& args) {
+  constexpr const char* kOp = "advance_shared";
+  KEEL_CHECK(shared_number(args.settings) != nullptr, kOp, ": ", name_of(args.settings), " has no shared number");
+  check_defined(kOp, "step state", args.step);
+  const Context& context = args.step.context();
+  check_state(kOp, args.step, context);
+  check_shared(kOp, args.settings, args.shared, context);
+  run_kernel(context, kOp, kernel_table(context).advance_shared, args);
+  args.shared.mark_written();
 }
 
 Tensor make_step_state(const Context& context, const StepState& initial) {
@@ -144,4 +189,5 @@ bool all_finite(const Tensor& x) {
   return read_step_state(state).partial.bad == StepPartial::kNothingBad;
 }
 
-}  // namespace keel::kernels
+}  // namespace kernels
+}  // namespace keel

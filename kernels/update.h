@@ -1,24 +1,44 @@
 #pragma once
-// What an optimizer does to numbers: AdamW and SGD on flat ranges, norms, finite checks.
+// What an optimizer does to numbers: updates of flat ranges, norms, finite checks.
 
+#include <array>
+#include <variant>
+
+#include "keel/kernels/rules/adadelta.h"
+#include "keel/kernels/rules/adagrad.h"
+#include "keel/kernels/rules/adam.h"
+#include "keel/kernels/rules/adamax.h"
+#include "keel/kernels/rules/asgd.h"
+#include "keel/kernels/rules/lion.h"
+#include "keel/kernels/rules/nadam.h"
+#include "keel/kernels/rules/radam.h"
+#include "keel/kernels/rules/rmsprop.h"
+#include "keel/kernels/rules/rprop.h"
+#include "keel/kernels/rules/sgd.h"
 #include "keel/kernels/step_state.h"
 #include "keel/runtime/tensor.h"
 
 namespace keel {
 
-// AdamW (Loshchilov and Hutter 2019) as PyTorch computes it, on flat dense tensors of n elements:
-//   g = gradient * gradient_scale; p *= 1 - lr * weight_decay; m, v moving averages;
-//   p -= lr / bias1 * m / (sqrt(v / bias2) + epsilon), bias_i = 1 - beta_i^steps,
-// where gradient_scale, lr and steps are those of the step state. Nothing changes when it says that the step is not
-// taken.
-struct AdamWArgs {
+// The one list of update rules; keel/kernels/rules/rule.h says what one consists of.
+using UpdateSettings =
+    std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings, AdagradSettings,
+                 AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings, LionSettings>;
+
+// The most numbers that a rule keeps for each weight.
+inline constexpr std::size_t kMostKept = 4;
+
+// Flat dense tensors of n elements. The learning rate, the count of steps and the factor on gradients are those of the
+// step state; nothing changes when it says that the step is not taken.
+struct UpdateArgs {
   Tensor parameter;  // the model's copy, any floating dtype; written
   Tensor master;     // f32; undefined when `parameter` is f32 (or f64) itself; see `stochastic_rounding`
   Tensor gradient;   // f32 or the parameter's dtype
-  Tensor m, v;       // f32 (f64 for an f64 parameter)
-  Tensor step;       // a state that decide_step() has written
-  double lr_factor = 1;
-  double beta1, beta2, epsilon, weight_decay;
+  std::array<Tensor, kMostKept> state = {};  // as many as the settings name: f32 (f64 for an f64 parameter); written
+  Tensor step;                               // a state that decide_step() has written
+  Tensor shared = {};                        // f64 (1): the number that all elements share, where the settings have one
+  UpdateSettings settings;
+  RangeSettings range = {};
   // A bf16 or f16 parameter is rounded up or down at random (keel/kernels/stochastic_rounding.h), and needs no master:
   // without one it holds the weights itself. Its element i draws number first + i of the step's stream, so that the
   // bits do not depend on how the parameters are cut into ranges.
@@ -26,19 +46,26 @@ struct AdamWArgs {
   std::uint64_t seed = 0;
   std::int64_t first = 0;
 };
-// SGD with momentum and Nesterov as PyTorch computes it; `momentum_buffer` undefined when momentum is 0.
-struct SgdArgs {
-  Tensor parameter, master, gradient, momentum_buffer;
-  Tensor step;
-  double lr_factor = 1;
-  double momentum, dampening, weight_decay;
-  bool nesterov;
+
+// After the updates of a step: the shared number, f64 (1), becomes that of the next one; unless the step is not taken.
+struct AdvanceArgs {
+  Tensor shared, step;
+  UpdateSettings settings;
 };
+
+// Of settings: what is kept for each weight, what kind `kind` of it begins as, and the number that all elements share.
+std::vector<std::string_view> state_names(const UpdateSettings& settings);
+double initial_state(const UpdateSettings& settings, std::size_t kind);
+const SharedNumber* shared_number(const UpdateSettings& settings);  // null: none
+// What is wrong with them; empty: nothing.
+std::string problem_of(const UpdateSettings& settings);
+// Whether weights decay under the rule at all.
+bool decays(const UpdateSettings& settings);
 
 namespace kernels {
 
-void adamw(const AdamWArgs& args);
-void sgd(const SgdArgs& args);
+void update(const UpdateArgs& args);
+void advance_shared(const AdvanceArgs& args);
 // Sum of squares in fp64, by fixed chunks in order: the same bits at any thread count. Waits for the device.
 double sum_of_squares(const Tensor& x);
 bool all_finite(const Tensor& x);

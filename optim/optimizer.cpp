@@ -1,75 +1,82 @@
 #include "keel/optim/optimizer.h"
 
+#include <algorithm>
+
 #include "keel/kernels/update.h"
 
 namespace keel {
 namespace {
 
-class AdamW final : public Optimizer {
+class Elementwise final : public Optimizer {
  public:
-  explicit AdamW(const AdamWOptions& options) : options_(options) {}
-  std::string_view name() const override { return "AdamW"; }
-  std::vector<std::string_view> state_names() const override { return {"m", "v"}; }
+  Elementwise(std::string_view name, const ElementwiseOptions& options) : name_(name), options_(options) {
+    const std::string problem = problem_of(options.settings);
+    KEEL_CHECK(problem.empty(), name, ": ", problem);
+    KEEL_CHECK(options.weight_decay >= 0, name, ": weight_decay must not be negative, got ", options.weight_decay);
+    KEEL_CHECK(options.weight_decay == 0 || decays(options.settings), name, ": has no weight decay, got ",
+               options.weight_decay);
+  }
+  std::string_view name() const override { return name_; }
+  std::vector<std::string_view> state_names() const override { return keel::state_names(options_.settings); }
+  double initial_state(std::size_t kind) const override { return keel::initial_state(options_.settings, kind); }
+  const SharedNumber* shared_number() const override { return keel::shared_number(options_.settings); }
   bool needs_master() const override { return !options_.stochastic_rounding; }
 
   void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
     for (const ParameterRange& range : ranges) {
-      kernels::adamw({.parameter = range.parameter,
+      UpdateArgs args{.parameter = range.parameter,
                       .master = range.master,
                       .gradient = range.gradient,
-                      .m = range.state[0],
-                      .v = range.state[1],
                       .step = input.step,
-                      .lr_factor = range.group.lr_factor,
-                      .beta1 = options_.beta1,
-                      .beta2 = options_.beta2,
-                      .epsilon = options_.epsilon,
-                      .weight_decay = options_.weight_decay * range.group.decay_factor,
+                      .shared = input.shared,
+                      .settings = options_.settings,
+                      .range = {.lr_factor = range.group.lr_factor,
+                                .weight_decay = range.group.weight_decay.value_or(options_.weight_decay *
+                                                                                  range.group.decay_factor)},
                       .stochastic_rounding = options_.stochastic_rounding,
                       .seed = options_.seed,
-                      .first = range.first});
+                      .first = range.first};
+      KEEL_CHECK(range.state.size() <= args.state.size(), name_, ": a range has ", range.state.size(), " states");
+      std::copy(range.state.begin(), range.state.end(), args.state.begin());
+      kernels::update(args);
     }
   }
 
- private:
-  AdamWOptions options_;
-};
-
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {}
-  std::string_view name() const override { return "SGD"; }
-  std::vector<std::string_view> state_names() const override {
-    if (options_.momentum == 0) return {};
-    return {"momentum"};
-  }
-
-  void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
-    for (const ParameterRange& range : ranges) {
-      kernels::sgd({.parameter = range.parameter,
-                    .master = range.master,
-                    .gradient = range.gradient,
-                    .momentum_buffer = options_.momentum == 0 ? Tensor() : range.state[0],
-                    .step = input.step,
-                    .lr_factor = range.group.lr_factor,
-                    .momentum = options_.momentum,
-                    .dampening = options_.dampening,
-                    .weight_decay = options_.weight_decay * range.group.decay_factor,
-                    .nesterov = options_.nesterov});
-    }
+  void advance(const StepInput& input) const override {
+    if (shared_number() == nullptr) return;
+    kernels::advance_shared({.shared = input.shared, .step = input.step, .settings = options_.settings});
   }
 
  private:
-  SgdOptions options_;
+  std::string_view name_;
+  ElementwiseOptions options_;
 };
 
 }  // namespace
 
 ParameterGroup decay_matrices_only(std::string_view, const Dims& shape) {
-  return {.lr_factor = 1, .decay_factor = shape.size() >= 2 ? 1.0 : 0.0};
+  return {.decay_factor = shape.size() >= 2 ? 1.0 : 0.0};
 }
 
-std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) { return std::make_unique<AdamW>(options); }
-std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) { return std::make_unique<Sgd>(options); }
+std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options) {
+  return std::make_unique<Elementwise>(name, options);
+}
+
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
+  return make_elementwise(
+      "AdamW",
+      {.settings =
+           AdamSettings{.beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.epsilon, .decoupled = true},
+       .weight_decay = options.weight_decay,
+       .stochastic_rounding = options.stochastic_rounding,
+       .seed = options.seed});
+}
+
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
+  return make_elementwise("SGD", {.settings = SgdSettings{.momentum = options.momentum,
+                                                          .dampening = options.dampening,
+                                                          .nesterov = options.nesterov},
+                                  .weight_decay = options.weight_decay});
+}
 
 }  // namespace keel

@@ -7,18 +7,21 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "keel/kernels/update.h"
 #include "keel/runtime/tensor.h"
 
 namespace keel {
 
-// How the parameters of a group differ from the rest: factors on the optimizer's own settings.
+// How the parameters of a group differ from the rest.
 struct ParameterGroup {
   double lr_factor = 1;
   double decay_factor = 1;
+  std::optional<double> weight_decay = {};  // instead of the optimizer's own
   bool operator==(const ParameterGroup&) const = default;
 };
 
@@ -40,29 +43,46 @@ struct ParameterRange {
 // What all ranges of a step share.
 struct StepInput {
   Tensor step;  // a state that decide_step() has written: learning rate, count of steps, factor on gradients, or skip
+  Tensor shared =
+      {};  // f64 (1): the number that all elements share, where shared_number() names one; written by advance()
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;
-  // What is kept for each element of a parameter, in f32 (f64 for f64), zero at the start.
+  // What is kept for each element of a parameter, in f32 (f64 for f64), and what each kind is at the start.
   virtual std::vector<std::string_view> state_names() const = 0;
+  virtual double initial_state(std::size_t /*kind*/) const { return 0; }
+  // A number that all elements share and that the steps before have made; null: there is none.
+  virtual const SharedNumber* shared_number() const { return nullptr; }
   // Whether parameters that are narrower than f32 have master weights beside them.
   virtual bool needs_master() const { return true; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
+  // Once after all updates of a step, where there is a shared number. A skipped step leaves it as it is.
+  virtual void advance(const StepInput& /*input*/) const {}
 };
 
-// Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; formula at keel/kernels/update.h.
+// An optimizer that treats each element for itself: one of the rules of keel/kernels/update.h.
+struct ElementwiseOptions {
+  UpdateSettings settings;
+  double weight_decay = 0;
+  // Weights narrower than f32 have no masters, and are rounded up or down at random:
+  // keel/kernels/stochastic_rounding.h.
+  bool stochastic_rounding = false;
+  std::uint64_t seed = 0;  // of that rounding
+};
+// `name` must outlive the optimizer. An Error where the settings make no sense.
+std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options);
+
+// Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; formula at keel/kernels/rules/adam.h.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  // Weights narrower than f32 have no masters, and are rounded up or down at random:
-  // keel/kernels/stochastic_rounding.h.
-  bool stochastic_rounding = false;
-  std::uint64_t seed = 0;  // of that rounding
+  bool stochastic_rounding = false;  // as ElementwiseOptions has it
+  std::uint64_t seed = 0;
 };
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options = {});
 

@@ -192,30 +192,25 @@ class Operations {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto master = [=, this] { return dtype == DType::f32 ? Tensor() : numbers({100}); };
       add(concat("adamw in ", dtype), [=, this] {
-        AdamWArgs args;
+        UpdateArgs args;
         args.parameter = numbers({100}, dtype);
         args.master = master();
         args.gradient = numbers({100});
-        args.m = zeros_of({100});
-        args.v = zeros_of({100});
+        args.state = {zeros_of({100}), zeros_of({100})};
         args.step = state();
-        args.beta1 = 0.9;
-        args.beta2 = 0.99;
-        args.epsilon = 1e-8;
-        args.weight_decay = 0.1;
-        kernels::adamw(args);
+        args.settings = AdamSettings{.decoupled = true};
+        args.range.weight_decay = 0.1;
+        kernels::update(args);
       });
       add(concat("sgd in ", dtype), [=, this] {
-        SgdArgs args;
+        UpdateArgs args;
         args.parameter = numbers({100}, dtype);
         args.master = master();
         args.gradient = numbers({100});
-        args.momentum_buffer = zeros_of({100});
+        args.state = {zeros_of({100})};
         args.step = state();
-        args.momentum = 0.9;
-        args.dampening = args.weight_decay = 0;
-        args.nesterov = false;
-        kernels::sgd(args);
+        args.settings = SgdSettings{.momentum = 0.9};
+        kernels::update(args);
       });
     }
   }

@@ -9,26 +9,11 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
-#include "keel/optim/schedule.h"
 #include "keel/trainer/device.h"
+#include "keel/trainer/learning_rate.h"
 
 namespace keel {
 namespace {
-
-RateSchedule make_schedule(const Config& config) {
-  const auto decay = [&] {
-    switch (config.scheduler.type) {
-      case SchedulerConfig::Type::cosine: return Decay::cosine;
-      case SchedulerConfig::Type::linear: return Decay::linear;
-      case SchedulerConfig::Type::constant: break;
-    }
-    return Decay::constant;
-  }();
-  return {.decay = decay,
-          .warmup = config.scheduler.warmup,
-          .steps = config.scheduler.steps,
-          .final_factor = config.scheduler.min_lr / config.optimizer.lr};
-}
 
 DType dtype_of(Strategy::Precision precision) {
   switch (precision) {
@@ -36,6 +21,22 @@ DType dtype_of(Strategy::Precision precision) {
     case Strategy::Precision::fp16: return DType::f16;
     default: return DType::f32;
   }
+}
+
+std::vector<std::string_view> split_text(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string meant_instead(std::string_view word, const std::vector<std::string>& words,
+                          const std::vector<std::string>& names) {
+  const std::string close = nearest(word, words);
+  return close.empty() ? concat("; they are like ", names.front()) : concat("; did you mean '", close, "'?");
 }
 
 int stage_number(Strategy::Stage stage) {
@@ -50,6 +51,22 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
     case ShardingConfig::Number::fp16: return DType::f16;
   }
   return std::nullopt;
+}
+
+// Distance from the input, by GPT-2's names: embeddings, blocks, what stands after them.
+double layer_of(std::string_view name, std::int64_t layers) {
+  if (name.starts_with("h.")) return 1 + std::stod(std::string(name.substr(2, name.find('.', 2) - 2)));
+  return name.starts_with("ln_f") ? static_cast<double>(layers + 1) : 0;
+}
+
+// The rule, with the schedule's factor on the rate of each layer.
+GroupRule with_layer_factors(GroupRule rule, const Config& config) {
+  return [rule = std::move(rule), schedule = LearningRate(config).schedule(), layers = config.model.layers](
+             std::string_view name, const Dims& shape) {
+    ParameterGroup group = rule(name, shape);
+    group.lr_factor *= schedule.layer_factor(layer_of(name, layers), static_cast<double>(layers + 1));
+    return group;
+  };
 }
 
 }  // namespace
@@ -85,22 +102,46 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
-  if (config.type == OptimizerConfig::Type::adamw)
-    return make_adamw({.beta1 = config.betas[0],
-                       .beta2 = config.betas[1],
-                       .epsilon = config.eps,
-                       .weight_decay = config.weight_decay,
-                       .stochastic_rounding = config.stochastic_rounding,
-                       .seed = seed});
-  return make_sgd({.momentum = config.momentum, .weight_decay = config.weight_decay, .nesterov = config.nesterov});
+  return make_optimizer(find_optimizer(config.type), config, seed);
+}
+
+GroupRule make_groups(const Config& config) {
+  GroupRule rule = group_by_name(config.optimizer.groups);
+  if (config.optimizer.layer_decay == 1) return rule;
+  return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
+}
+
+std::string check_groups(const Config& config, const Sharded& engine) {
+  std::vector<std::string> names, words;
+  for (const auto& unit : engine.units())
+    for (const Segment& segment : unit->layout().segments) {
+      names.push_back(segment.name);
+      for (const std::string_view word : split_text(segment.name, '.')) words.emplace_back(word);
+    }
+  std::string unused;
+  for (const GroupPattern& group : config.optimizer.groups) {
+    KEEL_CHECK(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return group.fits(name); }),
+               "optimizer.groups: '", group.match, "' fits no parameter", meant_instead(group.match, words, names));
+    for (const std::string_view word : split_text(group.match, '|'))
+      if (std::none_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name.find(word) != std::string::npos; }))
+        unused += concat(unused.empty() ? "optimizer.groups: " : ", ", "no parameter's name contains '", word, "'",
+                         meant_instead(word, words, names));
+  }
+  return unused;
 }
 
 Tensor make_rates(const Config& config, const Context& context) {
-  const RateSchedule schedule = make_schedule(config);
-  const std::int64_t last = schedule.decay == Decay::constant ? schedule.warmup : schedule.steps;
+  const LearningRate schedule(config);
+  if (schedule.schedule().cycles_momentum())
+    throw Error("scheduler.cycle_momentum: training does not change the momentum yet; set it to false",
+                ErrorKind::unsupported);
+  const std::int64_t last = std::min(schedule.settles(), config.steps - 1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;  // 1 GiB
+  KEEL_CHECK(last < kMost, "steps: a schedule that changes for ", last, " steps is too long to be tabulated; ", kMost,
+             " are possible");
   std::vector<double> rates;
-  for (std::int64_t i = 0; i <= std::min(last, config.steps); ++i)
-    rates.push_back(config.optimizer.lr * schedule.factor(i));
+  for (std::int64_t done = 0; done <= last; ++done) rates.push_back(schedule.rate(done));
   return from_values(context, rates, {static_cast<std::int64_t>(rates.size())}, Purpose::workspace);
 }
 
@@ -113,6 +154,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
+  options.groups = with_layer_factors(make_groups(config), config);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

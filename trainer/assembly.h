@@ -21,6 +21,11 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
 
+// Which parameters have which decay and rate.
+GroupRule make_groups(const Config& config);
+// An Error where a group fits no parameter: a misspelling. Which words of patterns fit none, as a note; empty: all do.
+std::string check_groups(const Config& config, const Sharded& engine);
+
 // f64 (n): the learning rate after i taken steps; the last one stays.
 Tensor make_rates(const Config& config, const Context& context);
 

@@ -9,8 +9,11 @@
 #include <optional>
 #include <set>
 
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
+#include "keel/trainer/learning_rate.h"
 #include "keel/trainer/schema.h"
+#include "keel/trainer/schema_names.h"
 #include "keel/trainer/yaml_reader.h"
 
 namespace keel {
@@ -37,57 +40,6 @@ struct Given {
   YamlNode value;   // a mapping only where it is empty or deeper than sections go
   Place place;
 };
-
-bool is_inside(std::string_view key, std::string_view section) {
-  return key.size() > section.size() && key.starts_with(section) && key[section.size()] == '.';
-}
-bool is_section(std::string_view key) {
-  return std::any_of(schema().begin(), schema().end(), [&](const auto& row) { return is_inside(row.key, key); });
-}
-bool is_key(std::string_view key) {
-  return std::any_of(schema().begin(), schema().end(), [&](const auto& row) { return row.key == key; });
-}
-
-std::string_view section_of(std::string_view key) {
-  return key.substr(0, key.find('.') == std::string_view::npos ? 0 : key.rfind('.'));
-}
-
-// The key that `key` was probably meant to be, by its own name or by other programs' word for it; empty when there is
-// none. In a section that exists only its keys are compared: a long section's name would make every key near.
-std::string likely_key(std::string_view key) {
-  if (key.size() > 64) return "";
-  const std::string_view section = section_of(key), word = key.substr(key.rfind('.') + 1);
-  const bool known = is_section(section);
-  std::vector<std::string_view> names, meant;
-  const auto add = [&](std::string_view name, std::string_view key_meant) {
-    names.push_back(name);
-    meant.push_back(key_meant);
-  };
-  for (const SchemaRow& row : schema()) {
-    const std::string_view home = section_of(row.key);
-    if (known && home != section) continue;
-    add(known ? row.key.substr(home.size() + 1) : row.key, row.key);
-    for (const std::string_view name : split_choices(row.known_as)) add(name, row.key);
-    if (!known && !home.empty()) add(home, home);
-  }
-  if (const std::string close = nearest(known ? word : key, names); !close.empty())
-    return std::string(meant[static_cast<std::size_t>(std::find(names.begin(), names.end(), close) - names.begin())]);
-  for (const SchemaRow& row : schema())
-    if (row.key.substr(row.key.rfind('.') + 1) == word) return std::string(row.key);
-  return "";
-}
-
-// What to say about an unknown key that resembles none: the keys of its section, if there is such a section.
-std::string where_keys_are(std::string_view section) {
-  std::string list;
-  std::string_view previous;
-  for (const SchemaRow& row : schema()) {
-    if (section.empty() || section_of(row.key) != section || row.key == previous) continue;
-    list += concat(list.empty() ? " has " : ", ", row.key.substr(section.size() + 1));
-    previous = row.key;
-  }
-  return list.empty() ? "; `keel train --help-config` lists all keys" : concat("; ", section, list);
-}
 
 // One line that shows what a message quotes from the file, control characters as \x0a.
 std::string printable(std::string_view text) {
@@ -119,6 +71,7 @@ class Resolver {
   }
   void mark_broken(std::string_view key_or_section);
 
+  void add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out);
   void flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
                std::vector<Given>& out);
   const Given* find(std::string_view key) const;
@@ -128,8 +81,10 @@ class Resolver {
   void resolve_default(const SchemaRow& row);
   void check_together();
   void check_strategy();
+  void check_optimizer();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
-               ErrorKind kind = ErrorKind::input);
+               ErrorKind kind = ErrorKind::input, std::string_view shown = {});
+  void check_schedule_of_rates();
 
   std::string name_;
   std::vector<Given> given_;
@@ -140,18 +95,30 @@ class Resolver {
   Config config_;
 };
 
+// A key may be given by its own name or by another program's word for it, and only once.
+void Resolver::add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out) {
+  const std::string key = own_key(written, value);
+  for (const Given& given : out)
+    if (given.key == key && given.place.override_number == place.override_number && key != written)
+      return report(place, concat("key '", written, "' is another word for '", key, "', which is given, too"));
+  out.push_back({key, std::move(value), place});
+}
+
 // Lists the leaves below `mapping`, with their full keys. Two levels are enough for every key.
 void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
                        std::vector<Given>& out) {
   for (const YamlEntry& entry : mapping.entries) {
     const Place place = override_place ? *override_place : file_place(entry.line);
     const std::string key = prefix + entry.key;
-    if (entry.key.find('.') != std::string::npos) {
+    // DeepSpeed's JSON has the parameters of a schedule one level deeper.
+    if (key == "scheduler.params" && entry.value.kind == YamlNode::Kind::mapping) {
+      flatten(prefix, entry.value, override_place, out);
+    } else if (entry.key.find('.') != std::string::npos) {
       report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
     } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty()) {
       flatten(key + ".", entry.value, override_place, out);
     } else {
-      out.push_back({key, entry.value, place});
+      add(key, entry.value, place, out);
     }
   }
 }
@@ -171,8 +138,8 @@ void Resolver::add_override(const std::string& text) {
   const Place place = {0, ++overrides_, concat("command line, '", text, "'")};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
-  const std::string key = text.substr(0, equals);
-  const YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
+  YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
+  const std::string key = own_key(text.substr(0, equals), document.root);
   for (const YamlProblem& problem : document.problems) report(place, concat(key, ": ", problem.message));
   if (!document.problems.empty()) return mark_broken(key);
   std::erase_if(given_, [&](const Given& old) { return old.key == key || is_inside(old.key, key); });
@@ -245,11 +212,16 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   if (applicable == nullptr) {
     if (given != nullptr)
       report_key(key, given->place,
-                 concat("applies only when ", describe_condition(rows[0]), ", and ", rows[0].when.key, " is ", actual,
+                 concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
                         "; remove one of the two"));
   } else if (given != nullptr) {
     try {
       set_value(*applicable, config_, given->value);
+    } catch (const YamlError& error) {
+      const Place place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
+      const std::string_view what = error.what();  // begins with a place in the value, or is about all of it
+      report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
+      mark_broken(key);
     } catch (const Error& error) { report_key(key, given->place, error.what()); }
   } else {
     resolve_default(*applicable);
@@ -272,9 +244,9 @@ void Resolver::resolve_default(const SchemaRow& row) {
   }
 }
 
-// Reports `message` under the first of `keys`, at the last place that gave one of them.
+// Reports `message` under the first of `keys`, or as `shown`, at the last place that gave one of them.
 void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
-                       ErrorKind kind) {
+                       ErrorKind kind, std::string_view shown) {
   for (const std::string_view key : keys)
     if (broken_.contains(key)) return;
   if (holds) return;
@@ -282,7 +254,7 @@ void Resolver::require(bool holds, std::initializer_list<std::string_view> keys,
   for (const std::string_view key : keys)
     if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
       place = given->place;
-  problems_.push_back({place, concat(*keys.begin(), ": ", message), kind});
+  problems_.push_back({place, concat(shown.empty() ? *keys.begin() : shown, ": ", message), kind});
 }
 
 void Resolver::check_strategy() {
@@ -300,21 +272,43 @@ void Resolver::check_strategy() {
           concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
 }
 
+// What does not fit together is reported where the key, or else one that it depends on, was last given.
+void Resolver::check_schedule_of_rates() {
+  for (const std::string& key : broken_)
+    if (key == "steps" || key == "optimizer.lr" || is_inside(key, "scheduler")) return;
+  for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
+    const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
+    const bool is_rate = key == "scheduler.min_lr";
+    require(false, {key, is_rate ? "optimizer.lr" : "scheduler.steps", is_rate ? "optimizer.lr" : "steps"},
+            complaint.message, ErrorKind::input, concat("scheduler.", complaint.where));
+  }
+}
+
+void Resolver::check_optimizer() {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  if (broken_.contains("optimizer.type")) return;
+  require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
+          "needs optimizer.dampening 0");
+  const OptimizerEntry& entry = find_optimizer(optimizer.type);
+  if (entry.has("etas")) {
+    const std::string problem = problem_of(entry.settings(optimizer));
+    require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
+  }
+  const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
+                                  [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
+  require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
+          concat("a group has a weight decay, but ", entry.name, " has none"));
+}
+
 void Resolver::check_together() {
   const Config& c = config_;
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
           fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
                       c.model.width));
-  require(
-      c.scheduler.min_lr <= c.optimizer.lr, {"scheduler.min_lr", "optimizer.lr"},
-      fmt::format("{} is above optimizer.lr {}; the rate falls from lr to min_lr", c.scheduler.min_lr, c.optimizer.lr));
-  const bool decays = c.scheduler.type != SchedulerConfig::Type::constant;
-  require(!decays || c.scheduler.warmup <= c.scheduler.steps, {"scheduler.warmup", "scheduler.steps", "steps"},
-          fmt::format("{} warm-up steps do not fit into the schedule's {}", c.scheduler.warmup, c.scheduler.steps));
-  require(decays || c.scheduler.warmup <= c.steps, {"scheduler.warmup", "steps"},
-          fmt::format("{} warm-up steps do not fit into {} steps", c.scheduler.warmup, c.steps));
+  check_schedule_of_rates();
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
+  check_optimizer();
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();

@@ -11,6 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/optim/catalog.h"
+#include "keel/optim/groups.h"
+#include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
 #include "keel/trainer/strategy.h"
 
@@ -50,26 +53,23 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
-struct OptimizerConfig {
-  enum class Type : unsigned char { adamw, sgd };
-  Type type = Type::adamw;
+struct OptimizerConfig : OptimizerOptions {
+  std::string type = "AdamW";  // a name of keel/optim/catalog.h
   double lr = 0;
-  std::array<double, 2> betas = {};
-  double eps = 0;
-  double weight_decay = 0;
-  bool stochastic_rounding = false;
-  double momentum = 0;
-  bool nesterov = false;
+  std::vector<GroupPattern> groups;
+  double layer_decay = 1;
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-// After `warmup` linear steps the rate goes from optimizer.lr to min_lr, reached at step `steps`.
+// The learning rate's schedule. It moves on every `frequency` steps, or epochs of steps_per_epoch steps, and counts its
+// own steps in them.
 struct SchedulerConfig {
-  enum class Type : unsigned char { cosine, constant, linear };
-  Type type = Type::cosine;
-  std::int64_t warmup = 0;
-  double min_lr = 0;
-  std::int64_t steps = 0;
+  enum class Interval : unsigned char { step, epoch };
+  ScheduleSettings settings;
+  Interval interval = Interval::step;
+  std::int64_t frequency = 1;
+  std::int64_t steps_per_epoch = 1;
+  std::int64_t pace() const { return frequency * (interval == Interval::epoch ? steps_per_epoch : 1); }
   bool operator==(const SchedulerConfig&) const = default;
 };
 

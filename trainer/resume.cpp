@@ -6,6 +6,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/learning_rate.h"
 
 namespace keel {
 namespace {
@@ -54,7 +55,7 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   compare("data", before.data, config.data);
   compare("batch", before.batch, config.batch);
   compare("optimizer", before.optimizer, config.optimizer);
-  compare("scheduler", before.scheduler, config.scheduler);
+  compare("scheduler", LearningRate(before).moves_like(LearningRate(config)), true);
   compare("clip", before.clip, config.clip);
   compare("model.dropout", before.model.dropout, config.model.dropout);
   Strategy strategy = config.strategy;

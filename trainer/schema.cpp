@@ -50,10 +50,7 @@ constexpr Condition kNamed = {"model.name", "gpt2|gpt2-medium|gpt2-large|gpt2-xl
 constexpr Condition kText = {"data.type", "text"};
 constexpr Condition kFile = {"data.type", "text|tokens"};
 constexpr Condition kAddition = {"data.type", "addition"};
-constexpr Condition kAdamW = {"optimizer.type", "AdamW"};
-constexpr Condition kSgd = {"optimizer.type", "SGD"};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
-constexpr Condition kDecaying = {"scheduler.type", "cosine|linear"};
 
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
 const SchemaRow kRows[] = {
@@ -101,34 +98,6 @@ const SchemaRow kRows[] = {
     {"batch.micro", KEEL_FIELD(batch.micro), "=batch.global", between(1, 16777216), kAlways,
      "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
      "micro_batch|per_device"},
-
-    {"optimizer.type", choice(KEEL_FIELD(optimizer.type), "AdamW|SGD"), "AdamW", kAny, kAlways, "Update rule.",
-     "optim|name"},
-    {"optimizer.lr", KEEL_FIELD(optimizer.lr), "1e-3", above(0), kAlways, "Learning rate after the warm-up.",
-     "learning_rate|max_lr"},
-    {"optimizer.betas", KEEL_FIELD(optimizer.betas), "[0.9, 0.999]", kFraction, kAdamW,
-     "Decay rates of the means of the gradient and of its square.", "beta|beta1|beta2"},
-    {"optimizer.eps", KEEL_FIELD(optimizer.eps), "1e-8", above(0), kAdamW,
-     "Added to the root of the mean square, against division by zero.", "epsilon"},
-    {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0.1", at_least(0), kAdamW,
-     "Decoupled weight decay of matrices; biases and norms have none.", "decay|wd"},
-    {"optimizer.weight_decay", KEEL_FIELD(optimizer.weight_decay), "0", at_least(0), kSgd,
-     "L2 penalty of matrices; biases and norms have none."},
-    {"optimizer.stochastic_rounding", KEEL_FIELD(optimizer.stochastic_rounding), "false", kAny, kAdamW,
-     "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
-     "strategy bf16."},
-    {"optimizer.momentum", KEEL_FIELD(optimizer.momentum), "0", kFraction, kSgd, "Decay rate of the velocity."},
-    {"optimizer.nesterov", KEEL_FIELD(optimizer.nesterov), "false", kAny, kSgd,
-     "Nesterov's form of momentum; needs a momentum above 0."},
-
-    {"scheduler.type", choice(KEEL_FIELD(scheduler.type), "cosine|constant|linear"), "cosine", kAny, kAlways,
-     "How the learning rate falls after the warm-up.", "lr_scheduler|schedule"},
-    {"scheduler.warmup", KEEL_FIELD(scheduler.warmup), "0", at_least(0), kAlways,
-     "Steps in which the learning rate rises from 0 to optimizer.lr.", "warmup_steps|num_warmup_steps|warmup_iters"},
-    {"scheduler.min_lr", KEEL_FIELD(scheduler.min_lr), "0", at_least(0), kDecaying,
-     "Learning rate at the end of the schedule; at most optimizer.lr.", "final_lr|end_lr"},
-    {"scheduler.steps", KEEL_FIELD(scheduler.steps), "=steps", at_least(1), kDecaying,
-     "Step at which min_lr is reached; it stays there.", "lr_decay_iters"},
 
     {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kAlways,
      "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
@@ -239,7 +208,18 @@ const SchemaRow kRows[] = {
 
 }  // namespace
 
-std::span<const SchemaRow> schema() { return kRows; }
+// The rows of the optimizer and those of the scheduler stand before `clip`.
+std::span<const SchemaRow> schema() {
+  static const std::vector<SchemaRow> rows = [] {
+    std::vector<SchemaRow> all(std::begin(kRows), std::end(kRows));
+    for (const std::vector<SchemaRow>& section : {optimizer_rows(), scheduler_rows()}) {
+      const auto place = std::find_if(all.begin(), all.end(), [](const SchemaRow& row) { return row.key == "clip"; });
+      all.insert(place, section.begin(), section.end());
+    }
+    return all;
+  }();
+  return rows;
+}
 
 bool Range::contains(double value) const {
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);

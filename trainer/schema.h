@@ -25,6 +25,11 @@ struct ChoiceField {
   int (*get)(const Config&);
   void (*set)(Config&, int);
   std::string_view choices;
+  std::string_view other_words = {};  // "Constant=constant|...": other spellings of a choice, which are read as well
+};
+// A parameter of the learning rate's schedule (keel/optim/schedule_table.h).
+struct ScheduleField {
+  const ScheduleUse* use;
 };
 // Text of its own grammar; `set` throws Error for what it does not read.
 struct ParsedField {
@@ -33,7 +38,8 @@ struct ParsedField {
   std::string_view grammar;
 };
 using Field = std::variant<Access<bool>, Access<int>, Access<std::int64_t>, Access<std::uint64_t>, Access<double>,
-                           Access<std::array<double, 2>>, Access<std::string>, ChoiceField, ParsedField>;
+                           Access<std::array<double, 2>>, Access<std::string>, Access<std::vector<GroupPattern>>,
+                           ChoiceField, ParsedField, ScheduleField>;
 
 // The numbers that a key accepts.
 struct Range {
@@ -59,13 +65,26 @@ struct SchemaRow {
   std::string_view standard;
   Range range;
   Condition when;
-  std::string_view help;           // one line, with the unit
-  std::string_view known_as = {};  // "learning_rate|max_lr": other programs' words, for suggestions
+  std::string_view help;                // one line, with the unit
+  std::string_view known_as = {};       // "learning_rate|max_lr": other programs' words, for suggestions
+  std::string_view aliases = {};        // their words that are read as this key
+  std::string_view ratio_aliases = {};  // those among them that make a whole number a ratio: "warmup_ratio"
 };
 
 // All rows, in the order of documentation and resolved files. A key whose default depends on another key has
 // one row for each case, next to each other.
 std::span<const SchemaRow> schema();
+
+// Those of the section `optimizer`, made from the table of optimizers.
+std::vector<SchemaRow> optimizer_rows();
+// Reads a list of groups; throws YamlError. And writes it.
+void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node);
+std::string groups_text(const std::vector<GroupPattern>& groups);
+// Those of the section `scheduler`, made from the table of schedules.
+std::vector<SchemaRow> scheduler_rows();
+// Reads and writes a parameter of a schedule; its errors may be YamlErrors.
+void set_schedule_value(const ScheduleUse& use, ScheduleSettings& settings, const YamlNode& node);
+std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& settings);
 
 // The parts of "a|b|c"; none for an empty text.
 std::vector<std::string_view> split_choices(std::string_view choices);
@@ -75,13 +94,18 @@ void set_value(const SchemaRow& row, Config& config, const YamlNode& node);
 // The member as YAML, such that set_value reads the same value back.
 std::string value_text(const SchemaRow& row, const Config& config);
 
+// A text as YAML: plain where that reads back as the same text, else in double quotes.
+std::string text_to_yaml(std::string_view text);
+
 // For people: "a number > 0", "AdamW or SGD", ...
 std::string describe_values(const SchemaRow& row);
 std::string describe_default(const SchemaRow& row);
-std::string describe_condition(const SchemaRow& row);  // "optimizer.type is AdamW"; empty: always
+std::string describe_condition(const SchemaRow& row);              // "optimizer.type is AdamW"; empty: always
+std::string describe_conditions(std::span<const SchemaRow> rows);  // of one key, all of which depend on the same other
 
-std::string config_help();       // plain text, for `keel train --help-config`
-std::string config_reference();  // Markdown: docs/config.md
+std::string config_help();         // plain text, for `keel train --help-config`
+std::string config_reference();    // Markdown: docs/config.md
+std::string schedule_reference();  // Markdown: docs/schedules.md
 std::string_view config_example();
 
 }  // namespace keel

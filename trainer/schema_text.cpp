@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
 namespace {
 
+constexpr std::size_t kHelpWidth = 100;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // "AdamW, SGD or Lion".
@@ -41,8 +43,10 @@ struct ValueWords {
     return "a list of two numbers" + describe_range(range);
   }
   std::string operator()(Access<std::string>) const { return "a text"; }
+  std::string operator()(Access<std::vector<GroupPattern>>) const { return "a list of groups"; }
   std::string operator()(const ChoiceField& field) const { return listed(field.choices); }
   std::string operator()(const ParsedField& field) const { return std::string(field.grammar); }
+  std::string operator()(const ScheduleField& field) const { return describe_schedule_values(*field.use); }
 };
 
 std::string_view section_of(std::string_view key) {
@@ -85,9 +89,13 @@ std::string default_cell(const SchemaRow& row) {
 }
 
 std::string heading(const SchemaRow& row) {
+  const std::string value = fmt::format("{} = {}", row.key, describe_default(row));
   const std::string condition = describe_condition(row);
-  return fmt::format("{} = {}{}\n", row.key, describe_default(row),
-                     condition.empty() ? "" : fmt::format("   (when {})", condition));
+  if (condition.empty()) return value + '\n';
+  const std::string line = fmt::format("{}   (when {})\n", value, condition);
+  return line.size() <= kHelpWidth
+             ? line
+             : fmt::format("{}\n{}", value, wrapped(fmt::format("(when {})", condition), 2, kHelpWidth));
 }
 
 constexpr std::string_view kExample = R"(seed: 1
@@ -133,6 +141,14 @@ std::string describe_condition(const SchemaRow& row) {
   return fmt::format("{} is {}", row.when.key, listed(row.when.values));
 }
 
+std::string describe_conditions(std::span<const SchemaRow> rows) {
+  std::string values;
+  for (const SchemaRow& row : rows) values += concat(values.empty() ? "" : "|", row.when.values);
+  SchemaRow any = rows[0];
+  any.when.values = values;
+  return describe_condition(any);
+}
+
 std::string_view config_example() { return kExample; }
 
 std::string config_help() {
@@ -142,7 +158,7 @@ std::string config_help() {
     if (section_of(row.key) != section || section.empty()) text += '\n';
     section = section_of(row.key);
     text += heading(row);
-    text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, 100);
+    text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, kHelpWidth);
   }
   return text;
 }

@@ -73,21 +73,57 @@ struct Setter {
     if (node.text.empty()) throw Error("is empty");
     member(config) = node.text;
   }
+  void operator()(Access<std::vector<GroupPattern>> member) const {
+    if (node.kind != YamlNode::Kind::list) refuse(row, node);
+    set_groups(member(config), node);
+  }
   void operator()(const ChoiceField& field) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     const std::vector<std::string_view> choices = split_choices(field.choices);
+    std::vector<std::string_view> known = choices;
+    std::string_view word = node.text;
+    for (const std::string_view pair : split_choices(field.other_words)) {
+      known.push_back(pair.substr(0, pair.find('=')));
+      if (known.back() == node.text) word = pair.substr(pair.find('=') + 1);
+    }
     for (std::size_t i = 0; i < choices.size(); ++i)
-      if (choices[i] == node.text) return field.set(config, static_cast<int>(i));
-    const std::string likely = nearest(node.text.substr(0, 64), choices);
+      if (choices[i] == word) return field.set(config, static_cast<int>(i));
+    const std::string likely = nearest(node.text.substr(0, 64), known);
+    constexpr std::size_t kMostListed = 12;
+    if (!likely.empty() && choices.size() > kMostListed)
+      throw Error(concat("there is no ", describe(node), "; did you mean '", likely, "'?"));
     refuse(row, node, likely.empty() ? "" : concat("; did you mean '", likely, "'?"));
   }
+  void operator()(const ScheduleField& field) const { set_schedule_value(*field.use, config.scheduler.settings, node); }
   void operator()(const ParsedField& field) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     field.set(config, node.text);
   }
 };
 
-// Plain where YAML reads the word back as the same text, else in double quotes.
+struct Writer {
+  Config& config;
+  std::string operator()(Access<bool> member) const { return member(config) ? "true" : "false"; }
+  std::string operator()(Access<std::array<double, 2>> member) const {
+    return fmt::format("[{}, {}]", member(config)[0], member(config)[1]);
+  }
+  std::string operator()(Access<std::string> member) const { return text_to_yaml(member(config)); }
+  std::string operator()(Access<std::vector<GroupPattern>> member) const { return groups_text(member(config)); }
+  template <class T>
+  std::string operator()(Access<T> member) const {
+    return fmt::format("{}", member(config));
+  }
+  std::string operator()(const ChoiceField& field) const {
+    return std::string(split_choices(field.choices).at(static_cast<std::size_t>(field.get(config))));
+  }
+  std::string operator()(const ParsedField& field) const { return field.get(config); }
+  std::string operator()(const ScheduleField& field) const {
+    return schedule_field_text(*field.use, config.scheduler.settings);
+  }
+};
+
+}  // namespace
+
 std::string text_to_yaml(std::string_view text) {
   constexpr std::string_view kWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.-+=";
   const bool word =
@@ -103,25 +139,6 @@ std::string text_to_yaml(std::string_view text) {
   }
   return quoted + '"';
 }
-
-struct Writer {
-  Config& config;
-  std::string operator()(Access<bool> member) const { return member(config) ? "true" : "false"; }
-  std::string operator()(Access<std::array<double, 2>> member) const {
-    return fmt::format("[{}, {}]", member(config)[0], member(config)[1]);
-  }
-  std::string operator()(Access<std::string> member) const { return text_to_yaml(member(config)); }
-  template <class T>
-  std::string operator()(Access<T> member) const {
-    return fmt::format("{}", member(config));
-  }
-  std::string operator()(const ChoiceField& field) const {
-    return std::string(split_choices(field.choices).at(static_cast<std::size_t>(field.get(config))));
-  }
-  std::string operator()(const ParsedField& field) const { return field.get(config); }
-};
-
-}  // namespace
 
 void set_value(const SchemaRow& row, Config& config, const YamlNode& node) {
   std::visit(Setter{row, config, node}, row.field);

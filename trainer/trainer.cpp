@@ -83,6 +83,8 @@ class Run {
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
     engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config.optimizer, config.seed),
                     engine_options(config_, static_cast<std::int64_t>(micro_batches_.size())));
+    if (const std::string note = check_groups(config_, *engine_); !note.empty() && ranks.rank() == 0)
+      observer_.on_message(LogLevel::warning, note);
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "keel/runtime/error.h"
+
 namespace keel {
 
 struct YamlEntry;
@@ -41,6 +43,16 @@ inline YamlNode YamlNode::scalar(std::string text, int line, bool quoted) {
   node.text = std::move(text);
   return node;
 }
+
+// Something wrong at a line inside a value that spans several.
+class YamlError : public Error {
+ public:
+  YamlError(int line, const std::string& message) : Error(message), line_(line) {}
+  int line() const noexcept { return line_; }
+
+ private:
+  int line_;
+};
 
 struct YamlProblem {
   int line = 0;

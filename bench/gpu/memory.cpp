@@ -120,15 +120,15 @@ void add_update(std::vector<Kernel>& kernels, std::int64_t width) {
   kernels.push_back(
       {"adamw bf16", row_bytes, [=](GpuBench& bench, const Context& context, std::int64_t rows) -> Prepared {
          const auto flat = [&](DType dtype) { return bench.random(context, {rows * width}, dtype, 0.01, 1); };
-         AdamWArgs args{};
+         UpdateArgs args{};
          args.parameter = flat(kType);
          args.gradient = flat(kType);
          args.master = flat(DType::f32);
-         args.m = flat(DType::f32);
-         args.v = flat(DType::f32);
-         args.beta1 = 0.9, args.beta2 = 0.95, args.epsilon = 1e-8, args.weight_decay = 0.1;
+         args.state = {flat(DType::f32), flat(DType::f32)};
+         args.settings = AdamSettings{.beta1 = 0.9, .beta2 = 0.95, .decoupled = true};
+         args.range.weight_decay = 0.1;
          args.step = kernels::make_step_state(context, {.steps = 10, .taken = 1, .lr = 1e-4});
-         return {row_bytes * static_cast<double>(rows), [args] { kernels::adamw(args); }};
+         return {row_bytes * static_cast<double>(rows), [args] { kernels::update(args); }};
        }});
   kernels.push_back({"sum of squares bf16", kSize * static_cast<double>(width),
                      [=](GpuBench& bench, const Context& context, std::int64_t rows) -> Prepared {

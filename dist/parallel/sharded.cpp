@@ -111,6 +111,9 @@ void Sharded::make_state() {
       context_, {.loss_scale = static_cast<float>(options_.loss_scale), .hysteresis_left = hysteresis});
   partials_ = empty(context_, {communicator_.size() * static_cast<std::int64_t>(sizeof(StepPartial))}, DType::u8,
                     Purpose::workspace);
+  if (const SharedNumber* shared = optimizer_->shared_number())
+    shared_ = from_values(offloads_ ? context_.host() : context_, std::vector<double>{shared->initial}, {1},
+                          Purpose::workspace);
   std::int64_t before = 0;  // numbers in the units before
   for (const auto& unit : units_) {
     optimizer_state_.emplace_back();
@@ -118,9 +121,12 @@ void Sharded::make_state() {
     unit_ranges_.push_back({first_range, first_range});
     if (!unit->trainable()) continue;
     const DType wide = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-    for ([[maybe_unused]] const std::string_view name : optimizer_->state_names())
+    for (std::size_t kind = 0; kind < optimizer_->state_names().size(); ++kind) {
       optimizer_state_.back().push_back(
           zeros(unit->update_context(), {unit->owned().count()}, wide, Purpose::optimizer));
+      if (const double initial = optimizer_->initial_state(kind); initial != 0)
+        kernels::fill(optimizer_state_.back().back(), initial);
+    }
     const std::vector<Segment>& segments = unit->layout().segments;
     for (std::size_t first = 0, last; first < segments.size(); first = last) {
       const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };

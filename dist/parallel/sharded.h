@@ -121,7 +121,8 @@ class Sharded {
   std::int64_t steps_taken() const { return state().steps; }
 
   // What this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's state as
-  // "<state>.<parameter>". Views; a parameter that other ranks own has no numbers.
+  // "<state>.<parameter>". Views; a parameter that other ranks own has no numbers. Every rank has what all elements
+  // share, as "shared.<name>".
   TensorParts weights() const;
   TensorParts optimizer_state() const;
   // Every name, shape and number of this rank's must be there: else an Error that lists the differences, and nothing is
@@ -171,6 +172,7 @@ class Sharded {
   std::vector<ParameterRange> ranges_;
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
   Tensor state_, partials_;
+  Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
   std::int64_t offload_bytes_ = 0;
   double waited_ms_ = 0;  // for the collectives of steps
 

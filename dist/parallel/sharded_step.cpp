@@ -57,8 +57,13 @@ PendingStep Sharded::step(StepArgs args) {
     args.partials = partials_;
   }
   kernels::decide_step(args);
-  if (offloads_) update_offloaded();
-  else optimizer_->update(ranges_, {.step = state_});
+  if (offloads_) {
+    update_offloaded();
+  } else {
+    const StepInput input{.step = state_, .shared = shared_};
+    optimizer_->update(ranges_, input);
+    optimizer_->advance(input);
+  }
   for (const auto& unit : units_)
     if (unit->trainable()) unit->share_updates();
   zero_grad();
@@ -75,6 +80,7 @@ void Sharded::update_offloaded() {
     gradients.back() = HostCopy(unit->own_gradient());
     offload_bytes_ += static_cast<std::int64_t>(unit->own_gradient().bytes());
   }
+  const StepInput input{.step = state.get(), .shared = shared_};
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
@@ -85,10 +91,11 @@ void Sharded::update_offloaded() {
       const std::int64_t begin = ranges.back().gradient.offset() - unit.own_gradient().offset();
       ranges.back().gradient = gradient.slice(0, begin, begin + ranges.back().gradient.numel());
     }
-    optimizer_->update(ranges, {.step = state.get()});
+    optimizer_->update(ranges, input);
     unit.send_values();
     offload_bytes_ += static_cast<std::int64_t>(unit.own_values().bytes());
   }
+  optimizer_->advance(input);
 }
 
 StepResult PendingStep::get() const {
@@ -165,6 +172,7 @@ TensorParts Sharded::optimizer_state() const {
       for (const Segment& segment : units_[i]->layout().segments)
         parts.push_back(
             cut_part(*units_[i], segment, concat(names[kind], '.', segment.name), optimizer_state_[i][kind]));
+  if (shared_.defined()) parts.push_back({concat("shared.", optimizer_->shared_number()->name), {1}, 0, shared_});
   return parts;
 }
 

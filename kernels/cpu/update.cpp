@@ -34,7 +34,7 @@ struct Range {
   }
 };
 
-// How AdamW stores a narrow parameter: nearest, or at random with draws of this key, of elements counted from `first`.
+// How a narrow parameter is stored: nearest, or at random with draws of this key, of elements counted from `first`.
 struct Rounding {
   bool stochastic;
   PhiloxKey key;
@@ -54,15 +54,16 @@ void store_weights(const Accumulator<P>* weights, std::int64_t count, P* paramet
   }
 }
 
-template <class A, class G>
-void update_all(const AdamWRule<A>& rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
-                A* __restrict m, A* __restrict v) {
-  for (std::int64_t i = 0; i < count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], m[i], v[i]);
+// The rule is a copy, so that no weight that is written can be one of its numbers.
+template <class Rule, class A, class G, class... Kept>
+void update_all(const Rule rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
+                Kept* __restrict... kept) {
+  for (std::int64_t i = 0; i < count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], kept[i]...);
 }
 
-template <class P, class G>
-void adamw_range(const AdamWRule<Accumulator<P>>& rule, const Range<P, G>& range, Accumulator<P>* m, Accumulator<P>* v,
-                 Rounding rounding) {
+// `kept`: of the elements of the range.
+template <class Rule, class P, class G, class... Kept>
+void update_range(const Rule& rule, const Range<P, G>& range, Rounding rounding, Kept*... kept) {
   if constexpr (!std::is_same_v<P, Accumulator<P>>) {
     if (range.weights == nullptr) {
       constexpr std::int64_t kBlock = 1024;
@@ -70,64 +71,60 @@ void adamw_range(const AdamWRule<Accumulator<P>>& rule, const Range<P, G>& range
       for (std::int64_t at = 0; at < range.count; at += kBlock) {
         const std::int64_t count = std::min(kBlock, range.count - at);
         widen_row(range.parameter + at, count, weights);
-        update_all(rule, range.gradient + at, count, weights, m + at, v + at);
+        update_all(rule, range.gradient + at, count, weights, (kept + at)...);
         store_weights(weights, count, range.parameter + at, rounding);
         rounding.first += static_cast<std::uint64_t>(count);
       }
       return;
     }
   }
-  update_all(rule, range.gradient, range.count, range.weights, m, v);
+  update_all(rule, range.gradient, range.count, range.weights, kept...);
   store_weights(range.weights, range.count, range.parameter, rounding);
 }
 
-template <class P, class G>
-void sgd_range(const SgdRule<Accumulator<P>>& rule, const Range<P, G>& range, Accumulator<P>* __restrict buffer) {
+// The update of all elements by one rule, which keeps so many numbers, in types P and G of parameter and gradient.
+template <class P, class G, std::size_t... I, class Settings>
+void update_by(const Settings& settings, const UpdateArgs& args, std::index_sequence<I...>) {
   using A = Accumulator<P>;
-  A* const __restrict weights = range.weights;
-  const G* const __restrict gradient = range.gradient;
-  if (buffer == nullptr) {
-    for (std::int64_t i = 0; i < range.count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i]);
-  } else {
-    for (std::int64_t i = 0; i < range.count; ++i) rule(static_cast<A>(widen(gradient[i])), weights[i], buffer[i]);
-  }
-  store_row(weights, range.count, range.parameter);
-}
-
-// Cuts the flat tensors of an update into chunks and calls body(range) with their types.
-template <class Args, class Body>
-void for_each_range(const Args& args, const Body& body) {
-  if (state_of(args.step).taken == 0) return;
-  visit_floating(args.parameter.dtype(), [&](auto tag) {
-    using P = typename decltype(tag)::type;
-    const auto run = [&]<class G>(TypeTag<G>) {
-      parallel_for(args.parameter.context(), args.parameter.numel(), kElementGrain,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     body(Range<P, G>(args.parameter, args.master, args.gradient, begin, end));
-                   });
-    };
-    if (args.gradient.dtype() == args.parameter.dtype()) run(TypeTag<P>{});
-    else run(TypeTag<float>{});
-  });
-}
-
-void adamw(const AdamWArgs& args) {
   const StepState& state = state_of(args.step);
+  const double* shared = args.shared.defined() ? args.shared.data<double>() : nullptr;
+  const auto rule = Settings::template Rule<A>::of(settings, args.range, state, shared);
   const PhiloxKey key = rounding_key(rounding_seed(args.seed), state.steps);
-  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range) {
-    using A = Accumulator<P>;
-    adamw_range(AdamWRule<A>::of(settings_of(args), state), range, args.m.data<A>() + range.begin,
-                args.v.data<A>() + range.begin,
-                {args.stochastic_rounding, key, static_cast<std::uint64_t>(args.first + range.begin)});
-  });
+  parallel_for(args.parameter.context(), args.parameter.numel(), kElementGrain,
+               [&](std::int64_t begin, std::int64_t end) {
+                 update_range(rule, Range<P, G>(args.parameter, args.master, args.gradient, begin, end),
+                              {args.stochastic_rounding, key, static_cast<std::uint64_t>(args.first + begin)},
+                              (args.state[I].template data<A>() + begin)...);
+               });
 }
 
-void sgd(const SgdArgs& args) {
-  for_each_range(args, [&]<class P, class G>(const Range<P, G>& range) {
-    using A = Accumulator<P>;
-    sgd_range(SgdRule<A>::of(settings_of(args), state_of(args.step)), range,
-              args.momentum_buffer.defined() ? args.momentum_buffer.data<A>() + range.begin : nullptr);
-  });
+void update(const UpdateArgs& args) {
+  if (state_of(args.step).taken == 0) return;
+  std::visit(
+      [&](const auto& settings) {
+        visit_kept(settings, [&]<std::size_t kKept>(std::integral_constant<std::size_t, kKept>) {
+          visit_floating(args.parameter.dtype(), [&](auto tag) {
+            using P = typename decltype(tag)::type;
+            constexpr auto kEach = std::make_index_sequence<kKept>{};
+            if (args.gradient.dtype() == args.parameter.dtype()) update_by<P, P>(settings, args, kEach);
+            else update_by<P, float>(settings, args, kEach);
+          });
+        });
+      },
+      args.settings);
+}
+
+void advance_shared(const AdvanceArgs& args) {
+  const StepState& state = state_of(args.step);
+  if (state.taken == 0) return;
+  std::visit(
+      [&]<class Settings>(const Settings& settings) {
+        if constexpr (kHasShared<Settings>) {
+          double& shared = *args.shared.data<double>();
+          shared = Settings::template Rule<double>::advance(settings, state, shared);
+        }
+      },
+      args.settings);
 }
 
 template <class A>
@@ -189,8 +186,8 @@ void decide_step(const StepArgs& args) {
 }  // namespace
 
 void add_update(KernelTable& table) {
-  table.adamw = adamw;
-  table.sgd = sgd;
+  table.update = update;
+  table.advance_shared = advance_shared;
   table.add_squares = add_squares;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;

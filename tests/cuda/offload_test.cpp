@@ -12,6 +12,7 @@ using namespace keel::testing;
 
 class Offload : public NcclRanks {
  protected:
+  inline static const ElementwiseOptions kAdamW = {.settings = AdamSettings{.decoupled = true}, .weight_decay = 0.01};
   struct Outcome {
     std::vector<double> values;
     std::int64_t moved = 0;               // bytes of one rank in one step
@@ -19,7 +20,8 @@ class Offload : public NcclRanks {
     std::size_t on_device = 0, host = 0;  // bytes of masters and optimizer state
   };
 
-  static Outcome train(int ranks, int number, DType dtype, bool offload, std::uint64_t drain_seed = 0) {
+  static Outcome train(int ranks, int number, DType dtype, bool offload, std::uint64_t drain_seed = 0,
+                       const ElementwiseOptions& optimizer = kAdamW) {
     Outcome outcome;
     on_devices(ranks,
                [&](const DeviceRank& own) {
@@ -28,7 +30,7 @@ class Offload : public NcclRanks {
                  options.policy = PrecisionPolicy::of(dtype);
                  options.clip = 1;
                  options.sharding.offload_optimizer = offload;
-                 Sharded engine(net, own.context, own.devices, make_adamw({}), options);
+                 Sharded engine(net, own.context, own.devices, make_elementwise("test", optimizer), options);
                  for (int step = 0; step < 3; ++step) {
                    const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
                    engine.backward(mean(net(x)), {.tokens = x.dim(0)});
@@ -57,6 +59,18 @@ TEST_F(Offload, GivesTheBitsOfAnOptimizerOnTheProcessor) {
     for (const int number : {1, 2, 3}) EXPECT_TRUE(train(2, number, dtype, true).values == reference.values) << number;
     const Outcome resident = train(2, 0, dtype, false);
     EXPECT_LT(relative_error(reference.values, resident.values), dtype == DType::f32 ? 1e-6 : 1e-3);
+  }
+}
+
+TEST_F(Offload, AdvancesTheNumbersThatAllElementsShareOnceAStep) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const UpdateSettings& settings : {UpdateSettings(NAdamSettings{}), UpdateSettings(AsgdSettings{.lambd = 0.5}),
+                                         UpdateSettings(AdagradSettings{.initial_accumulator = 0.1})}) {
+    const ElementwiseOptions optimizer{.settings = settings, .weight_decay = 0.01};
+    const Outcome reference = train(2, 0, DType::f32, true, 0, optimizer);
+    for (const int number : {1, 2, 3})
+      EXPECT_TRUE(train(2, number, DType::f32, true, 0, optimizer).values == reference.values) << number;
+    EXPECT_LT(relative_error(reference.values, train(2, 3, DType::f32, false, 0, optimizer).values), 1e-6);
   }
 }
 

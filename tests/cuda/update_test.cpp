@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/cuda/device.h"
+#include "tests/kernels/every_rule.h"
 #include "tests/kernels/row_support.h"
 
 namespace keel {
@@ -29,26 +30,25 @@ std::vector<double> numbers(const Tensor& x) { return x.defined() ? doubles(x) :
 Tensor step_of(const Context& context, const StepState& state) { return kernels::make_step_state(context, state); }
 
 // Elements [from, from + count) of longer tensors, so that accesses are aligned or not as `from` says.
-template <class Args>
-Args common_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
+UpdateArgs common_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
   const auto part = [&](std::uint64_t seed, DType dtype, double low, double high) {
     return uniform_tensor(context, {from + count}, seed, dtype, low, high).slice(0, from, from + count);
   };
-  Args args{};
+  UpdateArgs args{};
   args.parameter = part(1, dtypes.parameter, -1, 1);
   if (dtypes.parameter != DType::f32) args.master = part(1, DType::f32, -1, 1);
   args.gradient = part(2, dtypes.gradient, -1, 1);
-  args.weight_decay = 0.1;
+  args.range.weight_decay = 0.1;
   return args;
 }
 
-AdamWArgs adamw_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
-  AdamWArgs args = common_args<AdamWArgs>(context, from, count, dtypes);
-  args.m = uniform_tensor(context, {from + count}, 3).slice(0, from, from + count);
-  args.v = uniform_tensor(context, {from + count}, 4, DType::f32, 0, 1).slice(0, from, from + count);
-  args.beta1 = 0.9;
-  args.beta2 = 0.95;
-  args.epsilon = 1e-8;
+constexpr AdamSettings kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decoupled = true};
+
+UpdateArgs adamw_args(const Context& context, std::int64_t from, std::int64_t count, DtypePair dtypes) {
+  UpdateArgs args = common_args(context, from, count, dtypes);
+  args.state[0] = uniform_tensor(context, {from + count}, 3).slice(0, from, from + count);
+  args.state[1] = uniform_tensor(context, {from + count}, 4, DType::f32, 0, 1).slice(0, from, from + count);
+  args.settings = kAdamW;
   return args;
 }
 
@@ -58,24 +58,24 @@ TEST_P(UpdateOnDevice, AdamWGivesTheBitsOfTheProcessor) {
     for (const std::int64_t from : {0, 1})
       for (const std::int64_t count : {1, 3, 64, 1029, 2500}) {
         const auto run = [&](const Context& context) {
-          AdamWArgs args = adamw_args(context, from, count, dtypes);
+          UpdateArgs args = adamw_args(context, from, count, dtypes);
           args.step = step_of(context, taken);
-          kernels::adamw(args);
+          kernels::update(args);
           return args;
         };
-        const AdamWArgs there = run(device), here = run(host);
+        const UpdateArgs there = run(device), here = run(host);
         SCOPED_TRACE(concat(dtypes.parameter, ' ', dtypes.gradient, ' ', from, ' ', count));
         EXPECT_EQ(doubles(there.parameter), doubles(here.parameter));
-        EXPECT_EQ(doubles(there.m), doubles(here.m));
-        EXPECT_EQ(doubles(there.v), doubles(here.v));
+        EXPECT_EQ(doubles(there.state[0]), doubles(here.state[0]));
+        EXPECT_EQ(doubles(there.state[1]), doubles(here.state[1]));
         EXPECT_EQ(numbers(there.master), numbers(here.master));
       }
 }
 
 TEST_P(UpdateOnDevice, AdamWFollowsADoubleReferenceForSomeSteps) {
-  AdamWArgs args = adamw_args(device, 0, 37, kPairs[0]);
-  kernels::fill(args.m, 0);
-  kernels::fill(args.v, 0);
+  UpdateArgs args = adamw_args(device, 0, 37, kPairs[0]);
+  kernels::fill(args.state[0], 0);
+  kernels::fill(args.state[1], 0);
   std::vector<double> p = doubles(args.parameter), m(p.size()), v(p.size());
   const Tensor state = step_of(device, {});
   args.step = state;
@@ -83,13 +83,13 @@ TEST_P(UpdateOnDevice, AdamWFollowsADoubleReferenceForSomeSteps) {
     const std::vector<double> g = doubles(args.gradient);
     kernels::add_tokens(state, 2);
     kernels::decide_step({.state = state, .lr = 0.01});
-    kernels::adamw(args);
+    kernels::update(args);
     for (std::size_t i = 0; i < p.size(); ++i) {
-      m[i] = args.beta1 * m[i] + (1 - args.beta1) * g[i] / 2;
-      v[i] = args.beta2 * v[i] + (1 - args.beta2) * g[i] / 2 * g[i] / 2;
-      p[i] -= 0.01 * args.weight_decay * p[i];
-      p[i] -= 0.01 / (1 - std::pow(args.beta1, step)) * m[i] /
-              (std::sqrt(v[i] / (1 - std::pow(args.beta2, step))) + args.epsilon);
+      m[i] = kAdamW.beta1 * m[i] + (1 - kAdamW.beta1) * g[i] / 2;
+      v[i] = kAdamW.beta2 * v[i] + (1 - kAdamW.beta2) * g[i] / 2 * g[i] / 2;
+      p[i] -= 0.01 * args.range.weight_decay * p[i];
+      p[i] -= 0.01 / (1 - std::pow(kAdamW.beta1, step)) * m[i] /
+              (std::sqrt(v[i] / (1 - std::pow(kAdamW.beta2, step))) + kAdamW.epsilon);
     }
   }
   EXPECT_LT(relative_error(doubles(args.parameter), p), 1e-6);
@@ -105,35 +105,77 @@ TEST_P(UpdateOnDevice, SgdGivesTheBitsOfTheProcessor) {
          {Setting{0, 0, false}, Setting{0.9, 0.3, false}, Setting{0.8, 0, true}})
       for (const std::int64_t from : {0, 1}) {
         const auto run = [&, momentum = momentum, dampening = dampening, nesterov = nesterov](const Context& context) {
-          SgdArgs args = common_args<SgdArgs>(context, from, 1030, dtypes);
-          args.momentum = momentum;
-          args.dampening = dampening;
-          args.nesterov = nesterov;
+          UpdateArgs args = common_args(context, from, 1030, dtypes);
+          args.settings = SgdSettings{.momentum = momentum, .dampening = dampening, .nesterov = nesterov};
           if (momentum != 0)  // its first contents are never read
-            args.momentum_buffer =
+            args.state[0] =
                 tensor_of(context, std::vector<double>(1031, std::nan("")), {1031}).slice(0, from, from + 1030);
           for (std::int64_t step = 1; step <= 2; ++step) {
             args.step = step_of(context, {.steps = step, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
-            kernels::sgd(args);
+            kernels::update(args);
           }
           return args;
         };
-        const SgdArgs there = run(device), here = run(host);
+        const UpdateArgs there = run(device), here = run(host);
         EXPECT_EQ(doubles(there.parameter), doubles(here.parameter)) << dtypes.parameter << momentum;
         EXPECT_EQ(numbers(there.master), numbers(here.master));
-        EXPECT_EQ(numbers(there.momentum_buffer), numbers(here.momentum_buffer));
+        EXPECT_EQ(numbers(there.state[0]), numbers(here.state[0]));
       }
+}
+
+TEST_P(UpdateOnDevice, EveryRuleGivesTheBitsOfTheProcessor) {
+  for (const RuleCase& rule : every_rule())
+    for (const DtypePair dtypes : kPairs)
+      for (const std::int64_t from : {0, 1}) {
+        const auto run = [&](const Context& context) {
+          UpdateArgs args = common_args(context, from, 1030, dtypes);
+          args.settings = rule.settings;
+          args.range = {.lr_factor = 0.5, .weight_decay = rule.decay()};
+          for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i)
+            args.state[i] = uniform_tensor(context, {from + 1030}, 3 + i, DType::f32, 0, 1).slice(0, from, from + 1030);
+          if (const SharedNumber* shared = shared_number(rule.settings))
+            args.shared = tensor_of(context, {shared->initial}, {1}, DType::f64);
+          for (std::int64_t step = 1; step <= 3; ++step) {
+            args.step = step_of(context, {.steps = step, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
+            kernels::update(args);
+            if (!args.shared.defined()) continue;
+            kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
+            args.step = step_of(context, {.steps = step, .taken = 0, .lr = 7});
+            kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
+          }
+          return args;
+        };
+        const UpdateArgs there = run(device), here = run(host);
+        SCOPED_TRACE(concat(rule.name, ' ', dtypes.parameter, ' ', dtypes.gradient, ' ', from));
+        EXPECT_EQ(doubles(there.parameter), doubles(here.parameter));
+        EXPECT_EQ(numbers(there.master), numbers(here.master));
+        EXPECT_EQ(numbers(there.shared), numbers(here.shared));
+        for (std::size_t i = 0; i < here.state.size(); ++i)
+          EXPECT_EQ(numbers(there.state[i]), numbers(here.state[i])) << i;
+      }
+}
+
+TEST_P(UpdateOnDevice, EveryRuleLeavesAnEmptyRangeAlone) {
+  for (const RuleCase& rule : every_rule()) {
+    UpdateArgs args = common_args(device, 0, 0, kPairs[1]);
+    args.settings = rule.settings;
+    args.range.weight_decay = rule.decay();
+    for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i) args.state[i] = zeros(device, {0});
+    args.shared = zeros(device, {1}, DType::f64);
+    args.step = step_of(device, {.steps = 1, .taken = 1, .lr = 0.1});
+    EXPECT_NO_THROW(kernels::update(args)) << rule.name;
+  }
 }
 
 TEST_P(UpdateOnDevice, ABlockGoesOnWhereThereIsMuchToDo) {
   if (GetParam() != Order::forward) return;  // one order is enough for a test of this size
   constexpr std::int64_t kCount = 2 * 1024 * 2048 + 5;
   const auto run = [&](const Context& context) {
-    SgdArgs args{};
+    UpdateArgs args{};
     args.parameter = kernels::cast(kernels::arange(context, 0, kCount), DType::f32);
     args.gradient = kernels::cast(kernels::arange(context, 7, kCount), DType::f32);
     args.step = step_of(context, {.steps = 1, .taken = 1, .lr = 0.5});
-    kernels::sgd(args);
+    kernels::update(args);
     return args.parameter.to_vector<float>();
   };
   EXPECT_TRUE(run(device) == run(host));
@@ -144,13 +186,13 @@ TEST_P(UpdateOnDevice, StochasticRoundingGivesTheBitsOfTheProcessor) {
     for (const bool master : {false, true})
       for (const std::int64_t first : {0, 5}) {
         const auto run = [&](const Context& context) {
-          AdamWArgs args = adamw_args(context, 1, 1027, dtypes);
+          UpdateArgs args = adamw_args(context, 1, 1027, dtypes);
           if (!master) args.master = {};
           args.stochastic_rounding = true;
           args.seed = 11;
           args.first = first;
           args.step = step_of(context, {.steps = 3, .taken = 1, .lr = 1e-4, .gradient_scale = 1});
-          kernels::adamw(args);
+          kernels::update(args);
           return doubles(args.parameter);
         };
         EXPECT_EQ(run(device), run(host)) << dtypes.parameter << dtypes.gradient << master << first;
@@ -159,27 +201,27 @@ TEST_P(UpdateOnDevice, StochasticRoundingGivesTheBitsOfTheProcessor) {
 
 TEST_P(UpdateOnDevice, ChangeNothingInAStepThatIsNotTaken) {
   for (const DtypePair dtypes : kPairs) {
-    AdamWArgs args = adamw_args(device, 0, 100, dtypes);
-    SgdArgs plain = common_args<SgdArgs>(device, 0, 100, dtypes);
-    const std::vector<double> before = doubles(args.parameter), m = doubles(args.m), v = doubles(args.v);
+    UpdateArgs args = adamw_args(device, 0, 100, dtypes);
+    UpdateArgs plain = common_args(device, 0, 100, dtypes);
+    const std::vector<double> before = doubles(args.parameter), m = doubles(args.state[0]), v = doubles(args.state[1]);
     args.step = plain.step = step_of(device, {.steps = 1, .taken = 0, .lr = 1});
-    kernels::adamw(args);
-    kernels::sgd(plain);
+    kernels::update(args);
+    kernels::update(plain);
     EXPECT_EQ(doubles(args.parameter), before);
-    EXPECT_EQ(doubles(args.m), m);
-    EXPECT_EQ(doubles(args.v), v);
+    EXPECT_EQ(doubles(args.state[0]), m);
+    EXPECT_EQ(doubles(args.state[1]), v);
     EXPECT_EQ(doubles(plain.parameter), before);
   }
 }
 
 TEST_P(UpdateOnDevice, RefuseFp64WithItsName) {
-  AdamWArgs args = adamw_args(device, 0, 4, kPairs[0]);
+  UpdateArgs args = adamw_args(device, 0, 4, kPairs[0]);
   args.parameter = zeros(device, {4}, DType::f64);
   args.gradient = zeros(device, {4}, DType::f64);
-  args.m = zeros(device, {4}, DType::f64);
-  args.v = zeros(device, {4}, DType::f64);
+  args.state[0] = zeros(device, {4}, DType::f64);
+  args.state[1] = zeros(device, {4}, DType::f64);
   args.step = step_of(device, {});
-  EXPECT_THROW(kernels::adamw(args), Error);
+  EXPECT_THROW(kernels::update(args), Error);
 }
 
 TEST_P(UpdateOnDevice, SquaresAreSummedInDoubleAndInAFixedOrder) {

@@ -13,10 +13,9 @@ namespace keel {
 namespace {
 
 using namespace keel::testing;
-using kernels::adamw;
 using kernels::all_finite;
-using kernels::sgd;
 using kernels::sum_of_squares;
+using kernels::update;
 
 DType state_dtype(DType parameter) { return parameter == DType::f64 ? DType::f64 : DType::f32; }
 
@@ -25,26 +24,27 @@ Tensor step_of(const Context& context, std::int64_t steps, double lr, double gra
   return kernels::make_step_state(context, {.steps = steps, .taken = 1, .lr = lr, .gradient_scale = gradient_scale});
 }
 
-AdamWArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
-  AdamWArgs args{};
+constexpr AdamSettings kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decoupled = true};
+
+UpdateArgs adamw_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
+  UpdateArgs args{};
   args.parameter = uniform_tensor(context, {count}, 1, parameter);
   if (parameter != state_dtype(parameter)) args.master = tensor_of(context, doubles(args.parameter), {count});
   args.gradient = uniform_tensor(context, {count}, 2, gradient);
-  args.m = zeros(context, {count}, state_dtype(parameter));
-  args.v = zeros(context, {count}, state_dtype(parameter));
-  args.beta1 = 0.9;
-  args.beta2 = 0.95;
-  args.epsilon = 1e-8;
-  args.weight_decay = 0.1;
+  args.state[0] = zeros(context, {count}, state_dtype(parameter));
+  args.state[1] = zeros(context, {count}, state_dtype(parameter));
+  args.settings = kAdamW;
+  args.range.weight_decay = 0.1;
   return args;
 }
 
-SgdArgs sgd_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
-  SgdArgs args{};
+UpdateArgs sgd_args(const Context& context, std::int64_t count, DType parameter, DType gradient) {
+  UpdateArgs args{};
   args.parameter = uniform_tensor(context, {count}, 1, parameter);
   if (parameter != state_dtype(parameter)) args.master = tensor_of(context, doubles(args.parameter), {count});
   args.gradient = uniform_tensor(context, {count}, 2, gradient);
-  args.weight_decay = 0.05;
+  args.settings = SgdSettings{};
+  args.range.weight_decay = 0.05;
   return args;
 }
 
@@ -70,43 +70,43 @@ void expect_rounded_master(const Tensor& parameter, const Tensor& master) {
 TEST(AdamW, FollowsADoubleReferenceForTwentySteps) {
   const Context context = testing::context();
   for (const auto& [parameter, gradient] : kPairs) {
-    AdamWArgs args = adamw_args(context, 1237, parameter, gradient);
+    UpdateArgs args = adamw_args(context, 1237, parameter, gradient);
     std::vector<double> p = doubles(args.parameter), m(p.size()), v(p.size());
     const double lr = 0.01, scale = 0.5;
     for (std::int64_t step = 1; step <= 20; ++step) {
       args.step = step_of(context, step, lr, scale);
       turn_gradient(args.gradient, step);
       const std::vector<double> g = doubles(args.gradient);
-      const double bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
+      const double bias1 = 1 - std::pow(kAdamW.beta1, step), bias2 = 1 - std::pow(kAdamW.beta2, step);
       for (std::size_t i = 0; i < p.size(); ++i) {
         const double scaled = g[i] * scale;
-        p[i] -= lr * args.weight_decay * p[i];
-        m[i] = args.beta1 * m[i] + (1 - args.beta1) * scaled;
-        v[i] = args.beta2 * v[i] + (1 - args.beta2) * scaled * scaled;
-        p[i] -= lr / bias1 * m[i] / (std::sqrt(v[i] / bias2) + args.epsilon);
+        p[i] -= lr * args.range.weight_decay * p[i];
+        m[i] = kAdamW.beta1 * m[i] + (1 - kAdamW.beta1) * scaled;
+        v[i] = kAdamW.beta2 * v[i] + (1 - kAdamW.beta2) * scaled * scaled;
+        p[i] -= lr / bias1 * m[i] / (std::sqrt(v[i] / bias2) + kAdamW.epsilon);
       }
-      adamw(args);
+      update(args);
     }
     const double allowed = parameter == DType::f64 ? 1e-13 : 1e-6;
     EXPECT_LT(relative_error(doubles(args.master.defined() ? args.master : args.parameter), p), allowed) << parameter;
-    EXPECT_LT(relative_error(doubles(args.m), m), allowed);
-    EXPECT_LT(relative_error(doubles(args.v), v), allowed);
+    EXPECT_LT(relative_error(doubles(args.state[0]), m), allowed);
+    EXPECT_LT(relative_error(doubles(args.state[1]), v), allowed);
     if (args.master.defined()) expect_rounded_master(args.parameter, args.master);
   }
 }
 
 TEST(AdamW, SmallStepsReachANarrowParameterThroughItsMaster) {
   const Context context = testing::context();
-  AdamWArgs args = adamw_args(context, 64, DType::bf16, DType::bf16);
+  UpdateArgs args = adamw_args(context, 64, DType::bf16, DType::bf16);
   for (const Tensor& one : {args.parameter, args.master, args.gradient})
     visit_floating(one.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       std::fill(one.data<T>(), one.data<T>() + 64, T(1.0f));
     });
-  args.weight_decay = 0;
+  args.range.weight_decay = 0;
   for (std::int64_t step = 1; step <= 100; ++step) {
     args.step = step_of(context, step, 1e-4, 1);  // far below the spacing of bf16 near 1
-    adamw(args);
+    update(args);
   }
   EXPECT_NEAR(doubles(args.parameter)[0], 1 - 100 * 1e-4, 2e-3);
 }
@@ -157,18 +157,18 @@ TEST(StochasticRounding, KeepsWhatIsExactAndIsRightOnAverage) {
 TEST(StochasticRounding, LetsSmallStepsReachAParameterWithoutAMaster) {
   const Context context = testing::context();
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    AdamWArgs args = adamw_args(context, 4096, dtype, dtype);
+    UpdateArgs args = adamw_args(context, 4096, dtype, dtype);
     for (const Tensor& one : {args.parameter, args.gradient})
       visit_floating(one.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         std::fill(one.data<T>(), one.data<T>() + 4096, T(1.0f));
       });
     args.master = {};
-    args.weight_decay = 0;
+    args.range.weight_decay = 0;
     args.stochastic_rounding = true;
     for (std::int64_t step = 1; step <= 100; ++step) {
       args.step = step_of(context, step, 1e-4, 1);  // below half the spacing near 1
-      adamw(args);
+      update(args);
     }
     double mean = 0;
     for (const double value : doubles(args.parameter)) mean += value / 4096;
@@ -179,16 +179,17 @@ TEST(StochasticRounding, LetsSmallStepsReachAParameterWithoutAMaster) {
 TEST(StochasticRounding, DependsOnSeedStepAndElementButNotOnTheCut) {
   const auto run = [](std::uint64_t seed, std::int64_t step, std::int64_t cut, int threads) {
     const Context context = testing::context(threads);
-    AdamWArgs args = adamw_args(context, 40003, DType::bf16, DType::f32);
+    UpdateArgs args = adamw_args(context, 40003, DType::bf16, DType::f32);
     args.master = {};
     for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, std::int64_t{40003}}}) {
-      AdamWArgs part = args;
-      for (Tensor* tensor : {&part.parameter, &part.gradient, &part.m, &part.v}) *tensor = tensor->slice(0, begin, end);
+      UpdateArgs part = args;
+      for (Tensor* tensor : {&part.parameter, &part.gradient, &part.state[0], &part.state[1]})
+        *tensor = tensor->slice(0, begin, end);
       part.step = step_of(context, step, 1e-4, 0.5);
       part.stochastic_rounding = true;
       part.seed = seed;
       part.first = begin;
-      adamw(part);
+      update(part);
     }
     return args.parameter;
   };
@@ -207,13 +208,10 @@ TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
   for (const auto& [parameter, gradient] : kPairs)
     for (const auto& [momentum, dampening, nesterov] :
          {Setting{0, 0, false}, Setting{0.9, 0, false}, Setting{0.9, 0.3, false}, Setting{0.8, 0, true}}) {
-      SgdArgs args = sgd_args(context, 777, parameter, gradient);
-      args.momentum = momentum;
-      args.dampening = dampening;
-      args.nesterov = nesterov;
+      UpdateArgs args = sgd_args(context, 777, parameter, gradient);
+      args.settings = SgdSettings{.momentum = momentum, .dampening = dampening, .nesterov = nesterov};
       if (momentum != 0)  // its first contents are never read
-        args.momentum_buffer =
-            tensor_of(context, std::vector<double>(777, std::nan("")), {777}, state_dtype(parameter));
+        args.state[0] = tensor_of(context, std::vector<double>(777, std::nan("")), {777}, state_dtype(parameter));
       std::vector<double> p = doubles(args.parameter), buffer(p.size());
       const double lr = 0.1, scale = 0.25;
       for (std::int64_t step = 1; step <= 5; ++step) {
@@ -221,11 +219,11 @@ TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
         turn_gradient(args.gradient, step);
         const std::vector<double> g = doubles(args.gradient);
         for (std::size_t i = 0; i < p.size(); ++i) {
-          const double slope = g[i] * scale + args.weight_decay * p[i];
+          const double slope = g[i] * scale + args.range.weight_decay * p[i];
           buffer[i] = step == 1 ? slope : momentum * buffer[i] + (1 - dampening) * slope;
           p[i] -= lr * (momentum == 0 ? slope : nesterov ? slope + momentum * buffer[i] : buffer[i]);
         }
-        sgd(args);
+        update(args);
       }
       const double allowed = parameter == DType::f64 ? 1e-13 : 1e-6;
       EXPECT_LT(relative_error(doubles(args.master.defined() ? args.master : args.parameter), p), allowed)
@@ -237,34 +235,34 @@ TEST(Sgd, FollowsADoubleReferenceWithAndWithoutMomentum) {
 TEST(Updates, GiveTheSameBitsAtOneAndTwoThreadsAndOnASplitRange) {
   const auto run = [](int threads, std::int64_t cut) {
     const Context context = testing::context(threads);
-    AdamWArgs args = adamw_args(context, 50021, DType::bf16, DType::bf16);
+    UpdateArgs args = adamw_args(context, 50021, DType::bf16, DType::bf16);
     for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, std::int64_t{50021}}}) {
-      AdamWArgs part = args;
-      for (Tensor* tensor : {&part.parameter, &part.master, &part.gradient, &part.m, &part.v})
+      UpdateArgs part = args;
+      for (Tensor* tensor : {&part.parameter, &part.master, &part.gradient, &part.state[0], &part.state[1]})
         *tensor = tensor->slice(0, begin, end);
       part.step = step_of(context, 3, 0.01, 0.5);
-      adamw(part);
+      update(part);
     }
     return args;
   };
-  const AdamWArgs one = run(1, 50021), two = run(2, 50021), split = run(2, 12347);
-  for (const AdamWArgs& other : {two, split}) {
+  const UpdateArgs one = run(1, 50021), two = run(2, 50021), split = run(2, 12347);
+  for (const UpdateArgs& other : {two, split}) {
     EXPECT_TRUE(same_bits(one.parameter, other.parameter) && same_bits(one.master, other.master));
-    EXPECT_TRUE(same_bits(one.m, other.m) && same_bits(one.v, other.v));
+    EXPECT_TRUE(same_bits(one.state[0], other.state[0]) && same_bits(one.state[1], other.state[1]));
   }
 }
 
 TEST(Updates, ChangeNothingInAStepThatIsNotTaken) {
   const Context context = testing::context();
   for (const auto& [parameter, gradient] : kPairs) {
-    AdamWArgs args = adamw_args(context, 100, parameter, gradient);
-    SgdArgs plain = sgd_args(context, 100, parameter, gradient);
+    UpdateArgs args = adamw_args(context, 100, parameter, gradient);
+    UpdateArgs plain = sgd_args(context, 100, parameter, gradient);
     const std::vector<double> before = doubles(args.parameter);
     args.step = plain.step = kernels::make_step_state(context, {.steps = 1, .taken = 0, .lr = 1});
-    adamw(args);
-    sgd(plain);
+    update(args);
+    update(plain);
     EXPECT_EQ(doubles(args.parameter), before);
-    EXPECT_EQ(doubles(args.m), std::vector<double>(100));
+    EXPECT_EQ(doubles(args.state[0]), std::vector<double>(100));
     EXPECT_EQ(doubles(plain.parameter), before);
   }
 }
@@ -278,11 +276,11 @@ TEST(Updates, WholePowersEqualThoseOfTheLibrary) {
 
 TEST(Updates, CountAsWritesOfWhatTheyChange) {
   const Context context = testing::context();
-  AdamWArgs args = adamw_args(context, 4, DType::bf16, DType::bf16);
+  UpdateArgs args = adamw_args(context, 4, DType::bf16, DType::bf16);
   args.step = step_of(context, 1, 0.01, 0.5);
   const std::uint64_t gradient = args.gradient.storage()->version();
-  adamw(args);
-  for (const Tensor& written : {args.parameter, args.master, args.m, args.v})
+  update(args);
+  for (const Tensor& written : {args.parameter, args.master, args.state[0], args.state[1]})
     EXPECT_GT(written.storage()->version(), 0u);
   EXPECT_EQ(args.gradient.storage()->version(), gradient);
 }
@@ -339,35 +337,36 @@ TEST(AllFinite, ReadsAStridedView) {
 
 TEST(Updates, RefuseTensorsThatDoNotBelongTogether) {
   const Context context = testing::context();
-  AdamWArgs args = adamw_args(context, 6, DType::bf16, DType::bf16);
-  EXPECT_EQ(error_of([&] { adamw(args); }), "adamw: step state is an empty tensor handle");
+  UpdateArgs args = adamw_args(context, 6, DType::bf16, DType::bf16);
+  EXPECT_EQ(error_of([&] { update(args); }), "adam: step state is an empty tensor handle");
   const Tensor step = step_of(context, 1, 0.01, 0.5);
   args.step = step;
-  AdamWArgs wrong = args;
+  UpdateArgs wrong = args;
   wrong.master = Tensor();
-  EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: master is an empty tensor handle");
+  EXPECT_EQ(error_of([&] { update(wrong); }), "adam: master is an empty tensor handle");
   wrong = args;
   wrong.gradient = zeros(context, {6}, DType::f16);
-  EXPECT_EQ(error_of([&] { adamw(wrong); }),
-            "adamw: gradient must be bf16 with the 6 elements of the parameter, got f16 (6) on cpu");
+  EXPECT_EQ(error_of([&] { update(wrong); }),
+            "adam: gradient must be bf16 with the 6 elements of the parameter, got f16 (6) on cpu");
   wrong = args;
-  wrong.v = zeros(context, {5});
-  EXPECT_EQ(error_of([&] { adamw(wrong); }),
-            "adamw: v must be f32 with the 6 elements of the parameter, got f32 (5) on cpu");
+  wrong.state[1] = zeros(context, {5});
+  EXPECT_EQ(error_of([&] { update(wrong); }),
+            "adam: v must be f32 with the 6 elements of the parameter, got f32 (5) on cpu");
   wrong = args;
-  wrong.beta2 = 1;
-  EXPECT_EQ(error_of([&] { adamw(wrong); }), "adamw: betas must be in [0, 1), got 0.9 and 1");
+  wrong.settings = AdamSettings{.beta1 = 0.9, .beta2 = 1};
+  EXPECT_EQ(error_of([&] { update(wrong); }), "adam: betas must be in [0, 1), got 0.9 and 1");
   wrong = adamw_args(context, 6, DType::f32, DType::f32);
   wrong.step = step;
   wrong.master = zeros(context, {6});
-  EXPECT_EQ(error_of([&] { adamw(wrong); }),
-            "adamw: a parameter in f32 is its own master copy, but one was given: f32 (6) on cpu");
-  SgdArgs momentum = sgd_args(context, 6, DType::f32, DType::f32);
+  EXPECT_EQ(error_of([&] { update(wrong); }),
+            "adam: a parameter in f32 is its own master copy, but one was given: f32 (6) on cpu");
+  UpdateArgs momentum = sgd_args(context, 6, DType::f32, DType::f32);
   momentum.step = step;
-  momentum.nesterov = true;
-  EXPECT_EQ(error_of([&] { sgd(momentum); }), "sgd: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
-  momentum.momentum = 0.9;
-  EXPECT_EQ(error_of([&] { sgd(momentum); }), "sgd: momentum_buffer is an empty tensor handle");
+  momentum.settings = SgdSettings{.nesterov = true};
+  EXPECT_EQ(error_of([&] { update(momentum); }),
+            "sgd: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
+  momentum.settings = SgdSettings{.momentum = 0.9, .nesterov = true};
+  EXPECT_EQ(error_of([&] { update(momentum); }), "sgd: momentum is an empty tensor handle");
   EXPECT_EQ(error_of([&] { sum_of_squares(zeros(context, {2}, DType::i64)); }),
             "sum_of_squares: x must be floating-point, got i64 (2) on cpu");
 }

@@ -34,6 +34,7 @@ std::vector<std::unique_ptr<Optimizer>> every_optimizer() {
   all.push_back(make_sgd({.weight_decay = 0.1}));
   all.push_back(make_sgd({.momentum = 0.9, .dampening = 0.2}));
   all.push_back(make_sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}));
+  all.push_back(make_elementwise("Adam", {.settings = AdamSettings{.amsgrad = true}, .weight_decay = 0.1}));
   return all;
 }
 
@@ -77,6 +78,11 @@ TEST(Optimizer, ScalesRateAndDecayByTheGroup) {
   const Numbers a(context, *with, 8), b(context, *without, 8), c(context, *without, 8);
   const StepInput input{kernels::make_step_state(context, {.steps = 1, .taken = 1, .lr = 0.1})};
   with->update(std::vector{a.range(0, 8, {.lr_factor = 1, .decay_factor = 0})}, input);
+  const Numbers own(context, *with, 8), twice(context, *with, 8);
+  const auto double_decay = make_sgd({.weight_decay = 0.4});
+  with->update(std::vector{own.range(0, 8, {.decay_factor = 0, .weight_decay = 0.4})}, input);
+  double_decay->update(std::vector{twice.range(0, 8)}, input);
+  EXPECT_EQ(doubles(own.parameter), doubles(twice.parameter));
   without->update(std::vector{b.range(0, 8)}, input);
   EXPECT_EQ(doubles(a.parameter), doubles(b.parameter));
   without->update(std::vector{c.range(0, 8, {.lr_factor = 0, .decay_factor = 1})}, input);

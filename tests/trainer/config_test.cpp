@@ -45,13 +45,14 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
   EXPECT_EQ(config.data.validation, 0.1);
   EXPECT_EQ(config.batch.global, 48);
   EXPECT_EQ(config.batch.micro, 12);
-  EXPECT_EQ(config.optimizer.type, OptimizerConfig::Type::adamw);
+  EXPECT_EQ(config.optimizer.type, "AdamW");
   EXPECT_EQ(config.optimizer.lr, 1e-3);
   EXPECT_EQ(config.optimizer.betas, (std::array{0.9, 0.99}));
   EXPECT_EQ(config.optimizer.weight_decay, 0.1);
-  EXPECT_EQ(config.scheduler.type, SchedulerConfig::Type::cosine);
-  EXPECT_EQ(config.scheduler.warmup, 100);
-  EXPECT_EQ(config.scheduler.min_lr, 1e-4);
+  ScheduleSettings schedule = default_schedule("cosine");
+  schedule[ScheduleParameter::warmup] = {100};
+  schedule[ScheduleParameter::min_lr] = {1e-4};
+  EXPECT_EQ(config.scheduler.settings, schedule);
   EXPECT_EQ(config.eval.every, 250);
   EXPECT_EQ(config.checkpoint.every, 500);
   EXPECT_EQ(config.checkpoint.keep, 2);
@@ -61,11 +62,11 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
 TEST(Config, DefaultsFollowFromOtherValues) {
   const Config config = parse_config("{steps: 30, seed: 7, data: {type: addition}, batch: {global: 20}}", "a/b.yaml");
   EXPECT_EQ(config.batch.micro, 20);
-  EXPECT_EQ(config.scheduler.steps, 30);
+  EXPECT_EQ(config.scheduler.settings, default_schedule("cosine"));
   EXPECT_EQ(config.data.seed, 7u);
   EXPECT_EQ(config.run, "runs/b");
   EXPECT_EQ(config.clip, 1);
-  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.01);
   EXPECT_EQ(parse_config(with("optimizer: {type: SGD}"), "c").optimizer.weight_decay, 0);
   EXPECT_EQ(config.data.path, "");  // does not apply, so it keeps the value of Config{}
 }
@@ -92,6 +93,33 @@ TEST(Config, OverridesReplaceValuesAndSections) {
   EXPECT_EQ(config.model.layers, 4);  // the section was replaced, so this is the default again
   EXPECT_EQ(config.steps, 6);
   EXPECT_EQ(config.data.path, "my corpus.txt");
+}
+
+TEST(Config, TheDefaultsOfAnOptimizerAreThoseOfTheTable) {
+  for (const OptimizerEntry& entry : optimizers()) {
+    std::string all = concat("type: ", entry.name);
+    for (const OptionDefault& option : entry.options) all += concat(", ", option.option, ": ", option.value);
+    EXPECT_EQ(parse_config(with(concat("optimizer: {type: ", entry.name, "}")), "c"),
+              parse_config(with(concat("optimizer: {", all, "}")), "c"))
+        << entry.name;
+    std::string lower(entry.name);
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    EXPECT_EQ(parse_config(with(concat("optimizer: {type: ", lower, "}")), "c").optimizer.type, entry.name);
+  }
+  EXPECT_EQ(parse_config(with("optimizer: {type: Lion}"), "c").optimizer.lr, 1e-4);
+  EXPECT_EQ(parse_config(with("optimizer: {type: FusedAdam}"), "c").optimizer.type, "AdamW");
+}
+
+TEST(Config, GroupsOfParametersReadAndWrite) {
+  const std::string text = with(
+      "optimizer:\n  layer_decay: 0.75\n  groups:\n    - match: \"bias|LayerNorm.weight\"\n      weight_decay: 0\n"
+      "    - {match: \"\", lr_factor: 0.5}");
+  const Config config = parse_config(text, "c");
+  ASSERT_EQ(config.optimizer.groups.size(), 2u);
+  EXPECT_EQ(config.optimizer.groups[0], (GroupPattern{.match = "bias|LayerNorm.weight", .weight_decay = 0}));
+  EXPECT_EQ(config.optimizer.groups[1], (GroupPattern{.match = "", .lr_factor = 0.5}));
+  EXPECT_EQ(parse_config(to_yaml(config), "c"), config);
+  EXPECT_EQ(parse_config(text, "c", {"optimizer.groups=[]"}).optimizer.groups.size(), 0u);
 }
 
 struct Wrong {
@@ -124,13 +152,36 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {lr: 0}"), "c.yaml:3: optimizer.lr: expects a number > 0, got '0'"},
       {with("optimizer: {betas: [0.9]}"),
        "c.yaml:3: optimizer.betas: expects a list of two numbers from 0 to below 1, got a list"},
-      {with("optimizer:\n  type: adamw"),
-       "c.yaml:4: optimizer.type: expects AdamW or SGD, got 'adamw'; did you mean 'AdamW'?"},
+      {with("optimizer:\n  type: adamx"), "c.yaml:4: optimizer.type: there is no 'adamx'; did you mean 'adamw'?"},
       {with("optimizer: {momentum: 0.9}"),
-       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, and optimizer.type is AdamW; remove one "
-       "of the two"},
+       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD or RMSprop, and optimizer.type is AdamW; "
+       "remove one of the two"},
       {with("optimizer: {type: SGD, nesterov: true}"),
        "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
+      {with("optimizer: {type: SGD, nesterov: true, momentum: 0.9, dampening: 0.1}"),
+       "c.yaml:3: optimizer.nesterov: needs optimizer.dampening 0"},
+      {with("optimizer: {type: Lion, lr: -1e-4}"), "c.yaml:3: optimizer.lr: expects a number > 0, got '-1e-4'"},
+      {with("optimizer:\n  type: radam\n  betas: [0.9, 1]"),
+       "c.yaml:5: optimizer.betas: expects a list of two numbers from 0 to below 1, got '1'"},
+      {with("optimizer: {type: Rprop, etas: [1.5, 1.2]}"),
+       "c.yaml:3: optimizer.etas: etas must be a factor between 0 and 1 and one above 1, got 1.5 and 1.2"},
+      {with("optimizer: {type: Rprop, step_sizes: [3, 2]}"),
+       "c.yaml:3: optimizer.etas: step sizes must go from small to large, got 3 and 2"},
+      {with("optimizer: {type: Rprop, weight_decay: 0.1}"),
+       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, SGD, Adam, "
+       "Adamax, "
+       "NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD or Lion, and optimizer.type is Rprop; remove one of the two"},
+      {with("optimizer: {type: Rprop, groups: [{match: bias, weight_decay: 1}]}"),
+       "c.yaml:3: optimizer.groups: a group has a weight decay, but Rprop has none"},
+      {with("optimizer:\n  groups:\n    - match: bias\n      weight_decay: 0\n    - matches: head"),
+       "c.yaml:7: optimizer.groups: a group has match, weight_decay and lr_factor, got 'matches'; did you mean "
+       "'match'?"},
+      {with("optimizer:\n  groups:\n    - lr_factor: 2"),
+       "c.yaml:5: optimizer.groups: a group needs match: parts of names with | between them"},
+      {with("optimizer: {groups: [{match: bias, weight_decay: -1}]}"),
+       "c.yaml:3: optimizer.groups: weight_decay expects a number >= 0"},
+      {with("optimizer: {groups: bias}"), "c.yaml:3: optimizer.groups: expects a list of groups, got 'bias'"},
+      {with("optimizer: {layer_decay: 0}"), "c.yaml:3: optimizer.layer_decay: expects a number above 0 to 1, got '0'"},
       {with("optimizer: {stochastic_rounding: true}\nstrategy: auto"),
        "c.yaml:4: optimizer.stochastic_rounding: needs strategy bf16: weights in fp32 are not rounded"},
       {with("optimizer: {lr: 1e-4}\nscheduler: {min_lr: 1e-3}"),

@@ -75,6 +75,36 @@ TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
   }
 }
 
+TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
+  for (const OptimizerEntry& entry : optimizers()) {
+    const TemporaryFolder place;
+    const std::vector<std::string> options = {concat("optimizer={type: ", entry.name, ", lr: 1e-3, layer_decay: 0.9}"),
+                                              "strategy=zero2-bf16", "scheduler.min_lr=0"};
+    const auto run = [&](const char* name, std::string more = "resume=never") {
+      std::vector<std::string> all = options;
+      all.push_back(std::move(more));
+      return small_run(place, name, all);
+    };
+    train_by(3, run("whole"));
+    train_by(3, run("parts"), 6);
+    const Config rest = run("parts", "resume=auto");
+    train_by(3, rest);
+    EXPECT_EQ(weights_of(rest), weights_of(run("whole"))) << entry.name;
+  }
+}
+
+TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorAndAWordThatFitsNoneAWarning) {
+  const TemporaryFolder place;
+  const auto groups = [&](const char* name, const char* match) {
+    return small_run(place, name, {"steps=3", concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
+  };
+  EXPECT_EQ(error_of([&] { train_by(2, groups("a", "wtee")); }),
+            "optimizer.groups: 'wtee' fits no parameter; did you mean 'wte'?");
+  Recorder recorder;
+  train(groups("b", "bias|wtee"), recorder);
+  EXPECT_NE(recorder.messages.find("no parameter's name contains 'wtee'; did you mean 'wte'?"), std::string::npos);
+}
+
 TEST(TrainingByRanks, ContinuesACheckpointOfAnotherNumberOfRanksAndAnotherStage) {
   const TemporaryFolder place;
   train_by(4, small_run(place, "run", {"strategy=zero3-fp32", "steps=4", "scheduler.steps=12"}));

@@ -72,6 +72,20 @@ TEST(Trainer, ContinuesInThePrecisionThatWasChosenWhenTheRunBegan) {
   }
 }
 
+TEST(Trainer, ContinuesWithAWordWhereAnotherLengthChangesTheSchedule) {
+  const auto told = [](const std::string& schedule) {
+    const TemporaryFolder place;
+    Recorder first, second;
+    train(small_run(place, "a", {"steps=4", schedule}), first);
+    const Config longer = small_run(place, "a", {"steps=6", "resume=auto", schedule});
+    EXPECT_EQ(train(longer, second).step, 6);
+    return second.messages.find("other settings than before: scheduler") != std::string::npos;
+  };
+  EXPECT_TRUE(told("scheduler={type: linear}"));
+  EXPECT_FALSE(told("scheduler={type: linear, steps: 6}"));
+  EXPECT_FALSE(told("scheduler={type: StepLR, step_size: 2}"));
+}
+
 TEST(Trainer, ContinuesAfterACrashFromTheNewestWholeCheckpoint) {
   const TemporaryFolder place;
   Recorder whole, recorder;

@@ -9,6 +9,7 @@
 
 #include "keel/autograd/checkpoint.h"
 #include "tests/dist/parallel/sharding_support.h"
+#include "tests/kernels/every_rule.h"
 
 namespace keel {
 namespace {
@@ -177,10 +178,11 @@ std::vector<Variant> variants() {
 }
 
 // Trains two steps and compares the second one's counts, on each rank, with the rank's plan.
-void expect_as_planned(const std::string& what, const Case& c, int ranks, const ShardedOptions& options, bool adam) {
+void expect_as_planned(const std::string& what, const Case& c, int ranks, const ShardedOptions& options,
+                       const ElementwiseOptions& made) {
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
-    const auto optimizer = [&] { return adam ? make_adamw() : make_sgd(); };
+    const auto optimizer = [&] { return make_elementwise("test", made); };
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
     const RankPlan plan =
@@ -223,17 +225,22 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
             variant.set(options);
             if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
             options.micro_batches = micro_batches;
-            expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options, true);
+            expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options,
+                              {.settings = AdamSettings{.decoupled = true}});
           }
     }
 }
 
-TEST(Plan, KnowsOptimizersWithoutStateOrMasters) {
-  for (const int number : {0, 2}) {
-    ShardedOptions options = stage(number);
-    options.policy = PrecisionPolicy::of(DType::bf16);
-    expect_as_planned("SGD", cases().front(), 3, options, false);
-  }
+TEST(Plan, KnowsTheStateOfEveryOptimizer) {
+  for (const RuleCase& rule : every_rule())
+    for (const int number : {0, 2}) {
+      ShardedOptions options = stage(number);
+      options.policy = PrecisionPolicy::of(DType::bf16);
+      expect_as_planned(rule.name, cases().front(), 3, options, {.settings = rule.settings});
+    }
+}
+
+TEST(Plan, KnowsOptimizersWithoutMasters) {
   LargeNet model;
   const std::unique_ptr<Optimizer> rounding = make_adamw({.stochastic_rounding = true});
   const RankPlan plan = plan_rank(lay_out(model, 4), *rounding, in_bf16(1), 4, 0);

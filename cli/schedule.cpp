@@ -1,0 +1,135 @@
+// `keel schedule`: the learning rate of every step of a run, before anyone starts it.
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.h"
+#include "curve.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/learning_rate.h"
+
+namespace keel::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  keel schedule c.yaml
+  keel schedule c.yaml scheduler.type=OneCycleLR         another one for the same run; its momentum is drawn, too
+  keel schedule c.yaml 'scheduler={type: wsd, warmup: 0.1, decay: 0.2}' --svg rate.svg
+  keel schedule c.yaml --steps 200 --json                the first 200 rates as numbers
+
+A rate belongs to the step that follows so many taken steps; steps that are skipped are not taken. The data of the
+configuration is not opened. docs/schedules.md lists all schedules.)";
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::int64_t steps = 0;
+  std::string svg;
+  bool ascii = false;
+  bool json = false;
+};
+
+// What the C library would use for characters: the first of these that is set decides.
+bool locale_is_utf8() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    std::string name(value);
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+struct Curves {
+  Curve rate{"learning rate", {}, 0};
+  Curve momentum{"momentum", {}, 1};  // empty where the schedule leaves it alone; its axis begins at the lowest one
+};
+
+Curves evaluate(const LearningRate& rates, std::int64_t steps) {
+  Curves curves;
+  for (std::int64_t done = 0; done < steps; ++done) {
+    curves.rate.values.push_back(rates.rate(done));
+    if (const auto momentum = rates.momentum(done)) curves.momentum.values.push_back(*momentum);
+  }
+  // Of a sequence only some parts may cycle the momentum; a curve with gaps would mislead.
+  if (curves.momentum.values.size() != curves.rate.values.size()) curves.momentum.values.clear();
+  return curves;
+}
+
+// "from 1e-05 to 1e-06; the highest is 0.001 after 100 steps".
+std::string ends_and_peak(const std::vector<double>& values) {
+  const auto peak = std::max_element(values.begin(), values.end()) - values.begin();
+  return fmt::format("from {:.6g} to {:.6g}; the highest is {:.6g} after {} step{}", values.front(), values.back(),
+                     values[static_cast<std::size_t>(peak)], peak, peak == 1 ? "" : "s");
+}
+
+void run(const Arguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.overrides);
+  const LearningRate rates(config);
+  const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
+  constexpr std::int64_t kMost = 1 << 20;
+  KEEL_CHECK(steps <= kMost, "the run has ", steps, " steps, and ", kMost,
+             " can be drawn; --steps N draws the first N of them");
+  const Curves curves = evaluate(rates, steps);
+  const bool has_momentum = !curves.momentum.values.empty();
+  const std::string title =
+      fmt::format("{}, {} steps, optimizer.lr {}", rates.schedule().kind().name, steps, config.optimizer.lr);
+  if (!arguments.svg.empty()) {
+    std::vector<Curve> panels = {curves.rate};
+    if (has_momentum) panels.push_back(curves.momentum);
+    AtomicFile file(arguments.svg);
+    file.write(curves_svg(title, panels));
+    file.commit();
+  }
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"type", rates.schedule().kind().name},
+                                   {"optimizer_lr", config.optimizer.lr},
+                                   {"steps", steps},
+                                   {"rates", curves.rate.values}};
+    if (has_momentum) json["momentum"] = curves.momentum.values;
+    std::cout << json.dump() << '\n';
+    return;
+  }
+  const CurveStyle style = arguments.ascii || !locale_is_utf8() ? CurveStyle::ascii : CurveStyle::braille;
+  std::cout << title << "\n\n" << draw_curve(curves.rate, style);
+  std::cout << "\nlearning rate: " << ends_and_peak(curves.rate.values) << '\n';
+  if (has_momentum) {
+    std::cout << '\n' << draw_curve(curves.momentum, style, {.columns = 72, .rows = 7});
+    std::cout << "\nmomentum: " << ends_and_peak(curves.momentum.values) << '\n';
+  }
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("schedule", "Draw the learning rate of every step of a run.");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
+  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
+  command->add_option("--steps", arguments->steps, "Draw the first N steps instead of all.")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--svg", arguments->svg, "Write the drawing to a file, too.")->type_name("FILE");
+  command->add_flag("--ascii", arguments->ascii, "Draw with plain characters, as where the locale is not UTF-8.");
+  command->add_flag("--json", arguments->json, "Print the numbers instead of a drawing.");
+  command->footer(kFooter);
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,11 @@
+#pragma once
+// The update by one rule on a device. Which .cu file compiles it for which rules: update_adam.cu, update_others.cu.
+
+#include "keel/kernels/update.h"
+
+namespace keel::cuda {
+
+template <class Settings>
+void update_by(const Settings& settings, const UpdateArgs& args);
+
+}  // namespace keel::cuda

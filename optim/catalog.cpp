@@ -1,0 +1,247 @@
+#include "keel/optim/catalog.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+AdamSettings adam_settings(const OptimizerOptions& o) {
+  return {.beta1 = o.betas[0],
+          .beta2 = o.betas[1],
+          .epsilon = o.eps,
+          .amsgrad = o.amsgrad,
+          .maximize = o.maximize,
+          .decoupled = true};
+}
+
+using Options = const OptimizerOptions&;
+
+// lr first; defaults are those of the libraries that the optimizers come from. All of them may round at random.
+std::vector<OptimizerEntry> make_entries() {
+  std::vector<OptimizerEntry> entries = {
+      {"AdamW",
+       "fuse_adam|FusedAdam|CPUAdam|DeepSpeedCPUAdam|adamw_torch|adamw_torch_fused",
+       "Adam with decay of the weights themselves.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0.01"},
+        {"amsgrad", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings { return adam_settings(o); }},
+      {"SGD",
+       "",
+       "Gradient descent, with or without momentum.",
+       {{"lr", "1e-3"},
+        {"momentum", "0"},
+        {"dampening", "0"},
+        {"weight_decay", "0"},
+        {"nesterov", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return SgdSettings{
+             .momentum = o.momentum, .dampening = o.dampening, .nesterov = o.nesterov, .maximize = o.maximize};
+       }},
+      {"Adam",
+       "",
+       "Moving averages of the gradient and its square; decay is part of the gradient.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"amsgrad", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.decoupled = false;
+         return settings;
+       }},
+      {"HFAdamW",
+       "hf_adamw|adamw_hf|transformers.AdamW",
+       "AdamW as old Transformers have it: eps before the correction of the bias, decay after the update.",
+       {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0.01"}, {"correct_bias", "true"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.correct_bias = o.correct_bias;
+         settings.epsilon_first = settings.decay_last = true;
+         return settings;
+       }},
+      {"TFAdamW",
+       "tf_adamw|AdamWeightDecay|BertAdam",
+       "AdamW as TensorFlow's BERT has it: no correction of the bias.",
+       {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-6"}, {"weight_decay", "0.01"}, {"amsgrad", "false"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.correct_bias = false;
+         return settings;
+       }},
+      {"Adamax",
+       "",
+       "Adam with the largest gradient that fades instead of the mean square.",
+       {{"lr", "2e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdamaxSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps, .maximize = o.maximize};
+       }},
+      {"NAdam",
+       "",
+       "Adam with Nesterov's momentum.",
+       {{"lr", "2e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"momentum_decay", "4e-3"},
+        {"decoupled_weight_decay", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return NAdamSettings{.beta1 = o.betas[0],
+                              .beta2 = o.betas[1],
+                              .epsilon = o.eps,
+                              .momentum_decay = o.momentum_decay,
+                              .decoupled = o.decoupled_weight_decay,
+                              .maximize = o.maximize};
+       }},
+      {"RAdam",
+       "",
+       "Adam that trusts the mean square only once enough steps have made it.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"decoupled_weight_decay", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RAdamSettings{.beta1 = o.betas[0],
+                              .beta2 = o.betas[1],
+                              .epsilon = o.eps,
+                              .decoupled = o.decoupled_weight_decay,
+                              .maximize = o.maximize};
+       }},
+      {"Adagrad",
+       "",
+       "Rates that fall with the sum of squared gradients.",
+       {{"lr", "1e-2"},
+        {"lr_decay", "0"},
+        {"weight_decay", "0"},
+        {"initial_accumulator", "0"},
+        {"eps", "1e-10"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdagradSettings{.lr_decay = o.lr_decay,
+                                .initial_accumulator = o.initial_accumulator,
+                                .epsilon = o.eps,
+                                .maximize = o.maximize};
+       }},
+      {"Adadelta",
+       "",
+       "Steps as long as those before, for the gradient's size.",
+       {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-6"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdadeltaSettings{.rho = o.rho, .epsilon = o.eps, .maximize = o.maximize};
+       }},
+      {"RMSprop",
+       "",
+       "Gradients divided by the root of their mean square.",
+       {{"lr", "1e-2"},
+        {"alpha", "0.99"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"momentum", "0"},
+        {"centered", "false"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RmspropSettings{.alpha = o.alpha,
+                                .epsilon = o.eps,
+                                .momentum = o.momentum,
+                                .centered = o.centered,
+                                .maximize = o.maximize};
+       }},
+      {"Rprop",
+       "",
+       "Steps that grow while a gradient keeps its sign.",
+       {{"lr", "1e-2"}, {"etas", "[0.5, 1.2]"}, {"step_sizes", "[1e-6, 50]"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return RpropSettings{.shrink = o.etas[0],
+                              .grow = o.etas[1],
+                              .least = o.step_sizes[0],
+                              .most = o.step_sizes[1],
+                              .maximize = o.maximize};
+       }},
+      {"ASGD",
+       "",
+       "Descent with a falling rate, and an average of the weights.",
+       {{"lr", "1e-2"},
+        {"lambd", "1e-4"},
+        {"alpha", "0.75"},
+        {"t0", "1e6"},
+        {"weight_decay", "0"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AsgdSettings{.lambd = o.lambd, .alpha = o.alpha, .t0 = o.t0, .maximize = o.maximize};
+       }},
+      {"Lion",
+       "",
+       "The sign of a mean of gradients.",
+       {{"lr", "1e-4"}, {"betas", "[0.9, 0.99]"}, {"weight_decay", "0"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
+       }},
+  };
+  for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
+  return entries;
+}
+
+std::string plain(std::string_view name) {
+  std::string word;
+  for (const char c : name)
+    if (c != '_' && c != '-') word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return word;
+}
+
+bool is_alias(std::string_view aliases, std::string_view word) {
+  while (!aliases.empty()) {
+    const std::size_t end = std::min(aliases.find('|'), aliases.size());
+    if (plain(aliases.substr(0, end)) == word) return true;
+    aliases.remove_prefix(std::min(end + 1, aliases.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+bool OptimizerEntry::has(std::string_view option) const {
+  return std::any_of(options.begin(), options.end(), [&](const OptionDefault& each) { return each.option == option; });
+}
+
+std::span<const OptimizerEntry> optimizers() {
+  static const std::vector<OptimizerEntry> entries = make_entries();
+  return entries;
+}
+
+const OptimizerEntry& find_optimizer(std::string_view name) {
+  const std::string word = plain(name.substr(0, 64));
+  std::string list;
+  std::vector<std::string> words;
+  for (const OptimizerEntry& entry : optimizers()) {
+    if (plain(entry.name) == word || is_alias(entry.aliases, word)) return entry;
+    words.push_back(plain(entry.name));
+    list += concat(list.empty() ? "" : ", ", entry.name);
+  }
+  const std::string close = nearest(word, words);
+  const auto at = static_cast<std::size_t>(std::find(words.begin(), words.end(), close) - words.begin());
+  throw Error(concat("expects one of ", list, ", got '", name.substr(0, 64), "'",
+                     close.empty() ? "" : concat("; did you mean '", optimizers()[at].name, "'?")));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
+                                          std::uint64_t seed) {
+  return make_elementwise(entry.name, {.settings = entry.settings(options),
+                                       .weight_decay = entry.has("weight_decay") ? options.weight_decay : 0,
+                                       .stochastic_rounding = options.stochastic_rounding,
+                                       .seed = seed});
+}
+
+}  // namespace keel

@@ -1,0 +1,47 @@
+#pragma once
+// Every update rule in every form that computes something of its own, for laws that hold for all of them.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "keel/kernels/update.h"
+
+namespace keel::testing {
+
+struct RuleCase {
+  std::string name;
+  UpdateSettings settings;
+  // Of weights that decay, where the rule knows decay at all.
+  double decay() const { return decays(settings) ? 0.1 : 0; }
+};
+
+inline std::vector<RuleCase> every_rule() {
+  return {
+      {"sgd", SgdSettings{}},
+      {"sgd with momentum", SgdSettings{.momentum = 0.9, .dampening = 0.3}},
+      {"sgd of Nesterov", SgdSettings{.momentum = 0.9, .nesterov = true, .maximize = true}},
+      {"adam", AdamSettings{.beta2 = 0.95}},
+      {"adam with amsgrad", AdamSettings{.beta2 = 0.5, .amsgrad = true, .maximize = true}},
+      {"adamw", AdamSettings{.decoupled = true}},
+      {"adamw with amsgrad", AdamSettings{.beta2 = 0.5, .amsgrad = true, .decoupled = true}},
+      {"adamw of Transformers", AdamSettings{.decoupled = true, .epsilon_first = true, .decay_last = true}},
+      {"adamw of TensorFlow", AdamSettings{.epsilon = 1e-6, .decoupled = true, .correct_bias = false}},
+      {"adamax", AdamaxSettings{}},
+      {"nadam", NAdamSettings{}},
+      {"nadam, decoupled", NAdamSettings{.momentum_decay = 0.1, .decoupled = true, .maximize = true}},
+      {"radam", RAdamSettings{}},
+      {"radam, decoupled", RAdamSettings{.beta1 = 0.8, .beta2 = 0.9, .decoupled = true}},
+      {"adagrad", AdagradSettings{.lr_decay = 0.1, .initial_accumulator = 0.5}},
+      {"adadelta", AdadeltaSettings{}},
+      {"rmsprop", RmspropSettings{}},
+      {"rmsprop with momentum", RmspropSettings{.alpha = 0.9, .momentum = 0.9}},
+      {"rmsprop, centered", RmspropSettings{.alpha = 0.9, .centered = true}},
+      {"rmsprop with both", RmspropSettings{.alpha = 0.9, .epsilon = 1e-3, .momentum = 0.9, .centered = true}},
+      {"rprop", RpropSettings{}},
+      {"asgd", AsgdSettings{.lambd = 0.5, .alpha = 0.6, .t0 = 2}},
+      {"lion", LionSettings{}},
+  };
+}
+
+}  // namespace keel::testing

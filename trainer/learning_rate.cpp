@@ -1,0 +1,28 @@
+#include "keel/trainer/learning_rate.h"
+
+namespace keel {
+namespace {
+
+// Steps of the run in the schedule's own count.
+std::int64_t total_of(const Config& config) {
+  const std::int64_t pace = config.scheduler.pace();
+  return config.steps / pace + (config.steps % pace == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+ScheduleComplaints check_learning_rates(const Config& config) {
+  return check_schedule(config.scheduler.settings, config.optimizer.lr, total_of(config));
+}
+
+LearningRate::LearningRate(const Config& config)
+    : base_rate_(config.optimizer.lr),
+      pace_(config.scheduler.pace()),
+      schedule_(config.scheduler.settings, config.optimizer.lr, total_of(config)) {}
+
+std::int64_t LearningRate::settles() const {
+  const std::int64_t settles = schedule_.settles();
+  return settles > RateSchedule::kNever / pace_ ? RateSchedule::kNever : settles * pace_;
+}
+
+}  // namespace keel

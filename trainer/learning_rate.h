@@ -1,0 +1,33 @@
+#pragma once
+// The learning rates of a configuration: its schedule, at the pace and on the base rate that the configuration says.
+
+#include <cstdint>
+#include <optional>
+
+#include "keel/optim/schedule.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+
+ScheduleComplaints check_learning_rates(const Config& config);
+
+class LearningRate {
+ public:
+  explicit LearningRate(const Config& config);
+  // For the step that follows `done` taken steps; a skipped step is not taken.
+  double rate(std::int64_t done) const { return base_rate_ * schedule_.factor(done / pace_); }
+  std::optional<double> momentum(std::int64_t done) const { return schedule_.momentum(done / pace_); }
+  // The step from which the rate stays as it is, or RateSchedule::kNever.
+  std::int64_t settles() const;
+  const RateSchedule& schedule() const { return schedule_; }
+  // Whether the factors on the base rate are the same; so a schedule that is told to last as long as the run differs
+  // where the run's length does.
+  bool moves_like(const LearningRate& other) const { return pace_ == other.pace_ && schedule_ == other.schedule_; }
+
+ private:
+  double base_rate_;
+  std::int64_t pace_;  // steps between two moves of the schedule
+  RateSchedule schedule_;
+};
+
+}  // namespace keel

@@ -1,0 +1,217 @@
+// The section `optimizer`: its rows, made from the table of optimizers, and the groups of parameters.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <deque>
+
+#include "keel/optim/catalog.h"
+#include "keel/runtime/error.h"
+#include "keel/trainer/schema.h"
+
+namespace keel {
+namespace {
+
+#define KEEL_OPTION(member) \
+  [](Config & config) -> auto& { return config.optimizer.member; }
+
+constexpr Range kAny = {};
+constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
+constexpr Range kFromZero = {.low = 0};
+constexpr Range kAboveZero = {.low = 0, .low_open = true};
+constexpr Range kUpToOne = {.low = 0, .high = 1};
+
+// What an option is, whatever its default: options of the table of optimizers each have one.
+struct OptionRow {
+  std::string_view option;
+  Field field;
+  Range range;
+  std::string_view help, known_as = {};
+};
+
+const OptionRow kOptions[] = {
+    {"lr", KEEL_OPTION(lr), kAboveZero, "Learning rate after the warm-up.", "learning_rate|max_lr"},
+    {"betas", KEEL_OPTION(betas), kFraction, "Decay rates of the means of the gradient and of its square.",
+     "beta|beta1|beta2"},
+    {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.", "epsilon|adam_epsilon"},
+    {"weight_decay", KEEL_OPTION(weight_decay), kFromZero,
+     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion and decoupled_weight_decay shrink "
+     "the "
+     "weights themselves; with the others it is part of the gradient (an L2 penalty).",
+     "decay|wd"},
+    {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
+    {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
+    {"nesterov", KEEL_OPTION(nesterov), kAny,
+     "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
+    {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out."},
+    {"amsgrad", KEEL_OPTION(amsgrad), kAny,
+     "Divide by the largest mean square so far; keeps one more number a weight."},
+    {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
+    {"decoupled_weight_decay", KEEL_OPTION(decoupled_weight_decay), kAny,
+     "Decay the weights themselves, as AdamW does, and not through the gradient."},
+    {"rho", KEEL_OPTION(rho), kUpToOne, "Decay rate of the mean squares."},
+    {"alpha", KEEL_OPTION(alpha), kUpToOne,
+     "RMSprop: decay rate of the mean square; ASGD: power with which the rate falls."},
+    {"centered", KEEL_OPTION(centered), kAny, "Divide by the deviation from the mean gradient, which is kept, too."},
+    {"lr_decay", KEEL_OPTION(lr_decay), kFromZero, "The rate is divided by 1 + lr_decay for each step before."},
+    {"initial_accumulator", KEEL_OPTION(initial_accumulator), kFromZero, "Where the sums of squares begin.",
+     "initial_accumulator_value"},
+    {"etas", KEEL_OPTION(etas), kAboveZero, "Factors on a step size where the sign turns, and where it stays."},
+    {"step_sizes", KEEL_OPTION(step_sizes), kFromZero, "The least and the largest step size."},
+    {"lambd", KEEL_OPTION(lambd), kFromZero, "Decay of rate and weights."},
+    {"t0", KEEL_OPTION(t0), kFromZero, "Step at which the averaging begins."},
+    {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
+    {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
+     "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
+     "strategy bf16."},
+};
+
+#undef KEEL_OPTION
+
+// Texts that rows point to.
+std::string_view kept(std::string text) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::move(text));
+}
+
+int index_of(std::string_view name) {
+  int index = 0;
+  for (const OptimizerEntry& entry : optimizers()) {
+    if (entry.name == name) return index;
+    ++index;
+  }
+  throw Error(concat("there is no optimizer '", name, "'"));
+}
+
+ChoiceField type_field() {
+  std::string names, others;
+  const auto add = [&](std::string_view word, std::string_view name) {
+    if (word != name) others += concat(others.empty() ? "" : "|", word, "=", name);
+  };
+  for (const OptimizerEntry& entry : optimizers()) {
+    names += concat(names.empty() ? "" : "|", entry.name);
+    std::vector<std::string_view> words = split_choices(entry.aliases);
+    words.push_back(entry.name);
+    for (const std::string_view word : words) {
+      std::string lower(word);
+      std::transform(lower.begin(), lower.end(), lower.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      add(lower, entry.name);
+      if (lower != word) add(word, entry.name);
+    }
+  }
+  return {[](const Config& config) { return index_of(config.optimizer.type); },
+          [](Config& config, int index) { config.optimizer.type = optimizers()[static_cast<std::size_t>(index)].name; },
+          kept(names), kept(others)};
+}
+
+std::string type_help() {
+  std::string text = "Update rule.";
+  for (const OptimizerEntry& entry : optimizers()) text += concat(" ", entry.name, ": ", entry.summary);
+  return text;
+}
+
+// One row for each different default of the option, with the optimizers that have it.
+void add_rows(const OptionRow& option, std::vector<SchemaRow>& rows) {
+  std::vector<std::pair<std::string_view, std::string>> users;  // by default
+  std::size_t count = 0;
+  for (const OptimizerEntry& entry : optimizers())
+    for (const OptionDefault& each : entry.options) {
+      if (each.option != option.option) continue;
+      ++count;
+      const auto same = std::find_if(users.begin(), users.end(), [&](const auto& u) { return u.first == each.value; });
+      if (same == users.end()) users.emplace_back(each.value, entry.name);
+      else same->second += concat("|", entry.name);
+    }
+  const bool everywhere = users.size() == 1 && count == optimizers().size();
+  for (const auto& [standard, names] : users) {
+    SchemaRow row{kept(concat("optimizer.", option.option)), option.field, standard, option.range, {}, option.help};
+    row.known_as = option.known_as;
+    if (!everywhere) row.when = {"optimizer.type", kept(names)};
+    rows.push_back(row);
+  }
+}
+
+double number_of(const YamlEntry& entry) {
+  const std::string& text = entry.value.text;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_plain = entry.value.kind == YamlNode::Kind::scalar && !entry.value.quoted;
+  if (!is_plain || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    throw YamlError(entry.line, concat(entry.key, " expects a number >= 0"));
+  return value;
+}
+
+GroupPattern read_group(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::mapping)
+    throw YamlError(node.line, "expects groups, as in [{match: \"bias|norm\", weight_decay: 0}]");
+  GroupPattern group;
+  bool has_match = false;
+  for (const YamlEntry& entry : node.entries) {
+    if (entry.key == "match") {
+      if (entry.value.kind != YamlNode::Kind::scalar)
+        throw YamlError(entry.line, "match expects a text, parts of names with | between them");
+      group.match = entry.value.text;
+      has_match = true;
+    } else if (entry.key == "weight_decay") {
+      group.weight_decay = number_of(entry);
+    } else if (entry.key == "lr_factor") {
+      group.lr_factor = number_of(entry);
+    } else {
+      const std::string close = nearest(entry.key.substr(0, 64), std::array{"match", "weight_decay", "lr_factor"});
+      throw YamlError(entry.line, concat("a group has match, weight_decay and lr_factor, got '", entry.key, "'",
+                                         close.empty() ? "" : concat("; did you mean '", close, "'?")));
+    }
+  }
+  if (!has_match) throw YamlError(node.line, "a group needs match: parts of names with | between them");
+  return group;
+}
+
+}  // namespace
+
+std::vector<SchemaRow> optimizer_rows() {
+  std::vector<SchemaRow> rows;
+  rows.push_back(
+      {"optimizer.type", type_field(), optimizers().front().name, kAny, {}, kept(type_help()), "optim|name"});
+  for (const OptionRow& option : kOptions) add_rows(option, rows);
+  Access<std::vector<GroupPattern>> groups = [](Config & config) -> auto& { return config.optimizer.groups; };
+  rows.push_back(
+      {"optimizer.groups",
+       groups,
+       "[]",
+       kAny,
+       {},
+       "Parameters by parts of their names, as in [{match: \"bias|norm\", weight_decay: 0, lr_factor: 0.5}]: "
+       "the first group that fits says their decay and the factor on their rate; \"\" fits every name.",
+       "param_groups|parameter_groups"});
+  Access<double> layer_decay = [](Config & config) -> auto& { return config.optimizer.layer_decay; };
+  rows.push_back({"optimizer.layer_decay",
+                  layer_decay,
+                  "1",
+                  {.low = 0, .high = 1, .low_open = true},
+                  {},
+                  "The rate of each block is that of the one above times this, from the output layer down to the "
+                  "embeddings; 1: all have the same.",
+                  "layerwise_decay|layer_wise_decay"});
+  return rows;
+}
+
+void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node) {
+  std::vector<GroupPattern> read;
+  for (const YamlNode& item : node.items) read.push_back(read_group(item));
+  groups = std::move(read);
+}
+
+std::string groups_text(const std::vector<GroupPattern>& groups) {
+  std::string text;
+  for (const GroupPattern& group : groups) {
+    text += concat(text.empty() ? "" : ", ", "{match: ", text_to_yaml(group.match));
+    if (group.weight_decay) text += fmt::format(", weight_decay: {}", *group.weight_decay);
+    text += fmt::format(", lr_factor: {}}}", group.lr_factor);
+  }
+  return concat("[", text, "]");
+}
+
+}  // namespace keel
