@@ -96,7 +96,7 @@ TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
 TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorAndAWordThatFitsNoneAWarning) {
   const TemporaryFolder place;
   const auto groups = [&](const char* name, const char* match) {
-    return small_run(place, name, {"steps=3", concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
+    return small_run(place, name, {"steps=4", concat("optimizer.groups=[{match: \"", match, "\", weight_decay: 0}]")});
   };
   EXPECT_EQ(error_of([&] { train_by(2, groups("a", "wtee")); }),
             "optimizer.groups: 'wtee' fits no parameter; did you mean 'wte'?");
