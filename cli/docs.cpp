@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "commands.h"
+#include "keel/dist/lab/report.h"
 #include "keel/trainer/schema.h"
 
 namespace keel::cli {
@@ -16,6 +17,9 @@ void add_docs(CLI::App& program) {
   docs->footer("\nExample:\n  keel docs config > docs/config.md");
   docs->add_subcommand("config", "All keys of a configuration, as Markdown.")->callback([] {
     std::cout << config_reference();
+  });
+  docs->add_subcommand("comm-schema", "What `keel comm --json` writes, as a JSON Schema.")->callback([] {
+    std::cout << lab::report_schema();
   });
 }
 
