@@ -105,7 +105,8 @@ void add_what(CLI::App& command, CommArguments& arguments) {
       .add_option("-n,--iters", arguments.calls, "Timed calls of each size; 20 to 1000 without it, as fit into 0.1 s.")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
-  command.add_option("-w,--warmup", arguments.warmup, "Calls before them, at least; they go on for 10 ms.")
+  command
+      .add_option("-w,--warmup", arguments.warmup, "Calls before them, at least; without --iters they go on for 10 ms.")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str()
       ->type_name("N");

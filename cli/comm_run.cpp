@@ -1,10 +1,12 @@
 #include "comm_run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <set>
@@ -39,6 +41,24 @@ constexpr int kSignalExit = 128;
 template <class T>
 void add_once(std::vector<T>& to, T value) {
   if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
+}
+
+DType find_dtype(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kDTypeCount; ++i) names.push_back(name_of(static_cast<DType>(i)));
+  const std::string near = nearest(name, names);
+  if (std::find(names.begin(), names.end(), name) == names.end() && !near.empty())
+    throw Error(concat("there is no dtype '", name, "', did you mean '", near, "'?"));
+  return parse_dtype(name);
+}
+
+// Said before anything is measured.
+void check_folder_of(const std::string& path, const char* option) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw Error(concat(option, ' ', path, ": the folder ", folder, " is not there, or cannot be written"),
+                ErrorKind::io);
 }
 
 // "2:50": a rank, and a number.
@@ -116,6 +136,11 @@ class CommRun {
   void prepare() {
     wish_ = read_wish(arguments_);
     const int n = ranks_.size();
+    if (ranks_.rank() == 0) {
+      check_folder_of(arguments_.json, "--json");
+      check_folder_of(arguments_.csv, "--csv");
+      check_folder_of(arguments_.plot, "--plot");
+    }
     for (const int rank : {wish_.delayed_rank, wish_.corrupted_rank})
       KEEL_CHECK(rank < n, "there is no rank ", rank, " among ", n);
     for (int r = 0; arguments_.ranks_per_node > 0 && r < n; ++r) nodes_.push_back(r / arguments_.ranks_per_node);
@@ -155,7 +180,7 @@ class CommRun {
                context_.device().type == DeviceType::cpu ? "" : concat(" (", describe_device(context_.device()), ')'));
     const std::vector<std::string> all = gather_texts(ranks_, own);
     for (std::size_t r = 0; r < all.size(); ++r) report_.machine.emplace_back(fmt::format("rank {}", r), all[r]);
-    where_ = concat(ranks_by(arguments_.threads), ", ", name_of(path_));
+    where_ = concat(ranks_.size() == 1 ? "alone" : ranks_by(arguments_.threads), ", ", name_of(path_));
     report_.machine.emplace_back("ranks", ranks_by(arguments_.threads));
     report_.machine.emplace_back("path", name_of(path_));
     const BuildInfo& build = build_info();
@@ -243,6 +268,7 @@ class CommRun {
       return true;
     }
     lab::MeasureOptions options{.calls = arguments_.calls, .warmup = arguments_.warmup, .check = arguments_.check};
+    if (arguments_.calls != 0) options.seconds = 0;
     if (wish_.delayed_rank == ranks_.rank())
       options.before_call = [this] {
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(wish_.delay_ms));
@@ -334,7 +360,7 @@ CommWish read_wish(const CommArguments& arguments) {
       for (const lab::Contestant& one : lab::contestants()) add_once(wish.contestants, &one);
     else add_once(wish.contestants, &lab::find_contestant(name));
   }
-  for (const std::string& name : arguments.dtypes) add_once(wish.dtypes, parse_dtype(name));
+  for (const std::string& name : arguments.dtypes) add_once(wish.dtypes, find_dtype(name));
   wish.sizes = lab::size_sweep(lab::parse_size(arguments.begin), lab::parse_size(arguments.end), arguments.factor);
   if (!arguments.delay.empty())
     std::tie(wish.delayed_rank, wish.delay_ms) = rank_and_number(arguments.delay, "--delay");

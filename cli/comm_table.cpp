@@ -18,7 +18,7 @@ struct Column {
 constexpr Column kColumns[] = {
     {"size", "(B)", 11, "S: bytes of the whole tensor, the larger of what a rank gives and gets"},
     {"count", "(elements)", 11, "of the whole tensor"},
-    {"type", "", 5, ""},
+    {"type", "", 5, "of the elements"},
     {"algorithm", "", 10, "who did it, see below"},
     {"time", "(us)", 10, "of a call: each rank's mean, averaged over ranks; first out of place, then in place"},
     {"algbw", "(GB/s)", 8, "S / time, in 10^9 bytes a second"},

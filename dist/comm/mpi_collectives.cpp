@@ -49,7 +49,7 @@ class Watch {
   }
 
   void enter(const Collective& collective, std::int64_t number) {
-    inside_ = collective.kind;
+    inside_.store(collective.kind, std::memory_order_relaxed);
     number_.store(number, std::memory_order_release);
   }
   void leave() { number_.store(kOutside, std::memory_order_release); }

@@ -29,10 +29,12 @@ std::span<const Contestant> contestants() { return kContestants; }
 const Contestant& find_contestant(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Contestant& one : kContestants) {
-    if (one.name == name || (!one.algorithm.empty() && one.algorithm == name)) return one;
+    if (one.name == name) return one;
     names.push_back(one.name);
     if (one.algorithm != one.name && !one.algorithm.empty()) names.push_back(one.algorithm);
   }
+  for (const Contestant& one : kContestants)
+    if (!one.algorithm.empty() && one.algorithm == name) return one;
   std::string list;
   for (const Contestant& one : kContestants) list += concat(list.empty() ? "" : ", ", one.name);
   const std::string near = nearest(name, names);
