@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm_predict.h"
 #include "comm_run.h"
 #include "comm_table.h"
 #include "commands.h"
@@ -31,6 +32,7 @@ Examples:
   keel comm -N 4 --threads --ranks-per-node 2 --algorithms ring,hier     two nodes of two ranks, pretended
   keel comm --compare before.json after.json      ratios; * where calls vary less than that
   keel comm --from here.json --plot here.svg
+  keel comm --from two.json,four.json --predict 16,64 --ranks-per-node 4
 
 Numbers are known before, so results are checked to the bit in every dtype. The exit code is 1 where an element was wrong.
 docs/comm.md describes the files.
@@ -58,14 +60,22 @@ int compare_files(const std::vector<std::string>& names) {
   return 0;
 }
 
-int show_file(const CommArguments& arguments) {
-  const lab::Report report = lab::load_report(arguments.from);
+int show_files(const CommArguments& arguments) {
   KEEL_CHECK(arguments.json.empty(), "--from reads what --json wrote; leave --json out");
+  std::vector<lab::Report> reports;
+  for (const std::string& name : arguments.from) reports.push_back(lab::load_report(name));
+  if (!arguments.predict.empty()) {
+    std::cout << prediction_text(reports, arguments.predict, arguments.ranks_per_node);
+    return 0;
+  }
+  KEEL_CHECK(reports.size() == 1, "--from takes one file, or several with --predict");
+  const lab::Report& report = reports.front();
   if (!arguments.csv.empty()) write_text_file(arguments.csv, to_csv(report));
   if (!arguments.plot.empty()) write_text_file(arguments.plot, lab::plot(report));
   std::string_view collective;
   for (const lab::Record& record : report.records) {
-    if (record.collective != collective) std::cout << table_header(record.collective, record.ranks, arguments.from);
+    if (record.collective != collective)
+      std::cout << table_header(record.collective, record.ranks, arguments.from.front());
     collective = record.collective;
     std::cout << table_row(record);
   }
@@ -75,7 +85,8 @@ int show_file(const CommArguments& arguments) {
 
 int run(const CLI::App& command, const CommArguments& arguments) {
   if (!arguments.compare.empty()) return compare_files(arguments.compare);
-  if (!arguments.from.empty()) return show_file(arguments);
+  if (!arguments.from.empty()) return show_files(arguments);
+  KEEL_CHECK(arguments.predict.empty(), "--predict needs what was measured: --from FILE, which --json wrote");
   const bool launched = find_launched().has_value();
   if (!launched) read_wish(arguments);  // better said before ranks are started
   if (!launched && !arguments.threads && arguments.ranks > 1)
@@ -139,7 +150,14 @@ void add_files(CLI::App& command, CommArguments& arguments) {
   command.add_option("--csv", arguments.csv, "The records alone, a line each.")->type_name("FILE");
   command.add_option("--plot", arguments.plot, "Draw time and bus bandwidth over size, as SVG.")->type_name("FILE");
   command.add_option("--from", arguments.from, "Measure nothing; show, plot or convert what --json wrote.")
+      ->delimiter(',')
       ->type_name("FILE");
+  command
+      .add_option("--predict", arguments.predict,
+                  "With --from: times among so many ranks, of --ranks-per-node, by a line through what was measured.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("RANKS");
   command.add_option("--compare", arguments.compare, "Measure nothing; compare two files that --json wrote.")
       ->expected(2)
       ->type_name("FILE");

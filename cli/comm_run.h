@@ -24,7 +24,8 @@ struct CommArguments {
   std::string json, csv, plot;
   int ranks = 1;
   bool threads = false;
-  std::string from;
+  std::vector<std::string> from;
+  std::vector<int> predict;
   std::vector<std::string> compare;
 };
 

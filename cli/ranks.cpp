@@ -269,7 +269,8 @@ std::string ranks_by(bool threads) {
 std::string host_name() {
   std::string name(256, '\0');
   ::gethostname(name.data(), name.size() - 1);
-  return name.c_str();
+  name.resize(name.find('\0'));
+  return name;
 }
 
 Launcher::Kind mpi_of_this_build() {

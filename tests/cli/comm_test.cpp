@@ -125,6 +125,19 @@ TEST(CommCommand, ShowsPlotsAndComparesWhatWasWritten) {
   EXPECT_NE(cut.err.find("cut.json is not whole"), std::string::npos) << cut.err;
 }
 
+TEST(CommCommand, PredictsMoreRanksFromFilesOfFewer) {
+  const Sandbox sandbox;
+  for (const int n : {2, 4})
+    ASSERT_EQ(sandbox.keel(concat("comm --threads -N ", n, " --algorithms ring --json ", n, ".json", kQuick)).code, 0);
+  const Outcome outcome = sandbox.keel("comm --from 2.json,4.json --predict 8,64");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("# all_reduce ring f32: "), std::string::npos) << outcome.out;
+  const auto extrapolated = outcome.out.find("  extrapolated\n");
+  EXPECT_NE(extrapolated, std::string::npos) << "64 is more than 8 times 4" << outcome.out;
+  for (const char* arguments : {"--predict 8", "--from 2.json,4.json", "--from 2.json --predict 0"})
+    EXPECT_EQ(sandbox.keel(concat("comm ", arguments)).code, 2) << arguments;
+}
+
 // What a run measured before it was stopped stands in a whole file, and nothing else is left beside it.
 TEST(CommCommand, AnInterruptedRunLeavesWholeFiles) {
   for (const int number : {SIGINT, SIGKILL}) {
