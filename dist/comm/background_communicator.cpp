@@ -84,6 +84,7 @@ class BackgroundCommunicator final : public Communicator {
   int rank() const override { return ranks_->rank(); }
   int size() const override { return ranks_->size(); }
   const std::vector<int>& nodes() const override { return ranks_->nodes(); }
+  std::chrono::milliseconds timeout() const override { return ranks_->timeout(); }
   Work begin(const Collective& collective) override {
     const auto lock = background_->lock();
     const Work work = ranks_->begin(collective);

@@ -86,6 +86,8 @@ class Communicator {
   virtual int size() const = 0;
   // The node of each rank, counted from 0.
   virtual const std::vector<int>& nodes() const = 0;
+  // How long a rank waits for the others before it gives up.
+  virtual std::chrono::milliseconds timeout() const = 0;
 
   // The shard of rank r among n is part r of n parts (keel/dist/comm/schedule.h) whose lengths differ by one at most.
   // x becomes the sum (or other combination) of all ranks' x.

@@ -16,6 +16,7 @@ class CommunicatorDecorator : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const std::vector<int>& nodes() const override { return inner_.nodes(); }
+  std::chrono::milliseconds timeout() const override { return inner_.timeout(); }
   Work begin(const Collective& collective) override { return inner_.begin(collective); }
   void poll() override { inner_.poll(); }
   std::unique_ptr<Communicator> split(int color, int key) override { return inner_.split(color, key); }

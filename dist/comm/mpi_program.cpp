@@ -135,7 +135,7 @@ const MpiProgram::Left* MpiProgram::departure(std::uint64_t group, int rank) con
 void MpiProgram::leave(const std::shared_ptr<MpiGroup>& group, bool abruptly) {
   for (std::size_t i = 0; i < group->members.size(); ++i) {
     if (static_cast<int>(i) == group->rank) continue;
-    const Departure departure{group->id, group->peers[i].sent, abruptly || group->gave_up};
+    const Departure departure{group->id, group->peers[i].sent, abruptly || group->gave_up || failure_};
     tell(group->members[i], left, std::string(reinterpret_cast<const char*>(&departure), sizeof(Departure)));
   }
   left_.push_back(group);

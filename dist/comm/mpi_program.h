@@ -52,7 +52,7 @@ class MpiProgram {
   struct Departure {
     std::uint64_t group = 0;
     std::uint64_t sent = 0;      // messages to the rank that is told
-    std::uint64_t abruptly = 0;  // by an exception, or with messages unfinished
+    std::uint64_t abruptly = 0;  // after a failure, of which the reason may yet come, or with messages unfinished
   };
   struct Left : Departure {
     Clock::time_point when = {};

@@ -9,7 +9,7 @@
 
 #include "keel/dist/comm/mpi_call.h"
 #include "keel/dist/comm/mpi_program.h"
-#include "keel/dist/comm/shared_segment.h"
+#include "keel/dist/comm/share_among.h"
 
 namespace keel {
 namespace {
@@ -275,20 +275,7 @@ std::vector<T> MpiEndpoint::exchange(const T& own) {
 // Segments go away with the last process that has them, however it ends; MPI's shared windows would need all ranks to
 // be freed.
 std::optional<SharedAreas> MpiEndpoint::share(std::size_t bytes) {
-  auto own = SharedSegment::create(bytes);
-  const std::vector<SharedSegment::Name> names = exchange(own ? own->name() : SharedSegment::Name{});
-  const auto segments = std::make_shared<std::vector<std::shared_ptr<SharedSegment>>>();
-  SharedAreas shared{.owner = segments};
-  bool has_all = own != nullptr;
-  for (int r = 0; r < size() && has_all; ++r) {
-    segments->push_back(r == rank() ? own : SharedSegment::open(names[static_cast<std::size_t>(r)], bytes));
-    has_all = segments->back() != nullptr;
-    if (has_all) shared.areas.push_back(segments->back()->memory());
-  }
-  for (const std::uint64_t others : exchange(std::uint64_t{has_all})) has_all = has_all && others != 0;
-  if (own) own->hide();
-  if (!has_all) return {};
-  return shared;
+  return share_among(size(), rank(), bytes, [this](const auto& own) { return exchange(own); });
 }
 
 // MPI_Comm_split can neither time out nor hear of failures, so ranks meet before they call it.

@@ -139,6 +139,7 @@ class NcclCommunicator : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::vector<int>& nodes() const override { return group_->nodes(); }
+  std::chrono::milliseconds timeout() const override { return group_->timeout(); }
 
   Work begin(const Collective& asked) override {
     if (is_of_hosts(asked)) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "keel/dist/comm/communicator.h"
@@ -22,8 +23,9 @@ enum class ReduceOrder : unsigned char {
 struct NcclOptions {
   std::string algorithm = "direct";  // of all_reduce and reduce_scatter; see keel/dist/comm/algorithms.h
   ReduceOrder order = ReduceOrder::written;
-  // How long a collective may take from when it was asked for. Then it is given up, and the communicator with it.
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // How long a collective may take from when it was asked for, the control's unless given. Then it is given up, and the
+  // communicator with it.
+  std::optional<std::chrono::milliseconds> timeout = {};
   // At every k-th collective the ranks wait for each other and compare what they asked for since they last did: 1 tells
   // of a difference before anything is written and names a rank that does not come, 0 never compares. What is not
   // compared hangs until the time-out, or gives wrong numbers, where ranks do not agree. Messages between two ranks are

@@ -63,12 +63,16 @@ void Group::count_sent(int peer, std::int64_t bytes) {
 }
 
 std::string Group::describe(const Collective& collective, std::uint32_t number) const {
-  return concat(collective, " (collective number ", number, activity.empty() ? "" : concat(", ", activity), ")");
+  return concat(collective, describe_place(number));
 }
 
-Error Group::heard(const Error& error, const Collective& collective, std::uint32_t number) const {
+std::string Group::describe_place(std::uint32_t number) const {
+  return concat(" (collective number ", number, activity.empty() ? "" : ", ", activity, ')');
+}
+
+Error Group::heard(const Error& error, const std::string& where) const {
   if (error.kind() != ErrorKind::peer) return error;
-  return Error(concat(error.what(), "; rank ", name(), " was in ", describe(collective, number)), ErrorKind::peer);
+  return Error(concat(error.what(), "; rank ", name(), " was ", where), ErrorKind::peer);
 }
 
 GroupOperation::GroupOperation(std::shared_ptr<Group> group, const Collective& collective)
@@ -135,7 +139,7 @@ void GroupOperation::give_up(std::exception_ptr failure) {
     std::rethrow_exception(failure_);
   } catch (const Error& error) {
     group_->fail(error.what());
-    failure_ = std::make_exception_ptr(group_->heard(error, collective_, number_));
+    failure_ = std::make_exception_ptr(group_->heard(error, concat("in ", group_->describe(collective_, number_))));
   } catch (const std::exception& error) { group_->fail(error.what()); }
   release();
   collective_.input = collective_.output = {};

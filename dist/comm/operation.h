@@ -75,8 +75,11 @@ struct Group {
   int name() const { return names[static_cast<std::size_t>(rank())]; }
   // "all_reduce of 8 f32 (sum) (collective number 5, step 57)".
   std::string describe(const Collective& collective, std::uint32_t number) const;
-  // What is wrong with other ranks, with what this one was about when it heard of it.
-  Error heard(const Error& error, const Collective& collective, std::uint32_t number) const;
+  // " (collective number 5, step 57)" of the one that comes next.
+  std::string describe_place() const { return describe_place(sequence); }
+  std::string describe_place(std::uint32_t number) const;
+  // What is wrong with other ranks, with where this one was when it heard of it: "in a split".
+  Error heard(const Error& error, const std::string& where) const;
 };
 
 // A collective of a group: how it is waited for, and how it ends.

@@ -108,6 +108,7 @@ class StagedCommunicator final : public Communicator {
   int rank() const override { return ranks().rank(); }
   int size() const override { return ranks().size(); }
   const std::vector<int>& nodes() const override { return ranks().nodes(); }
+  std::chrono::milliseconds timeout() const override { return ranks().timeout(); }
   Work begin(const Collective& collective) override {
     if (!is_of_device(collective)) {
       queue_->begin_all_until(nullptr);

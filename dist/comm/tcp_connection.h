@@ -16,7 +16,7 @@ struct TcpHeader {
   enum Kind : std::uint32_t { message = 0x6d65656b, failed, left, goodbye };  // the first is no usual number
 
   std::uint32_t kind = message, unused = 0;
-  std::uint64_t group = 0, tag = 0;  // `left`: tag 1 is "abruptly"
+  std::uint64_t group = 0, tag = 0;  // `left`, `goodbye`: tag 1 is "abruptly"
   std::uint64_t bytes = 0;           // that follow
 };
 

@@ -41,13 +41,15 @@ TcpProgram::~TcpProgram() {
   } catch (const std::exception&) {}  // the others see that the connections end
 }
 
+bool TcpProgram::has_failed() const { return !failures_.empty() || std::uncaught_exceptions() > exceptions_; }
+
 // A connection that is closed with something unread may take along what was sent last, so ranks wait for each other.
 void TcpProgram::part() {
   is_parting_ = true;
-  const bool in_peace = failures_.empty() && std::uncaught_exceptions() <= exceptions_;
-  const Clock::time_point until = Clock::now() + (in_peace ? Clock::duration(kTimeToPart) : kTimeToTell);
+  const bool failed = has_failed();
+  const Clock::time_point until = Clock::now() + (failed ? kTimeToTell : Clock::duration(kTimeToPart));
   for (int r = 0; r < size(); ++r)
-    if (r != rank_) tell(r, {.kind = TcpHeader::goodbye}, {}, false);
+    if (r != rank_) tell(r, {.kind = TcpHeader::goodbye, .tag = failed ? 1U : 0U}, {}, false);
   const auto is_done = [&](const TcpConnection& peer) {
     const auto r = static_cast<std::size_t>(&peer - connections_.data());
     return !peer.is_open() || (goodbyes_[r] && !peer.wants_to_send());
@@ -119,19 +121,20 @@ void TcpProgram::hear(int from, const TcpHeader& header, const std::string& text
   switch (header.kind) {
     case TcpHeader::failed: failures_.try_emplace(header.group, text); break;
     case TcpHeader::left: departures_[{header.group, from}] = {Clock::now(), header.tag == 1}; break;
-    case TcpHeader::goodbye: goodbyes_[static_cast<std::size_t>(from)] = Clock::now(); break;
+    case TcpHeader::goodbye: goodbyes_[static_cast<std::size_t>(from)] = {Clock::now(), header.tag == 1}; break;
     default: return;
   }
   if (header.kind != TcpHeader::failed) forget_finished_groups();
 }
 
 std::optional<TcpProgram::Left> TcpProgram::departure(std::uint64_t group, int rank) const {
-  if (const auto& goodbye = goodbyes_[static_cast<std::size_t>(rank)]) return Left{*goodbye, false};
+  if (const auto& goodbye = goodbyes_[static_cast<std::size_t>(rank)]) return goodbye;
   const auto at = departures_.find({without_internal(group), rank});
   return at == departures_.end() ? std::nullopt : std::optional(at->second);
 }
 
-void TcpProgram::leave(std::uint64_t group, const std::vector<int>& members, bool abruptly) {
+void TcpProgram::leave(std::uint64_t group, const std::vector<int>& members) {
+  const bool abruptly = has_failed();
   for (const int member : members)
     if (member != rank_) tell(member, {.kind = TcpHeader::left, .group = group, .tag = abruptly ? 1U : 0U}, {}, false);
   left_[group] = members;

@@ -23,7 +23,7 @@ class TcpProgram : public TcpConnection::Listener {
   // How a rank left a group.
   struct Left {
     Clock::time_point when = {};
-    bool abruptly = false;  // by an exception: it may yet tell the reason
+    bool abruptly = false;  // after a failure, of which the reason may yet come
   };
 
   TcpProgram(int rank, TcpPeers peers);
@@ -52,7 +52,7 @@ class TcpProgram : public TcpConnection::Listener {
 
   // Nothing while the rank is in the group.
   std::optional<Left> departure(std::uint64_t group, int rank) const;
-  void leave(std::uint64_t group, const std::vector<int>& members, bool abruptly);
+  void leave(std::uint64_t group, const std::vector<int>& members);
 
   void fail(std::uint64_t group, const std::string& reason) noexcept;
   void throw_failure(std::uint64_t group) const;
@@ -81,12 +81,13 @@ class TcpProgram : public TcpConnection::Listener {
   void tell_failure(std::uint64_t family, const std::string& reason);
   void check_end(int rank);
   void forget_finished_groups();
+  bool has_failed() const;
   void part();
 
   int rank_;
   std::vector<std::uint64_t> hosts_;
   std::vector<TcpConnection> connections_;
-  std::vector<std::optional<Clock::time_point>> goodbyes_;  // by rank
+  std::vector<std::optional<Left>> goodbyes_;  // by rank
   Waiting posted_, arrived_;
   std::map<std::pair<std::uint64_t, int>, Left> departures_;  // by group and rank
   std::map<std::uint64_t, std::vector<int>> left_;            // groups that this rank has left, with their members

@@ -5,7 +5,7 @@
 #include <map>
 #include <thread>
 
-#include "keel/dist/comm/shared_segment.h"
+#include "keel/dist/comm/share_among.h"
 #include "keel/dist/comm/tcp_program.h"
 #include "keel/runtime/error.h"
 
@@ -14,7 +14,8 @@ namespace {
 
 using Clock = TcpProgram::Clock;
 
-// A rank that unwinds from an exception leaves its groups before it can tell the reason.
+// A rank that unwinds from an exception leaves its groups before it can tell the reason, and one that has heard it may
+// go before others have.
 constexpr auto kTimeToTell = std::chrono::seconds(1);
 // Who waits for something in shared memory, of which no connection tells, gives its core to others at each look for so
 // long, then sleeps between looks for a small part of the time that it has waited.
@@ -120,7 +121,7 @@ class TcpEndpoint : public TcpTransport {
       : program_(std::move(program)), group_(std::make_shared<const TcpGroup>(std::move(group))) {}
   ~TcpEndpoint() override {
     try {
-      program_->leave(group_->id, group_->members, std::uncaught_exceptions() > exceptions_);
+      program_->leave(group_->id, group_->members);
     } catch (const std::exception&) {}  // the others run into their time-outs
   }
   TcpEndpoint(const TcpEndpoint&) = delete;
@@ -170,7 +171,6 @@ class TcpEndpoint : public TcpTransport {
   bool shares_memory_ = false;
   std::uint64_t seen_ = 0;  // of the program's progress
   Clock::time_point waits_since_ = {};
-  int exceptions_ = std::uncaught_exceptions();
 };
 
 void TcpEndpoint::idle(std::chrono::microseconds limit) {
@@ -228,22 +228,9 @@ std::unique_ptr<Transport> TcpEndpoint::split(int color, int key) {
   return std::make_unique<TcpEndpoint>(program_, std::move(made));
 }
 
-// Ranks of one machine may yet see no memory in common, in containers: then all go by messages.
 std::optional<SharedAreas> TcpEndpoint::share(std::size_t bytes) {
-  auto own = SharedSegment::create(bytes);
-  const std::vector<SharedSegment::Name> names = exchange(own ? own->name() : SharedSegment::Name{});
-  const auto segments = std::make_shared<std::vector<std::shared_ptr<SharedSegment>>>();
-  SharedAreas shared{.owner = segments};
-  bool has_all = own != nullptr;
-  for (int r = 0; r < size() && has_all; ++r) {
-    segments->push_back(r == rank() ? own : SharedSegment::open(names[static_cast<std::size_t>(r)], bytes));
-    has_all = segments->back() != nullptr;
-    if (has_all) shared.areas.push_back(segments->back()->memory());
-  }
-  for (const std::uint64_t others : exchange(std::uint64_t{has_all})) has_all = has_all && others != 0;
-  if (own) own->hide();
-  if (!has_all) return {};
-  shares_memory_ = true;
+  auto shared = share_among(size(), rank(), bytes, [this](const auto& own) { return exchange(own); });
+  shares_memory_ = shared.has_value();
   return shared;
 }
 

@@ -29,9 +29,12 @@ class TransportCommunicator : public Communicator {
     group_->sent.resize(nodes.size());
     group_->received.resize(nodes.size());
     const bool is_one_node = std::all_of(nodes.begin(), nodes.end(), [&](int node) { return node == nodes.front(); });
-    if (options.shared_memory && group_->algorithm->name == "direct" && is_one_node && size() > 1)
-      if (auto areas = group_->transport->share(sizeof(NodeArea)))
-        group_->memory = std::make_shared<NodeMemory>(std::move(*areas), rank());
+    if (options.shared_memory && group_->algorithm->name == "direct" && is_one_node && size() > 1) {
+      try {
+        if (auto areas = group_->transport->share(sizeof(NodeArea)))
+          group_->memory = std::make_shared<NodeMemory>(std::move(*areas), rank());
+      } catch (const Error& error) { throw group_->heard(error, "joining its group"); }
+    }
     group_->progress = std::move(progress);
     group_->progress->add(*group_);
   }
@@ -55,6 +58,7 @@ class TransportCommunicator : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::vector<int>& nodes() const override { return group_->options.nodes; }
+  std::chrono::milliseconds timeout() const override { return group_->options.timeout; }
 
   Work begin(const Collective& collective) override {
     for (const Tensor& tensor : {collective.input, collective.output})
@@ -68,7 +72,7 @@ class TransportCommunicator : public Communicator {
     try {
       group_->transport->check();
       operation = (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
-    } catch (const Error& error) { throw group_->heard(error, collective, number); }
+    } catch (const Error& error) { throw group_->heard(error, concat("in ", group_->describe(collective, number))); }
     group_->active.push_back(operation);
     group_->advance_all();
     return Work(operation);
@@ -77,13 +81,10 @@ class TransportCommunicator : public Communicator {
     try {
       group_->transport->check();
     } catch (const Error& error) {
-      if (group_->active.empty() && error.kind() == ErrorKind::peer)
-        throw Error(
-            concat(error.what(), "; rank ", group_->name(), " was before its next collective (collective number ",
-                   group_->sequence, group_->activity.empty() ? "" : ", ", group_->activity, ')'),
-            ErrorKind::peer);
-      if (group_->active.empty()) throw;
-      throw group_->heard(error, group_->active.front()->collective(), group_->active.front()->number());
+      throw group_->heard(error, group_->active.empty()
+                                     ? concat("before its next collective", group_->describe_place())
+                                     : concat("in ", group_->describe(group_->active.front()->collective(),
+                                                                      group_->active.front()->number())));
     }
     group_->advance_all();
   }
@@ -96,8 +97,11 @@ class TransportCommunicator : public Communicator {
       options.nodes.push_back(group_->options.nodes[static_cast<std::size_t>(member)]);
       names.push_back(group_->names[static_cast<std::size_t>(member)]);
     }
-    return std::make_unique<TransportCommunicator>(group_->transport->split(color, key), options, group_->progress,
-                                                   std::move(names));
+    std::unique_ptr<Transport> made;
+    try {
+      made = group_->transport->split(color, key);
+    } catch (const Error& error) { throw group_->heard(error, concat("in a split", group_->describe_place())); }
+    return std::make_unique<TransportCommunicator>(std::move(made), options, group_->progress, std::move(names));
   }
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }

@@ -1,17 +1,13 @@
 // Whole training steps on a device: the engine, and runs of the trainer.
 
 #include <cstdlib>
-#include <limits>
 
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/models/gpt.h"
-#include "keel/runtime/file.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/micro_step.h"
-#include "keel/trainer/run_folder.h"
-#include "keel/trainer/trainer.h"
 #include "tests/cuda/device.h"
-#include "tests/temporary_folder.h"
+#include "tests/trainer/run_support.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
 #endif
@@ -74,57 +70,24 @@ TEST_P(TrainingOnDevice, TwentyStepsOfASmallGptHaveTheLossesOfTheProcessor) {
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << "step " << i;
 }
 
-class Recorder : public TrainObserver {
- public:
-  explicit Recorder(std::int64_t stop_after = std::numeric_limits<std::int64_t>::max()) : stop_after_(stop_after) {}
-  void on_step(const StepReport& report) override {
-    EXPECT_TRUE(last_step_ == 0 || report.step == last_step_ + 1) << "each step, in order";
-    last_step_ = report.step;
-    losses.push_back(report.loss);
-  }
-  void on_message(LogLevel, std::string_view message) override { messages += concat(message, '\n'); }
-  bool stop_requested() override { return last_step_ >= stop_after_; }
-
-  std::vector<double> losses;
-  std::string messages;
-
- private:
-  std::int64_t stop_after_, last_step_ = 0;
-};
-
-Config small_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  const std::string text = place / "text.txt";
-  std::string lines;
-  for (int i = 0; i < 300; ++i) lines += concat("line ", i * i % 97, " of ", i, '\n');
-  write_text_file(text, lines);
-  std::vector<std::string> settings = {"run=" + (place / run), "data.path=" + text};
+// Shorter and narrower than the processor's, for the emulator.
+Config tiny_run(const TemporaryFolder& place, const std::string& run, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> settings = {"steps=6",       "model.layers=1", "model.block=8",  "batch.global=4",
+                                       "batch.micro=2", "eval.every=3",   "eval.batches=2", "checkpoint.every=2"};
   settings.insert(settings.end(), more.begin(), more.end());
-  return parse_config(R"(
-steps: 6
-model: {layers: 1, heads: 2, width: 16, block: 8, dropout: 0.1}
-data: {type: text, tokenizer: character}
-batch: {global: 4, micro: 2}
-optimizer: {lr: 1e-2}
-scheduler: {warmup: 3, min_lr: 1e-3}
-eval: {every: 3, batches: 2}
-checkpoint: {every: 2, keep: 2}
-log: {every: 1}
-threads: 2
-)",
-                      "small.yaml", settings);
+  return small_run(place, run, settings);
 }
 
 // cuBLASLt's algorithms are timed otherwise, and another run may find another one the fastest, with other bits.
 void choose_products_untimed() { ::setenv("KEEL_TUNE_MATMUL", "0", 1); }
 
 std::string on(Device device) { return "device=" + to_string(device); }
-std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }
 
 TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessorAndWritesTheSameText) {
   const TemporaryFolder place;
   Recorder there, here;
-  const TrainResult result = train(small_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
-  train(small_run(place, "here", {"device=cpu", "strategy=fp32"}), here);
+  const TrainResult result = train(tiny_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
+  train(tiny_run(place, "here", {"device=cpu", "strategy=fp32"}), here);
   ASSERT_EQ(there.losses.size(), 6u);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
@@ -146,11 +109,11 @@ TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {
   const TemporaryFolder place;
   Recorder ordinary, recorded;
   const std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16", "model.dropout=0"};
-  const Config config = small_run(place, "a", settings);
+  const Config config = tiny_run(place, "a", settings);
   train(config, ordinary);
   std::vector<std::string> with_graph = settings;
   with_graph.push_back("cuda_graph=true");
-  const Config graphed = small_run(place, "b", with_graph);
+  const Config graphed = tiny_run(place, "b", with_graph);
   train(graphed, recorded);
   EXPECT_EQ(recorded.losses, ordinary.losses);
   EXPECT_EQ(weights_of(graphed), weights_of(config));
@@ -208,10 +171,10 @@ TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
   choose_products_untimed();
   const TemporaryFolder place;
   Recorder whole, first(2), second;
-  const Config uninterrupted = small_run(place, "a", {on(kTestDevice), "strategy=bf16"});
+  const Config uninterrupted = tiny_run(place, "a", {on(kTestDevice), "strategy=bf16"});
   train(uninterrupted, whole);
-  EXPECT_EQ(train(small_run(place, "b", {on(kTestDevice), "strategy=bf16"}), first).end, TrainEnd::stopped);
-  const Config resumed = small_run(place, "b", {on(kTestDevice), "strategy=bf16", "resume=auto"});
+  EXPECT_EQ(train(tiny_run(place, "b", {on(kTestDevice), "strategy=bf16"}), first).end, TrainEnd::stopped);
+  const Config resumed = tiny_run(place, "b", {on(kTestDevice), "strategy=bf16", "resume=auto"});
   train(resumed, second);
   EXPECT_EQ(weights_of(uninterrupted), weights_of(resumed));
   std::vector<double> losses = first.losses;
@@ -230,7 +193,7 @@ TEST_P(TrainingOnDevice, WhatAnObserverThrowsLosesNoStepThatIsSaved) {
   };
   const TemporaryFolder place;
   Thrower thrower;
-  const Config config = small_run(place, "a", {on(kTestDevice), "strategy=bf16", "eval.every=0", "checkpoint.every=0"});
+  const Config config = tiny_run(place, "a", {on(kTestDevice), "strategy=bf16", "eval.every=0", "checkpoint.every=0"});
   EXPECT_THROW(train(config, thrower), Error);
   ASSERT_EQ(RunFolder(config.run).checkpoint_steps(), std::vector<std::int64_t>{4});
   EXPECT_EQ(thrower.losses.size(), 4u);
@@ -240,7 +203,7 @@ TEST_P(TrainingOnDevice, WhatAnObserverThrowsLosesNoStepThatIsSaved) {
 TEST_P(TrainingOnDevice, ALossThatIsNotFiniteEndsTheRunAndNamesItsStepAndTensor) {
   const TemporaryFolder place;
   Recorder recorder;
-  const Config config = small_run(
+  const Config config = tiny_run(
       place, "a",
       {on(kTestDevice), "strategy=fp32", "optimizer.lr=1e30", "scheduler={type: constant}", "model.dropout=0"});
   const std::string message = error_of([&] { train(config, recorder); });
@@ -277,7 +240,7 @@ TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
       Recorder recorder;
       std::vector<std::string> settings = {on(kTestDevice), "strategy=bf16"};
       if (graph) settings.insert(settings.end(), {"model.dropout=0", "cuda_graph=true"});
-      const Config config = small_run(place, "a", settings);
+      const Config config = tiny_run(place, "a", settings);
       train(config, recorder);
       if (seed == 0) expected = weights_of(config);
       EXPECT_EQ(weights_of(config), expected) << "drain seed " << seed << (graph ? ", as a graph" : "");
@@ -296,7 +259,7 @@ TEST(TrainingOnDevices, AFullDeviceEndsTheRunWithAnErrorAndLeavesNothingBehind) 
       const TemporaryFolder place;
       Recorder recorder;
       const Config config =
-          small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", graph});
+          tiny_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", graph});
       try {
         train(config, recorder);
         trained = true;
@@ -316,7 +279,7 @@ TEST(TrainingOnDevices, NoHostCodeTouchesDeviceMemory) {
   emulation::Machine::get().reset({.guard_memory = true});  // such an access would crash here
   const TemporaryFolder place;
   Recorder recorder;
-  train(small_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2", "scheduler.warmup=1"}), recorder);
+  train(tiny_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=2", "scheduler.warmup=1"}), recorder);
   EXPECT_EQ(recorder.losses.size(), 2u);
   emulation::Machine::get().reset({});
 }

@@ -13,6 +13,22 @@
 
 namespace keel::emulation {
 
+class EmulatedNccl : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    Machine::get().reset({});
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  }
+};
+
+// 1, 2, 3, ... times rank + 1.
+template <class T = float>
+std::vector<T> numbers(int rank, std::size_t count) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = T(static_cast<float>(i + 1) * static_cast<float>(rank + 1));
+  return values;
+}
+
 // What one rank has.
 class Rank {
  public:

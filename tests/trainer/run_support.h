@@ -1,6 +1,8 @@
 #pragma once
 // What tests of training runs share: a small run, and an observer that keeps what it is told.
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <limits>
 
@@ -16,6 +18,7 @@ class Recorder : public TrainObserver {
  public:
   explicit Recorder(std::int64_t stop_after = std::numeric_limits<std::int64_t>::max()) : stop_after_(stop_after) {}
   void on_step(const StepReport& report) override {
+    EXPECT_TRUE(last_step_ == 0 || report.step == last_step_ + 1) << "each step, in order";
     last_step_ = report.step;
     losses.push_back(report.loss);
   }

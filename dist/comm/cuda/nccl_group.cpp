@@ -26,6 +26,7 @@ NcclGroup::NcclGroup(const Context& context, std::unique_ptr<Communicator> contr
     : context_(context),
       stream_(context.make_stream(true)),
       options_(options),
+      timeout_(options.timeout.value_or(control->timeout())),
       rank_(control->rank()),
       size_(control->size()),
       nodes_(control->nodes()),
@@ -150,7 +151,7 @@ void NcclGroup::look(bool may_ask) noexcept {
 // The oldest collective that takes too long, or "".
 std::string NcclGroup::find_late() {
   std::unique_lock lock(mutex_);
-  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > options_.timeout) {
+  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > timeout_) {
     const Flight oldest = flights_.front();
     bool passed = false;
     for (int i = 0; i < kQuestions && oldest.end && !passed; ++i) {
@@ -164,7 +165,7 @@ std::string NcclGroup::find_late() {
 }
 
 void NcclGroup::watch() {
-  const auto interval = std::clamp<std::chrono::milliseconds>(options_.timeout / 10, std::chrono::milliseconds(5),
+  const auto interval = std::clamp<std::chrono::milliseconds>(timeout_ / 10, std::chrono::milliseconds(5),
                                                               std::chrono::milliseconds(200));
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, interval, [&] { return closing_; })) {
@@ -172,7 +173,7 @@ void NcclGroup::watch() {
     if (options_.watch_control) meet_control();
     if (!has_failed()) look(options_.watch_control);
     if (const std::string late = has_failed() ? "" : find_late(); !late.empty()) {
-      if (note(concat("rank ", rank_, " gave up after ", options_.timeout.count(), " ms in ", late))) untold_ = true;
+      if (note(concat("rank ", rank_, " gave up after ", timeout_.count(), " ms in ", late))) untold_ = true;
       if (options_.watch_control) meet_control();
       end_work();
     }

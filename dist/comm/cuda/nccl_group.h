@@ -35,6 +35,7 @@ class NcclGroup {
   const Context& context() const { return context_; }
   const Stream& stream() const { return stream_; }
   const NcclOptions& options() const { return options_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
 
   // Has f(handle) put work into the group's stream, which is the context's current one meanwhile; returns the event of
   // its end. `what` is for messages.
@@ -72,6 +73,7 @@ class NcclGroup {
   const Context context_;
   const Stream stream_;
   const NcclOptions options_;
+  const std::chrono::milliseconds timeout_;
   const int rank_, size_;
   const std::vector<int> nodes_;
   const int exceptions_ = std::uncaught_exceptions();

@@ -1,12 +1,10 @@
-// Collectives among the ranks of any transport: results, bytes, and what happens when ranks disagree or fail.
+// Collectives among the ranks of any transport: results, bytes, and what happens when ranks disagree.
 
 #include "keel/dist/comm/communicator.h"
 
 #include <gtest/gtest.h>
 
-#include <mutex>
 #include <random>
-#include <thread>
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/schedule.h"
@@ -368,103 +366,6 @@ TEST(Disagreement, NeverGivesAWrongResultInAThousandRandomCases) {
       EXPECT_LT(silent, n) << "round " << round;
     }
   }
-}
-
-TEST(Failure, OfOneRankReachesAllWithItsReasonAndWhatTheyWereAbout) {
-  KEEL_NEEDS_RANKS(4);
-  const auto told = messages(4, [](Communicator& comm) {
-    const Tensor x = zeros(cpu(), {1'000});
-    comm.set_activity("step 57");
-    comm.all_reduce(x).wait();
-    if (comm.rank() == 1) throw Error("the disk is full");
-    comm.all_reduce(x).wait();
-  });
-  EXPECT_EQ(told[1], "the disk is full");
-  for (const std::size_t r : {0, 2, 3})
-    EXPECT_EQ(told[r], concat("rank 1 failed: the disk is full; rank ", r,
-                              " was in all_reduce of 1000 f32 (sum) (collective number 1, step 57)"));
-}
-
-TEST(Failure, ReachesTheGroupsThatWereSplitOff) {
-  KEEL_NEEDS_RANKS(4);
-  const auto told = messages(4, [](Communicator& comm) {
-    const auto pair = comm.split(comm.rank() / 2, 0);
-    if (comm.rank() == 0) throw Error("out of paper");
-    pair->barrier();
-    comm.barrier();
-  });
-  // Over TCP a rank may hear first that another one has left.
-  for (const std::size_t r : {1, 2, 3})
-    EXPECT_TRUE(told[r].starts_with("rank 0 failed: out of paper") || told[r].starts_with("rank 0 has left while"))
-        << told[r];
-}
-
-TEST(Failure, OfARankThatLeftIsNamed) {
-  KEEL_NEEDS_RANKS(3);
-  const auto told = messages(3, [](Communicator& comm) {
-    if (comm.rank() != 1) comm.barrier();
-  });
-  EXPECT_EQ(told[1], "");
-  for (const std::size_t r : {0, 2}) EXPECT_NE(told[r].find("rank 1 has left"), std::string::npos) << told[r];
-}
-
-// The wait goes on, and ends well.
-TEST(Failure, ARankThatIsToEndSaysWhatItWaitsFor) {
-  KEEL_NEEDS_RANKS(3);
-  std::mutex mutex;
-  std::string lines;
-  const auto told = messages(3,
-                             [&](Communicator& comm) {
-                               const auto pair = comm.split(comm.rank() == 0 ? 0 : 1, 0);
-                               pair->set_activity("step 57");
-                               if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
-                               pair->all_reduce(zeros(cpu(), {8})).wait();
-                               const std::lock_guard lock(mutex);
-                               if (comm.rank() == 2) throw Error(lines);
-                             },
-                             {.is_worried = [] { return true; },
-                              .tell =
-                                  [&](int rank, const std::string& line) {
-                                    const std::lock_guard lock(mutex);
-                                    lines += concat(rank, ": ", line, '\n');
-                                  }});
-  EXPECT_EQ(told[0], "");
-  EXPECT_EQ(told[1], "");
-  EXPECT_EQ(told[2],
-            "2: rank 2 waits in all_reduce of 8 f32 (sum) (collective number 0, step 57): nothing has come from rank "
-            "1\n");
-}
-
-TEST(Failure, OfARankThatDoesNotComeNamesItAndTheCollective) {
-  KEEL_NEEDS_RANKS(3);
-  const auto told = messages(3,
-                             [](Communicator& comm) {
-                               comm.set_activity("step 57");
-                               comm.barrier();
-                               if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
-                               comm.all_reduce(zeros(cpu(), {8})).wait();
-                             },
-                             {.timeout = std::chrono::milliseconds(300)});
-  for (const std::size_t r : {0, 2})
-    EXPECT_NE(told[r].find("gave up after 300 ms in all_reduce of 8 f32 (sum) (collective number 1, step 57): nothing "
-                           "came from rank 1"),
-              std::string::npos)
-        << told[r];
-  EXPECT_NE(told[1], "");
-}
-
-TEST(Failure, OfACommunicatorThatGoesIsToldToWhoStillWaits) {
-  KEEL_NEEDS_RANKS(2);
-  on_ranks(2, [](Communicator& comm) {
-    Work work;
-    {
-      const auto pair = comm.split(0, 0);
-      if (comm.rank() == 0) work = pair->all_reduce(zeros(cpu(), {4}));
-      comm.barrier();
-    }
-    if (comm.rank() == 0) { EXPECT_THROW(work.wait(), Error); }
-    comm.barrier();
-  });
 }
 
 TEST(Arguments, ThatDoNotFitAreRefusedByName) {

@@ -15,17 +15,6 @@ namespace {
 
 using namespace keel::testing;
 
-// The fixture F: four units of 1,024 by 1,024 numbers and their biases. It is laid out, never trained.
-struct Wide : Module {
-  struct Layer : Module {
-    Linear linear{1024, 1024};
-    void visit(Visitor& v) override { v("linear", linear); }
-    bool is_unit() const override { return true; }
-  };
-  std::vector<Layer> layers = std::vector<Layer>(4);
-  void visit(Visitor& v) override { v("layers", layers); }
-};
-
 ShardedOptions in_bf16(int number, int micro_batches = 1) {
   ShardedOptions options = stage(number);
   options.policy = {.parameter = DType::bf16, .gradient = micro_batches > 1 ? DType::f32 : DType::bf16};
@@ -38,7 +27,7 @@ RankPlan plan_of(Module& model, int ranks, const ShardedOptions& options, int ra
 }
 
 std::int64_t sent(int ranks, const ShardedOptions& options) {
-  Wide model;
+  LargeNet model;
   return plan_of(model, ranks, options).traffic.sent();
 }
 
@@ -75,7 +64,7 @@ TEST(Plan, KeepsTheBytesOfTheDesign) {
                                       {67'174'400, 29'388'800, 23'091'200, 16'793'600},
                                       {67'174'400, 23'091'200, 15'744'000, 8'396'800}};
   const int ranks[] = {3, 4, 8};
-  Wide model;
+  LargeNet model;
   for (std::size_t row = 0; row < 3; ++row)
     for (const int number : {0, 1, 2, 3})
       EXPECT_EQ(plan_of(model, ranks[row], in_bf16(number)).memory.kept(), expected[row][number])
@@ -84,7 +73,7 @@ TEST(Plan, KeepsTheBytesOfTheDesign) {
 
 // Per unit of 2,099,200 bytes: at prefetch 1 two are whole, and the gradients of one while those before are summed.
 TEST(Plan, HoldsTwoWholeUnitsAndTwoWholeGradientsAtOnceInStageThree) {
-  Wide model;
+  LargeNet model;
   const MemoryPlan memory = plan_of(model, 4, in_bf16(3)).memory;
   EXPECT_EQ(memory.gathered, 2 * 2'099'200);
   EXPECT_EQ(memory.whole_gradients, 2 * 2'099'200);
@@ -94,7 +83,7 @@ TEST(Plan, HoldsTwoWholeUnitsAndTwoWholeGradientsAtOnceInStageThree) {
 }
 
 TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
-  Wide model;
+  LargeNet model;
   for (const int number : {0, 1, 2, 3}) {
     const RankPlan plan = plan_of(model, 1, in_bf16(number));
     EXPECT_EQ(plan.traffic.sent() + plan.traffic.control, 0);
@@ -104,7 +93,7 @@ TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
 }
 
 TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
-  Wide model;
+  LargeNet model;
   ShardedOptions options = in_bf16(2);
   options.sharding.offload_optimizer = true;
   const RankPlan plan = plan_of(model, 4, options);
@@ -114,7 +103,7 @@ TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
 }
 
 TEST(Plan, NamesARankOrStageThatThereIsNot) {
-  Wide model;
+  LargeNet model;
   EXPECT_THROW(plan_of(model, 2, in_bf16(0), 2), Error);
   EXPECT_THROW(plan_rank(lay_out(model), *make_adamw(), in_bf16(0), 0, 0), Error);
   EXPECT_THROW(plan_of(model, 2, in_bf16(4)), Error);
@@ -245,7 +234,7 @@ TEST(Plan, KnowsOptimizersWithoutStateOrMasters) {
     options.policy = PrecisionPolicy::of(DType::bf16);
     expect_as_planned("SGD", cases().front(), 3, options, false);
   }
-  Wide model;
+  LargeNet model;
   const std::unique_ptr<Optimizer> rounding = make_adamw({.stochastic_rounding = true});
   const RankPlan plan = plan_rank(lay_out(model, 4), *rounding, in_bf16(1), 4, 0);
   EXPECT_EQ(plan.memory.optimizer, std::int64_t{1024} * 1025 * 8) << "two states of fp32, no master";

@@ -11,26 +11,6 @@ namespace {
 
 using namespace keel::testing;
 
-// The fixture F: four layers of 1,024 by 1,024 numbers and their biases, a unit each.
-struct Wide : Module {
-  struct Layer : Module {
-    Linear linear{1024, 1024};
-    Variable operator()(const Variable& x) const {
-      const Scope scope(*this);
-      return linear(x);
-    }
-    void visit(Visitor& v) override { v("linear", linear); }
-    bool is_unit() const override { return true; }
-  };
-  std::vector<Layer> layers = std::vector<Layer>(4);
-  Variable operator()(const Tensor& x) const {
-    Variable y(x);
-    for (const Layer& layer : layers) y = layer(y);
-    return y;
-  }
-  void visit(Visitor& v) override { v("layers", layers); }
-};
-
 struct Measured {
   std::int64_t sent = 0, control = 0;  // bytes of one rank in one step
   std::size_t state = 0;               // bytes of parameters, gradients and optimizer state of one rank
@@ -46,14 +26,14 @@ Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
-    Wide net;
+    LargeNet net;
     Sharded engine(net, context, comm, make_adamw(), options);
     const MemoryReport memory = context.memory();
     const auto kept = [&](Purpose purpose) { return memory.by_purpose[static_cast<std::size_t>(purpose)].current; };
     const std::size_t state = kept(Purpose::parameter) + kept(Purpose::gradient) + kept(Purpose::optimizer);
     const auto run = [&] {
       for (int micro = 0; micro < micro_batches; ++micro) {
-        const Variable loss = mean(net(uniform_tensor(context, {2, 1024}, 5, dtype)));
+        const Variable loss = mean(net(uniform_tensor(context, {2, kLarge}, 5, dtype)));
         engine.backward(loss, {.last = micro + 1 == micro_batches});
       }
       engine.step(1e-3);

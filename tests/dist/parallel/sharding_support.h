@@ -33,6 +33,28 @@ struct UnitNet : Module {
   void visit(Visitor& v) override { v("layers", layers); }
 };
 
+// The fixture F of the design: four units of 1,024 by 1,024 numbers and their biases.
+inline constexpr std::int64_t kLarge = 1024;
+
+struct LargeNet : Module {
+  struct Layer : Module {
+    Linear linear{kLarge, kLarge};
+    Variable operator()(const Variable& x) const {
+      const Scope scope(*this);
+      return tanh(linear(x));
+    }
+    void visit(Visitor& v) override { v("linear", linear); }
+    bool is_unit() const override { return true; }
+  };
+  std::vector<Layer> layers = std::vector<Layer>(4);
+  Variable operator()(const Tensor& x) const {
+    Variable y(x);
+    for (const Layer& layer : layers) y = layer(y);
+    return y;
+  }
+  void visit(Visitor& v) override { v("layers", layers); }
+};
+
 // The rows of a global batch that one rank works on in a micro-batch.
 inline Tensor rows(const Context& context, int step, const Communicator& comm, int micro, int micros,
                    std::uint64_t seed, DType dtype) {

@@ -11,27 +11,6 @@ namespace {
 
 using namespace keel::testing;
 
-constexpr std::int64_t kLarge = 1024;
-
-struct LargeNet : Module {
-  struct Layer : Module {
-    Linear linear{kLarge, kLarge};
-    Variable operator()(const Variable& x) const {
-      const Scope scope(*this);
-      return tanh(linear(x));
-    }
-    void visit(Visitor& v) override { v("linear", linear); }
-    bool is_unit() const override { return true; }
-  };
-  std::vector<Layer> layers = std::vector<Layer>(4);
-  Variable operator()(const Tensor& x) const {
-    Variable y(x);
-    for (const Layer& layer : layers) y = layer(y);
-    return y;
-  }
-  void visit(Visitor& v) override { v("layers", layers); }
-};
-
 struct Curve {
   std::vector<double> losses;
   std::uint64_t weights = 0;
