@@ -239,7 +239,7 @@ std::unique_ptr<Communicator> mpi_collectives_of([[maybe_unused]] Communicator& 
 #ifdef KEEL_HAVE_MPI
   if (launched && launched->address.empty() && mpi_runs()) {
     MpiCollectiveOptions options;
-    options.timeout = options_of({}).timeout;
+    options.timeout = ranks.timeout();
     options.stuck = [who = prefix_of(ranks.rank())](const std::string& what) {
       end_at_once(report(what, kInternalError, who));
     };

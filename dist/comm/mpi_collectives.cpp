@@ -161,6 +161,7 @@ class MpiCollectives : public Communicator {
     return std::make_unique<MpiCollectives>(part, options_, std::move(nodes));
   }
   Traffic traffic() const override { return traffic_; }
+  std::chrono::milliseconds timeout() const override { return options_.timeout; }
   void fail(const std::string& reason) noexcept override {
     failed_ = true;
     reason_ = reason;
