@@ -46,7 +46,7 @@ Examples:
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
 
-Options stand before CONFIG.yaml or PROGRAM. Ctrl-C and SIGTERM reach every rank; the exit code is the ranks'.
+Options stand before CONFIG.yaml or PROGRAM. Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'.
 Where a rank fails, dies or does not come, the others name it, the step and the collective, and all end.)";
 
 struct Arguments {
@@ -245,6 +245,7 @@ int run_launcher(const LaunchPlan& plan, bool is_here) {
   options.signal_at_our_death = SIGTERM;
   options.reads_terminal = false;
   options.on_signal = [&](pid_t child, int number) {
+    if (number == SIGUSR1) number = SIGTERM;  // what the ranks take it for
     last = number;
     started.wait(child);
     if (number == SIGINT && ++interrupts <= 2) ::kill(child, kAsInterrupt);

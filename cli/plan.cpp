@@ -58,7 +58,7 @@ int rank_count(std::string text) {
 // 1234567 as "1,234,567".
 std::string grouped(std::int64_t number) {
   std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 

@@ -35,7 +35,7 @@ Examples:
   keel train c.yaml resume=auto        go on where the run was stopped
   keel train c.yaml --print-config     what would be trained, with every default filled in
 
-Ctrl-C and SIGTERM finish the step and save; a second Ctrl-C ends at once.)";
+Ctrl-C, SIGTERM and SIGUSR1 finish the step and save; a second Ctrl-C ends at once.)";
 
 struct Arguments {
   std::string config;

@@ -6,6 +6,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+# Installed programs and libraries find keel's shared ones (BUILD_SHARED_LIBS=ON) beside them.
+set(CMAKE_INSTALL_RPATH "\$ORIGIN;\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -65,7 +67,8 @@ function(keel_layer folder)
   keel_expose(${top})
   add_library(keel_${name} ${LAYER_SOURCES})
   add_library(keel::${name} ALIAS keel_${name})
-  set_target_properties(keel_${name} PROPERTIES EXPORT_NAME ${name} KEEL_FOLDER ${folder})
+  set_target_properties(keel_${name} PROPERTIES EXPORT_NAME ${name} KEEL_FOLDER ${folder}
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(keel_${name} PUBLIC cxx_std_20)
   target_include_directories(keel_${name} PUBLIC
     "$<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

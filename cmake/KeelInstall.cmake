@@ -1,42 +1,72 @@
 # `cmake --install` and the package that find_package(keel) reads.
 include(CMakePackageConfigHelpers)
 set(keel_package "${CMAKE_INSTALL_LIBDIR}/cmake/keel")
+file(RELATIVE_PATH to_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 get_property(layers GLOBAL PROPERTY KEEL_LAYERS)
 
-# Where a library that a static layer needs at link time comes from. Header-only ones are linked as
-# $<BUILD_INTERFACE:...> and are not listed.
+# Where a library that a static layer needs at link time comes from, and how a linker is told of it. Header-only ones are
+# linked as $<BUILD_INTERFACE:...> and are not listed.
 set(package_of_OpenMP::OpenMP_CXX OpenMP)
+set(flags_of_OpenMP::OpenMP_CXX ${OpenMP_CXX_FLAGS})
 set(package_of_Threads::Threads Threads)
+set(flags_of_Threads::Threads -pthread)
 set(package_of_fmt::fmt fmt)
+set(flags_of_fmt::fmt -lfmt)
 set(package_of_yaml-cpp yaml-cpp)
-set(package_of_DNNL::dnnl dnnl)
+set(flags_of_yaml-cpp -lyaml-cpp)
 set(package_of_MPI::MPI_C MPI)
+set(flags_of_MPI::MPI_C ${MPI_C_LIBRARIES})
 foreach(library IN ITEMS cudart_static cublasLt)
   set(package_of_CUDA::${library} CUDAToolkit)
+  set(flags_of_CUDA::${library} ${CUDA_${library}_LIBRARY})
 endforeach()
 
-# For each layer: keel_<layer>_needs, its direct layers, and keel_<layer>_packages.
+# For each layer: keel_<layer>_needs, its direct layers, and keel_<layer>_packages; and for those who build without CMake
+# what `pkg-config keel-<layer>` reads.
 set(KEEL_LAYER_TABLE "set(keel_layers ${layers})\n")
 foreach(layer IN LISTS layers)
   get_target_property(links keel_${layer} INTERFACE_LINK_LIBRARIES)
   set(needs)
   set(packages)
+  set(flags)
   foreach(link IN LISTS links)
     string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
-    if(link MATCHES "^\\$<BUILD_INTERFACE:" OR link STREQUAL "links-NOTFOUND" OR link STREQUAL "${CMAKE_DL_LIBS}")
+    if(link MATCHES "^\\$<BUILD_INTERFACE:" OR link STREQUAL "links-NOTFOUND")
       continue()
+    elseif(link STREQUAL "${CMAKE_DL_LIBS}")
+      list(APPEND flags -l${link})
     elseif(link MATCHES "^keel::(.*)$")
       list(APPEND needs "${CMAKE_MATCH_1}")
     elseif(IS_ABSOLUTE "${link}")
-      continue()  # a library file, exported by its path
+      list(APPEND flags "${link}")  # a library file, exported by its path
     elseif(DEFINED package_of_${link})
       list(APPEND packages "${package_of_${link}}")
+      list(APPEND flags ${flags_of_${link}})
     else()
       message(FATAL_ERROR "keel_${layer} links ${link}: add its package to cmake/KeelInstall.cmake")
     endif()
   endforeach()
   list(REMOVE_DUPLICATES packages)
   string(APPEND KEEL_LAYER_TABLE "set(keel_${layer}_needs ${needs})\nset(keel_${layer}_packages ${packages})\n")
+
+  set(requires ${needs})
+  list(TRANSFORM requires PREPEND keel-)
+  list(JOIN requires " " requires)
+  list(JOIN flags " " flags)
+  set(includes "-I\${includedir}")
+  get_target_property(definitions keel_${layer} INTERFACE_COMPILE_DEFINITIONS)
+  if(definitions)
+    list(TRANSFORM definitions PREPEND " -D" OUTPUT_VARIABLE definitions)
+    list(JOIN definitions "" definitions)
+    string(APPEND includes "${definitions}")
+  endif()
+  if(layer STREQUAL "mpi")
+    foreach(folder IN LISTS MPI_C_INCLUDE_DIRS)
+      string(APPEND includes " -I${folder}")
+    endforeach()
+  endif()
+  configure_file(cmake/keel.pc.in "${CMAKE_BINARY_DIR}/pkgconfig/keel-${layer}.pc" @ONLY)
+  install(FILES "${CMAKE_BINARY_DIR}/pkgconfig/keel-${layer}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
   # A backend's own headers are no part of the interface.
   get_target_property(folder keel_${layer} KEEL_FOLDER)

@@ -39,6 +39,7 @@ Storage::~Storage() {
 
 void Storage::drop() {
   KEEL_CHECK(!adopted_, "memory that the caller owns cannot be dropped");
+  was_dropped_ = true;
   context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   memory_ = nullptr;
   users_.clear();

@@ -58,6 +58,8 @@ class Storage {
   void used_by(const Stream& stream);
 
   bool resident() const { return memory_ != nullptr || bytes_ == 0; }
+  // Whether somebody drops the memory at times, or watches who uses it.
+  bool comes_and_goes() const { return was_dropped_ || touch_hook_; }
   void drop();     // gives the memory back; adopted memory cannot be dropped
   void restore();  // memory again, contents undefined until written
   // The hook may set another one, or none, while it runs.
@@ -75,6 +77,7 @@ class Storage {
   std::uint64_t version_ = 0;
   Purpose purpose_;
   bool adopted_ = false;
+  bool was_dropped_ = false;
   Deleter deleter_;
   TouchHook touch_hook_;
 };

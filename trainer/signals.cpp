@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <iterator>
 
 #include "keel/runtime/error.h"
 
@@ -14,11 +15,13 @@ std::atomic<int> received_signal = 0;
 std::atomic<bool> installed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
-struct sigaction previous[2];
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr std::size_t kCount = std::size(kSignals);
+struct sigaction previous[kCount];
 
 void handle(int signal_number) {
   int none = 0;
+  if (signal_number == SIGUSR1) signal_number = SIGTERM;
   if (received_signal.compare_exchange_strong(none, signal_number) || signal_number != SIGINT) return;
   // The signal is blocked while its handler runs, so this takes effect on return.
   ::signal(SIGINT, SIG_DFL);
@@ -34,14 +37,14 @@ SignalScope::SignalScope() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;  // an interrupted write goes on
   sigemptyset(&action.sa_mask);
-  for (int i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < kCount; ++i) {
     ::sigaction(kSignals[i], nullptr, &previous[i]);
     if (previous[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }
 
 SignalScope::~SignalScope() {
-  for (int i = 0; i < 2; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+  for (std::size_t i = 0; i < kCount; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
   installed = false;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
-// Turns Ctrl-C and SIGTERM into a flag, so that a program can finish its step and save.
+// Turns Ctrl-C, SIGTERM and SIGUSR1 into a flag, so that a program can finish its step and save.
 
 namespace keel {
 
 // While it lives, the first SIGINT or SIGTERM is only noted; a further SIGINT ends the process at once, as
-// without this class. A further SIGTERM changes nothing: job systems send it to the group and again to each process.
-// A signal that the process ignores (nohup) stays ignored. Only programs install it, never the library;
-// one at a time, another is an Error.
+// without this class. SIGUSR1, which job systems send some time before they end a job, counts as SIGTERM. A further
+// SIGTERM changes nothing: job systems send it to the group and again to each process. A signal that the process
+// ignores (nohup) stays ignored. Only programs install it, never the library; one at a time, another is an Error.
 class SignalScope {
  public:
   SignalScope();

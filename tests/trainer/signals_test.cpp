@@ -22,6 +22,12 @@ TEST(Signals, TheFirstSignalIsOnlyNoted) {
   }
 }
 
+TEST(Signals, AWarningOfAJobSystemCountsAsTermination) {
+  const SignalScope scope;
+  ::raise(SIGUSR1);
+  EXPECT_EQ(scope.received(), SIGTERM);
+}
+
 TEST(Signals, OldHandlersComeBack) {
   static int calls = 0;
   const auto old = ::signal(SIGTERM, [](int) { ++calls; });

@@ -124,6 +124,23 @@ TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
   }
 }
 
+// As job systems warn: the launcher, or one of the ranks alone.
+TEST_F(MpiLaunch, AWarningBeforeTheTimeIsOverStopsAllRanksAfterTheSameStep) {
+  for (const bool of_one_rank : {false, true}) {
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(concat("launch -N 3 text.yaml batch.global=6 run=made", kForEver));
+    wait_for_steps();
+    if (of_one_rank) ::kill(std::stoi(process_of_rank(1, processes())), SIGUSR1);
+    else program.send(SIGUSR1);
+    const Outcome stopped = program.wait();
+    EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
+    EXPECT_EQ(stopped.err, "");
+    EXPECT_TRUE(stopped.out.ends_with("stopped by SIGTERM; to go on: keel launch -N 3 made/config.yaml resume=auto\n"))
+        << stopped.out;
+    EXPECT_TRUE(sandbox.has("made/model.safetensors"));
+  }
+}
+
 TEST_F(MpiLaunch, NamesARankThatIsKilledAndLeavesNoOrphan) {
   RunningProgram program = sandbox.start(concat("launch -N 4 text.yaml run=made", kForEver));
   wait_for_steps();

@@ -1,4 +1,4 @@
-// The main program of test_comm_mpi: every process runs every test, with its part of the ranks.
+// The main program of tests by MPI processes: every process runs every test, with its part of the ranks.
 
 #include <gtest/gtest.h>
 
@@ -121,9 +121,11 @@ std::vector<std::string> messages(int n, const std::function<void(Communicator&)
 
 }  // namespace keel::testing
 
-int main(int argc, char** argv) {
+namespace {
+
+int run_tests(int argc, char** argv) {
   using namespace keel::testing;
-  keel::MpiSession mpi;
+  const keel::MpiSession mpi;
   all_processes = mpi.all();
   ::testing::InitGoogleTest(&argc, argv);
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
@@ -134,4 +136,18 @@ int main(int argc, char** argv) {
   int failed = RUN_ALL_TESTS(), any = 0;
   MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, all_processes);
   return any;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+#ifdef KEEL_TEST_HOST_STARTS_MPI  // as codes do that embed keel
+  int level = 0;
+  PMPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+  const int failed = run_tests(argc, argv);
+  PMPI_Finalize();
+  return failed;
+#else
+  return run_tests(argc, argv);
+#endif
 }
