@@ -7,6 +7,8 @@ class App;
 
 namespace keel::cli {
 
+// Sets exit_code to 1 where an element was wrong.
+void add_comm(CLI::App& program, int& exit_code);
 // Sets exit_code to 1 where strategies differ.
 void add_compare(CLI::App& program, int& exit_code);
 void add_docs(CLI::App& program);

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "commands.h"
+#include "keel/dist/lab/report.h"
 #include "keel/trainer/schema.h"
 
 namespace keel::cli {
@@ -19,6 +20,9 @@ void add_docs(CLI::App& program) {
   });
   docs->add_subcommand("schedules", "All learning-rate schedules, as Markdown.")->callback([] {
     std::cout << schedule_reference();
+  });
+  docs->add_subcommand("comm-schema", "What `keel comm --json` writes, as a JSON Schema.")->callback([] {
+    std::cout << lab::report_schema();
   });
 }
 

@@ -221,6 +221,7 @@ int run_rank(const std::vector<std::string>& command) {
 
 // Better said once than by every rank.
 void check_that_it_is_there(const std::string& program) {
+  if (names_command(program)) return;
   const bool is_path = program.find('/') != std::string::npos || names_configuration(program);
   const bool is_there = is_path ? ::access(program.c_str(), F_OK) == 0 : !program_path(program).empty();
   if (!is_there) throw Error(concat("cannot start '", program, "': there is no such file"), ErrorKind::io);

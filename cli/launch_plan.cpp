@@ -164,16 +164,16 @@ Words launcher_words(const Placement& place, const Machine& machine, const Launc
 }
 
 // Why the machine's launcher cannot start ranks of keel itself, or any.
-void check_launcher(const Machine& machine, bool trains) {
+void check_launcher(const Machine& machine, bool is_own) {
   const Launcher& launcher = machine.launcher;
-  const char* threads = trains ? "; --threads runs the ranks as threads of one process" : "";
+  const char* threads = is_own ? "; --threads runs the ranks as threads of one process" : "";
   const auto refuse = [&](const auto&... parts) {
     throw Error(concat(parts..., "; ", kInstall, threads), ErrorKind::unsupported);
   };
-  if (trains && machine.built_with == Kind::none) refuse("this build of keel has no MPI");
+  if (is_own && machine.built_with == Kind::none) refuse("this build of keel has no MPI");
   if (launcher.kind == Kind::none) refuse("no mpirun, mpiexec or srun was found in PATH");
   const bool fits = launcher.kind == machine.built_with || launcher.kind == Kind::slurm || launcher.kind == Kind::other;
-  if (trains && !fits)
+  if (is_own && !fits)
     throw Error(concat("keel was built with ", name_of(machine.built_with), ", and ", launcher.path, " is of ",
                        name_of(launcher.kind), ": its ranks would not find each other; put the right one first in PATH",
                        threads),
@@ -286,12 +286,16 @@ RankWish parse_ranks(std::string_view text) {
 
 bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
 
+bool names_command(std::string_view word) { return word == "comm"; }
+
 LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.command.empty(),
              "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
   const bool trains = names_configuration(wish.command[0]);
+  const bool is_own = trains || names_command(wish.command[0]);
   KEEL_CHECK(trains || wish.strategy.empty(), "--strat is for `keel train`: it needs a configuration, not a program");
-  KEEL_CHECK(trains || !wish.threads, "--threads is for `keel train`: it needs a configuration, not a program");
+  KEEL_CHECK(is_own || !wish.threads,
+             "--threads is for keel itself: it needs a configuration or `comm`, not a program");
   KEEL_CHECK(!wish.threads || wish.hosts.empty(), "--threads runs all ranks in one process; leave --hosts out");
 
   const Placement place(wish, machine);
@@ -313,10 +317,13 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     if (!wish.strategy.empty()) add(words, "strategy=" + wish.strategy);
     words.insert(words.end(), program.begin() + 1, program.end());
     program = std::move(words);
+  } else if (is_own) {
+    program.insert(program.begin(), machine.keel);
+    if (wish.threads) add(program, "--threads", "-N", std::to_string(place.ranks));
   }
   const bool needs_no_launcher = wish.threads || (place.ranks == 1 && place.hosts.empty());
   if (!needs_no_launcher) {
-    check_launcher(machine, trains);
+    check_launcher(machine, is_own);
     plan.launcher = machine.launcher.kind;
     // A launcher may give ranks a terminal where it has none itself, for them to draw on.
     if (!machine.shows_terminal) plan.environment.emplace_back("TERM", "dumb");

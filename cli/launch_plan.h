@@ -43,6 +43,8 @@ RankWish parse_ranks(std::string_view text);
 
 // Whether a command begins with the configuration of a run of `keel train`.
 bool names_configuration(std::string_view word);
+// A command of keel that ranks run: "comm".
+bool names_command(std::string_view word);
 
 struct LaunchWish {
   RankWish ranks = {};

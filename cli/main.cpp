@@ -19,6 +19,7 @@ Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
   keel compare c.yaml -N 2                   all stages side by side: same weights, bytes, memory, times
+  keel comm -N 4                             what all_reduce costs here, by keel and by MPI
   keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
   keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   keel::cli::add_train(app, exit_code);
   keel::cli::add_compare(app, exit_code);
+  keel::cli::add_comm(app, exit_code);
   keel::cli::add_launch(app, exit_code);
   keel::cli::add_generate(app);
   keel::cli::add_plan(app);

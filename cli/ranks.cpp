@@ -23,6 +23,8 @@
 #include "timeout.h"
 
 #ifdef KEEL_HAVE_MPI
+#include "keel/dist/comm/mpi_call.h"
+#include "keel/dist/comm/mpi_collectives.h"
 #include "keel/dist/comm/mpi_session.h"
 #endif
 
@@ -230,6 +232,45 @@ int on_ranks(int threads, const std::function<int(Communicator&)>& work, const R
   const std::optional<Launched> launched = find_launched();
   if (!launched || launched->size == 1) return run_alone(work);
   return launched->address.empty() ? run_in_mpi(*launched, work, hooks) : run_at_address(*launched, work, hooks);
+}
+
+std::unique_ptr<Communicator> mpi_collectives_of([[maybe_unused]] Communicator& ranks, std::string& why_not) {
+  const std::optional<Launched> launched = find_launched();
+#ifdef KEEL_HAVE_MPI
+  if (launched && launched->address.empty() && mpi_runs()) {
+    MpiCollectiveOptions options;
+    options.timeout = ranks.timeout();
+    options.stuck = [who = prefix_of(ranks.rank())](const std::string& what) {
+      end_at_once(report(what, kInternalError, who));
+    };
+    return make_mpi_collectives(MpiSession().all(), options, ranks.nodes());
+  }
+#endif
+  why_not = launched && !launched->address.empty() ? "these ranks find each other by an address, without MPI"
+            : mpi_of_this_build() == Launcher::Kind::none
+                ? "this build of keel has no MPI"
+                : "no MPI runs below these ranks; `keel comm -N 4` without --threads starts some";
+  return nullptr;
+}
+
+std::string mpi_version() {
+#ifdef KEEL_HAVE_MPI
+  if (mpi_runs()) return mpi_library_version();
+#endif
+  return "none";
+}
+
+std::string ranks_by(bool threads) {
+  const std::optional<Launched> launched = find_launched();
+  if (threads || !launched) return "threads of one process";
+  return launched->address.empty() ? "processes of MPI" : "processes over TCP";
+}
+
+std::string host_name() {
+  std::string name(256, '\0');
+  ::gethostname(name.data(), name.size() - 1);
+  name.resize(name.find('\0'));
+  return name;
 }
 
 Launcher::Kind mpi_of_this_build() {

@@ -3,6 +3,7 @@
 // find each other by an address, several threads, or one alone.
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "keel/dist/comm/communicator.h"
@@ -28,6 +29,15 @@ struct RankHooks {
 //
 // KEEL_TIMEOUT says how long a rank waits for the others; an Error where it is no such number.
 int on_ranks(int threads, const std::function<int(Communicator&)>& work, const RankHooks& hooks = {});
+
+// The ranks that on_ranks() made, by the collectives of the MPI library itself; null, and the reason, where they are no
+// processes of MPI. A call that does not come back in KEEL_TIMEOUT ends the program. Every rank calls it.
+std::unique_ptr<Communicator> mpi_collectives_of(Communicator& ranks, std::string& why_not);
+// What the MPI of this process says of itself; "none" where none runs.
+std::string mpi_version();
+// "threads of one process", for tables.
+std::string ranks_by(bool threads);
+std::string host_name();
 
 // The MPI that this build uses; none without it.
 Launcher::Kind mpi_of_this_build();

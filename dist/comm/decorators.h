@@ -45,6 +45,19 @@ class DelayedCommunicator : public CommunicatorDecorator {
   std::uint64_t number_ = 0;
 };
 
+// Changes one element of each result on one rank, once it is there: what a check must find. Results of devices are not
+// offered.
+class CorruptedCommunicator : public CommunicatorDecorator {
+ public:
+  CorruptedCommunicator(Communicator& inner, int rank, std::int64_t element)
+      : CommunicatorDecorator(inner), bad_rank_(rank), element_(element) {}
+  Work begin(const Collective& collective) override;
+
+ private:
+  int bad_rank_;
+  std::int64_t element_;
+};
+
 // Calls back before each collective with its number, counted together with those of the communicators that are split
 // off; what the callback throws, this rank throws.
 class WatchedCommunicator : public CommunicatorDecorator {

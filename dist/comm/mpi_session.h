@@ -5,7 +5,8 @@
 
 namespace keel {
 
-// Starts MPI, and ends it again; does neither where MPI runs already. One in a program, in its main thread.
+// Starts MPI, and ends it again; does neither where MPI runs already. The one that starts it lives longest, in the main
+// thread.
 class MpiSession {
  public:
   // Asks for MPI_THREAD_SERIALIZED, and is content with less: MPI_THREAD_FUNNELED suffices without a thread for

@@ -38,6 +38,7 @@ class Staged {
     begun_ = true;
   }
 
+  bool is_message() const { return device_.kind == CollectiveKind::send || device_.kind == CollectiveKind::receive; }
   bool has_begun() const { return begun_; }
   bool has_travelled() const { return begun_ && work_.has_finished(); }
 
@@ -66,8 +67,10 @@ struct Queue {
   void begin_what_has_arrived() {
     while (!waiting.empty() && waiting.front()->has_input()) begin_first();
   }
+  // With a message go those that were asked for right behind it: ranks may send to each other before they receive.
   void begin_all_until(const Staged* last) {
     while (!waiting.empty() && (last == nullptr || !last->has_begun())) begin_first();
+    while (!waiting.empty() && last->is_message() && waiting.front()->is_message()) begin_first();
   }
 
  private:

@@ -22,6 +22,28 @@ class StagedCollectives : public NcclRanks {
   }
 };
 
+// A receive that waits behind a send, of which the other rank's receive waits behind its own, must begin all the same.
+TEST_F(StagedCollectives, RanksSendToEachOtherBeforeTheyReceive) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const std::uint64_t seed : {0, 1, 2})
+    on_staged(
+        2,
+        [](const DeviceRank& own) {
+          const int other = 1 - own.rank();
+          std::vector<Work> works;
+          std::vector<Tensor> gotten;
+          for (const std::int64_t count : {1, 1000}) {
+            gotten.push_back(zeros(own.context, {count}));
+            works.push_back(own.devices.send(brought(own.context, own.rank(), count, DType::f32), other));
+            works.push_back(own.devices.receive(gotten.back(), other));
+          }
+          for (const Work& work : works) work.wait();
+          for (const Tensor& x : gotten)
+            EXPECT_EQ(doubles(x), doubles(brought(own.context, other, x.numel(), DType::f32)));
+        },
+        seed);
+}
+
 TEST_F(StagedCollectives, GiveWhatProcessorsGive) {
   KEEL_NEEDS_DEVICES(2);
   for (const int n : {2, 3, 4}) {

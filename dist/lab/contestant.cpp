@@ -1,0 +1,89 @@
+#include "keel/dist/lab/contestant.h"
+
+#include "keel/dist/comm/nccl_communicator.h"
+#include "keel/dist/comm/staged_communicator.h"
+#include "keel/dist/comm/transport_communicator.h"
+#include "keel/runtime/error.h"
+
+namespace keel::lab {
+namespace {
+
+constexpr Contestant kContestants[] = {
+    {"ordered", "direct", true,
+     "what training uses: one sum in the order of ranks; through shared memory where ranks have some in common"},
+    {"direct", "direct", false, "the same by messages"},
+    {"ring", "ring", false, "partial sums once around"},
+    {"tree", "tree", false, "a binomial tree, up and down"},
+    {"rhd", "halving", false, "recursive halving and doubling"},
+    {"hier", "hierarchical", false, "inside each node first, then between nodes"},
+    {"flat", "flat", false, "rank 0 does all the work"},
+    {"backend", "", false, "the collective of the library itself: MPI's, or NCCL's between devices"},
+};
+
+bool has_algorithms(const Exercise& exercise) { return exercise.adds || exercise.kind == CollectiveKind::all_gather; }
+
+}  // namespace
+
+std::span<const Contestant> contestants() { return kContestants; }
+
+const Contestant& find_contestant(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Contestant& one : kContestants) {
+    if (one.name == name) return one;
+    names.push_back(one.name);
+    if (one.algorithm != one.name && !one.algorithm.empty()) names.push_back(one.algorithm);
+  }
+  for (const Contestant& one : kContestants)
+    if (!one.algorithm.empty() && one.algorithm == name) return one;
+  std::string list;
+  for (const Contestant& one : kContestants) list += concat(list.empty() ? "" : ", ", one.name);
+  const std::string near = nearest(name, names);
+  throw Error(concat("there is no algorithm '", name.substr(0, 60), "'",
+                     near.empty() ? concat("; there are ", list) : concat(", did you mean '", near, "'?")));
+}
+
+std::string_view name_of(Path path) {
+  switch (path) {
+    case Path::processors: return "processors";
+    case Path::staged: return "devices through their processors";
+    case Path::nccl: return "devices by NCCL";
+  }
+  return "";
+}
+
+std::string why_not(const Contestant& contestant, const Exercise& exercise, Path path) {
+  const bool is_own = contestant.name == "ordered", is_library = contestant.algorithm.empty();
+  if (is_library || is_own) return {};
+  if (path == Path::nccl) {
+    if (contestant.name == "direct") return "between devices `ordered` is `direct` by messages";
+    if (!exercise.adds) return concat(exercise.name, " between devices is NCCL's own: `ordered` and `backend` show it");
+    return {};
+  }
+  if (has_algorithms(exercise) || contestant.name == "direct") return {};
+  if (exercise.kind == CollectiveKind::broadcast)
+    return "broadcast chooses by size itself, a tree or parts that ranks exchange: `direct` shows it";
+  return concat(exercise.name, " has no algorithm but messages between each two: `direct` shows it");
+}
+
+std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& fabric, std::string& why_not) {
+  const bool is_library = contestant.algorithm.empty();
+  if (fabric.path == Path::nccl) {
+    NcclOptions options;
+    if (is_library) options.order = ReduceOrder::fast;
+    else options.algorithm = contestant.algorithm;
+    return make_nccl_communicator(fabric.context, regroup(fabric.ranks, {.nodes = fabric.nodes}), options);
+  }
+  std::unique_ptr<Communicator> made;
+  if (!is_library) {
+    made = regroup(fabric.ranks, {.algorithm = std::string(contestant.algorithm),
+                                  .shared_memory = contestant.shared_memory,
+                                  .nodes = fabric.nodes});
+  } else {
+    why_not = "no library below these ranks has collectives";
+    if (fabric.library) made = fabric.library(why_not);
+  }
+  if (made != nullptr && fabric.path == Path::staged) return make_staged_communicator(std::move(made));
+  return made;
+}
+
+}  // namespace keel::lab

@@ -1,0 +1,50 @@
+#pragma once
+// Who is measured: keel's algorithms, and the collectives of the library below (MPI's or NCCL's own).
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/lab/exercise.h"
+
+namespace keel::lab {
+
+struct Contestant {
+  std::string_view name;
+  std::string_view algorithm;  // in keel/dist/comm/algorithms.h; empty: the library's own
+  bool shared_memory;          // between ranks that have some in common
+  std::string_view meaning;
+};
+
+// The one list; algorithms are found by their own names, too.
+std::span<const Contestant> contestants();
+// Throws an Error that names the nearest one.
+const Contestant& find_contestant(std::string_view name);
+
+// How the numbers of one rank reach another.
+enum class Path : unsigned char {
+  processors,  // messages or shared memory between processors
+  staged,      // the same, for devices, through the memory of their processors
+  nccl,        // from device to device
+};
+std::string_view name_of(Path path);
+
+// What a communicator is made of.
+struct Fabric {
+  Communicator& ranks;
+  Context context;  // of the tensors
+  Path path = Path::processors;
+  std::vector<int> nodes = {};  // of each rank, where they shall count as on others than they are
+  // The ranks by the library's own collectives, on processors; null, and the reason, where there is none.
+  std::function<std::unique_ptr<Communicator>(std::string& why_not)> library = {};
+};
+
+// Why a collective is not measured with this one; empty where it is.
+std::string why_not(const Contestant& contestant, const Exercise& exercise, Path path);
+// Every rank calls it. Null, and the reason, where there is no such communicator here.
+std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& fabric, std::string& why_not);
+
+}  // namespace keel::lab

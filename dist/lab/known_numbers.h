@@ -1,0 +1,34 @@
+#pragma once
+// Numbers whose sums are known: a collective's result can be checked to the bit in every dtype and order of additions.
+//
+// All are whole, not negative, and so small that even the sum over all ranks is exact in the dtype. Where ranks are too
+// many for that, only some of them bring something else than zero, others for other elements.
+
+#include "keel/dist/lab/exercise.h"
+
+namespace keel::lab {
+
+class KnownNumbers {
+ public:
+  // `salt`: other numbers for another call.
+  KnownNumbers(DType dtype, int ranks, std::uint32_t salt = 0);
+  // What a rank brings as an element of the whole tensor.
+  std::int64_t of(int rank, std::int64_t element) const;
+  std::int64_t sum(std::int64_t element) const;
+  // No sum and no number is larger.
+  std::int64_t largest_sum() const { return largest_sum_; }
+
+ private:
+  int ranks_, every_ = 1;
+  std::uint32_t mask_ = 1, salt_;
+  std::int64_t largest_sum_;
+};
+
+// Gives the input its numbers, and what is to be written others that no result is.
+void prepare(const Call& call, const KnownNumbers& numbers);
+// Elements of the output that are not what they must be. Waits for the device's stream.
+std::int64_t count_wrong(const Call& call, const KnownNumbers& numbers);
+// Zeros in both.
+void clear(const Call& call);
+
+}  // namespace keel::lab

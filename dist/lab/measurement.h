@@ -1,0 +1,49 @@
+#pragma once
+// Times of a collective, over calls and over ranks.
+
+#include <functional>
+#include <optional>
+
+#include "keel/dist/lab/exercise.h"
+
+namespace keel::lab {
+
+struct MeasureOptions {
+  int calls = 0;           // that are timed; 0: as many as fit into `seconds`, between 20 and 1000
+  int warmup = 5;          // calls before them, at least
+  double seconds = 0.1;    // and at least a tenth of this long before them
+  bool check = true;       // the result, of a call of its own
+  std::uint32_t salt = 0;  // of the numbers that are checked
+  // What a rank does before each call, and what makes it late: nothing, but for tests and demonstrations.
+  std::function<void()> before_call = {};
+};
+
+// Of all ranks. A call's time is from when a rank asks until it has the result; the next call follows at once.
+struct Timing {
+  std::int64_t calls = 0;
+  double time_us = 0, min_us = 0, max_us = 0;  // the mean call's, as a mean over ranks, of the fastest, the slowest
+  double p25_us = 0, p50_us = 0, p75_us = 0, p95_us = 0;  // of calls, each as its slowest rank saw it
+  double algbw = 0, busbw = 0;                            // 10^9 bytes a second, from time_us
+  std::optional<std::int64_t> wrong = {};                 // elements, on all ranks; none: not checked
+  double skew_us = 0;                                     // from the first rank's asking to the last's, median
+  std::int64_t straggler = -1;                            // who asked last most often; -1: a rank alone
+  double straggler_share = 0;                             // of the calls
+  double first_us = 0;                                    // of the very first call, slowest rank
+};
+
+// What one call sends, by the communicator's own count, of the rank that sends most and of all together.
+struct Wire {
+  std::int64_t inside = 0, between = 0, total = 0;
+};
+
+// Microseconds that each rank's clock is ahead of rank 0's, zero on the same host. Every rank calls it, blocks.
+std::vector<double> clock_offsets(Communicator& ranks);
+
+// Every rank calls it. `ranks` measures nothing: it carries what ranks tell each other between calls, and lets all
+// begin together. The result is whole on rank 0 alone. What was given is lost.
+Timing measure(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
+               const std::vector<double>& clocks);
+// Every rank calls it. Of a library that does not say what it sends, nothing.
+Wire count_wire(Communicator& measured, Communicator& ranks, const Call& call);
+
+}  // namespace keel::lab

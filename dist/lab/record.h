@@ -1,0 +1,41 @@
+#pragma once
+// One size of one algorithm, as it is written and read: the one list of its fields.
+
+#include <span>
+#include <string>
+#include <variant>
+
+#include "keel/dist/lab/measurement.h"
+
+namespace keel::lab {
+
+struct Record {
+  std::string collective, algorithm, dtype;
+  std::int64_t bytes = 0, count = 0, ranks = 0;
+  std::optional<Timing> out_of_place = {}, in_place = {};
+  // Of one call, of the rank that sends most; and of all ranks.
+  std::optional<std::int64_t> wire_inside_bytes = {}, wire_between_bytes = {}, wire_total_bytes = {};
+};
+
+// A field of T: its name in JSON and CSV, what it means, and where it is. An optional one is null where there is none.
+template <class T>
+struct Field {
+  std::string_view name, meaning;
+  std::variant<std::string T::*, std::int64_t T::*, double T::*, std::optional<std::int64_t> T::*> place;
+};
+
+// Of a record, without its timings; of a timing.
+std::span<const Field<Record>> record_fields();
+std::span<const Field<Timing>> timing_fields();
+
+// Where the two timings of a record are.
+struct Variant {
+  std::string_view name, meaning, prefix;  // the prefix of its columns in CSV
+  std::optional<Timing> Record::*place;
+};
+std::span<const Variant> variants();
+
+// "all_reduce ring f32 1M", for messages and series.
+std::string describe(const Record& record);
+
+}  // namespace keel::lab

@@ -1,0 +1,254 @@
+#include "keel/dist/lab/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "keel/runtime/file.h"
+
+namespace keel::lab {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "keel comm";
+
+template <class T>
+void write_fields(ordered_json& to, std::span<const Field<T>> fields, const T& from) {
+  for (const Field<T>& field : fields)
+    std::visit(
+        [&](auto place) {
+          const auto& value = from.*place;
+          if constexpr (requires { value.has_value(); })
+            to[std::string(field.name)] = value ? ordered_json(*value) : ordered_json();
+          else to[std::string(field.name)] = value;
+        },
+        field.place);
+}
+
+ordered_json write_texts(const Texts& texts) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [name, text] : texts) object[name] = text;
+  return object;
+}
+
+ordered_json write_record(const Record& record) {
+  ordered_json object;
+  write_fields(object, record_fields(), record);
+  for (const Variant& variant : variants()) {
+    const std::optional<Timing>& timing = record.*variant.place;
+    ordered_json& place = object[std::string(variant.name)];
+    if (timing) write_fields(place, timing_fields(), *timing);
+  }
+  return object;
+}
+
+// Reads values, and says where in the file one is not what it must be.
+class Reader {
+ public:
+  explicit Reader(std::string_view source) : source_(source) {}
+
+  [[noreturn]] void refuse(const std::string& where, std::string_view what) const {
+    throw Error(concat(source_, ": ", where, ' ', what));
+  }
+  const ordered_json& member(const ordered_json& object, std::string_view name, const std::string& where) const {
+    const auto found = object.find(std::string(name));
+    if (found == object.end()) refuse(concat(where, where.empty() ? "" : ".", name), "is missing");
+    return *found;
+  }
+  const ordered_json& object(const ordered_json& value, const std::string& where) const {
+    if (!value.is_object()) refuse(where, "must be an object");
+    return value;
+  }
+  const ordered_json& array(const ordered_json& in, std::string_view name) const {
+    const ordered_json& value = member(in, name, "");
+    if (!value.is_array()) refuse(std::string(name), "must be a list");
+    return value;
+  }
+  std::string text(const ordered_json& value, const std::string& where) const {
+    if (!value.is_string()) refuse(where, "must be a text");
+    return value.get<std::string>();
+  }
+  Texts texts(const ordered_json& in, std::string_view name) const {
+    Texts found;
+    for (const auto& [key, value] : object(member(in, name, ""), std::string(name)).items())
+      found.emplace_back(key, text(value, concat(name, '.', key)));
+    return found;
+  }
+
+  template <class T>
+  void fields(const ordered_json& from, std::span<const Field<T>> all, T& to, const std::string& where) const {
+    for (const Field<T>& field : all) {
+      const std::string at = concat(where, '.', field.name);
+      const ordered_json& value = member(from, field.name, where);
+      std::visit([&](auto place) { to.*place = read(value, to.*place, at); }, field.place);
+    }
+  }
+  Record record(const ordered_json& value, const std::string& where) const {
+    Record record;
+    fields(object(value, where), record_fields(), record, where);
+    if (record.ranks < 1 || record.bytes < 0 || record.count < 0) refuse(where, "counts what cannot be");
+    for (const Variant& variant : variants()) {
+      const std::string at = concat(where, '.', variant.name);
+      const ordered_json& timing = member(value, variant.name, where);
+      if (timing.is_null()) continue;
+      fields(object(timing, at), timing_fields(), (record.*variant.place).emplace(), at);
+    }
+    return record;
+  }
+
+ private:
+  std::string read(const ordered_json& value, const std::string&, const std::string& at) const {
+    return text(value, at);
+  }
+  double read(const ordered_json& value, double, const std::string& at) const {
+    if (!value.is_number()) refuse(at, "must be a number");
+    return value.get<double>();
+  }
+  std::int64_t read(const ordered_json& value, std::int64_t, const std::string& at) const {
+    if (!value.is_number_integer()) refuse(at, "must be a whole number");
+    return value.get<std::int64_t>();
+  }
+  std::optional<std::int64_t> read(const ordered_json& value, const std::optional<std::int64_t>&,
+                                   const std::string& at) const {
+    if (value.is_null()) return {};
+    return read(value, std::int64_t{}, at);
+  }
+
+  std::string_view source_;
+};
+
+template <class T>
+std::string column_names(std::span<const Field<T>> fields, std::string_view prefix) {
+  std::string names;
+  for (const Field<T>& field : fields) names += fmt::format("{}{}{}", names.empty() ? "" : ",", prefix, field.name);
+  return names;
+}
+
+// "" where there is nothing.
+template <class T>
+std::string cells(std::span<const Field<T>> fields, const T* from) {
+  std::string line;
+  for (const Field<T>& field : fields) {
+    if (&field != &fields.front()) line += ',';
+    if (from == nullptr) continue;
+    std::visit(
+        [&](auto place) {
+          const auto& value = from->*place;
+          if constexpr (requires { value.has_value(); }) line += value ? fmt::format("{}", *value) : "";
+          else line += fmt::format("{}", value);
+        },
+        field.place);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::span<const std::string_view> allowed_variables() {
+  static constexpr std::string_view kNames[] = {
+      "CUDA_VISIBLE_DEVICES",
+      "FI_PROVIDER",
+      "I_MPI_FABRICS",
+      "KEEL_EMULATED_DEVICES",
+      "KEEL_TIMEOUT",
+      "MPICH_GPU_SUPPORT_ENABLED",
+      "NCCL_ALGO",
+      "NCCL_IB_DISABLE",
+      "NCCL_NET",
+      "NCCL_P2P_DISABLE",
+      "NCCL_PROTO",
+      "NCCL_SHM_DISABLE",
+      "NCCL_SOCKET_IFNAME",
+      "OMPI_MCA_btl",
+      "OMPI_MCA_btl_vader_single_copy_mechanism",
+      "OMPI_MCA_coll",
+      "OMPI_MCA_hwloc_base_binding_policy",
+      "OMPI_MCA_mpi_yield_when_idle",
+      "OMPI_MCA_pml",
+      "OMP_NUM_THREADS",
+      "SLURM_JOB_NUM_NODES",
+      "UCX_NET_DEVICES",
+      "UCX_TLS",
+  };
+  return kNames;
+}
+
+Texts read_environment() {
+  Texts found;
+  for (const std::string_view name : allowed_variables())
+    if (const char* value = std::getenv(std::string(name).c_str())) found.emplace_back(name, value);
+  return found;
+}
+
+std::string to_json(const Report& report) {
+  ordered_json all;
+  all["format"] = kFormat;
+  all["version"] = Report::kVersion;
+  all["started"] = report.started;
+  all["complete"] = report.complete;
+  all["software"] = write_texts(report.software);
+  all["machine"] = write_texts(report.machine);
+  all["options"] = write_texts(report.options);
+  all["environment"] = write_texts(report.environment);
+  all["nodes"] = report.nodes;
+  all["skipped"] = report.skipped;
+  all["records"] = ordered_json::array();
+  for (const Record& record : report.records) all["records"].push_back(write_record(record));
+  return all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+}
+
+Report parse_report(std::string_view text, std::string_view source) {
+  const Reader reader(source);
+  ordered_json all;
+  try {
+    all = ordered_json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw Error(concat(source, " is not whole, or no JSON (something is wrong at byte ", error.byte, ')'));
+  }
+  if (!all.is_object() || !all.contains("format") || all["format"] != kFormat)
+    throw Error(concat(source, " was not written by `keel comm --json`"));
+  const ordered_json& version = reader.member(all, "version", "");
+  if (!version.is_number_integer() || version.get<std::int64_t>() < 1)
+    reader.refuse("version", "must be a number from 1 on");
+  if (version.get<std::int64_t>() > Report::kVersion)
+    throw Error(concat(source, " has version ", version.get<std::int64_t>(), ", and this keel reads version ",
+                       Report::kVersion, ": a newer keel wrote it"));
+  Report report;
+  report.started = reader.text(reader.member(all, "started", ""), "started");
+  const ordered_json& complete = reader.member(all, "complete", "");
+  if (!complete.is_boolean()) reader.refuse("complete", "must be true or false");
+  report.complete = complete.get<bool>();
+  report.software = reader.texts(all, "software");
+  report.machine = reader.texts(all, "machine");
+  report.options = reader.texts(all, "options");
+  report.environment = reader.texts(all, "environment");
+  for (const ordered_json& node : reader.array(all, "nodes")) {
+    if (!node.is_number_integer()) reader.refuse("nodes", "must be whole numbers");
+    report.nodes.push_back(node.get<int>());
+  }
+  for (const ordered_json& line : reader.array(all, "skipped")) report.skipped.push_back(reader.text(line, "skipped"));
+  for (const ordered_json& record : reader.array(all, "records"))
+    report.records.push_back(reader.record(record, concat("records[", report.records.size(), ']')));
+  return report;
+}
+
+Report load_report(const std::string& path) { return parse_report(read_text_file(path), path); }
+
+std::string to_csv(const Report& report) {
+  std::string text = column_names(record_fields(), "");
+  for (const Variant& variant : variants()) text += ',' + column_names(timing_fields(), variant.prefix);
+  text += '\n';
+  for (const Record& record : report.records) {
+    text += cells(record_fields(), &record);
+    for (const Variant& variant : variants()) {
+      const std::optional<Timing>& timing = record.*variant.place;
+      text += ',' + cells(timing_fields(), timing ? &*timing : nullptr);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace keel::lab
