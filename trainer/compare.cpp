@@ -101,8 +101,7 @@ std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   std::vector<ComparedStrategy> results;
   for (const std::string& name : strategies) {
-    Config candidate = config;
-    candidate.steps = steps;
+    Config candidate = config;  // its steps stay those of the run, whose schedule this is the beginning of
     std::optional<Context> context;
     std::optional<Task> task;
     together(ranks, [&] {
@@ -114,7 +113,8 @@ std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span
       context.emplace(make_context(candidate, ranks, log));
       task.emplace(open_task(candidate, context->host()));
     });
-    check_agreement(ranks, to_yaml(candidate), "ranks were given different configurations");
+    check_agreement(ranks, concat(to_yaml(candidate), "compared: ", steps, "\n"),
+                    "ranks were given different configurations");
     results.push_back(Candidate(candidate, *task, *context, ranks).run(steps));
     results.back().name = name;
   }
