@@ -15,7 +15,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # asserts stay on: they are cheap beside a m
 
 find_program(KEEL_CCACHE ccache)
 if(KEEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+  # What one clone has compiled serves the others, too.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${KEEL_CCACHE}")
 endif()
 
 # Where nothing can be installed: a folder that scripts/bundle-deps has filled, looked into before any other place.
