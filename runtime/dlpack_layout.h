@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+// NOLINTBEGIN(readability-identifier-naming): the names are the specification's
 struct DLPackVersion {
   std::uint32_t major, minor;
 };
@@ -37,3 +38,4 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 inline constexpr std::uint64_t kDLPackReadOnly = 1;  // of flags
+// NOLINTEND(readability-identifier-naming)
