@@ -8,9 +8,20 @@
 namespace keel {
 
 struct StepRule {
+  // The numbers of a curve, if there is one.
+  struct Curve {
+    const double* numbers;
+    std::int64_t count;
+
+    explicit Curve(const Tensor& curve)
+        : numbers(curve.defined() ? curve.data<double>() : nullptr), count(curve.defined() ? curve.numel() : 0) {}
+    KEEL_HD double at(std::int64_t steps, double without) const {
+      return numbers == nullptr ? without : numbers[steps < count ? steps : count - 1];
+    }
+  };
+
   double clip, lr;
-  const double* rates;  // null: `lr` holds
-  std::int64_t rate_count;
+  Curve rates, momenta;
   const StepPartial* partials;  // null: the state's own
   std::int64_t ranks;
   LossScaling scaling;
@@ -18,8 +29,8 @@ struct StepRule {
   explicit StepRule(const StepArgs& args)
       : clip(args.clip),
         lr(args.lr),
-        rates(args.rates.defined() ? args.rates.data<double>() : nullptr),
-        rate_count(args.rates.defined() ? args.rates.numel() : 0),
+        rates(args.curves.rates),
+        momenta(args.curves.momenta),
         partials(args.partials.defined() ? reinterpret_cast<const StepPartial*>(args.partials.raw()) : nullptr),
         ranks(args.partials.defined() ? args.partials.numel() / static_cast<std::int64_t>(sizeof(StepPartial)) : 1),
         scaling(args.scaling) {}
@@ -30,8 +41,8 @@ struct StepRule {
     state.tokens = all.tokens;
     state.grad_norm = math::sqrt(all.squares) * scale;
     state.taken = all.tokens > 0 && state.grad_norm - state.grad_norm == 0 ? 1 : 0;  // finite
-    if (rates == nullptr) state.lr = lr;
-    else state.lr = rates[state.steps < rate_count ? state.steps : rate_count - 1];
+    state.lr = rates.at(state.steps, lr);
+    state.momentum = momenta.at(state.steps, StepState::kOwnMomentum);
     state.gradient_scale = scale;
     if (clip > 0) {
       const float factor = static_cast<float>(clip) / (static_cast<float>(state.grad_norm) + 1e-6f);

@@ -20,6 +20,8 @@ static_assert(sizeof(StepPartial) == 24);
 
 // The numbers behind a state tensor. Gradients are sums over tokens, times the loss scale, until the step divides them.
 struct StepState {
+  static constexpr double kOwnMomentum = -1;  // the optimizer's
+
   // Gathered by add_squares() and add_tokens(), used and reset by decide_step().
   StepPartial partial = {};
 
@@ -27,8 +29,9 @@ struct StepState {
   std::int64_t steps = 0;  // that were taken, this one included
   std::int64_t taken = 0;  // 1, or 0: the gradient is not finite, and nothing may change
   double lr = 0;
-  double gradient_scale = 1;  // factor on every gradient: mean over tokens, loss scale, and clipping
-  double grad_norm = 0;       // 2-norm of the mean gradient before clipping
+  double momentum = kOwnMomentum;  // instead of the optimizer's momentum or beta1, where a schedule cycles it
+  double gradient_scale = 1;       // factor on every gradient: mean over tokens, loss scale, and clipping
+  double grad_norm = 0;            // 2-norm of the mean gradient before clipping
   std::int64_t first_bad = StepPartial::kNothingBad;
   double tokens = 0;  // of all ranks
 
@@ -50,12 +53,18 @@ struct LossScaling {
   static LossScaling dynamic() { return {.growth = 2, .backoff = 0.5}; }
 };
 
+// What changes from step to step: f64 (n), for the step after i taken ones; the last number holds for all later.
+struct StepCurves {
+  Tensor rates;
+  Tensor momenta = {};  // undefined: the optimizer's own
+};
+
 struct StepArgs {
   Tensor state;
   Tensor partials = {};  // u8 (ranks * 24): of all ranks, in their order; undefined: the state's own is all there is
   double clip = 0;       // longest mean gradient, by its 2-norm; 0: not clipped
-  Tensor rates = {};     // f64 (n): the learning rate after i taken steps; the last one holds for all later
-  double lr = 0;         // without rates
+  StepCurves curves = {};
+  double lr = 0;  // without rates
   LossScaling scaling = {};
 };
 

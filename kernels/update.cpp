@@ -167,10 +167,11 @@ void decide_step(const StepArgs& args) {
     KEEL_CHECK(args.partials.numel() > 0 && args.partials.numel() % sizeof(StepPartial) == 0, kOp,
                ": partials must be ", sizeof(StepPartial), " bytes for each rank, got ", args.partials);
   }
-  if (args.rates.defined()) {
-    check_tensor(kOp, "rates", args.rates, {args.rates.numel()}, DType::f64, context);
-    KEEL_CHECK(args.rates.numel() > 0 && args.rates.is_contiguous(), kOp, ": rates must be dense and not empty, got ",
-               args.rates);
+  for (const auto& [name, curve] : {std::pair("rates", args.curves.rates), std::pair("momenta", args.curves.momenta)}) {
+    if (!curve.defined()) continue;
+    check_tensor(kOp, name, curve, {curve.numel()}, DType::f64, context);
+    KEEL_CHECK(curve.numel() > 0 && curve.is_contiguous(), kOp, ": ", name, " must be dense and not empty, got ",
+               curve);
   }
   run_kernel(context, kOp, kernel_table(context).decide_step, args);
 }

@@ -101,8 +101,14 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
   return make_background_communicator(ranks.split(0, ranks.rank()));
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed) {
-  return make_optimizer(find_optimizer(config.type), config, seed);
+std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
+  OptimizerOptions options = config.optimizer;
+  const OptimizerEntry& entry = find_optimizer(config.optimizer.type);
+  const LearningRate schedule(config);
+  if (schedule.schedule().cycles_momentum() && options.momentum == 0 && entry.has("momentum"))
+    for (std::int64_t done = 0; done < config.steps && options.momentum == 0; ++done)
+      options.momentum = schedule.momentum(done).value_or(0);
+  return make_optimizer(entry, options, config.seed);
 }
 
 GroupRule make_groups(const Config& config) {
@@ -131,18 +137,22 @@ std::string check_groups(const Config& config, const Sharded& engine) {
   return unused;
 }
 
-Tensor make_rates(const Config& config, const Context& context) {
+StepCurves make_curves(const Config& config, const Context& context) {
   const LearningRate schedule(config);
-  if (schedule.schedule().cycles_momentum())
-    throw Error("scheduler.cycle_momentum: training does not change the momentum yet; set it to false",
-                ErrorKind::unsupported);
   const std::int64_t last = std::min(schedule.settles(), config.steps - 1);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;  // 1 GiB
   KEEL_CHECK(last < kMost, "steps: a schedule that changes for ", last, " steps is too long to be tabulated; ", kMost,
              " are possible");
-  std::vector<double> rates;
-  for (std::int64_t done = 0; done <= last; ++done) rates.push_back(schedule.rate(done));
-  return from_values(context, rates, {static_cast<std::int64_t>(rates.size())}, Purpose::workspace);
+  const auto curve = [&](auto&& number_after) {
+    std::vector<double> numbers;
+    for (std::int64_t done = 0; done <= last; ++done) numbers.push_back(number_after(done));
+    return from_values(context, numbers, {static_cast<std::int64_t>(numbers.size())}, Purpose::workspace);
+  };
+  StepCurves curves = {.rates = curve([&](std::int64_t done) { return schedule.rate(done); })};
+  if (schedule.schedule().cycles_momentum())
+    curves.momenta =
+        curve([&](std::int64_t done) { return schedule.momentum(done).value_or(StepState::kOwnMomentum); });
+  return curves;
 }
 
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) {

@@ -19,15 +19,16 @@ Context make_context(const Config& config, const Communicator& communicator, Log
 // then nothing else may use `ranks` meanwhile. Otherwise nothing. Every rank calls it, and all get the same.
 std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks);
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::uint64_t seed);
+// Where the schedule cycles a momentum that is 0 otherwise, the optimizer keeps what it needs for it.
+std::unique_ptr<Optimizer> make_optimizer(const Config& config);
 
 // Which parameters have which decay and rate.
 GroupRule make_groups(const Config& config);
 // An Error where a group fits no parameter: a misspelling. Which words of patterns fit none, as a note; empty: all do.
 std::string check_groups(const Config& config, const Sharded& engine);
 
-// f64 (n): the learning rate after i taken steps; the last one stays.
-Tensor make_rates(const Config& config, const Context& context);
+// The learning rate of each step and, where the schedule cycles it, the momentum.
+StepCurves make_curves(const Config& config, const Context& context);
 
 // `config.strategy.precision` must have been decided.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches);

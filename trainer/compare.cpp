@@ -32,14 +32,14 @@ class Candidate {
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         model_(gpt_options(config, task.vocabulary)),
         device_ranks_(config, context, ranks),
-        engine_(model_, context, *device_ranks_, make_optimizer(config.optimizer, config.seed),
+        engine_(model_, context, *device_ranks_, make_optimizer(config),
                 engine_options(config, static_cast<std::int64_t>(micro_batches_.size()))),
         steps_({.model = model_,
                 .engine = engine_,
                 .ranks = ranks,
                 .loader = task.training,
                 .micro_batches = micro_batches_,
-                .rates = make_rates(config, context),
+                .curves = make_curves(config, context),
                 .seed = config.seed},
                0) {}
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -91,6 +90,7 @@ class Resolver {
   std::vector<Problem> problems_;
   std::set<std::string, std::less<>> broken_;  // keys whose value is unknown after an error
   bool readable_ = true;
+  bool is_deepspeeds_ = false;  // the section `optimizer`
   int overrides_ = 0;
   Config config_;
 };
@@ -110,8 +110,9 @@ void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const
   for (const YamlEntry& entry : mapping.entries) {
     const Place place = override_place ? *override_place : file_place(entry.line);
     const std::string key = prefix + entry.key;
-    // DeepSpeed's JSON has the parameters of a schedule one level deeper.
-    if (key == "scheduler.params" && entry.value.kind == YamlNode::Kind::mapping) {
+    // DeepSpeed's JSON has the parameters of a schedule and of an optimizer one level deeper.
+    if ((key == "scheduler.params" || key == "optimizer.params") && entry.value.kind == YamlNode::Kind::mapping) {
+      is_deepspeeds_ |= key == "optimizer.params";
       flatten(prefix, entry.value, override_place, out);
     } else if (entry.key.find('.') != std::string::npos) {
       report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
@@ -275,7 +276,7 @@ void Resolver::check_strategy() {
 // What does not fit together is reported where the key, or else one that it depends on, was last given.
 void Resolver::check_schedule_of_rates() {
   for (const std::string& key : broken_)
-    if (key == "steps" || key == "optimizer.lr" || is_inside(key, "scheduler")) return;
+    if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
   for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
     const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
     const bool is_rate = key == "scheduler.min_lr";
@@ -290,6 +291,10 @@ void Resolver::check_optimizer() {
   require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
           "needs optimizer.dampening 0");
   const OptimizerEntry& entry = find_optimizer(optimizer.type);
+  require(!is_deepspeeds_ || entry.name != "Adam" || optimizer.weight_decay == 0,
+          {"optimizer.type", "optimizer.weight_decay"},
+          "Adam with params is DeepSpeed's, which decays the weights themselves unless adam_w_mode is false; say AdamW for "
+          "that, or leave out params for a decay that is part of the gradient");
   if (entry.has("etas")) {
     const std::string problem = problem_of(entry.settings(optimizer));
     require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
@@ -371,27 +376,6 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   if (stream.bad()) throw Error(concat(file.string(), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
   return parse_config(text, file.string(), overrides);
-}
-
-std::string to_yaml(const Config& config) {
-  std::string text;
-  std::string section;
-  std::map<std::string_view, std::string> values;
-  for (const SchemaRow& row : schema()) {
-    const auto chosen = values.find(row.when.key);
-    if (!row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
-    const std::string& value = values[row.key] = value_text(row, config);
-    const std::size_t dot = row.key.find('.');
-    const std::string_view parent = dot == std::string_view::npos ? "" : row.key.substr(0, dot);
-    if (parent.empty()) {
-      text += concat(row.key, ": ", value, "\n");
-    } else {
-      if (parent != section) text += concat(parent, ":\n");
-      text += concat("  ", row.key.substr(dot + 1), ": ", value, "\n");
-    }
-    section = parent;
-  }
-  return text;
 }
 
 }  // namespace keel

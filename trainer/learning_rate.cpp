@@ -1,5 +1,8 @@
 #include "keel/trainer/learning_rate.h"
 
+#include "keel/optim/catalog.h"
+#include "keel/runtime/error.h"
+
 namespace keel {
 namespace {
 
@@ -12,7 +15,13 @@ std::int64_t total_of(const Config& config) {
 }  // namespace
 
 ScheduleComplaints check_learning_rates(const Config& config) {
-  return check_schedule(config.scheduler.settings, config.optimizer.lr, total_of(config));
+  ScheduleComplaints complaints = check_schedule(config.scheduler.settings, config.optimizer.lr, total_of(config));
+  const OptimizerEntry& optimizer = find_optimizer(config.optimizer.type);
+  if (complaints.empty() && LearningRate(config).schedule().cycles_momentum() && !optimizer.has("momentum") &&
+      !optimizer.has("betas"))
+    complaints.push_back(
+        {"cycle_momentum", concat(optimizer.name, " has neither momentum nor betas; set cycle_momentum to false")});
+  return complaints;
 }
 
 LearningRate::LearningRate(const Config& config)

@@ -48,7 +48,7 @@ RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool
   ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
   if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
   const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
-  return plan_rank(layout, *make_optimizer(config.optimizer, config.seed), options, ranks, 0);
+  return plan_rank(layout, *make_optimizer(config), options, ranks, 0);
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path) {

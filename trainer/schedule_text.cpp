@@ -44,8 +44,9 @@ scheduler:
 
 - **Another length.** A resumed run with other `steps` follows the schedule of the new length, and says so.
 
-- **Momentum.** CyclicLR, OneCycleLR and OneCycle lower the momentum while the rate rises. `keel schedule` draws it;
-  training does not follow it yet, and asks for `cycle_momentum: false`.
+- **Momentum.** CyclicLR, OneCycleLR and OneCycle lower the momentum while the rate rises: that of an optimizer with
+  `momentum`, and the first of `betas`. An optimizer that has neither asks for `cycle_momentum: false`. A part of a
+  sequence that cycles no momentum leaves it to the optimizer.
 - **Layers.** `layer_decay` of polynomial_decay_layerwise multiplies the rate of each layer by a power of its distance from
   the output.
 

@@ -28,26 +28,28 @@ struct OptionRow {
   std::string_view option;
   Field field;
   Range range;
-  std::string_view help, known_as = {};
+  std::string_view help, aliases = {}, known_as = {};
 };
 
 const OptionRow kOptions[] = {
-    {"lr", KEEL_OPTION(lr), kAboveZero, "Learning rate after the warm-up.", "learning_rate|max_lr"},
+    {"lr", KEEL_OPTION(lr), kAboveZero, "Learning rate after the warm-up.", "learning_rate", "max_lr"},
     {"betas", KEEL_OPTION(betas), kFraction, "Decay rates of the means of the gradient and of its square.",
-     "beta|beta1|beta2"},
-    {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.", "epsilon|adam_epsilon"},
+     "adamw_betas|tfadamw_betas|fuse_adam_betas", "beta|beta1|beta2"},
+    {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.",
+     "epsilon|adam_epsilon|adamw_epsilon|tfadamw_epsilon|fuse_adam_epsilon"},
     {"weight_decay", KEEL_OPTION(weight_decay), kFromZero,
      "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion and decoupled_weight_decay shrink "
      "the "
      "weights themselves; with the others it is part of the gradient (an L2 penalty).",
-     "decay|wd"},
+     {}, "decay|wd"},
     {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
     {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
     {"nesterov", KEEL_OPTION(nesterov), kAny,
      "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
     {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out."},
     {"amsgrad", KEEL_OPTION(amsgrad), kAny,
-     "Divide by the largest mean square so far; keeps one more number a weight."},
+     "Divide by the largest mean square so far; keeps one more number a weight.",
+     "adamw_amsgrad|tfadamw_amsgrad|fuse_adam_amsgrad"},
     {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
     {"decoupled_weight_decay", KEEL_OPTION(decoupled_weight_decay), kAny,
      "Decay the weights themselves, as AdamW does, and not through the gradient."},
@@ -128,6 +130,7 @@ void add_rows(const OptionRow& option, std::vector<SchemaRow>& rows) {
   const bool everywhere = users.size() == 1 && count == optimizers().size();
   for (const auto& [standard, names] : users) {
     SchemaRow row{kept(concat("optimizer.", option.option)), option.field, standard, option.range, {}, option.help};
+    row.aliases = option.aliases;
     row.known_as = option.known_as;
     if (!everywhere) row.when = {"optimizer.type", kept(names)};
     rows.push_back(row);

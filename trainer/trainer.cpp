@@ -81,7 +81,7 @@ class Run {
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
-    engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config.optimizer, config.seed),
+    engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config),
                     engine_options(config_, static_cast<std::int64_t>(micro_batches_.size())));
     if (const std::string note = check_groups(config_, *engine_); !note.empty() && ranks.rank() == 0)
       observer_.on_message(LogLevel::warning, note);
@@ -105,7 +105,7 @@ class Run {
                                         .ranks = ranks_,
                                         .loader = task_.training,
                                         .micro_batches = micro_batches_,
-                                        .rates = make_rates(config_, context_),
+                                        .curves = make_curves(config_, context_),
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph},
                    state_.step);

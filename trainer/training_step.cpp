@@ -46,7 +46,7 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
-  pending.result = parts_.engine.step(parts_.rates);
+  pending.result = parts_.engine.step(parts_.curves);
   ++step_;
   const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
   return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);

@@ -36,8 +36,8 @@ class TrainingSteps {
     Communicator& ranks;  // not those that the engine talks through
     std::shared_ptr<const Loader> loader;
     std::vector<RowRange> micro_batches;  // of this rank
-    Tensor rates;                         // learning rates by taken steps
-    std::uint64_t seed = 0;               // of dropout
+    StepCurves curves;
+    std::uint64_t seed = 0;  // of dropout
     bool cuda_graph = false;
   };
   struct Turn {

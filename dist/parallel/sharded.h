@@ -90,8 +90,8 @@ class Sharded {
   // Divides by the tokens of all ranks, clips, updates, and forgets the gradients; skipped by all ranks where one
   // gradient of any rank is not finite. Nothing waits for the device: that is for who wants the result.
   PendingStep step(double lr);
-  // The same with rates[i] (f64) as the learning rate after i taken steps, so that skipped ones do not count.
-  PendingStep step(const Tensor& rates);
+  // The same along curves by the count of taken steps, so that skipped ones do not count.
+  PendingStep step(const StepCurves& curves);
   // Forgets the gradients that have been added since the last step.
   void zero_grad();
   // What a collective is about, for messages of failures: "step 57".

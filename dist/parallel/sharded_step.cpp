@@ -28,9 +28,9 @@ PendingStep Sharded::step(double lr) {
   return step(args);
 }
 
-PendingStep Sharded::step(const Tensor& rates) {
+PendingStep Sharded::step(const StepCurves& curves) {
   StepArgs args;
-  args.rates = rates;
+  args.curves = curves;
   return step(args);
 }
 

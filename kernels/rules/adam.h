@@ -35,12 +35,15 @@ struct AdamSettings {
 
 template <class A>
 struct AdamRule {
-  A scale, penalty, keep1, take1, keep2, take2, decay, rate, inverse_root, epsilon;
+  A scale, penalty;
+  rules::Means<A> means;
+  A decay, rate, inverse_root, epsilon;
 
   static KEEL_HD AdamRule of(const AdamSettings& settings, const RangeSettings& range, const StepState& state,
                              const double*) {
     const double lr = rules::rate_of(range, state);
-    const double bias1 = settings.correct_bias ? 1 - whole_power(settings.beta1, state.steps) : 1;
+    const double beta1 = rules::momentum_of(settings.beta1, state);
+    const double bias1 = settings.correct_bias ? 1 - whole_power(beta1, state.steps) : 1;
     const double bias2 = settings.correct_bias ? 1 - whole_power(settings.beta2, state.steps) : 1;
     const double decay = settings.decoupled ? 1 - lr * range.weight_decay : 1;
     double rate = lr / bias1, inverse_root = 1 / math::sqrt(bias2);
@@ -51,10 +54,7 @@ struct AdamRule {
     if (settings.decay_last) rate *= decay;
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
             settings.decoupled ? A(0) : static_cast<A>(range.weight_decay),
-            static_cast<A>(settings.beta1),
-            static_cast<A>(1 - settings.beta1),
-            static_cast<A>(settings.beta2),
-            static_cast<A>(1 - settings.beta2),
+            rules::Means<A>::of(beta1, settings.beta2),
             static_cast<A>(decay),
             static_cast<A>(rate),
             static_cast<A>(inverse_root),
@@ -62,20 +62,13 @@ struct AdamRule {
   }
 
   KEEL_HD void operator()(A gradient, A& weight, A& m, A& v) const {
-    average(gradient, weight, m, v);
+    means(gradient * scale + penalty * weight, m, v);
     weight = weight * decay - rate * (m / (math::sqrt(v) * inverse_root + epsilon));
   }
   KEEL_HD void operator()(A gradient, A& weight, A& m, A& v, A& v_max) const {
-    average(gradient, weight, m, v);
+    means(gradient * scale + penalty * weight, m, v);
     v_max = rules::larger(v_max, v);
     weight = weight * decay - rate * (m / (math::sqrt(v_max) * inverse_root + epsilon));
-  }
-
- private:
-  KEEL_HD void average(A gradient, A weight, A& m, A& v) const {
-    const A g = gradient * scale + penalty * weight;
-    m = keep1 * m + take1 * g;
-    v = keep2 * v + take2 * g * g;
   }
 };
 

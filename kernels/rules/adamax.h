@@ -28,11 +28,11 @@ struct AdamaxRule {
 
   static KEEL_HD AdamaxRule of(const AdamaxSettings& settings, const RangeSettings& range, const StepState& state,
                                const double*) {
-    const double bias1 = 1 - whole_power(settings.beta1, state.steps);
+    const double beta1 = rules::momentum_of(settings.beta1, state), bias1 = 1 - whole_power(beta1, state.steps);
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
             static_cast<A>(range.weight_decay),
-            static_cast<A>(settings.beta1),
-            static_cast<A>(1 - settings.beta1),
+            static_cast<A>(beta1),
+            static_cast<A>(1 - beta1),
             static_cast<A>(settings.beta2),
             static_cast<A>(rules::rate_of(range, state) / bias1),
             static_cast<A>(settings.epsilon)};

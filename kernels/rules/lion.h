@@ -26,10 +26,10 @@ struct LionRule {
 
   static KEEL_HD LionRule of(const LionSettings& settings, const RangeSettings& range, const StepState& state,
                              const double*) {
-    const double lr = rules::rate_of(range, state);
+    const double lr = rules::rate_of(range, state), beta1 = rules::momentum_of(settings.beta1, state);
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
-            static_cast<A>(settings.beta1),
-            static_cast<A>(1 - settings.beta1),
+            static_cast<A>(beta1),
+            static_cast<A>(1 - beta1),
             static_cast<A>(settings.beta2),
             static_cast<A>(1 - settings.beta2),
             static_cast<A>(1 - lr * range.weight_decay),

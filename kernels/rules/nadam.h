@@ -27,26 +27,27 @@ struct NAdamSettings {
 
 template <class A>
 struct NAdamRule {
-  A scale, penalty, keep1, take1, keep2, take2, decay, gradient_rate, mean_rate, inverse_root, epsilon;
+  A scale, penalty;
+  rules::Means<A> means;
+  A decay, gradient_rate, mean_rate, inverse_root, epsilon;
 
-  static KEEL_HD double mu(const NAdamSettings& settings, std::int64_t step) {
-    return settings.beta1 * (1 - 0.5 * real_power(0.96, static_cast<double>(step) * settings.momentum_decay));
+  static KEEL_HD double mu(const NAdamSettings& settings, const StepState& state, std::int64_t step) {
+    return rules::momentum_of(settings.beta1, state) *
+           (1 - 0.5 * real_power(0.96, static_cast<double>(step) * settings.momentum_decay));
   }
   static KEEL_HD double advance(const NAdamSettings& settings, const StepState& state, double product) {
-    return product * mu(settings, state.steps);
+    return product * mu(settings, state, state.steps);
   }
 
   static KEEL_HD NAdamRule of(const NAdamSettings& settings, const RangeSettings& range, const StepState& state,
                               const double* shared) {
     const double lr = rules::rate_of(range, state);
-    const double now = mu(settings, state.steps), next = mu(settings, state.steps + 1), product = *shared * now;
+    const double now = mu(settings, state, state.steps), next = mu(settings, state, state.steps + 1),
+                 product = *shared * now;
     const double bias2 = 1 - whole_power(settings.beta2, state.steps);
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
             settings.decoupled ? A(0) : static_cast<A>(range.weight_decay),
-            static_cast<A>(settings.beta1),
-            static_cast<A>(1 - settings.beta1),
-            static_cast<A>(settings.beta2),
-            static_cast<A>(1 - settings.beta2),
+            rules::Means<A>::of(rules::momentum_of(settings.beta1, state), settings.beta2),
             settings.decoupled ? static_cast<A>(1 - lr * range.weight_decay) : A(1),
             static_cast<A>(lr * (1 - now) / (1 - product)),
             static_cast<A>(lr * next / (1 - product * next)),
@@ -56,8 +57,7 @@ struct NAdamRule {
 
   KEEL_HD void operator()(A gradient, A& weight, A& m, A& v) const {
     const A g = gradient * scale + penalty * weight;
-    m = keep1 * m + take1 * g;
-    v = keep2 * v + take2 * g * g;
+    means(g, m, v);
     weight = weight * decay - (gradient_rate * g + mean_rate * m) / (math::sqrt(v) * inverse_root + epsilon);
   }
 };

@@ -24,13 +24,16 @@ struct RAdamSettings {
 
 template <class A>
 struct RAdamRule {
-  A scale, penalty, keep1, take1, keep2, take2, decay, rate, epsilon;
+  A scale, penalty;
+  rules::Means<A> means;
+  A decay, rate, epsilon;
   bool adaptive;
 
   static KEEL_HD RAdamRule of(const RAdamSettings& settings, const RangeSettings& range, const StepState& state,
                               const double*) {
     const double lr = rules::rate_of(range, state), power2 = whole_power(settings.beta2, state.steps);
-    const double bias1 = 1 - whole_power(settings.beta1, state.steps), bias2 = 1 - power2;
+    const double beta1 = rules::momentum_of(settings.beta1, state);
+    const double bias1 = 1 - whole_power(beta1, state.steps), bias2 = 1 - power2;
     const double longest = 2 / (1 - settings.beta2) - 1;
     const double length = longest - 2 * static_cast<double>(state.steps) * power2 / bias2;
     const bool adaptive = length > 5;
@@ -40,10 +43,7 @@ struct RAdamRule {
               math::sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length));
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
             settings.decoupled ? A(0) : static_cast<A>(range.weight_decay),
-            static_cast<A>(settings.beta1),
-            static_cast<A>(1 - settings.beta1),
-            static_cast<A>(settings.beta2),
-            static_cast<A>(1 - settings.beta2),
+            rules::Means<A>::of(beta1, settings.beta2),
             settings.decoupled ? static_cast<A>(1 - lr * range.weight_decay) : A(1),
             static_cast<A>(rate),
             static_cast<A>(settings.epsilon),
@@ -51,9 +51,7 @@ struct RAdamRule {
   }
 
   KEEL_HD void operator()(A gradient, A& weight, A& m, A& v) const {
-    const A g = gradient * scale + penalty * weight;
-    m = keep1 * m + take1 * g;
-    v = keep2 * v + take2 * g * g;
+    means(gradient * scale + penalty * weight, m, v);
     const A root = math::sqrt(v) + epsilon;
     weight = weight * decay - rate * (m / (adaptive ? root : A(1)));
   }

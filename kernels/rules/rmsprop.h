@@ -44,7 +44,7 @@ struct RmspropRule {
             static_cast<A>(range.weight_decay),
             static_cast<A>(settings.alpha),
             static_cast<A>(1 - settings.alpha),
-            static_cast<A>(settings.momentum),
+            static_cast<A>(rules::momentum_of(settings.momentum, state)),
             static_cast<A>(rules::rate_of(range, state)),
             static_cast<A>(settings.epsilon),
             settings.centered};

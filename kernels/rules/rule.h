@@ -49,6 +49,11 @@ struct SharedNumber {
 
 namespace rules {
 
+// The optimizer's momentum or beta1, unless a schedule cycles it.
+KEEL_HD inline double momentum_of(double own, const StepState& state) {
+  return state.momentum == StepState::kOwnMomentum ? own : state.momentum;
+}
+
 KEEL_HD inline double rate_of(const RangeSettings& range, const StepState& state) { return state.lr * range.lr_factor; }
 
 // The factor on every gradient.
@@ -65,6 +70,20 @@ template <class A>
 KEEL_HD A sign(A x) {
   return x > 0 ? A(1) : x < 0 ? A(-1) : x;
 }
+
+// Running means of a gradient and of its square, as Adam and its kin keep them.
+template <class A>
+struct Means {
+  A keep1, take1, keep2, take2;
+
+  static KEEL_HD Means of(double beta1, double beta2) {
+    return {static_cast<A>(beta1), static_cast<A>(1 - beta1), static_cast<A>(beta2), static_cast<A>(1 - beta2)};
+  }
+  KEEL_HD void operator()(A g, A& m, A& v) const {
+    m = keep1 * m + take1 * g;
+    v = keep2 * v + take2 * g * g;
+  }
+};
 
 // What is wrong with a pair of decay rates of means; empty: nothing.
 inline std::string problem_of_betas(double beta1, double beta2) {

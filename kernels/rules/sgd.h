@@ -38,7 +38,7 @@ struct SgdRule {
   static KEEL_HD SgdRule of(const SgdSettings& settings, const RangeSettings& range, const StepState& state,
                             const double*) {
     const bool first = state.steps == 1;
-    const A keep = static_cast<A>(settings.momentum);
+    const A keep = static_cast<A>(rules::momentum_of(settings.momentum, state));
     return {static_cast<A>(rules::gradient_factor(state, settings.maximize)),
             static_cast<A>(rules::rate_of(range, state)),
             static_cast<A>(range.weight_decay),

@@ -271,7 +271,9 @@ TEST_P(UpdateOnDevice, TheStepIsDecidedAsOnTheProcessor) {
         kernels::add_squares(tensor_of(context, {12}, {1}), state, 2);
         kernels::add_tokens(state, 4);
         StepArgs args{.state = state, .clip = clip, .lr = 0.5};
-        if (table) args.rates = from_values(context, std::vector<double>{0.1, 0.2}, {2});
+        if (table)
+          args.curves = {.rates = from_values(context, std::vector<double>{0.1, 0.2}, {2}),
+                         .momenta = from_values(context, std::vector<double>{0.9, 0.8, 0.7}, {3})};
         kernels::decide_step(args);
         kernels::decide_step(args);  // of nothing
         return kernels::read_step_state(state);

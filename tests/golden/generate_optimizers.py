@@ -37,7 +37,8 @@ def rate(lr, step):
     return lr * (1.0 - 0.01 * step)
 
 
-def run_torch(make, decay, lr, start, gradients):
+def run_torch(make, decay, lr, start, gradients, schedule=None):
+    """schedule(optimizer) sets rates and momenta; without one the rate falls."""
     parameters = {
         name: torch.from_numpy(array.astype(np.float64)).requires_grad_()
         for name, array in start.items()
@@ -49,13 +50,26 @@ def run_torch(make, decay, lr, start, gradients):
         groups[0]["weight_decay"], groups[1]["weight_decay"] = decay, 0.0
     groups[0]["lr"], groups[1]["lr"] = rate(lr, 0), 0.5 * rate(lr, 0)
     optimizer = make(groups)
+    scheduler = schedule(optimizer) if schedule else None
     for step in range(STEPS):
-        for group, factor in zip(optimizer.param_groups, (1.0, 0.5)):
-            group["lr"] = rate(lr, step) * factor
+        if not scheduler:
+            for group, factor in zip(optimizer.param_groups, (1.0, 0.5)):
+                group["lr"] = rate(lr, step) * factor
         for name, parameter in parameters.items():
             parameter.grad = torch.from_numpy(gradients[name][step].astype(np.float64))
         optimizer.step()
+        if scheduler and step + 1 < STEPS:
+            scheduler.step()
         yield {name: parameter.detach().numpy().copy() for name, parameter in parameters.items()}
+
+
+def run_cycled(make, decay, lr, start, gradients):
+    """OneCycleLR raises the rate to lr, and cycles the momentum, or beta1, the other way."""
+
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[lr, 0.5 * lr], total_steps=STEPS)
+
+    yield from run_torch(make, decay, lr, start, gradients, schedule)
 
 
 def run_formula(update, decay, lr, start, gradients):
@@ -123,8 +137,8 @@ def cases():
     """name: (runner, factory, decay, lr); the configuration of each is in golden_optimizers_test.cpp."""
     o = torch.optim
 
-    def of(kind, **options):
-        return run_torch, lambda groups: kind(groups, **options)
+    def of(kind, run=run_torch, **options):
+        return run, lambda groups: kind(groups, **options)
 
     return {
         "sgd": (*of(o.SGD), 0.1, 0.1),
@@ -164,6 +178,13 @@ def cases():
         "asgd": (*of(o.ASGD, lambd=1e-2), 0.1, 1e-1),
         "asgd_averaging": (*of(o.ASGD, lambd=0.5, alpha=0.6, t0=10), 0.1, 1e-1),
         "asgd_maximize": (*of(o.ASGD, maximize=True), 0.1, 1e-2),
+        "sgd_cycled": (*of(o.SGD, run_cycled), 0.1, 0.1),
+        "sgd_nesterov_cycled": (*of(o.SGD, run_cycled, momentum=0.9, nesterov=True), 0.1, 0.1),
+        "adam_cycled": (*of(o.Adam, run_cycled), 0.1, 1e-2),
+        "adamax_cycled": (*of(o.Adamax, run_cycled), 0.1, 1e-2),
+        "nadam_cycled": (*of(o.NAdam, run_cycled), 0.1, 1e-2),
+        "radam_cycled": (*of(o.RAdam, run_cycled), 0.1, 1e-2),
+        "rmsprop_cycled": (*of(o.RMSprop, run_cycled, centered=True), 0.1, 1e-3),
         "lion": (run_formula, lion(), 0.1, 1e-2),
         "lion_maximize": (run_formula, lion(betas=(0.95, 0.98), maximize=True), 0.1, 1e-2),
     }

@@ -42,18 +42,37 @@ TEST(DecideStep, SkipsAndNamesTheFirstElementThatIsNotFinite) {
   kernels::add_squares(tensor_of(context, {1, infinity, std::nan("")}, {3}), state, 3);
   const Tensor rates = from_values(context, std::vector<double>{0.1, 0.2}, {2});
   kernels::add_tokens(state, 1);
-  kernels::decide_step({.state = state, .rates = rates});
+  kernels::decide_step({.state = state, .curves = {.rates = rates}});
   StepState decided = kernels::read_step_state(state);
   EXPECT_EQ(decided.taken, 0);
   EXPECT_EQ(decided.steps, 0);
   EXPECT_EQ(decided.first_bad, 4);
   for (const double lr : {0.1, 0.2, 0.2}) {  // the rate follows the steps that were taken
     kernels::add_tokens(state, 1);
-    kernels::decide_step({.state = state, .rates = rates});
+    kernels::decide_step({.state = state, .curves = {.rates = rates}});
     decided = kernels::read_step_state(state);
     EXPECT_EQ(decided.lr, lr);
+    EXPECT_EQ(decided.momentum, StepState::kOwnMomentum);
     EXPECT_EQ(decided.taken, 1);
   }
+}
+
+TEST(DecideStep, FollowsTheCurveOfTheMomentumByTheStepsTaken) {
+  const Context context = testing::context();
+  const Tensor state = kernels::make_step_state(context);
+  const Tensor rates = from_values(context, std::vector<double>{0.5}, {1}),
+               momenta = from_values(context, std::vector<double>{0.95, 0, StepState::kOwnMomentum}, {3});
+  const auto momentum_after = [&](double gradient) {
+    kernels::add_squares(tensor_of(context, {gradient}, {1}), state);
+    kernels::add_tokens(state, 1);
+    kernels::decide_step({.state = state, .curves = {.rates = rates, .momenta = momenta}});
+    return kernels::read_step_state(state).momentum;
+  };
+  EXPECT_EQ(momentum_after(1), 0.95);
+  EXPECT_EQ(momentum_after(std::nan("")), 0);
+  EXPECT_EQ(momentum_after(1), 0);  // the one before was skipped
+  EXPECT_EQ(momentum_after(1), StepState::kOwnMomentum);
+  EXPECT_EQ(momentum_after(1), StepState::kOwnMomentum);
 }
 
 TEST(DecideStep, AddsThePartialsOfRanksInTheirOrder) {

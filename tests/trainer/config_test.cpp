@@ -110,6 +110,20 @@ TEST(Config, TheDefaultsOfAnOptimizerAreThoseOfTheTable) {
   EXPECT_EQ(parse_config(with("optimizer: {type: FusedAdam}"), "c").optimizer.type, "AdamW");
 }
 
+TEST(Config, OptimizersAreReadAsOtherTrainersWriteThem) {
+  const auto expect_same = [](std::string_view theirs, std::string_view ours) {
+    EXPECT_EQ(parse_config(with(concat("optimizer: {", theirs, "}")), "c"),
+              parse_config(with(concat("optimizer: {", ours, "}")), "c"));
+  };
+  expect_same("\"type\": \"Adam\", \"params\": {\"lr\": 3e-5, \"betas\": [0.8, 0.99], \"eps\": 1e-7}",
+              "type: Adam, lr: 3e-5, betas: [0.8, 0.99], eps: 1e-7");
+  expect_same("type: AdamW, params: {lr: 3e-5, weight_decay: 3e-7}", "lr: 3e-5, weight_decay: 3e-7");
+  expect_same("type: adamw, learning_rate: 1e-4, adamw_epsilon: 1e-6, adamw_betas: [0.9, 0.98], adamw_amsgrad: true",
+              "lr: 1e-4, eps: 1e-6, betas: [0.9, 0.98], amsgrad: true");
+  expect_same("type: tf_adamw, tfadamw_epsilon: 1e-5", "type: TFAdamW, eps: 1e-5");
+  expect_same("type: fuse_adam, fuse_adam_betas: [0.8, 0.9]", "type: AdamW, betas: [0.8, 0.9]");
+}
+
 TEST(Config, GroupsOfParametersReadAndWrite) {
   const std::string text = with(
       "optimizer:\n  layer_decay: 0.75\n  groups:\n    - match: \"bias|LayerNorm.weight\"\n      weight_decay: 0\n"
@@ -130,8 +144,9 @@ struct Wrong {
 TEST(Config, EveryMistakeIsNamedWithItsPlace) {
   const Wrong cases[] = {
       {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},
-      {with("optimizer: {learning_rate: 1}"),
-       "c.yaml:3: unknown key 'optimizer.learning_rate', did you mean 'optimizer.lr'?"},
+      {with("optimizer: {max_lr: 1}"), "c.yaml:3: unknown key 'optimizer.max_lr', did you mean 'optimizer.lr'?"},
+      {with("optimizer: {lr: 1, learning_rate: 1}"),
+       "c.yaml:3: key 'optimizer.learning_rate' is another word for 'optimizer.lr', which is given, too"},
       {with("optimizer: {learning_rat: 1}"),
        "c.yaml:3: unknown key 'optimizer.learning_rat', did you mean 'optimizer.lr'?"},
       {with("checkpoint: {folder: x}"), "c.yaml:3: unknown key 'checkpoint.folder'; checkpoint has every, keep"},
@@ -160,6 +175,9 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
       {with("optimizer: {type: SGD, nesterov: true, momentum: 0.9, dampening: 0.1}"),
        "c.yaml:3: optimizer.nesterov: needs optimizer.dampening 0"},
+      {with("optimizer:\n  type: Adam\n  params: {lr: 1e-3, weight_decay: 0.1}"),
+       "c.yaml:5: optimizer.type: Adam with params is DeepSpeed's, which decays the weights themselves unless "
+       "adam_w_mode is false; say AdamW for that, or leave out params for a decay that is part of the gradient"},
       {with("optimizer: {type: Lion, lr: -1e-4}"), "c.yaml:3: optimizer.lr: expects a number > 0, got '-1e-4'"},
       {with("optimizer:\n  type: radam\n  betas: [0.9, 1]"),
        "c.yaml:5: optimizer.betas: expects a list of two numbers from 0 to below 1, got '1'"},

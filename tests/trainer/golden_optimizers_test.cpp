@@ -19,8 +19,9 @@ using testing::doubles;
 using testing::relative_error;
 
 struct Case {
-  std::string name;     // in the file
-  std::string options;  // of the section `optimizer`; all begin with the largest rate
+  std::string name;            // in the file
+  std::string options;         // of the section `optimizer`
+  std::string scheduler = {};  // without one, the rate falls from step to step
 };
 
 const Case kCases[] = {
@@ -62,6 +63,13 @@ const Case kCases[] = {
     {"asgd", "lr: 0.1, type: ASGD, weight_decay: 0.1, lambd: 0.01"},
     {"asgd_averaging", "lr: 0.1, type: ASGD, weight_decay: 0.1, lambd: 0.5, alpha: 0.6, t0: 10"},
     {"asgd_maximize", "lr: 0.01, type: asgd, weight_decay: 0.1, maximize: true"},
+    {"sgd_cycled", "lr: 0.1, type: SGD, weight_decay: 0.1", "type: OneCycleLR"},
+    {"sgd_nesterov_cycled", "lr: 0.1, type: SGD, weight_decay: 0.1, momentum: 0.9, nesterov: true", "type: OneCycleLR"},
+    {"adam_cycled", "lr: 0.01, type: Adam, weight_decay: 0.1", "type: OneCycleLR"},
+    {"adamax_cycled", "lr: 0.01, type: Adamax, weight_decay: 0.1", "type: OneCycleLR"},
+    {"nadam_cycled", "lr: 0.01, type: NAdam, weight_decay: 0.1", "type: OneCycleLR"},
+    {"radam_cycled", "lr: 0.01, type: RAdam, weight_decay: 0.1", "type: OneCycleLR"},
+    {"rmsprop_cycled", "lr: 0.001, type: RMSprop, weight_decay: 0.1, centered: true", "type: OneCycleLR"},
     {"lion", "lr: 0.01, type: Lion, weight_decay: 0.1"},
     {"lion_maximize", "lr: 0.01, type: lion, weight_decay: 0.1, betas: [0.95, 0.98], maximize: true"},
 };
@@ -78,10 +86,13 @@ class Golden {
 
   // The weights of each parameter after the stored steps.
   std::vector<std::vector<double>> train(const Case& golden, DType dtype) const {
-    const OptimizerConfig config =
-        parse_config("{steps: 1, data: {type: addition}, optimizer: {" + golden.options + "}}", "golden.yaml")
-            .optimizer;
-    const std::unique_ptr<Optimizer> optimizer = make_optimizer(config, 1);
+    const Config config =
+        parse_config("{steps: 50, data: {type: addition}, optimizer: {" + golden.options + "}, scheduler: {" +
+                         (golden.scheduler.empty() ? "type: LinearLR, start_factor: 1, end_factor: 0.5, total_iters: 50"
+                                                   : golden.scheduler) +
+                         "}}",
+                     "golden.yaml");
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
     std::vector<ParameterRange> ranges;
     std::vector<Tensor> gradients;
     for (const std::string& name : kNames) {
@@ -95,13 +106,14 @@ class Golden {
                                           : tensor("problem/" + name + "_gradients", dtype));
       ranges.push_back(range);
     }
-    StepInput input;
+    const StepCurves curves = make_curves(config, context_);
+    StepInput input = {.step = kernels::make_step_state(context_)};
     if (const SharedNumber* shared = optimizer->shared_number())
       input.shared = testing::tensor_of(context_, {shared->initial}, {1}, DType::f64);
     std::vector<std::vector<double>> history(kNames.size());
     for (std::int64_t step = 0; step < 50; ++step) {
-      input.step = kernels::make_step_state(
-          context_, {.steps = step + 1, .taken = 1, .lr = config.lr * (1 - 0.01 * static_cast<double>(step))});
+      kernels::add_tokens(input.step, 1);
+      kernels::decide_step({.state = input.step, .curves = curves});
       for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].gradient = gradients[i].select(0, step);
       optimizer->update(ranges, input);
       optimizer->advance(input);

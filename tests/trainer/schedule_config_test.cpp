@@ -147,17 +147,53 @@ TEST(LearningRate, TheTableOfATrainingHasTheRatesOfItsSteps) {
                                "type: linear, interval: epoch, steps_per_epoch: 10, steps: 3"}) {
     const Config config = config_of(schedule);
     const LearningRate rate(config);
-    const Tensor table = make_rates(config, context);
+    const Tensor table = make_curves(config, context).rates;
     ASSERT_LE(table.numel(), config.steps);
     for (std::int64_t done = 0; done < config.steps; ++done)
       EXPECT_EQ(table.data<double>()[std::min(done, table.numel() - 1)], rate.rate(done)) << schedule;
   }
 }
 
-TEST(LearningRate, AMomentumThatTrainingWouldNotFollowIsRefused) {
+TEST(LearningRate, TheTableOfATrainingHasTheMomentumOfItsSteps) {
   const Context context = Context::create({});
-  EXPECT_THROW(make_rates(config_of("type: OneCycleLR"), context), Error);
-  EXPECT_NO_THROW(make_rates(config_of("type: OneCycleLR, cycle_momentum: false"), context));
+  EXPECT_FALSE(make_curves(config_of("type: OneCycleLR, cycle_momentum: false"), context).momenta.defined());
+  EXPECT_FALSE(make_curves(config_of("type: cosine"), context).momenta.defined());
+  for (const char* schedule : {"type: OneCycleLR", "type: CyclicLR, base_lr: 1e-4, step_size_up: 7",
+                               "type: sequence, milestones: [20], schedules: [{type: CyclicLR, base_lr: 1e-4, "
+                               "step_size_up: 7}, {type: cosine}]"}) {
+    const Config config = config_of(schedule);
+    const LearningRate rate(config);
+    const Tensor table = make_curves(config, context).momenta;
+    for (std::int64_t done = 0; done < config.steps; ++done)
+      EXPECT_EQ(table.data<double>()[std::min(done, table.numel() - 1)],
+                rate.momentum(done).value_or(StepState::kOwnMomentum))
+          << schedule;
+  }
+}
+
+TEST(LearningRate, AnOptimizerKeepsWhatACycledMomentumNeeds) {
+  const auto states_of = [](std::string_view type, std::string_view schedule) {
+    return make_optimizer(parse_config(concat("{steps: 100, data: {type: addition}, optimizer: {lr: 0.01, type: ", type,
+                                              "}, scheduler: {", schedule, "}}"),
+                                       "c.yaml"))
+        ->state_names();
+  };
+  using Names = std::vector<std::string_view>;
+  EXPECT_EQ(states_of("SGD", "type: OneCycleLR"), Names{"momentum"});
+  EXPECT_EQ(states_of("SGD", "type: OneCycleLR, cycle_momentum: false"), Names{});
+  EXPECT_EQ(states_of("RMSprop", "type: OneCycleLR"), (Names{"square", "momentum"}));
+  EXPECT_EQ(states_of("Adam", "type: OneCycleLR"), (Names{"m", "v"}));
+}
+
+TEST(LearningRate, AnOptimizerWithoutMomentumRefusesACycledOne) {
+  const auto message = [](std::string_view scheduler) {
+    return message_of(
+        concat("steps: 100\ndata: {type: addition}\noptimizer: {lr: 0.01, type: Adagrad}\nscheduler:", scheduler));
+  };
+  const std::string problem = "cycle_momentum: Adagrad has neither momentum nor betas; set cycle_momentum to false";
+  EXPECT_EQ(message(" {type: OneCycleLR}"), "c.yaml:1: scheduler." + problem);  // where the steps are
+  EXPECT_EQ(message("\n  type: OneCycleLR\n  cycle_momentum: true"), "c.yaml:6: scheduler." + problem);
+  EXPECT_EQ(message(" {type: OneCycleLR, cycle_momentum: false}"), "");
 }
 
 TEST(LearningRate, LayersHaveTheirFactors) {
