@@ -8,7 +8,8 @@ Both call MPI_Allreduce of the same library with the same launcher, back to back
 many timed calls after as many again to warm up. They take turns, and who begins changes from round to round, since what
 else a machine does would otherwise hit one of them more. Times are means over calls and ranks, medians over rounds; the
 ratio is the median over rounds of keel's time over plain MPI's in the same round, and the range that holds the middle
-half of those ratios stands beside it. On a machine that does other things, too, these say little: "quietest" is the
+half of those ratios stands beside it. "single us" is plain MPI started with MPI_THREAD_SINGLE, which a program with
+threads may not ask for: what MPI's own locks cost, for either. On a machine that does other things, too, these say little: "quietest" is the
 ratio of the smallest first quartile of calls of any round. The launcher is $MPIEXEC or mpirun.
 """
 
@@ -41,10 +42,14 @@ def run(ranks, words):
     return answer.stdout
 
 
-def plain(arguments, ranks, size):
+def plain(arguments, ranks, size, *level):
     calls = str(arguments.calls)
-    found = json.loads(run(ranks, [arguments.bench, str(size), calls, calls]).splitlines()[-1])
+    found = json.loads(run(ranks, [arguments.bench, str(size), calls, calls, *level]).splitlines()[-1])
     return found["mean_us"], found["p25_us"]
+
+
+def single(arguments, ranks, size):
+    return plain(arguments, ranks, size, "single")
 
 
 def keel(arguments, ranks, size):
@@ -70,15 +75,15 @@ def main():
     arguments = parser.parse_args()
     most_calls = arguments.calls
     if not arguments.json:
-        print(f"{'ranks':>5} {'bytes':>10} {'MPI us':>10} {'keel us':>10} {'keel/MPI':>9} {'middle half':>15}"
+        print(f"{'ranks':>5} {'bytes':>10} {'single us':>10} {'MPI us':>10} {'keel us':>10} {'keel/MPI':>9} {'middle half':>15}"
               f" {'quietest':>9}")
     worst = 0.0
     for ranks in map(int, arguments.ranks.split(",")):
         for size in map(int, arguments.sizes.split(",")):
             arguments.calls = max(20, min(most_calls, most_calls * 65536 // size))
-            mean, times, quartiles = [], {plain: [], keel: []}, {plain: [], keel: []}
+            mean, times, quartiles = [], {plain: [], keel: [], single: []}, {plain: [], keel: [], single: []}
             for turn in range(arguments.rounds):
-                order = (plain, keel) if turn % 2 == 0 else (keel, plain)
+                order = (single, plain, keel) if turn % 2 == 0 else (single, keel, plain)
                 now = {contestant: contestant(arguments, ranks, size) for contestant in order}
                 for contestant, found in now.items():
                     times[contestant].append(found[0])
@@ -86,13 +91,13 @@ def main():
                 mean.append(now[keel][0] / now[plain][0])
             low, middle, high = statistics.quantiles(mean, n=4) if len(mean) > 1 else mean * 3
             worst = max(worst, middle)
-            row = {"ranks": ranks, "bytes": size, "mpi_us": statistics.median(times[plain]),
+            row = {"ranks": ranks, "bytes": size, "mpi_single_us": statistics.median(times[single]), "mpi_us": statistics.median(times[plain]),
                    "keel_us": statistics.median(times[keel]), "ratio": middle, "ratio_low": low, "ratio_high": high,
                    "ratio_of_quietest": min(quartiles[keel]) / min(quartiles[plain]), "rounds": arguments.rounds, "calls": arguments.calls}
             if arguments.json:
                 print(json.dumps(row))
             else:
-                print(f"{ranks:>5} {size:>10} {row['mpi_us']:>10.2f} {row['keel_us']:>10.2f} {middle:>9.3f}"
+                print(f"{ranks:>5} {size:>10} {row['mpi_single_us']:>10.2f} {row['mpi_us']:>10.2f} {row['keel_us']:>10.2f} {middle:>9.3f}"
                       f" {low:>7.3f}-{high:<7.3f} {row['ratio_of_quietest']:>9.3f}")
             sys.stdout.flush()
     if arguments.fail_above is not None and worst > 1 + arguments.fail_above / 100:

@@ -1,8 +1,9 @@
 // The plain loop over MPI_Allreduce that `keel comm --algorithms backend` is held against: mpi.h and nothing of keel.
 //
-// usage: MPI launcher -n N bench_mpi_allreduce BYTES CALLS WARMUP
+// usage: MPI launcher -n N bench_mpi_allreduce BYTES CALLS WARMUP [single]
 //
-// As the OSU micro-benchmarks do it: fp32, two buffers, the clock around each call, the mean over calls and ranks.
+// As the OSU micro-benchmarks do it: fp32, two buffers, the clock around each call, the mean over calls and ranks. MPI is
+// started with MPI_THREAD_SERIALIZED, as keel starts it, since Open MPI takes its locks at every level but `single`.
 // Prints one line of JSON: mean time and quartile of the times of a call in microseconds.
 
 #include <mpi.h>
@@ -10,15 +11,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  const bool is_single = argc == 5 && std::strcmp(argv[4], "single") == 0;
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, is_single ? MPI_THREAD_SINGLE : MPI_THREAD_SERIALIZED, &level);
   int rank = 0, size = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (argc != 4) {
-    if (rank == 0) std::fprintf(stderr, "usage: bench_mpi_allreduce BYTES CALLS WARMUP\n");
+  if (argc != 4 && !is_single) {
+    if (rank == 0) std::fprintf(stderr, "usage: bench_mpi_allreduce BYTES CALLS WARMUP [single]\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const int count = std::atoi(argv[1]) / static_cast<int>(sizeof(float)), calls = std::atoi(argv[2]),
