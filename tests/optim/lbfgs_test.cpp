@@ -1,0 +1,165 @@
+#include "keel/optim/lbfgs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/error.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+
+// Rosenbrock's valley in as many dimensions as there are numbers: lowest, 0, where all are 1. The numbers may lie in
+// several tensors.
+class Rosenbrock : public LbfgsProblem {
+ public:
+  explicit Rosenbrock(const std::vector<std::vector<double>>& parts, DType dtype = DType::f64,
+                      const Context& context = testing::context(1))
+      : context_(context) {
+    for (const std::vector<double>& part : parts) {
+      const Dims shape = {static_cast<std::int64_t>(part.size())};
+      weights_.push_back(testing::tensor_of(context_, part, shape, dtype));
+      gradient_.push_back(zeros(context_, shape, dtype));
+    }
+  }
+  double evaluate() override {
+    const std::vector<double> x = numbers();
+    std::vector<double> slope(x.size());
+    double loss = 0;
+    for (std::size_t i = 0; i + 1 < x.size(); ++i) {
+      const double off = x[i + 1] - x[i] * x[i], left = 1 - x[i];
+      loss += 100 * off * off + left * left;
+      slope[i] += -400 * off * x[i] - 2 * left;
+      slope[i + 1] += 200 * off;
+    }
+    std::size_t first = 0;
+    for (const Tensor& part : gradient_) {
+      const auto count = static_cast<std::size_t>(part.numel());
+      const std::vector<double> values(slope.begin() + static_cast<std::ptrdiff_t>(first),
+                                       slope.begin() + static_cast<std::ptrdiff_t>(first + count));
+      kernels::copy_into(part, testing::tensor_of(context_, values, part.shape(), DType::f64));
+      first += count;
+    }
+    return ++evaluations_ == fails_at ? std::nan("") : loss;
+  }
+  const std::vector<Tensor>& weights() override { return weights_; }
+  const std::vector<Tensor>& gradient() override { return gradient_; }
+  std::vector<double> numbers() const {
+    std::vector<double> all;
+    for (const Tensor& part : weights_)
+      for (const double value : doubles(part)) all.push_back(value);
+    return all;
+  }
+  int evaluations() const { return evaluations_; }
+  int fails_at = 0;
+
+ private:
+  Context context_;
+  std::vector<Tensor> weights_, gradient_;
+  int evaluations_ = 0;
+};
+
+LbfgsOptions options_of(const nlohmann::json& golden) {
+  LbfgsOptions options;
+  options.lr = golden.value("lr", options.lr);
+  options.max_iterations = golden.value("max_iter", options.max_iterations);
+  options.max_evaluations = golden.value("max_eval", options.max_evaluations);
+  options.history = golden.value("history_size", options.history);
+  options.strong_wolfe = golden.contains("line_search_fn");
+  return options;
+}
+
+TEST(Lbfgs, TakesTheStepsOfPyTorch) {
+  std::ifstream file(KEEL_SOURCE_DIR "/tests/golden/lbfgs.json");
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ASSERT_GE(golden.size(), 5u);
+  for (const auto& [name, each] : golden.items()) {
+    Rosenbrock problem({{-1.2, 1, -1.2, 1, -1.2, 1}});
+    LbfgsState state;
+    for (const nlohmann::json& step : each["steps"]) {
+      const LbfgsResult result = lbfgs_step(problem, state, options_of(each["options"]));
+      const double loss = step["loss"];
+      EXPECT_NEAR(result.loss, loss, 1e-9 * std::max(1.0, loss)) << name;
+      EXPECT_EQ(state.evaluations, step["evaluations"].get<std::int64_t>()) << name;
+      const std::vector<double> theirs = step["weights"], mine = problem.numbers();
+      for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_NEAR(mine[i], theirs[i], 1e-8) << name;
+    }
+    EXPECT_EQ(problem.evaluations(), state.evaluations);
+  }
+}
+
+TEST(Lbfgs, SolvesRosenbrock) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    Rosenbrock problem({{-1.2, 1}}, dtype);
+    LbfgsState state;
+    LbfgsResult result;
+    for (int step = 0; step < 10; ++step)
+      result = lbfgs_step(problem, state, {.tolerance_gradient = 1e-10, .tolerance_change = 0, .strong_wolfe = true});
+    for (const double x : problem.numbers()) EXPECT_NEAR(x, 1, dtype == DType::f64 ? 1e-9 : 1e-3) << dtype;
+    if (dtype != DType::f64) continue;
+    EXPECT_EQ(result.iterations, 0);  // nothing is left to do
+    EXPECT_EQ(result.evaluations, 1);
+  }
+}
+
+TEST(Lbfgs, NumbersInSeveralTensorsAreOneProblem) {
+  Rosenbrock whole({{-1.2, 1, 0.5, -0.7, 2}}), parts({{-1.2}, {}, {1, 0.5, -0.7}, {2}});
+  LbfgsState state, state_of_parts;
+  for (int step = 0; step < 4; ++step) {
+    lbfgs_step(whole, state, {.max_iterations = 3, .strong_wolfe = true});
+    lbfgs_step(parts, state_of_parts, {.max_iterations = 3, .strong_wolfe = true});
+    const std::vector<double> one = whole.numbers(), other = parts.numbers();
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 1e-9) << step;
+  }
+}
+
+TEST(Lbfgs, ACopyOfTheStateGoesOnToTheSameBits) {
+  const Context context = testing::context(1);
+  Rosenbrock problem({{-1.2, 1, 0.5}}, DType::f64, context);
+  LbfgsState state;
+  lbfgs_step(problem, state, {.max_iterations = 4});
+  Rosenbrock other({problem.numbers()}, DType::f64, context);
+  LbfgsState copy = state;
+  lbfgs_step(problem, state, {.max_iterations = 4});
+  lbfgs_step(other, copy, {.max_iterations = 4});
+  EXPECT_EQ(problem.numbers(), other.numbers());
+}
+
+TEST(Lbfgs, RemembersAsManyChangesAsItMay) {
+  Rosenbrock problem({{-1.2, 1, 0.5, 2}});
+  LbfgsState state;
+  for (int step = 0; step < 3; ++step) {
+    lbfgs_step(problem, state, {.history = 5, .strong_wolfe = true});
+    EXPECT_LE(state.changes.size(), 5u);
+  }
+  EXPECT_EQ(state.changes.size(), 5u);
+}
+
+TEST(Lbfgs, ALossThatIsNotANumberLeavesTheWeightsAsTheyWereBeforeTheMove) {
+  for (const bool searches : {false, true}) {
+    Rosenbrock problem({{-1.2, 1}});
+    LbfgsState state;
+    problem.fails_at = 2;  // the first after a move
+    EXPECT_THROW(lbfgs_step(problem, state, {.strong_wolfe = searches}), Error);
+    EXPECT_EQ(problem.numbers(), (std::vector<double>{-1.2, 1}));
+  }
+}
+
+TEST(Lbfgs, RefusesOptionsThatMakeNoSense) {
+  const auto refusal = [](const LbfgsOptions& options) { return options.problem(); };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.lr = 0}), "lr must be positive, got 0");
+  EXPECT_EQ(refusal({.max_iterations = 0}), "max_iter must be at least 1, got 0");
+  EXPECT_EQ(refusal({.max_evaluations = -1}), "max_eval must not be negative, got -1");
+  EXPECT_EQ(refusal({.tolerance_change = -1}), "tolerances must not be negative, got 1e-07 and -1");
+  EXPECT_EQ(refusal({.history = 0}), "history_size must be at least 1, got 0");
+}
+
+}  // namespace
+}  // namespace keel
