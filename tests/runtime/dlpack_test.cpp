@@ -1,4 +1,4 @@
-// Tensors that other frameworks lend and borrow.
+// Tensors that other frameworks lend and borrow. Acceptance check 23; with PyTorch itself: dlpack_with_pytorch.
 
 #include "keel/runtime/dlpack.h"
 
