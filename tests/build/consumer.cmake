@@ -1,4 +1,4 @@
-# Installs the build tree into a temporary folder, then configures, builds and runs a code that embeds keel.
+# Acceptance check 26: installs the build tree into a temporary folder, then configures, builds and runs a code that embeds keel.
 # cmake -D BUILD=build -D SOURCE=repository -D COMPILER=g++ -D SANITIZE= -P consumer.cmake
 set(folder "${BUILD}/tests/consumer")
 file(REMOVE_RECURSE "${folder}")

@@ -62,6 +62,7 @@ TEST(TrainingByRanks, FollowsTheCurveOfOneRankForAnyNumberOfThem) {
   }
 }
 
+// Acceptance check 29, across a restart.
 TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
   for (const std::string& stage : kStrategies) {
     const TemporaryFolder place;
@@ -105,6 +106,7 @@ TEST(TrainingByRanks, AGroupThatFitsNoParameterIsAnErrorAndAWordThatFitsNoneAWar
   EXPECT_NE(recorder.messages.find("no parameter's name contains 'wtee'; did you mean 'wte'?"), std::string::npos);
 }
 
+// Acceptance check 28, its second half.
 TEST(TrainingByRanks, ContinuesACheckpointOfAnotherNumberOfRanksAndAnotherStage) {
   const TemporaryFolder place;
   train_by(4, small_run(place, "run", {"strategy=zero3-fp32", "steps=4", "scheduler.steps=12"}));

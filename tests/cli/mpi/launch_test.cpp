@@ -125,6 +125,7 @@ TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
 }
 
 // As job systems warn: the launcher, or one of the ranks alone.
+// Acceptance check 28.
 TEST_F(MpiLaunch, AWarningBeforeTheTimeIsOverStopsAllRanksAfterTheSameStep) {
   for (const bool of_one_rank : {false, true}) {
     std::filesystem::remove_all(sandbox / "made");

@@ -79,6 +79,7 @@ TEST(Failure, ARankThatIsToEndSaysWhatItWaitsFor) {
             "1\n");
 }
 
+// Acceptance check 30, its second half.
 TEST(Failure, OfARankThatDoesNotComeNamesItAndTheCollective) {
   KEEL_NEEDS_RANKS(3);
   const auto told = messages(3,

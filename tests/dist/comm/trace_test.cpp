@@ -27,6 +27,7 @@ std::vector<TraceSpan> of_row(std::span<const TraceSpan> spans, TraceRow row) {
   return found;
 }
 
+// Acceptance check 8.
 TEST(Trace, KnowsHowMuchOfCommunicationIsHidden) {
   const TraceSpan work = make_span(0, kCompute, "forward", 0, 9'000);
   const TraceSpan sends = make_span(0, kCommunication, "all_reduce", 1'000, 5'000);

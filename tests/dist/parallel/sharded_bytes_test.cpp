@@ -97,6 +97,7 @@ TEST(ZeroBytes, OfAnFp32WireAreTwiceThoseOfTheGradients) {
   }
 }
 
+// Acceptance check 9.
 TEST(ZeroMemory, IsThatOfTheFormulas) {
   const std::size_t four[] = {67'174'400, 29'388'800, 23'091'200, 16'793'600};
   const std::size_t three[] = {67'190'784, 33'595'392, 27'996'160, 22'396'928};

@@ -156,6 +156,7 @@ TEST(Zero, AGrowingLossScaleLeavesEveryStepAsItWouldBeWithoutOne) {
   }
 }
 
+// Acceptance check 30.
 TEST(Zero, MoreRanksThanParametersTrainTheSame) {
   struct Tiny : Module {
     Parameter values{{3}, Initializer::ones()};

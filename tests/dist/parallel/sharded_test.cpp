@@ -120,6 +120,7 @@ TEST(Zero, AnyNumberOfRanksFollowsTheCurveOfOne) {
   }
 }
 
+// Acceptance check 29, with overlap on and off.
 TEST(Zero, BucketsOverlapAndPrefetchChangeNoBit) {
   const Outcome reference = train(plan_of(4, 0));
   for (const int stage : {0, 2, 3}) {

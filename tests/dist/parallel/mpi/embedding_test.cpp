@@ -65,6 +65,7 @@ std::int64_t open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return std::distance(begin(files), end(files));
 }
+// Acceptance checks 18 and 19: the code is at MPI_THREAD_FUNNELED.
 TEST(Embedding, TrainsOnHalfOfTheProcessesWhileTheOthersDoOtherThings) {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
@@ -100,6 +101,7 @@ TEST(Embedding, TrainsOnHalfOfTheProcessesWhileTheOthersDoOtherThings) {
   });
 }
 
+// Acceptance check 20.
 TEST(Embedding, TwoModelsOnTwoCommunicatorsTakeTurns) {
   on_first_processes(processes(), [](MPI_Comm all) {
     // Each process is in one of two halves, and in a communicator of all in the opposite order.
@@ -125,6 +127,7 @@ TEST(Embedding, TwoModelsOnTwoCommunicatorsTakeTurns) {
   });
 }
 
+// Acceptance check 21.
 TEST(Embedding, AHundredModelsLeaveNothingBehind) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     struct Held {
@@ -145,12 +148,14 @@ TEST(Embedding, AHundredModelsLeaveNothingBehind) {
   });
 }
 
+// Acceptance check 24.
 TEST(Embedding, ErrorsComeBackAndTheCodeGoesOn) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     for (int i = 0; i < 3; ++i) {
       Learner learner(comm);
       EXPECT_NE(error_of([&] { learner.net(Variable(zeros(learner.context, {2, 5}))); }), "") << "a bad shape";
       EXPECT_NE(error_of([&] { learner.engine.step(1e-2); }), "") << "a step without a gradient";
+      EXPECT_NE(error_of([&] { empty(learner.context, {std::int64_t{1} << 50}); }), "") << "more memory than there is";
       const Tensor nan =
           tensor_of(learner.context, std::vector<double>(4, std::numeric_limits<double>::quiet_NaN()), {1, 4});
       learner.engine.backward(mse_loss(learner.net(Variable(nan)), Variable(zeros(learner.context, {1, 1}))));
@@ -173,6 +178,7 @@ TEST(Embedding, ErrorsComeBackAndTheCodeGoesOn) {
   });
 }
 
+// Acceptance check 24, its second half.
 TEST(Embedding, SaysNothingAndLeavesSignalsAndErrorHandlersAlone) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     struct sigaction own = {};
