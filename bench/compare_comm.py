@@ -26,7 +26,7 @@ LAUNCH = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-NAMES = ["keel", "messages", "threads", "mpi", "gloo", "floor"]
+NAMES = ["keel", "own", "messages", "threads", "mpi", "gloo", "floor"]
 
 
 def lines(command):

@@ -124,6 +124,16 @@ void Allocator::take_back_lent() {
   });
 }
 
+void Allocator::count_adopted(std::size_t bytes, Purpose purpose) {
+  const std::lock_guard lock(mutex_);
+  count(bytes, purpose, true);
+}
+
+void Allocator::forget_adopted(std::size_t bytes, Purpose purpose) {
+  const std::lock_guard lock(mutex_);
+  count(bytes, purpose, false);
+}
+
 MemoryReport Allocator::report() const {
   const std::lock_guard lock(mutex_);
   return counters_;

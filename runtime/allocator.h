@@ -55,6 +55,10 @@ class Allocator {
   void release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream = {},
                std::span<const Stream> others = {}) noexcept;
 
+  // Memory that somebody else owns and that serves a purpose all the same: in the report, but for `reserved`.
+  void count_adopted(std::size_t bytes, Purpose purpose);
+  void forget_adopted(std::size_t bytes, Purpose purpose);
+
   MemoryReport report() const;
   void reset_peaks();
   // Gives every cached block that no device still works on back to the system.

@@ -12,18 +12,21 @@ Storage::Storage(Context context, std::size_t bytes, Purpose purpose)
   restore();
 }
 
-Storage::Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter)
+Storage::Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter, bool counted)
     : context_(std::move(context)),
       stream_(context_.stream()),
       memory_(memory),
       bytes_(bytes),
       purpose_(purpose),
       adopted_(true),
+      counted_(counted),
       deleter_(std::move(deleter)) {
   KEEL_CHECK(memory != nullptr || bytes == 0, "cannot adopt a null pointer as ", bytes, " bytes");
+  if (counted_) context_.allocator().count_adopted(bytes_, purpose_);
 }
 
 Storage::~Storage() {
+  if (counted_) context_.allocator().forget_adopted(bytes_, purpose_);
   if (!adopted_) {
     context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   } else if (deleter_) {

@@ -24,8 +24,8 @@ class Storage {
   // Allocates `bytes` uninitialised bytes from the context, for its current stream.
   Storage(Context context, std::size_t bytes, Purpose purpose);
   // Adopts the caller's memory; `deleter` (may be empty) is called once at the end, when the work queued on its stream
-  // and those of used_by() is done.
-  Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter);
+  // and those of used_by() is done. Memory reports hold it if `counted`.
+  Storage(Context context, void* memory, std::size_t bytes, Purpose purpose, Deleter deleter, bool counted = false);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -76,7 +76,7 @@ class Storage {
   std::size_t bytes_ = 0;
   std::uint64_t version_ = 0;
   Purpose purpose_;
-  bool adopted_ = false;
+  bool adopted_ = false, counted_ = false;
   bool was_dropped_ = false;
   Deleter deleter_;
   TouchHook touch_hook_;

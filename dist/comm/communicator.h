@@ -112,7 +112,7 @@ class Communicator {
 
   // Ranks of the same colour form a group, in the order of `key` and then of their ranks here. Every rank calls it.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  // Memory that this communicator handles best.
+  // Memory that this communicator handles best. Every rank asks for as much, in the same order, and all take part.
   virtual Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose);
   virtual Traffic traffic() const = 0;
 

@@ -41,6 +41,36 @@ std::vector<int> NodeMemory::those_behind(Counter counter, std::uint64_t value) 
   return ranks;
 }
 
+std::uint32_t NodeMemory::add_window(SharedAreas areas, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  windows_.push_back({++last_window_, bytes, std::move(areas)});
+  return last_window_;
+}
+
+void NodeMemory::remove_window(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(windows_, [&](const Window& window) { return window.number == number; });
+}
+
+NodeArea::Place NodeMemory::place_of(const std::byte* memory) const {
+  if (has_one_address_space()) return {NodeArea::Place::kAddress, reinterpret_cast<std::uintptr_t>(memory)};
+  const std::lock_guard lock(mutex_);
+  for (const Window& window : windows_) {
+    const std::byte* const begin = window.shared.areas[static_cast<std::size_t>(rank_)];
+    if (begin <= memory && memory < begin + window.bytes)
+      return {window.number, static_cast<std::uint64_t>(memory - begin)};
+  }
+  return {NodeArea::Place::kPrivate, 0};
+}
+
+std::byte* NodeMemory::find(int rank, const NodeArea::Place& place) const {
+  if (place.window == NodeArea::Place::kAddress) return reinterpret_cast<std::byte*>(place.offset);
+  const std::lock_guard lock(mutex_);
+  for (const Window& window : windows_)
+    if (window.number == place.window) return window.shared.areas[static_cast<std::size_t>(rank)] + place.offset;
+  return nullptr;
+}
+
 bool NodeMemory::any_has_closed() const {
   for (int r = 0; r < size(); ++r)
     if (area(r).closed.load(std::memory_order_acquire) != 0) return true;
@@ -65,8 +95,10 @@ void NodeMemory::end_visit() {
 }
 
 void NodeMemory::close() {
-  if (own().closed.exchange(1) != 0 || !has_one_address_space()) return;
-  while (own().visitors != 0) std::this_thread::yield();
+  if (own().closed.exchange(1) != 0) return;
+  const Clock::time_point began = Clock::now();
+  while (own().visitors != 0 && (has_one_address_space() || Clock::now() - began < kTimeToTell))
+    std::this_thread::yield();
 }
 
 void NodeMemory::leave(bool abruptly) {

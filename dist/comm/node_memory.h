@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 
 #include "keel/dist/comm/signature.h"
 #include "keel/dist/comm/transport.h"
@@ -16,10 +17,16 @@ struct NodeArea {
   static constexpr std::size_t kSmall = 2'048;  // bytes of a tensor that travels with its signature
   static constexpr std::size_t kBuffer = std::size_t{512} << 10;  // bytes of a larger one that are shown at a time
 
+  // Where a tensor lies: at an offset in a window (see NodeMemory), or at an address where ranks have one address
+  // space.
+  struct Place {
+    static constexpr std::uint32_t kPrivate = 0, kAddress = UINT32_MAX;
+    std::uint32_t window;
+    std::uint64_t offset;
+  };
   struct Slot {
     Signature signature;
-    const std::byte* input;  // where ranks have one address space
-    std::byte* output;
+    Place input, output;
     alignas(64) std::byte data[kSmall];
   };
   enum Departure : std::uint32_t { here, in_order, abruptly };
@@ -51,11 +58,19 @@ class NodeMemory {
   bool all_have(Counter counter, std::uint64_t value);
   std::vector<int> those_behind(Counter counter, std::uint64_t value) const;
 
+  // A window is memory for tensors that all ranks see: an area of each, of as many bytes. Returns its number, which is
+  // the same on all ranks as long as they add them in the same order.
+  std::uint32_t add_window(SharedAreas areas, std::size_t bytes);
+  void remove_window(std::uint32_t number);
+  NodeArea::Place place_of(const std::byte* memory) const;
+  // That place of a rank, as this one sees it; null where it has no such window.
+  std::byte* find(int rank, const NodeArea::Place& place) const;
+
   bool any_has_closed() const;
   // Between these, this rank may touch the others' tensors. False where a rank has closed.
   bool visit();
   void end_visit();
-  // Nobody touches this rank's tensors any more once it returns.
+  // Nobody touches this rank's tensors any more once it returns; of other processes, one that has died might seem to.
   void close();
   void leave(bool abruptly);
 
@@ -71,8 +86,17 @@ class NodeMemory {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Window {
+    std::uint32_t number;
+    std::size_t bytes;
+    SharedAreas shared;
+  };
+
   SharedAreas shared_;
   int rank_;
+  mutable std::mutex mutex_;  // of the windows: tensors may go on another thread than collectives come
+  std::vector<Window> windows_;
+  std::uint32_t last_window_ = NodeArea::Place::kPrivate;
   std::vector<Clock::time_point> missed_since_;  // by rank: when its departure was seen
 };
 

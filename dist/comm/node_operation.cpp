@@ -18,9 +18,9 @@ constexpr std::int64_t kGrain = std::int64_t{64} << 10;
 // A rank that waits asks for failures at one look in so many at first, then at each.
 constexpr unsigned kLooksPerCheck = 16, kLooksBeforeChecks = 64;
 
-// Small tensors travel with their signatures, and every rank adds them all. Of larger ones, ranks of one address space
-// read each other's directly; others show them piece by piece, in two buffers each, so that what one rank writes is
-// still in the cache when another reads it. Collectives of a group go through one after another.
+// Small tensors travel with their signatures, and every rank adds them all. Larger ones that all ranks see, in one
+// address space or in windows, they read directly; others are shown piece by piece, in two buffers each, so that what
+// one rank writes is still in the cache when another reads it. Collectives of a group go through one after another.
 class NodeOperation : public GroupOperation {
  public:
   NodeOperation(std::shared_ptr<Group> group, const Collective& collective)
@@ -53,9 +53,7 @@ class NodeOperation : public GroupOperation {
     if (memory_.finished != index_) return false;
     if (phase_ == Phase::waiting) plan();
     phase_ = Phase::working;
-    const bool is_through = is_small()                        ? work_small()
-                            : memory_.has_one_address_space() ? work_directly()
-                                                              : work_in_rounds();
+    const bool is_through = is_small() ? work_small() : sees_all_ ? work_directly() : work_in_rounds();
     if (!is_through) return false;
     ++memory_.finished;
     return true;
@@ -86,8 +84,10 @@ class NodeOperation : public GroupOperation {
     }
     NodeArea::Slot& mine = slot(rank());
     mine.signature = Signature(number_, collective_, group_->algorithm_number);
-    mine.input = input_;
-    mine.output = output_;
+    if (!is_small()) {
+      mine.input = memory_.place_of(input_);
+      mine.output = memory_.place_of(output_);
+    }
     if (is_small()) show_small(mine.data);
     publish(&NodeArea::asked, index_ + 1);
     phase_ = Phase::agreeing;
@@ -108,6 +108,7 @@ class NodeOperation : public GroupOperation {
     for (int r = 0; r < n(); ++r)
       if (!(slot(r).signature == mine)) disagree();
     count_traffic();
+    sees_all_ = !is_small() && sees_all();
     phase_ = Phase::waiting;
     return true;
   }
@@ -162,7 +163,23 @@ class NodeOperation : public GroupOperation {
     return true;
   }
 
-  // One address space: a rank adds its shard of all ranks' tensors, and writes it to all of them.
+  // A window that all name is one that all have: a rank's part of another may have gone.
+  bool sees_all() const {
+    const auto is_common = [&](NodeArea::Place NodeArea::Slot::*place) {
+      const std::uint32_t window = (slot(rank()).*place).window;
+      if (window == NodeArea::Place::kPrivate) return false;
+      for (int r = 0; r < n(); ++r)
+        if ((slot(r).*place).window != window) return false;
+      return true;
+    };
+    const bool reads = collective_.kind != CollectiveKind::broadcast,
+               writes = collective_.kind == CollectiveKind::all_reduce;
+    return (!reads || is_common(&NodeArea::Slot::input)) && ((reads && !writes) || is_common(&NodeArea::Slot::output));
+  }
+  std::byte* input_of(int r) const { return memory_.find(r, slot(r).input); }
+  std::byte* output_of(int r) const { return memory_.find(r, slot(r).output); }
+
+  // A rank adds its shard of all ranks' tensors, and writes it to all of them.
   bool work_directly() {
     if (!worked_) {
       if (!memory_.visit()) return hear_why();
@@ -177,35 +194,35 @@ class NodeOperation : public GroupOperation {
     switch (collective_.kind) {
       case CollectiveKind::all_reduce:
         memory_.results.clear();
-        for (int r = 0; r < n(); ++r) memory_.results.push_back(slot(r).output + bytes(own_shard().begin));
+        for (int r = 0; r < n(); ++r) memory_.results.push_back(output_of(r) + bytes(own_shard().begin));
         return add_inputs();
       case CollectiveKind::reduce_scatter: memory_.results.assign(1, output_); return add_inputs();
       case CollectiveKind::all_gather:
         for (int i = 0; i < n(); ++i) {
           const int r = (rank() + i) % n();
-          copy(slot(r).input, output_ + bytes(shard(r).begin), shard(r).count());
+          copy(input_of(r), output_ + bytes(shard(r).begin), shard(r).count());
         }
         return;
       case CollectiveKind::all_to_all:
         for (int i = 0; i < n(); ++i) {
           const int r = (rank() + i) % n();
-          copy(slot(r).input + bytes(own_shard().begin), output_ + bytes(shard(r).begin), shard(r).count());
+          copy(input_of(r) + bytes(own_shard().begin), output_ + bytes(shard(r).begin), shard(r).count());
         }
         return;
-      case CollectiveKind::broadcast: return copy(slot(collective_.peer).output, output_, whole_.count());
+      case CollectiveKind::broadcast: return copy(output_of(collective_.peer), output_, whole_.count());
       default: return;
     }
   }
   void add_inputs() const {
     memory_.terms.clear();
-    for (int r = 0; r < n(); ++r) memory_.terms.push_back(slot(r).input + bytes(own_shard().begin));
+    for (int r = 0; r < n(); ++r) memory_.terms.push_back(input_of(r) + bytes(own_shard().begin));
     add(own_shard().count());
   }
 
   // A round shows the next piece of each shard. Everything that can be done is done, so that no rank waits for another
   // one while there is a round to show or to add.
   void plan() {
-    if (is_small() || memory_.has_one_address_space()) return;
+    if (is_small() || sees_all_) return;
     const bool has_parts =
         collective_.kind != CollectiveKind::all_gather && collective_.kind != CollectiveKind::broadcast;
     const std::int64_t room = static_cast<std::int64_t>(NodeArea::kBuffer / element_),
@@ -348,7 +365,7 @@ class NodeOperation : public GroupOperation {
   std::byte* output_;
   std::uint64_t index_;  // among the group's collectives
   Phase phase_ = Phase::asking;
-  bool worked_ = false;
+  bool sees_all_ = false, worked_ = false;
   unsigned looks_ = 0;
   std::pair<Counter, std::uint64_t> waits_for_ = {&NodeArea::asked, 0};
   std::int64_t piece_ = 0;  // elements

@@ -48,7 +48,7 @@ class Transport {
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
 
   // An area of `bytes` for each rank, zero at first; none where some ranks have no memory in common. Every rank calls
-  // it, once; blocks until all have.
+  // it; blocks until all have. Where ranks have one address space, every call gives the same areas.
   virtual std::optional<SharedAreas> share(std::size_t /*bytes*/) { return {}; }
   // This rank has written something in shared areas for which others may wait.
   virtual void announce() {}

@@ -103,6 +103,24 @@ class TransportCommunicator : public Communicator {
     } catch (const Error& error) { throw group_->heard(error, concat("in a split", group_->describe_place())); }
     return std::make_unique<TransportCommunicator>(std::move(made), options, group_->progress, std::move(names));
   }
+  // Among processes of one node: memory that all of them see, so that collectives need no copies.
+  Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    const std::shared_ptr<NodeMemory> memory = group_->memory;
+    std::optional<SharedAreas> areas;
+    const bool is_processors = context.device().type == DeviceType::cpu;
+    if (is_processors && memory && !memory->has_one_address_space() && bytes > NodeArea::kSmall) {
+      try {
+        areas = group_->transport->share(bytes);
+      } catch (const Error& error) { throw group_->heard(error, concat("in an allocation", group_->describe_place())); }
+    }
+    if (!areas) return Communicator::allocate(context, count, dtype, purpose);
+    std::byte* const own = areas->areas[static_cast<std::size_t>(rank())];
+    const std::uint32_t window = memory->add_window(std::move(*areas), bytes);
+    auto storage = std::make_shared<Storage>(
+        context, own, bytes, purpose, [memory, window](void*) { memory->remove_window(window); }, true);
+    return Tensor(std::move(storage), {count}, {1}, 0, dtype);
+  }
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
   bool allows_threads() const override { return group_->transport->allows_threads(); }

@@ -53,7 +53,7 @@ ShardUnit::~ShardUnit() {
 void ShardUnit::make_parameters(const Memory& memory) {
   const DType dtype = memory.policy.parameter;
   const Span kept = parameters_sharded_ ? shard_ : Span{0, buffer_.padded};
-  const Tensor values = empty(context_, {kept.count()}, dtype, Purpose::parameter);
+  const Tensor values = communicator_.allocate(context_, kept.count(), dtype, Purpose::parameter);
   if (trainable() && memory.policy.master()) {
     own_master_ = empty(update_context_, {owned_.count()}, DType::f32, Purpose::optimizer);
     initialise(buffer_, memory.seed, owned_.begin, own_master_);
@@ -83,7 +83,9 @@ void ShardUnit::send_values() {
 void ShardUnit::make_gradients(const Memory& memory) {
   const DType dtype = memory.accumulates || buffer_.tied ? memory.policy.gradient : memory.policy.parameter;
   const Purpose purpose = gradients_sharded_ ? Purpose::bucket : Purpose::gradient;
-  buffer_.gradient = empty(context_, {buffer_.padded}, dtype, purpose);
+  // Memory that comes and goes is this rank's alone.
+  buffer_.gradient = gradients_sharded_ ? empty(context_, {buffer_.padded}, dtype, purpose)
+                                        : communicator_.allocate(context_, buffer_.padded, dtype, purpose);
   kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
   if (!gradients_sharded_) {
     own_gradient_ = buffer_.gradient.slice(0, owned_.begin, owned_.end);

@@ -13,6 +13,7 @@
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/schedule.h"
 #include "keel/kernels/combine_spans.h"
+#include "keel/kernels/elementwise.h"
 #include "tests/dist/comm/heard.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
@@ -35,8 +36,11 @@ std::vector<std::int64_t> counts(DType dtype, int n) {
   return all;
 }
 
+// Where tensors lie: in memory of their rank's, in memory that the communicator gives, or in that but for rank 0's.
+enum class Lie { apart, where_ranks_see_them, mixed };
+
 // The numbers of all collectives on all these counts, and the bytes sent, one after another.
-std::vector<double> everything(Communicator& comm, DType dtype) {
+std::vector<double> everything(Communicator& comm, DType dtype, Lie lie = Lie::apart) {
   const Context context = cpu();
   const int n = comm.size();
   std::vector<double> numbers;
@@ -49,11 +53,20 @@ std::vector<double> everything(Communicator& comm, DType dtype) {
     for (std::size_t i = 0; i < values.size(); i += values.size() / 16 + 1) numbers.push_back(values[i]);
   };
   for (const std::int64_t count : counts(dtype, n)) {
-    const auto mine = [&](std::int64_t size) {
-      return uniform_tensor(context, {size}, static_cast<std::uint64_t>(10 + comm.rank()), dtype);
+    const auto placed = [&](const Tensor& numbers) {
+      if (lie == Lie::apart) return numbers;
+      const Tensor seen = comm.allocate(context, count + n, dtype, Purpose::workspace);
+      if (lie == Lie::mixed && comm.rank() == 0) return numbers;
+      const Tensor part = seen.slice(0, 1, 1 + numbers.numel());
+      kernels::copy_into(part, numbers);
+      return part;
     };
+    const auto mine = [&](std::int64_t size) {
+      return placed(uniform_tensor(context, {size}, static_cast<std::uint64_t>(10 + comm.rank()), dtype));
+    };
+    const auto room = [&](std::int64_t size) { return placed(zeros(context, {size}, dtype)); };
     const Span shard = part({0, count}, n, comm.rank());
-    const Tensor x = mine(count), scattered = zeros(context, {shard.count()}, dtype);
+    const Tensor x = mine(count), scattered = room(shard.count());
     comm.reduce_scatter(x, scattered).wait();
     keep(scattered);
     const Tensor in_place = mine(count);
@@ -61,7 +74,7 @@ std::vector<double> everything(Communicator& comm, DType dtype) {
     keep(in_place);
     comm.all_reduce(x, count % 2 == 0 ? CombineOp::sum : CombineOp::maximum).wait();
     keep(x);
-    const Tensor gathered = zeros(context, {count}, dtype);
+    const Tensor gathered = room(count);
     comm.all_gather(mine(shard.count()), gathered).wait();
     keep(gathered);
     const Tensor own = mine(count);
@@ -71,7 +84,7 @@ std::vector<double> everything(Communicator& comm, DType dtype) {
     comm.broadcast(y, n - 1).wait();
     keep(y);
     const std::int64_t parts = count / n * n;
-    const Tensor received = zeros(context, {parts}, dtype);
+    const Tensor received = room(parts);
     comm.all_to_all(mine(parts), received).wait();
     keep(received);
     comm.barrier();
@@ -86,10 +99,12 @@ TEST(NodeMemory, GivesTheNumbersAndBytesOfMessages) {
   for (const int n : {1, 2, 3, 4, 7, 8}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
       if (n > 4 && dtype != DType::bf16) continue;
-      const auto run = [&](bool shared) {
-        return results(n, [&](Communicator& comm) { return everything(comm, dtype); }, {.shared_memory = shared});
+      const auto run = [&](bool shared, Lie lie) {
+        return results(n, [&](Communicator& comm) { return everything(comm, dtype, lie); }, {.shared_memory = shared});
       };
-      EXPECT_TRUE(run(true) == run(false)) << n << " ranks, " << dtype;
+      const auto by_messages = run(false, Lie::apart);
+      for (const Lie lie : {Lie::apart, Lie::where_ranks_see_them, Lie::mixed})
+        EXPECT_TRUE(run(true, lie) == by_messages) << n << " ranks, " << dtype << ", " << static_cast<int>(lie);
     }
   }
 }
@@ -139,10 +154,10 @@ TEST(NodeMemory, IsLeftAloneByARankThatComesAfterTheOthersGaveUp) {
   for (const std::int64_t count : {8, 300'000}) {
     const auto told = messages(3,
                                [&](Communicator& comm) {
+                                 const Tensor x = comm.allocate(cpu(), count, DType::f32, Purpose::workspace);
+                                 kernels::fill(x, 1);
                                  comm.barrier();
                                  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
-                                 const Tensor x =
-                                     tensor_of(cpu(), std::vector<double>(static_cast<std::size_t>(count), 1), {count});
                                  try {
                                    comm.all_reduce(x).wait();
                                  } catch (const std::exception&) {
@@ -166,9 +181,13 @@ TEST(NodeMemory, TellsOfAFailureInTheMiddle) {
     const auto told = messages(4, [&](Communicator& comm) {
       std::vector<Tensor> tensors;
       std::vector<Work> works;
+      const Context context = cpu();
       for (int i = 0; i < 8; ++i) {
-        tensors.push_back(zeros(cpu(), {400'000}));
-        works.push_back(comm.all_reduce(tensors.back()));
+        tensors.push_back(i % 2 == 0 ? zeros(context, {400'000})
+                                     : comm.allocate(context, 400'000, DType::f32, Purpose::workspace));
+      }
+      for (int i = 0; i < 8; ++i) {
+        works.push_back(comm.all_reduce(tensors[static_cast<std::size_t>(i)]));
         if (comm.rank() == 2 && i == run % 7) throw Error("the roof is on fire");
       }
       for (const Work& work : works) work.wait();
