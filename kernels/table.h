@@ -56,6 +56,7 @@ struct KernelTable {
 
   void (*update)(const UpdateArgs&) = nullptr;
   void (*advance_shared)(const AdvanceArgs&) = nullptr;
+  void (*measure_norms)(const UpdateArgs&, const Tensor& squares) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;

@@ -189,6 +189,43 @@ std::vector<OptimizerEntry> make_entries() {
        [](Options o) -> UpdateSettings {
          return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
        }},
+      {"LAMB",
+       "Lamb|FusedLamb",
+       "Adam's direction, as long as the weights of each parameter.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-6"},
+        {"weight_decay", "0.01"},
+        {"correct_bias", "true"},
+        {"max_coeff", "10"},
+        {"min_coeff", "0.01"},
+        {"adapt_without_decay", "true"}},
+       [](Options o) -> UpdateSettings {
+         return LambSettings{.beta1 = o.betas[0],
+                             .beta2 = o.betas[1],
+                             .epsilon = o.eps,
+                             .max_coeff = o.max_coeff,
+                             .min_coeff = o.min_coeff,
+                             .correct_bias = o.correct_bias,
+                             .adapt_without_decay = o.adapt_without_decay};
+       }},
+      {"LARS",
+       "LARC|FusedLARS",
+       "Gradient descent whose steps are a part of the weights' length; biases and norms descend as with SGD.",
+       {{"lr", "1"},
+        {"momentum", "0.9"},
+        {"dampening", "0"},
+        {"weight_decay", "0"},
+        {"nesterov", "false"},
+        {"trust_coefficient", "1e-3"},
+        {"eps", "1e-8"}},
+       [](Options o) -> UpdateSettings {
+         return LarsSettings{.momentum = o.momentum,
+                             .dampening = o.dampening,
+                             .trust_coefficient = o.trust_coefficient,
+                             .epsilon = o.eps,
+                             .nesterov = o.nesterov};
+       }},
   };
   for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
   return entries;

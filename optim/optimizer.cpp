@@ -22,24 +22,15 @@ class Elementwise final : public Optimizer {
   const SharedNumber* shared_number() const override { return keel::shared_number(options_.settings); }
   bool needs_master() const override { return !options_.stochastic_rounding; }
 
+  int passes() const override { return norm_count(options_.settings) > 0 ? 1 : 0; }
+  std::int64_t sum_count(int, const Dims&) const override { return norm_count(options_.settings); }
+  void measure(int pass, std::span<const ParameterRange> parts, const StepInput& input) const override {
+    for (const ParameterRange& part : parts)
+      kernels::measure_norms(args_of(part, input), part.measured[static_cast<std::size_t>(pass)]);
+  }
+
   void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
-    for (const ParameterRange& range : ranges) {
-      UpdateArgs args{.parameter = range.parameter,
-                      .master = range.master,
-                      .gradient = range.gradient,
-                      .step = input.step,
-                      .shared = input.shared,
-                      .settings = options_.settings,
-                      .range = {.lr_factor = range.group.lr_factor,
-                                .weight_decay = range.group.weight_decay.value_or(options_.weight_decay *
-                                                                                  range.group.decay_factor)},
-                      .stochastic_rounding = options_.stochastic_rounding,
-                      .seed = options_.seed,
-                      .first = range.first};
-      KEEL_CHECK(range.state.size() <= args.state.size(), name_, ": a range has ", range.state.size(), " states");
-      std::copy(range.state.begin(), range.state.end(), args.state.begin());
-      kernels::update(args);
-    }
+    for (const ParameterRange& range : ranges) kernels::update(args_of(range, input));
   }
 
   void advance(const StepInput& input) const override {
@@ -48,6 +39,25 @@ class Elementwise final : public Optimizer {
   }
 
  private:
+  UpdateArgs args_of(const ParameterRange& range, const StepInput& input) const {
+    UpdateArgs args{
+        .parameter = range.parameter,
+        .master = range.master,
+        .gradient = range.gradient,
+        .step = input.step,
+        .shared = range.sums.empty() ? input.shared : range.sums.back(),
+        .settings = options_.settings,
+        .range = {.lr_factor = range.group.lr_factor,
+                  .weight_decay = range.group.weight_decay.value_or(options_.weight_decay * range.group.decay_factor),
+                  .is_vector = range.shape.size() < 2},
+        .stochastic_rounding = options_.stochastic_rounding,
+        .seed = options_.seed,
+        .first = range.first};
+    KEEL_CHECK(range.state.size() <= args.state.size(), name_, ": a range has ", range.state.size(), " states");
+    std::copy(range.state.begin(), range.state.end(), args.state.begin());
+    return args;
+  }
+
   std::string_view name_;
   ElementwiseOptions options_;
 };

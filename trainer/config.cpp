@@ -294,6 +294,8 @@ void Resolver::check_optimizer() {
     const std::string problem = problem_of(entry.settings(optimizer));
     require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
   }
+  require(!entry.has("max_coeff") || optimizer.min_coeff <= optimizer.max_coeff,
+          {"optimizer.min_coeff", "optimizer.max_coeff"}, "must not be above optimizer.max_coeff");
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
   require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},

@@ -28,7 +28,7 @@ struct OptionRow {
   std::string_view option;
   Field field;
   Range range;
-  std::string_view help, known_as = {};
+  std::string_view help, known_as = {}, aliases = {};
 };
 
 const OptionRow kOptions[] = {
@@ -37,15 +37,19 @@ const OptionRow kOptions[] = {
      "beta|beta1|beta2"},
     {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.", "epsilon|adam_epsilon"},
     {"weight_decay", KEEL_OPTION(weight_decay), kFromZero,
-     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion and decoupled_weight_decay shrink "
-     "the "
-     "weights themselves; with the others it is part of the gradient (an L2 penalty).",
+     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion, LAMB and decoupled_weight_decay "
+     "shrink the weights themselves; with the others it is part of the gradient (an L2 penalty).",
      "decay|wd"},
     {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
     {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
     {"nesterov", KEEL_OPTION(nesterov), kAny,
      "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
-    {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out."},
+    {"correct_bias",
+     KEEL_OPTION(correct_bias),
+     kAny,
+     "Divide the means by what their start at 0 leaves out.",
+     {},
+     "bias_correction"},
     {"amsgrad", KEEL_OPTION(amsgrad), kAny,
      "Divide by the largest mean square so far; keeps one more number a weight."},
     {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
@@ -62,6 +66,16 @@ const OptionRow kOptions[] = {
     {"step_sizes", KEEL_OPTION(step_sizes), kFromZero, "The least and the largest step size."},
     {"lambd", KEEL_OPTION(lambd), kFromZero, "Decay of rate and weights."},
     {"t0", KEEL_OPTION(t0), kFromZero, "Step at which the averaging begins."},
+    {"max_coeff", KEEL_OPTION(max_coeff), kAboveZero, "The most that LAMB multiplies a rate with."},
+    {"min_coeff", KEEL_OPTION(min_coeff), kFromZero, "The least that LAMB multiplies a rate with."},
+    {"adapt_without_decay",
+     KEEL_OPTION(adapt_without_decay),
+     kAny,
+     "Adapt the rates of parameters that do not decay, too; false: as NVIDIA's apex does.",
+     {},
+     "use_nvlamb"},
+    {"trust_coefficient", KEEL_OPTION(trust_coefficient), kAboveZero,
+     "How long a step is, as a part of the weights' length."},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
@@ -129,6 +143,7 @@ void add_rows(const OptionRow& option, std::vector<SchemaRow>& rows) {
   for (const auto& [standard, names] : users) {
     SchemaRow row{kept(concat("optimizer.", option.option)), option.field, standard, option.range, {}, option.help};
     row.known_as = option.known_as;
+    row.aliases = option.aliases;
     if (!everywhere) row.when = {"optimizer.type", kept(names)};
     rows.push_back(row);
   }

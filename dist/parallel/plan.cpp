@@ -164,6 +164,16 @@ std::int64_t sent_by_all_reduce(std::int64_t count, int ranks, int rank) {
   return count - own + (ranks - 1) * own;
 }
 
+// Numbers that an optimizer measures in a step.
+std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
+  std::int64_t count = 0;
+  for (const FlatBuffer& buffer : layout)
+    for (const Segment& segment : buffer.segments)
+      for (int pass = 0; buffer.trainable && pass < optimizer.passes(); ++pass)
+        count += optimizer.sum_count(pass, segment.shape);
+  return count;
+}
+
 }  // namespace
 
 int shard_ranks(const ShardingOptions& options, int ranks) {
@@ -218,6 +228,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.reductions += reductions * unit.wire_bytes * (inside + across);
   }
   plan.traffic.control = (ranks - 1) * static_cast<std::int64_t>(sizeof(StepPartial));
+  if (group > 1) plan.traffic.control += (ranks - 1) * 8 * measured_sums(layout, optimizer);
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
   plan.memory.buckets = std::max(plan.memory.buckets, arriving);
   return plan;

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fifty steps of every optimizer, on three parameters in two groups with given gradients.
+"""Fifty steps of every optimizer, on parameters in two groups with given gradients.
 
 The file: see README.md. Cases without a PyTorch class are the formulas of the original libraries, written
-out below. Everything is computed in float64 and stored in fp32.
+out below; where transformers is installed, Adafactor's is compared with its class. Everything is computed
+in float64 and stored in fp32.
 """
 
 import os
@@ -16,18 +17,25 @@ import golden
 SEED = 4
 STEPS = 50
 STORED = (1, 2, 7, 50)
-# Gradients of `still` are zero in every step. `free` is the group without decay, at half the rate.
-SHAPES = {"decayed": (23,), "free": (11,), "still": (5,)}
-GROUPS = {"decayed": "decays", "still": "decays", "free": "free"}
+# Gradients of `still` are zero in every step. `free` is the group without decay, at half the rate. The second problem
+# is for optimizers that look at whole parameters.
+PROBLEMS = {
+    "problem": {"decayed": (23,), "free": (11,), "still": (5,)},
+    "matrices": {"decayed": (7, 5), "free": (3, 11), "still": (4, 3), "decayed_vector": (13,), "free_vector": (6,)},
+}
 
 
 def values(name, shape, scale):
     return golden.values(SEED, name, shape, scale)
 
 
-def problem():
-    start = {name: values(f"{name}/start", shape, 1.0) for name, shape in SHAPES.items()}
-    gradients = {name: values(f"{name}/gradients", (STEPS, *shape), 1.0) for name, shape in SHAPES.items()}
+def is_free(name):
+    return name.startswith("free")
+
+
+def make_problem(shapes):
+    start = {name: values(f"{name}/start", shape, 1.0) for name, shape in shapes.items()}
+    gradients = {name: values(f"{name}/gradients", (STEPS, *shape), 1.0) for name, shape in shapes.items()}
     gradients["still"][:] = 0.0
     return start, gradients
 
@@ -42,8 +50,8 @@ def run_torch(make, decay, lr, start, gradients):
         name: torch.from_numpy(array.astype(np.float64)).requires_grad_()
         for name, array in start.items()
     }
-    decays = [parameters[name] for name in SHAPES if GROUPS[name] == "decays"]
-    free = [parameters[name] for name in SHAPES if GROUPS[name] == "free"]
+    decays = [parameters[name] for name in start if not is_free(name)]
+    free = [parameters[name] for name in start if is_free(name)]
     groups = [{"params": decays}, {"params": free}]
     if decay is not None:
         groups[0]["weight_decay"], groups[1]["weight_decay"] = decay, 0.0
@@ -61,10 +69,10 @@ def run_torch(make, decay, lr, start, gradients):
 def run_formula(update, decay, lr, start, gradients):
     """update(p, g, state, t, lr, decay) returns the new p; t counts from 1."""
     parameters = {name: array.astype(np.float64) for name, array in start.items()}
-    states = {name: {"m": 0.0, "v": 0.0, "v_max": 0.0} for name in SHAPES}
+    states = {name: {"m": 0.0, "v": 0.0, "v_max": 0.0} for name in start}
     for step in range(STEPS):
-        for name in SHAPES:
-            free = GROUPS[name] == "free"
+        for name in start:
+            free = is_free(name)
             parameters[name] = update(
                 parameters[name],
                 gradients[name][step].astype(np.float64),
@@ -119,6 +127,40 @@ def lion(betas=(0.9, 0.99), maximize=False):
     return update
 
 
+def lamb(betas=(0.9, 0.999), eps=1e-6, bounds=(0.01, 10.0), correct_bias=True, adapt_without_decay=True):
+    """Algorithm 2 of You et al. 2020 with apex's correction of the bias, and DeepSpeed's bounds of the ratio."""
+
+    def update(p, g, state, t, lr, decay):
+        moments(g, state, betas)
+        bias = [1 - beta**t if correct_bias else 1.0 for beta in betas]
+        direction = state["m"] / bias[0] / (np.sqrt(state["v"] / bias[1]) + eps) + decay * p
+        lengths = np.linalg.norm(p), np.linalg.norm(direction)
+        ratio = 1.0
+        if min(lengths) > 0 and (decay != 0 or adapt_without_decay):
+            ratio = np.clip(lengths[0] / lengths[1], *bounds)
+        return p - lr * ratio * direction
+
+    return update
+
+
+def lars(momentum=0.9, dampening=0.0, trust=1e-3, eps=1e-8, nesterov=False):
+    """You et al. 2017, with the rate outside of the momentum as apex's LARC and PyTorch's SGD have it."""
+
+    def update(p, g, state, t, lr, decay):
+        d = g
+        lengths = np.linalg.norm(p), np.linalg.norm(g)
+        if p.ndim < 2:
+            d = g + decay * p
+        elif min(lengths) > 0:
+            d = trust * lengths[0] / (lengths[1] + decay * lengths[0] + eps) * (g + decay * p)
+        if momentum == 0:
+            return p - lr * d
+        state["m"] = d if t == 1 else momentum * state["m"] + (1 - dampening) * d
+        return p - lr * (d + momentum * state["m"] if nesterov else state["m"])
+
+    return update
+
+
 def cases():
     """name: (runner, factory, decay, lr); the configuration of each is in golden_optimizers_test.cpp."""
     o = torch.optim
@@ -169,17 +211,32 @@ def cases():
     }
 
 
+def matrix_cases():
+    """The same for optimizers that look at whole parameters."""
+    return {
+        "lamb": (run_formula, lamb(), 0.1, 1e-2),
+        "lamb_bounded": (run_formula, lamb(betas=(0.8, 0.9), eps=1e-3, bounds=(0.5, 0.6)), 0.1, 1e-2),
+        "lamb_biased": (run_formula, lamb(correct_bias=False), 0.1, 1e-3),
+        "lamb_apex": (run_formula, lamb(adapt_without_decay=False, bounds=(0.0, 1e9)), 0.1, 1e-2),
+        "lars": (run_formula, lars(), 0.1, 1.0),
+        "lars_dampened": (run_formula, lars(momentum=0.8, dampening=0.3, trust=0.02, eps=1e-2), 0.1, 1.0),
+        "lars_nesterov": (run_formula, lars(nesterov=True), 0.1, 1.0),
+        "lars_plain": (run_formula, lars(momentum=0.0), 0.1, 1.0),
+    }
+
+
 def generate():
-    start, gradients = problem()
     result = {}
-    for name, array in start.items():
-        result[f"problem/{name}"] = array
-        if name != "still":
-            result[f"problem/{name}_gradients"] = gradients[name]
-    for case, (run, factory, decay, lr) in cases().items():
-        history = list(run(factory, decay, lr, start, gradients))
-        for name in SHAPES:
-            result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
+    for (problem, shapes), each in zip(PROBLEMS.items(), (cases(), matrix_cases())):
+        start, gradients = make_problem(shapes)
+        for name, array in start.items():
+            result[f"{problem}/{name}"] = array
+            if name != "still":
+                result[f"{problem}/{name}_gradients"] = gradients[name]
+        for case, (run, factory, decay, lr) in each.items():
+            history = list(run(factory, decay, lr, start, gradients))
+            for name in shapes:
+                result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
     return result
 
 
