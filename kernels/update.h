@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "keel/kernels/rules/adadelta.h"
+#include "keel/kernels/rules/adafactor.h"
 #include "keel/kernels/rules/adagrad.h"
 #include "keel/kernels/rules/adam.h"
 #include "keel/kernels/rules/adamax.h"
@@ -25,7 +26,7 @@ namespace keel {
 // The one list of update rules; keel/kernels/rules/rule.h says what one consists of.
 using UpdateSettings = std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
                                     AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
-                                    LionSettings, LambSettings, LarsSettings>;
+                                    LionSettings, LambSettings, LarsSettings, AdafactorSettings>;
 
 // The most numbers that a rule keeps for each weight.
 inline constexpr std::size_t kMostKept = 4;

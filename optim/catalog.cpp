@@ -226,6 +226,28 @@ std::vector<OptimizerEntry> make_entries() {
                              .epsilon = o.eps,
                              .nesterov = o.nesterov};
        }},
+      {"Adafactor",
+       "",
+       "Mean squares of matrices by row and column alone, and steps as long as the weights.",
+       {{"lr", "1"},
+        {"epsilons", "[1e-30, 1e-3]"},
+        {"clip_threshold", "1"},
+        {"decay_rate", "-0.8"},
+        {"beta1", "0"},
+        {"weight_decay", "0"},
+        {"scale_parameter", "true"},
+        {"relative_step", "true"},
+        {"warmup_init", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdafactorSettings{.eps_gradient = o.epsilons[0],
+                                  .eps_weight = o.epsilons[1],
+                                  .clip_threshold = o.clip_threshold,
+                                  .decay_rate = o.decay_rate,
+                                  .beta1 = o.beta1,
+                                  .scale_parameter = o.scale_parameter,
+                                  .relative_step = o.relative_step,
+                                  .warmup_init = o.warmup_init};
+       }},
   };
   for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
   return entries;

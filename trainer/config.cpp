@@ -296,6 +296,15 @@ void Resolver::check_optimizer() {
   }
   require(!entry.has("max_coeff") || optimizer.min_coeff <= optimizer.max_coeff,
           {"optimizer.min_coeff", "optimizer.max_coeff"}, "must not be above optimizer.max_coeff");
+  if (entry.has("relative_step")) {
+    require(!optimizer.relative_step || optimizer.lr == 1, {"optimizer.lr", "optimizer.relative_step"},
+            "does not go together with optimizer.relative_step, which makes the rate; leave lr out, or turn it off");
+    require(optimizer.relative_step || find("optimizer.lr") != nullptr, {"optimizer.relative_step"},
+            "without it optimizer.lr is needed");
+    require(!optimizer.warmup_init || optimizer.relative_step, {"optimizer.warmup_init", "optimizer.relative_step"},
+            "needs optimizer.relative_step");
+    require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
+  }
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
   require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},

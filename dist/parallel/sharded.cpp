@@ -120,10 +120,9 @@ void Sharded::make_state() {
     const ShardUnit& unit = *units_[i];
     optimizer_state_.emplace_back();
     if (unit.trainable()) {
-      const DType wide = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
       for (std::size_t kind = 0; kind < optimizer_->state_names().size(); ++kind) {
         optimizer_state_.back().push_back(
-            zeros(unit.update_context(), {unit.owned().count()}, wide, Purpose::optimizer));
+            zeros(unit.update_context(), {unit.owned().count()}, state_dtype(), Purpose::optimizer));
         if (const double initial = optimizer_->initial_state(kind); initial != 0)
           kernels::fill(optimizer_state_.back().back(), initial);
       }
@@ -156,6 +155,24 @@ ParameterRange Sharded::range_of(std::size_t unit, std::int64_t begin, std::int6
   return range;
 }
 
+// What the optimizer keeps of one parameter besides, where this rank updates a part of it.
+std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const Segment& segment) {
+  const std::int64_t begin = std::max(segment.offset, unit.owned().begin);
+  const std::int64_t end = std::min(segment.offset + segment.numel, unit.owned().end);
+  std::vector<Tensor> kept;
+  for (const StateKind& kind : optimizer_->parameter_state(segment.shape)) {
+    TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(segment.shape)};
+    if (begin < end) {
+      part.begin = kind.shape ? 0 : begin - segment.offset;
+      part.values = zeros(unit.update_context(), {kind.shape ? product(*kind.shape) : end - begin}, state_dtype(),
+                          Purpose::optimizer);
+      kept.push_back(part.values);
+    }
+    parameter_state_.push_back(part);
+  }
+  return kept;
+}
+
 // Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer measures whole
 // parameters. `before`, `parameter`: numbers and parameters that are trained in the units before.
 void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter) {
@@ -167,6 +184,9 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
     const ParameterGroup group = group_of(first);
     for (last = first + 1; !sums_ && last < segments.size() && group_of(last) == group;) ++last;
     const std::int64_t begin = segments[first].offset, end = segments[last - 1].offset + segments[last - 1].numel;
+    const Span owned = units_[unit]->owned();
+    const std::vector<Tensor> kept =
+        sums_ ? make_parameter_state(*units_[unit], segments[first]) : std::vector<Tensor>{};
     const auto add = [&](std::vector<ParameterRange>& to, const Span& among) {
       const Span span{std::max(begin, among.begin), std::min(end, among.end)};
       if (span.begin >= span.end) return;
@@ -176,10 +196,15 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
       if (!sums_) return;
       to.back().shape = segments[first].shape;
       to.back().begin = span.begin - begin;
+      const std::vector<StateKind> kinds = optimizer_->parameter_state(segments[first].shape);
+      for (std::size_t k = 0; k < kinds.size(); ++k) {
+        const std::int64_t from = span.begin - std::max(begin, owned.begin);
+        to.back().state.push_back(kinds[k].shape ? kept[k] : kept[k].slice(0, from, from + span.count()));
+      }
       to.back().measured = sums_->of_part(parameter + first);
       to.back().sums = sums_->of_whole(parameter + first);
     };
-    add(ranges_, units_[unit]->owned());
+    add(ranges_, owned);
     if (sums_) add(parts_, units_[unit]->shard());
   }
   unit_ranges_.push_back({first_range, static_cast<std::int64_t>(ranges_.size())});

@@ -143,6 +143,8 @@ class Sharded {
   void make_state();
   void make_sums();
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter);
+  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment);
+  DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void make_buckets();
   void watch_leaves();
@@ -174,6 +176,7 @@ class Sharded {
   bool offloads_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::vector<std::vector<Tensor>> optimizer_state_;  // by unit
+  TensorParts parameter_state_;                       // what the optimizer keeps of single parameters
   std::vector<ParameterRange> ranges_;
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
   // Of an optimizer that measures: the parts of this rank's shards, and what is found of whole parameters.

@@ -61,7 +61,7 @@ PendingStep Sharded::step(StepArgs args) {
     update_offloaded();
   } else {
     const StepInput input{.step = state_, .shared = shared_};
-    if (sums_) sums_->measure(parts_, input);
+    if (sums_) sums_->measure(parts_, ranges_, input);
     optimizer_->update(ranges_, input);
     optimizer_->advance(input);
   }
@@ -101,7 +101,7 @@ void Sharded::update_offloaded() {
       if (units_[i]->trainable())
         for (ParameterRange& part : with_gradients(parts_, unit_parts_[i], i, gradients[i].get()))
           parts.push_back(std::move(part));
-    sums_->measure(parts, input);
+    sums_->measure(parts, ranges_, input);
   }
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
@@ -187,6 +187,7 @@ TensorParts Sharded::optimizer_state() const {
       for (const Segment& segment : units_[i]->layout().segments)
         parts.push_back(
             cut_part(*units_[i], segment, concat(names[kind], '.', segment.name), optimizer_state_[i][kind]));
+  parts.insert(parts.end(), parameter_state_.begin(), parameter_state_.end());
   if (shared_.defined()) parts.push_back({concat("shared.", optimizer_->shared_number()->name), {1}, 0, shared_});
   return parts;
 }

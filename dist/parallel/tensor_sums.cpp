@@ -34,10 +34,12 @@ std::vector<Tensor> TensorSums::cut(std::size_t parameter, const std::vector<Ten
   return sums;
 }
 
-void TensorSums::measure(std::span<const ParameterRange> parts, const StepInput& input) {
+void TensorSums::measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges,
+                         const StepInput& input) {
   for (std::size_t pass = 0; pass < rows_.size(); ++pass) {
     optimizer_.measure(static_cast<int>(pass), parts, input);
     if (sharers_ > 1 && rows_[pass].numel() > 0) add_ranks(pass);
+    optimizer_.settle(static_cast<int>(pass), ranges, input);
   }
 }
 

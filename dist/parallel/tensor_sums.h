@@ -26,8 +26,8 @@ class TensorSums {
   std::vector<Tensor> of_part(std::size_t parameter) const { return cut(parameter, rows_); }
   std::vector<Tensor> of_whole(std::size_t parameter) const { return cut(parameter, sums_); }
 
-  // All passes. `parts`: of this rank's shards, with of_part() as what is measured.
-  void measure(std::span<const ParameterRange> parts, const StepInput& input);
+  // All passes. `parts`: of this rank's shards, with of_part() as what is measured; `ranges`: what the rank updates.
+  void measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges, const StepInput& input);
 
   // Milliseconds in which this thread has waited for the other ranks.
   double waited_ms() const { return waited_ms_; }

@@ -90,7 +90,9 @@ void measure_by(const Settings& settings, const UpdateArgs& args, const Tensor& 
 
 template void update_by(const LambSettings&, const UpdateArgs&);
 template void update_by(const LarsSettings&, const UpdateArgs&);
+template void update_by(const AdafactorSettings&, const UpdateArgs&);
 template void measure_by(const LambSettings&, const UpdateArgs&, const Tensor&);
 template void measure_by(const LarsSettings&, const UpdateArgs&, const Tensor&);
+template void measure_by(const AdafactorSettings&, const UpdateArgs&, const Tensor&);
 
 }  // namespace keel::cuda

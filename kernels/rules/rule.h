@@ -22,8 +22,8 @@
 //   static double advance(const XSettings&, const StepState&, double shared);   // with kShared: after the step
 //   Measures<A, kNorms> measure(A gradient, A weight, A kept...) const;         // with kNorms: before the update
 //
-// `given` is the shared number, or the squares of the norms: the numbers that measure() finds of an element, squared and
-// summed over the whole parameter. It is null while they are being measured.
+// `given` is the shared number, or the squares of the norms: the numbers that measure() finds of an element, squared
+// and summed over the whole parameter. It is null while they are being measured.
 //
 // The list of all settings (keel/kernels/update.h) makes the loop of every device from them.
 
@@ -44,7 +44,9 @@ namespace keel {
 struct RangeSettings {
   double lr_factor = 1;
   double weight_decay = 0;
-  bool is_vector = false;  // of a parameter of rank 0 or 1; for rules with norms
+  // Of the whole parameter, for rules with norms:
+  bool is_vector = false;  // rank 0 or 1
+  std::int64_t numel = 1;
 };
 
 // A number that every element of a step uses and that is no function of the step alone.

@@ -161,6 +161,71 @@ def lars(momentum=0.9, dampening=0.0, trust=1e-3, eps=1e-8, nesterov=False):
     return update
 
 
+def adafactor(eps=(1e-30, 1e-3), clip=1.0, decay_rate=-0.8, beta1=None, scale=True, relative=True, warmup=False):
+    """Shazeer and Stern 2018, as the Adafactor of transformers has it; a relative step is times lr."""
+
+    def rms(x):
+        return np.linalg.norm(x) / np.sqrt(x.size)
+
+    def average(state, name, keep, value):
+        state[name] = keep * state.get(name, 0.0) + (1 - keep) * value
+        return state[name]
+
+    def update(p, g, state, t, lr, decay):
+        if relative:
+            lr = lr * min(1e-6 * t if warmup else 1e-2, 1 / np.sqrt(t))
+        if scale:
+            lr = lr * max(eps[1], rms(p))
+        keep = 1 - t**decay_rate
+        squares = g * g + eps[0]
+        if p.ndim < 2:
+            squares = average(state, "squares", keep, squares)
+        else:
+            rows = average(state, "rows", keep, squares.mean(axis=-1, keepdims=True))
+            columns = average(state, "columns", keep, squares.mean(axis=-2, keepdims=True))
+            squares = rows / rows.mean(axis=-2, keepdims=True) * columns
+        step = g / np.sqrt(squares)
+        step = lr * step / max(1.0, rms(step) / clip)
+        if beta1 is not None:
+            step = average(state, "mean", beta1, step)
+        return p - decay * lr * p - step
+
+    return update
+
+
+ADAFACTORS = {
+    "adafactor": ({}, 1.0),
+    "adafactor_warmup": ({"warmup": True, "decay_rate": -0.6}, 1.0),
+    "adafactor_rate": ({"relative": False, "eps": (1e-3, 0.6)}, 1e-2),
+    "adafactor_framework": ({"relative": False, "scale": False, "beta1": 0.9, "clip": 0.5}, 1e-2),
+}
+
+
+def verify_adafactor(gradients, start):
+    """The formula against transformers' class, for one group at a constant rate."""
+    try:
+        from transformers.optimization import Adafactor
+    except ImportError:
+        print("optimizers.safetensors: Adafactor's formula was not compared with transformers, which is not installed")
+        return
+    for case, (options, lr) in ADAFACTORS.items():
+        relative = options.get("relative", True)
+        names = {"scale": "scale_parameter", "relative": "relative_step", "warmup": "warmup_init", "clip": "clip_threshold"}
+        theirs = {names.get(option, option): value for option, value in options.items()}
+        update, state = adafactor(**options), {name: {} for name in start}
+        mine = {name: array.astype(np.float64) for name, array in start.items()}
+        parameters = {name: torch.from_numpy(array.astype(np.float64)).requires_grad_() for name, array in start.items()}
+        optimizer = Adafactor(list(parameters.values()), lr=None if relative else lr, weight_decay=0.1, **theirs)
+        for step in range(STEPS):
+            for name, parameter in parameters.items():
+                g = gradients[name][step].astype(np.float64)
+                parameter.grad = torch.from_numpy(g)
+                mine[name] = update(mine[name], g, state[name], step + 1, lr, 0.1)
+            optimizer.step()
+        for name, parameter in parameters.items():
+            assert np.allclose(mine[name], parameter.detach().numpy(), rtol=1e-12, atol=1e-13), (case, name)
+
+
 def cases():
     """name: (runner, factory, decay, lr); the configuration of each is in golden_optimizers_test.cpp."""
     o = torch.optim
@@ -222,6 +287,7 @@ def matrix_cases():
         "lars_dampened": (run_formula, lars(momentum=0.8, dampening=0.3, trust=0.02, eps=1e-2), 0.1, 1.0),
         "lars_nesterov": (run_formula, lars(nesterov=True), 0.1, 1.0),
         "lars_plain": (run_formula, lars(momentum=0.0), 0.1, 1.0),
+        **{case: (run_formula, adafactor(**options), 0.1, lr) for case, (options, lr) in ADAFACTORS.items()},
     }
 
 
@@ -237,6 +303,7 @@ def generate():
             history = list(run(factory, decay, lr, start, gradients))
             for name in shapes:
                 result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
+    verify_adafactor(gradients, start)
     return result
 
 

@@ -52,6 +52,9 @@ inline std::vector<RuleCase> every_rule() {
       {"lars", LarsSettings{.dampening = 0.2}},
       {"lars of Nesterov", LarsSettings{.nesterov = true}},
       {"lars without momentum", LarsSettings{.momentum = 0}},
+      {"adafactor", AdafactorSettings{}},
+      {"adafactor with a mean", AdafactorSettings{.clip_threshold = 0.5, .beta1 = 0.9, .relative_step = false}},
+      {"adafactor, warming up", AdafactorSettings{.decay_rate = -0.5, .scale_parameter = false, .warmup_init = true}},
   };
 }
 

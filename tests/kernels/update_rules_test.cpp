@@ -182,6 +182,13 @@ TEST(UpdateRules, RefuseWhatMakesNoSense) {
   EXPECT_EQ(refusal(LarsSettings{.momentum = 0, .nesterov = true}),
             "lars: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
   EXPECT_EQ(refusal(LarsSettings{.trust_coefficient = 0}), "lars: trust_coefficient must be above 0, got 0");
+  EXPECT_EQ(refusal(AdafactorSettings{.eps_gradient = 0}),
+            "adafactor: epsilons must be one above 0 and one that is not negative, got 0 and 0.001");
+  EXPECT_EQ(refusal(AdafactorSettings{.clip_threshold = 0}), "adafactor: clip_threshold must be above 0, got 0");
+  EXPECT_EQ(refusal(AdafactorSettings{.decay_rate = 0.8}), "adafactor: decay_rate must not be above 0, got 0.8");
+  EXPECT_EQ(refusal(AdafactorSettings{.beta1 = -0.8}), "adafactor: beta1 must be in [0, 1), or none, got -0.8");
+  EXPECT_EQ(refusal(AdafactorSettings{.relative_step = false, .warmup_init = true}),
+            "adafactor: warmup_init needs relative_step");
   Weights norms(context, {"", LambSettings{}}, 4);
   norms.args.shared = zeros(context, {1}, DType::f64);
   EXPECT_NE(error_of([&] { norms.step(1, {0, 4}); }).find("lamb: squares of norms must be f64 (2)"), std::string::npos);

@@ -19,7 +19,7 @@ using testing::relative_error;
 
 struct Case {
   std::string name;     // in the file
-  std::string options;  // of the section `optimizer`; all begin with the largest rate
+  std::string options;  // of the section `optimizer`; what is left out is the default
 };
 
 const Case kCases[] = {
@@ -73,6 +73,12 @@ const Case kCases[] = {
      "lr: 1, type: lars, weight_decay: 0.1, momentum: 0.8, dampening: 0.3, trust_coefficient: 0.02, eps: 0.01"},
     {"lars_nesterov", "lr: 1, type: LARS, weight_decay: 0.1, nesterov: true"},
     {"lars_plain", "lr: 1, type: LARS, weight_decay: 0.1, momentum: 0"},
+    {"adafactor", "type: Adafactor, weight_decay: 0.1"},
+    {"adafactor_warmup", "type: adafactor, weight_decay: 0.1, warmup_init: true, decay_rate: -0.6"},
+    {"adafactor_rate", "lr: 0.01, type: Adafactor, weight_decay: 0.1, relative_step: false, epsilons: [1e-3, 0.6]"},
+    {"adafactor_framework",
+     "lr: 0.01, type: Adafactor, weight_decay: 0.1, relative_step: false, scale_parameter: false, beta1: 0.9, "
+     "clip_threshold: 0.5"},
 };
 
 constexpr std::int64_t kStored[] = {1, 2, 7, 50};  // steps whose weights the file holds
@@ -116,6 +122,8 @@ class Golden {
       for (std::size_t i = 0; i < optimizer->state_names().size(); ++i)
         range.state.push_back(
             kernels::full(context_, range.parameter.shape(), optimizer->initial_state(i), range.parameter.dtype()));
+      for (const StateKind& kind : optimizer->parameter_state(range.shape))
+        range.state.push_back(zeros(context_, {product(kind.shape.value_or(range.shape))}, dtype));
       if (name.starts_with("free")) range.group = {.lr_factor = 0.5, .decay_factor = 0};
       gradients.push_back(name == "still" ? zeros(context_, {50, range.parameter.numel()}, dtype)
                                           : tensor(problem.name + "/" + name + "_gradients", dtype).view({50, -1}));
@@ -129,7 +137,10 @@ class Golden {
       input.step = kernels::make_step_state(
           context_, {.steps = step + 1, .taken = 1, .lr = config.lr * (1 - 0.01 * static_cast<double>(step))});
       for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].gradient = gradients[i].select(0, step);
-      for (int pass = 0; pass < optimizer->passes(); ++pass) optimizer->measure(pass, ranges, input);
+      for (int pass = 0; pass < optimizer->passes(); ++pass) {
+        optimizer->measure(pass, ranges, input);
+        optimizer->settle(pass, ranges, input);
+      }
       optimizer->update(ranges, input);
       optimizer->advance(input);
       if (std::find(std::begin(kStored), std::end(kStored), step + 1) == std::end(kStored)) continue;

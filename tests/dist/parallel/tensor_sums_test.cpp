@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <mutex>
 
 #include "keel/kernels/elementwise.h"
@@ -99,6 +100,52 @@ TEST(TensorSums, OfGroupsAreThoseOfOneGroup) {
       }
       EXPECT_LT(relative_error(reference, train(rule, 4, stage(0))), 1e-6) << rule.name << ", groups of " << group;
     }
+}
+
+// What all ranks keep of an optimizer's state, from one step or from what was kept before.
+TensorParts state_of_ranks(const RuleCase& rule, int ranks, const Context& host, const TensorParts* load) {
+  TensorParts all;
+  std::mutex mutex;
+  run_ranks(ranks, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    UnitNet net;
+    Sharded engine(net, context, comm, make(rule), stage(2));
+    if (load != nullptr) {
+      TensorParts mine = *load;
+      for (TensorPart& part : mine)
+        if (part.values.defined()) part.values = transfer(part.values, context);
+      engine.load_optimizer_state(mine, {});
+    } else {
+      engine.backward(mean(net(uniform_tensor(context, {4, kWidth}, 1))), {.tokens = 4});
+      EXPECT_TRUE(engine.step(1e-2).get().taken);
+    }
+    const std::lock_guard lock(mutex);
+    for (TensorPart part : engine.optimizer_state()) {
+      if (part.values.defined()) part.values = transfer(part.values, host);
+      all.push_back(part);
+    }
+  });
+  return all;
+}
+
+TEST(TensorSums, OptimizerStateGoesToAnyNumberOfRanks) {
+  const Context host = testing::context(1);
+  for (const RuleCase& rule : measuring_rules()) {
+    const TensorParts two = state_of_ranks(rule, 2, host, nullptr), three = state_of_ranks(rule, 3, host, &two);
+    std::map<std::string, Dims> shapes;
+    for (const TensorPart& part : two) shapes[part.name] = part.shape;
+    NamedTensors before, after;
+    for (const auto& [name, shape] : shapes) {
+      before.emplace_back(name, zeros(host, shape));
+      after.emplace_back(name, zeros(host, shape));
+    }
+    copy_parts(two, parts_of(before), "two ranks");
+    copy_parts(three, parts_of(after), "three ranks");
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(doubles(before[i].second), doubles(after[i].second)) << rule.name << ' ' << before[i].first;
+      EXPECT_NE(doubles(before[i].second), doubles(zeros(host, before[i].second.shape()))) << before[i].first;
+    }
+  }
 }
 
 }  // namespace
