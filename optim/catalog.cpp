@@ -189,6 +189,7 @@ std::vector<OptimizerEntry> make_entries() {
        [](Options o) -> UpdateSettings {
          return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
        }},
+      // eps and decay as in the paper's BERT and in apex (DeepSpeed: 1e-8 and 0), bounds as in DeepSpeed.
       {"LAMB",
        "Lamb|FusedLamb",
        "Adam's direction, as long as the weights of each parameter.",
