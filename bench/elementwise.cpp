@@ -164,10 +164,13 @@ void add_classes(std::vector<Kernel>& kernels, DType dtype, std::int64_t classes
 
 // Each state and the master are read and written, the gradient is read; fp32 weights are read and written, a narrow
 // parameter is written besides its master copy.
-void add_update(std::vector<Kernel>& kernels, const std::string& name, const UpdateSettings& settings, DType dtype) {
+// What finds norms reads the same and writes nothing.
+void add_update(std::vector<Kernel>& kernels, const std::string& name, const UpdateSettings& settings, DType dtype,
+                bool measures = false) {
   const std::size_t kept = state_names(settings).size();
   const double size = static_cast<double>(size_of(dtype));
-  const double bytes = 8.0 * static_cast<double>(kept) + 8.0 + (dtype == DType::f32 ? 1 : 2) * size;
+  const double both = 8.0 * static_cast<double>(kept) + 8.0 + (dtype == DType::f32 ? 1 : 2) * size;
+  const double bytes = measures ? 4.0 * static_cast<double>(kept) + 4.0 + size : both;
   kernels.push_back({concat(name, " ", dtype), bytes, [=](const Context& context, std::int64_t rows) -> Contestant {
                        const auto flat = [&](DType type, std::uint64_t seed) {
                          return input(context, rows, type, seed).flatten();
@@ -179,8 +182,10 @@ void add_update(std::vector<Kernel>& kernels, const std::string& name, const Upd
                        for (std::size_t i = 0; i < kept; ++i) args.state[i] = flat(DType::f32, 3 + i);
                        args.settings = settings;
                        if (decays(settings)) args.range.weight_decay = 0.1;
-                       args.shared = testing::tensor_of(context, {0.9}, {1}, DType::f64);
+                       const std::int64_t shared = std::max(1, norm_count(settings));
+                       args.shared = kernels::full(context, {shared}, 0.9, DType::f64);
                        args.step = kernels::make_step_state(context, {.steps = 10, .taken = 1, .lr = 1e-3});
+                       if (measures) return [args] { kernels::measure_norms(args, args.shared); };
                        return [args] { kernels::update(args); };
                      }});
 }
@@ -201,6 +206,12 @@ void add_updates(std::vector<Kernel>& kernels, DType dtype) {
   add_update(kernels, "update rprop", RpropSettings{}, dtype);
   add_update(kernels, "update asgd", AsgdSettings{}, dtype);
   add_update(kernels, "update lion", LionSettings{}, dtype);
+  for (const bool measures : {true, false}) {
+    const std::string name = measures ? "norms of " : "update ";
+    add_update(kernels, name + "lamb", LambSettings{}, dtype, measures);
+    add_update(kernels, name + "lars", LarsSettings{}, dtype, measures);
+    add_update(kernels, name + "adafactor", AdafactorSettings{}, dtype, measures);
+  }
 }
 
 std::vector<Kernel> all_kernels() {

@@ -2,8 +2,8 @@
 //
 // usage: MPI launcher -n N bench_mpi_allreduce BYTES CALLS WARMUP [single]
 //
-// As the OSU micro-benchmarks do it: fp32, two buffers, the clock around each call, the mean over calls and ranks. MPI is
-// started with MPI_THREAD_SERIALIZED, as keel starts it, since Open MPI takes its locks at every level but `single`.
+// As the OSU micro-benchmarks do it: fp32, two buffers, the clock around each call, the mean over calls and ranks. MPI
+// is started with MPI_THREAD_SERIALIZED, as keel starts it, since Open MPI takes its locks at every level but `single`.
 // Prints one line of JSON: mean time and quartile of the times of a call in microseconds.
 
 #include <mpi.h>

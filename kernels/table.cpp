@@ -29,6 +29,8 @@ void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_select(table);
   cpu::add_combine(table);
   cpu::add_update(table);
+  cpu::add_norms_of_updates(table);
+  cpu::add_factors(table);
 #ifdef KEEL_HAVE_ONEDNN
   if (choice == KernelChoice::automatic) cpu::add_onednn(table);
 #else

@@ -13,6 +13,7 @@
 #include "keel/kernels/combine.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
+#include "keel/kernels/factors.h"
 #include "keel/kernels/loss.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/norm.h"
@@ -56,6 +57,11 @@ struct KernelTable {
 
   void (*update)(const UpdateArgs&) = nullptr;
   void (*advance_shared)(const AdvanceArgs&) = nullptr;
+  void (*measure_norms)(const UpdateArgs&, const Tensor& squares) = nullptr;
+  void (*sum_factors)(const Tensor& gradient, std::int64_t begin, const Factored& shape, const Tensor& step,
+                      const Tensor& sums) = nullptr;
+  void (*settle_factors)(const SettleArgs&) = nullptr;
+  void (*expand_factors)(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;

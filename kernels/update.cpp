@@ -30,6 +30,15 @@ const SharedNumber* shared_number(const UpdateSettings& settings) {
       settings);
 }
 
+int norm_count(const UpdateSettings& settings) {
+  return std::visit(
+      []<class Settings>(const Settings&) {
+        if constexpr (requires { Settings::kNorms; }) return Settings::kNorms;
+        else return 0;
+      },
+      settings);
+}
+
 std::string problem_of(const UpdateSettings& settings) {
   return std::visit([](const auto& each) { return each.problem(); }, settings);
 }
@@ -58,8 +67,8 @@ void check_state(const char* op, const Tensor& state, const Context& context) {
   check_tensor(op, "step state", state, {sizeof(StepState)}, DType::u8, context);
 }
 
-// Returns the dtype of the optimizer's state.
-DType check_update(const char* op, const UpdateArgs& args) {
+// All but what the elements share.
+void check_update(const char* op, const UpdateArgs& args) {
   const Tensor& parameter = args.parameter;
   check_floating(op, "parameter", parameter);
   check_dense(op, "parameter", parameter);
@@ -72,12 +81,22 @@ DType check_update(const char* op, const UpdateArgs& args) {
   check_flat(op, "gradient", args.gradient, parameter,
              args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
   check_state(op, args.step, parameter.context());
-  return wide;
+  const std::string problem = problem_of(args.settings);
+  KEEL_CHECK(problem.empty(), op, ": ", problem);
+  KEEL_CHECK(args.range.weight_decay == 0 || decays(args.settings), op, ": has no weight decay, got ",
+             args.range.weight_decay);
+  const std::vector<std::string_view> kept = state_names(args.settings);
+  for (std::size_t i = 0; i < args.state.size(); ++i) {
+    if (i < kept.size()) check_flat(op, kept[i].data(), args.state[i], parameter, wide);
+    else KEEL_CHECK(!args.state[i].defined(), op, ": keeps ", kept.size(), " numbers for each weight, got more");
+  }
 }
 
 void check_shared(const char* op, const UpdateSettings& settings, const Tensor& shared, const Context& context) {
   if (const SharedNumber* number = shared_number(settings))
     check_tensor(op, number->name.data(), shared, {1}, DType::f64, context);
+  if (const int norms = norm_count(settings); norms > 0)
+    check_tensor(op, "squares of norms", shared, {norms}, DType::f64, context);
 }
 
 const char* name_of(const UpdateSettings& settings) {
@@ -88,22 +107,26 @@ const char* name_of(const UpdateSettings& settings) {
 
 void update(const UpdateArgs& args) {
   const char* const op = name_of(args.settings);
-  const DType dtype = check_update(op, args);
-  const std::string problem = problem_of(args.settings);
-  KEEL_CHECK(problem.empty(), op, ": ", problem);
-  KEEL_CHECK(args.range.weight_decay == 0 || decays(args.settings), op, ": has no weight decay, got ",
-             args.range.weight_decay);
-  const std::vector<std::string_view> kept = state_names(args.settings);
-  for (std::size_t i = 0; i < args.state.size(); ++i) {
-    if (i < kept.size()) check_flat(op, kept[i].data(), args.state[i], args.parameter, dtype);
-    else KEEL_CHECK(!args.state[i].defined(), op, ": keeps ", kept.size(), " numbers for each weight, got more");
-  }
+  check_update(op, args);
   const Context& context = args.parameter.context();
   check_shared(op, args.settings, args.shared, context);
   run_kernel(context, op, kernel_table(context).update, args);
   for (const Tensor& tensor : {args.parameter, args.master})
     if (tensor.defined()) tensor.mark_written();
-  for (std::size_t i = 0; i < kept.size(); ++i) args.state[i].mark_written();
+  for (const Tensor& state : args.state)
+    if (state.defined()) state.mark_written();
+}
+
+void measure_norms(const UpdateArgs& args, const Tensor& squares) {
+  const char* const op = name_of(args.settings);
+  check_update(op, args);
+  const int norms = norm_count(args.settings);
+  KEEL_CHECK(norms > 0, op, ": needs no norms");
+  const Context& context = args.parameter.context();
+  check_tensor(op, "squares of norms", squares, {norms}, DType::f64, context);
+  check_dense(op, "squares of norms", squares);
+  run_kernel(context, op, kernel_table(context).measure_norms, args, squares);
+  squares.mark_written();
 }
 
 void advance_shared(const AdvanceArgs& args) {

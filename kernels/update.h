@@ -5,10 +5,13 @@
 #include <variant>
 
 #include "keel/kernels/rules/adadelta.h"
+#include "keel/kernels/rules/adafactor.h"
 #include "keel/kernels/rules/adagrad.h"
 #include "keel/kernels/rules/adam.h"
 #include "keel/kernels/rules/adamax.h"
 #include "keel/kernels/rules/asgd.h"
+#include "keel/kernels/rules/lamb.h"
+#include "keel/kernels/rules/lars.h"
 #include "keel/kernels/rules/lion.h"
 #include "keel/kernels/rules/nadam.h"
 #include "keel/kernels/rules/radam.h"
@@ -21,9 +24,9 @@
 namespace keel {
 
 // The one list of update rules; keel/kernels/rules/rule.h says what one consists of.
-using UpdateSettings =
-    std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings, AdagradSettings,
-                 AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings, LionSettings>;
+using UpdateSettings = std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
+                                    AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
+                                    LionSettings, LambSettings, LarsSettings, AdafactorSettings>;
 
 // The most numbers that a rule keeps for each weight.
 inline constexpr std::size_t kMostKept = 4;
@@ -36,7 +39,9 @@ struct UpdateArgs {
   Tensor gradient;   // f32 or the parameter's dtype
   std::array<Tensor, kMostKept> state = {};  // as many as the settings name: f32 (f64 for an f64 parameter); written
   Tensor step;                               // a state that decide_step() has written
-  Tensor shared = {};                        // f64 (1): the number that all elements share, where the settings have one
+  // f64: the number that all elements share (1), where the settings have one; or the squares of the norms
+  // (norm_count()) that measure_norms() has found of the parts of a parameter, added up.
+  Tensor shared = {};
   UpdateSettings settings;
   RangeSettings range = {};
   // A bf16 or f16 parameter is rounded up or down at random (keel/kernels/stochastic_rounding.h), and needs no master:
@@ -57,6 +62,8 @@ struct AdvanceArgs {
 std::vector<std::string_view> state_names(const UpdateSettings& settings);
 double initial_state(const UpdateSettings& settings, std::size_t kind);
 const SharedNumber* shared_number(const UpdateSettings& settings);  // null: none
+// How many norms over whole parameters the rule needs.
+int norm_count(const UpdateSettings& settings);
 // What is wrong with them; empty: nothing.
 std::string problem_of(const UpdateSettings& settings);
 // Whether weights decay under the rule at all.
@@ -66,6 +73,9 @@ namespace kernels {
 
 void update(const UpdateArgs& args);
 void advance_shared(const AdvanceArgs& args);
+// What the rule's norms are taken of: squares (f64, norm_count()) become sums over the elements, in fp64 and in a fixed
+// order. Nothing else changes, and args.shared is not read. Nothing happens when the step is not taken.
+void measure_norms(const UpdateArgs& args, const Tensor& squares);
 // Sum of squares in fp64, by fixed chunks in order: the same bits at any thread count. Waits for the device.
 double sum_of_squares(const Tensor& x);
 bool all_finite(const Tensor& x);

@@ -33,6 +33,11 @@ void visit_kept(const Settings& settings, const Run& run) {
 }
 
 template <class Settings>
+inline constexpr bool kHasNorms = requires {
+  Settings::kNorms;
+};
+
+template <class Settings>
 inline constexpr bool kHasShared = requires {
   Settings::kShared;
 };

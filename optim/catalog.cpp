@@ -189,6 +189,66 @@ std::vector<OptimizerEntry> make_entries() {
        [](Options o) -> UpdateSettings {
          return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
        }},
+      // eps and decay as in the paper's BERT and in apex (DeepSpeed: 1e-8 and 0), bounds as in DeepSpeed.
+      {"LAMB",
+       "Lamb|FusedLamb",
+       "Adam's direction, as long as the weights of each parameter.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-6"},
+        {"weight_decay", "0.01"},
+        {"correct_bias", "true"},
+        {"max_coeff", "10"},
+        {"min_coeff", "0.01"},
+        {"adapt_without_decay", "true"}},
+       [](Options o) -> UpdateSettings {
+         return LambSettings{.beta1 = o.betas[0],
+                             .beta2 = o.betas[1],
+                             .epsilon = o.eps,
+                             .max_coeff = o.max_coeff,
+                             .min_coeff = o.min_coeff,
+                             .correct_bias = o.correct_bias,
+                             .adapt_without_decay = o.adapt_without_decay};
+       }},
+      {"LARS",
+       "LARC|FusedLARS",
+       "Gradient descent whose steps are a part of the weights' length; biases and norms descend as with SGD.",
+       {{"lr", "1"},
+        {"momentum", "0.9"},
+        {"dampening", "0"},
+        {"weight_decay", "0"},
+        {"nesterov", "false"},
+        {"trust_coefficient", "1e-3"},
+        {"eps", "1e-8"}},
+       [](Options o) -> UpdateSettings {
+         return LarsSettings{.momentum = o.momentum,
+                             .dampening = o.dampening,
+                             .trust_coefficient = o.trust_coefficient,
+                             .epsilon = o.eps,
+                             .nesterov = o.nesterov};
+       }},
+      {"Adafactor",
+       "",
+       "Mean squares of matrices by row and column alone, and steps as long as the weights.",
+       {{"lr", "1"},
+        {"epsilons", "[1e-30, 1e-3]"},
+        {"clip_threshold", "1"},
+        {"decay_rate", "-0.8"},
+        {"beta1", "0"},
+        {"weight_decay", "0"},
+        {"scale_parameter", "true"},
+        {"relative_step", "true"},
+        {"warmup_init", "false"}},
+       [](Options o) -> UpdateSettings {
+         return AdafactorSettings{.eps_gradient = o.epsilons[0],
+                                  .eps_weight = o.epsilons[1],
+                                  .clip_threshold = o.clip_threshold,
+                                  .decay_rate = o.decay_rate,
+                                  .beta1 = o.beta1,
+                                  .scale_parameter = o.scale_parameter,
+                                  .relative_step = o.relative_step,
+                                  .warmup_init = o.warmup_init};
+       }},
   };
   for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
   return entries;

@@ -30,6 +30,11 @@ struct OptimizerOptions {
   bool centered = false;
   std::array<double, 2> etas = {}, step_sizes = {};
   double lambd = 0, t0 = 0;
+  double max_coeff = 0, min_coeff = 0, trust_coefficient = 0;
+  bool adapt_without_decay = false;
+  std::array<double, 2> epsilons = {};
+  double clip_threshold = 0, decay_rate = 0, beta1 = 0;
+  bool scale_parameter = false, relative_step = false, warmup_init = false;
   bool stochastic_rounding = false;
   bool operator==(const OptimizerOptions&) const = default;
 };

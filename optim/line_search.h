@@ -13,7 +13,7 @@ namespace keel {
 struct LinePoint {
   double step = 0;
   double loss = 0;
-  double slope = 0;              // by the step
+  double slope = 0;                   // by the step
   std::vector<Tensor> gradient = {};  // by the weights
 };
 

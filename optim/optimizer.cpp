@@ -3,18 +3,44 @@
 #include <algorithm>
 
 #include "keel/kernels/update.h"
+#include "keel/optim/update_args.h"
 
 namespace keel {
+
+UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& range, const StepInput& input) {
+  UpdateArgs args{
+      .parameter = range.parameter,
+      .master = range.master,
+      .gradient = range.gradient,
+      .step = input.step,
+      .shared = range.sums.empty() ? input.shared : range.sums.back(),
+      .settings = options.settings,
+      .range = {.lr_factor = range.group.lr_factor,
+                .weight_decay = range.group.weight_decay.value_or(options.weight_decay * range.group.decay_factor),
+                .is_vector = range.shape.size() < 2,
+                .numel = product(range.shape)},
+      .stochastic_rounding = options.stochastic_rounding,
+      .seed = options.seed,
+      .first = range.first};
+  KEEL_CHECK(range.state.size() <= args.state.size(), "a range has ", range.state.size(), " states");
+  std::copy(range.state.begin(), range.state.end(), args.state.begin());
+  return args;
+}
+
+void check_options(std::string_view name, const ElementwiseOptions& options) {
+  const std::string problem = problem_of(options.settings);
+  KEEL_CHECK(problem.empty(), name, ": ", problem);
+  KEEL_CHECK(options.weight_decay >= 0, name, ": weight_decay must not be negative, got ", options.weight_decay);
+  KEEL_CHECK(options.weight_decay == 0 || decays(options.settings), name, ": has no weight decay, got ",
+             options.weight_decay);
+}
+
 namespace {
 
 class Elementwise final : public Optimizer {
  public:
   Elementwise(std::string_view name, const ElementwiseOptions& options) : name_(name), options_(options) {
-    const std::string problem = problem_of(options.settings);
-    KEEL_CHECK(problem.empty(), name, ": ", problem);
-    KEEL_CHECK(options.weight_decay >= 0, name, ": weight_decay must not be negative, got ", options.weight_decay);
-    KEEL_CHECK(options.weight_decay == 0 || decays(options.settings), name, ": has no weight decay, got ",
-               options.weight_decay);
+    check_options(name, options);
   }
   std::string_view name() const override { return name_; }
   std::vector<std::string_view> state_names() const override { return keel::state_names(options_.settings); }
@@ -22,24 +48,15 @@ class Elementwise final : public Optimizer {
   const SharedNumber* shared_number() const override { return keel::shared_number(options_.settings); }
   bool needs_master() const override { return !options_.stochastic_rounding; }
 
+  int passes() const override { return norm_count(options_.settings) > 0 ? 1 : 0; }
+  std::int64_t sum_count(int, const Dims&) const override { return norm_count(options_.settings); }
+  void measure(int pass, std::span<const ParameterRange> parts, const StepInput& input) const override {
+    for (const ParameterRange& part : parts)
+      kernels::measure_norms(update_args(options_, part, input), part.measured[static_cast<std::size_t>(pass)]);
+  }
+
   void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
-    for (const ParameterRange& range : ranges) {
-      UpdateArgs args{.parameter = range.parameter,
-                      .master = range.master,
-                      .gradient = range.gradient,
-                      .step = input.step,
-                      .shared = input.shared,
-                      .settings = options_.settings,
-                      .range = {.lr_factor = range.group.lr_factor,
-                                .weight_decay = range.group.weight_decay.value_or(options_.weight_decay *
-                                                                                  range.group.decay_factor)},
-                      .stochastic_rounding = options_.stochastic_rounding,
-                      .seed = options_.seed,
-                      .first = range.first};
-      KEEL_CHECK(range.state.size() <= args.state.size(), name_, ": a range has ", range.state.size(), " states");
-      std::copy(range.state.begin(), range.state.end(), args.state.begin());
-      kernels::update(args);
-    }
+    for (const ParameterRange& range : ranges) kernels::update(update_args(options_, range, input));
   }
 
   void advance(const StepInput& input) const override {
@@ -59,6 +76,7 @@ ParameterGroup decay_matrices_only(std::string_view, const Dims& shape) {
 }
 
 std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options) {
+  if (std::holds_alternative<AdafactorSettings>(options.settings)) return make_adafactor(name, options);
   return std::make_unique<Elementwise>(name, options);
 }
 

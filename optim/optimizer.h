@@ -35,9 +35,20 @@ struct ParameterRange {
   Tensor parameter;           // the model's copy; written
   Tensor master;              // f32 weights where `parameter` is narrower and needs_master(), else undefined; written
   Tensor gradient;            // f32 or the parameter's dtype
-  std::vector<Tensor> state;  // one for each of the optimizer's state_names(); written
+  std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
+  // With optimizers that measure, a range is of one parameter alone:
+  Dims shape = {};                    // of all of it
+  std::int64_t begin = 0;             // where the range begins in it
+  std::vector<Tensor> measured = {};  // f64, by pass: what measure() writes of a part
+  std::vector<Tensor> sums = {};      // f64, by pass: of the whole, from all ranks
+};
+
+// What an optimizer keeps of one parameter, beside what it keeps for each element of all.
+struct StateKind {
+  std::string_view name;
+  std::optional<Dims> shape = {};  // kept whole wherever a part of the parameter is; none: a number for each element
 };
 
 // What all ranges of a step share.
@@ -58,12 +69,24 @@ class Optimizer {
   virtual const SharedNumber* shared_number() const { return nullptr; }
   // Whether parameters that are narrower than f32 have master weights beside them.
   virtual bool needs_master() const { return true; }
+  // An optimizer that needs to know whole parameters measures them before it updates, in so many passes. In each, every
+  // rank measures its parts; these are added in the order of ranks before the next pass.
+  virtual int passes() const { return 0; }
+  // How many sums a pass takes over a parameter of that shape.
+  virtual std::int64_t sum_count(int /*pass*/, const Dims& /*shape*/) const { return 0; }
+  // Writes the sums of this pass over each part. A skipped step writes nothing.
+  virtual void measure(int /*pass*/, std::span<const ParameterRange> /*parts*/, const StepInput& /*input*/) const {}
+  // Of all ranges, once the sums of a pass are those of whole parameters.
+  virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
+  // What it keeps of a parameter of that shape besides, in f32 (f64 for f64) and at first 0.
+  virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/) const { return {}; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
   // Once after all updates of a step, where there is a shared number. A skipped step leaves it as it is.
   virtual void advance(const StepInput& /*input*/) const {}
 };
 
-// An optimizer that treats each element for itself: one of the rules of keel/kernels/update.h.
+// An optimizer that treats each element for itself, but for norms that its rule may need: one of the rules of
+// keel/kernels/update.h. Of matrices, Adafactor keeps mean squares of rows and columns alone: keel/kernels/factors.h.
 struct ElementwiseOptions {
   UpdateSettings settings;
   double weight_decay = 0;

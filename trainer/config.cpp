@@ -291,13 +291,25 @@ void Resolver::check_optimizer() {
   require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
           "needs optimizer.dampening 0");
   const OptimizerEntry& entry = find_optimizer(optimizer.type);
-  require(!is_deepspeeds_ || entry.name != "Adam" || optimizer.weight_decay == 0,
-          {"optimizer.type", "optimizer.weight_decay"},
-          "Adam with params is DeepSpeed's, which decays the weights themselves unless adam_w_mode is false; say AdamW for "
-          "that, or leave out params for a decay that is part of the gradient");
+  require(
+      !is_deepspeeds_ || entry.name != "Adam" || optimizer.weight_decay == 0,
+      {"optimizer.type", "optimizer.weight_decay"},
+      "Adam with params is DeepSpeed's, which decays the weights themselves unless adam_w_mode is false; say AdamW for "
+      "that, or leave out params for a decay that is part of the gradient");
   if (entry.has("etas")) {
     const std::string problem = problem_of(entry.settings(optimizer));
     require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
+  }
+  require(!entry.has("max_coeff") || optimizer.min_coeff <= optimizer.max_coeff,
+          {"optimizer.min_coeff", "optimizer.max_coeff"}, "must not be above optimizer.max_coeff");
+  if (entry.has("relative_step")) {
+    require(!optimizer.relative_step || optimizer.lr == 1, {"optimizer.lr", "optimizer.relative_step"},
+            "does not go together with optimizer.relative_step, which makes the rate; leave lr out, or turn it off");
+    require(optimizer.relative_step || find("optimizer.lr") != nullptr, {"optimizer.relative_step"},
+            "without it optimizer.lr is needed");
+    require(!optimizer.warmup_init || optimizer.relative_step, {"optimizer.warmup_init", "optimizer.relative_step"},
+            "needs optimizer.relative_step");
+    require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
   }
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });

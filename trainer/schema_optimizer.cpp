@@ -22,6 +22,7 @@ constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
 constexpr Range kFromZero = {.low = 0};
 constexpr Range kAboveZero = {.low = 0, .low_open = true};
 constexpr Range kUpToOne = {.low = 0, .high = 1};
+constexpr Range kToZero = {.high = 0};
 
 // What an option is, whatever its default: options of the table of optimizers each have one.
 struct OptionRow {
@@ -32,23 +33,28 @@ struct OptionRow {
 };
 
 const OptionRow kOptions[] = {
-    {"lr", KEEL_OPTION(lr), kAboveZero, "Learning rate after the warm-up.", "learning_rate", "max_lr"},
+    {"lr", KEEL_OPTION(lr), kAboveZero,
+     "Learning rate after the warm-up. Adafactor: only without relative_step, and then it must be given.",
+     "learning_rate", "max_lr"},
     {"betas", KEEL_OPTION(betas), kFraction, "Decay rates of the means of the gradient and of its square.",
      "adamw_betas|tfadamw_betas|fuse_adam_betas", "beta|beta1|beta2"},
     {"eps", KEEL_OPTION(eps), kAboveZero, "Added to what divides, against division by zero.",
      "epsilon|adam_epsilon|adamw_epsilon|tfadamw_epsilon|fuse_adam_epsilon"},
-    {"weight_decay", KEEL_OPTION(weight_decay), kFromZero,
-     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion and decoupled_weight_decay shrink "
-     "the "
-     "weights themselves; with the others it is part of the gradient (an L2 penalty).",
-     {}, "decay|wd"},
+    {"weight_decay",
+     KEEL_OPTION(weight_decay),
+     kFromZero,
+     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion, LAMB, Adafactor and "
+     "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
+     "penalty).",
+     {},
+     "decay|wd"},
     {"momentum", KEEL_OPTION(momentum), kFraction, "Decay rate of the velocity; 0: none is kept."},
     {"dampening", KEEL_OPTION(dampening), kAny, "The velocity takes 1 - dampening of each gradient."},
     {"nesterov", KEEL_OPTION(nesterov), kAny,
      "Nesterov's form of momentum; needs a momentum above 0 and no dampening."},
-    {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out."},
-    {"amsgrad", KEEL_OPTION(amsgrad), kAny,
-     "Divide by the largest mean square so far; keeps one more number a weight.",
+    {"correct_bias", KEEL_OPTION(correct_bias), kAny, "Divide the means by what their start at 0 leaves out.",
+     "bias_correction"},
+    {"amsgrad", KEEL_OPTION(amsgrad), kAny, "Divide by the largest mean square so far; keeps one more number a weight.",
      "adamw_amsgrad|tfadamw_amsgrad|fuse_adam_amsgrad"},
     {"momentum_decay", KEEL_OPTION(momentum_decay), kFromZero, "How fast the momentum grows to its full strength."},
     {"decoupled_weight_decay", KEEL_OPTION(decoupled_weight_decay), kAny,
@@ -64,6 +70,34 @@ const OptionRow kOptions[] = {
     {"step_sizes", KEEL_OPTION(step_sizes), kFromZero, "The least and the largest step size."},
     {"lambd", KEEL_OPTION(lambd), kFromZero, "Decay of rate and weights."},
     {"t0", KEEL_OPTION(t0), kFromZero, "Step at which the averaging begins."},
+    {"max_coeff", KEEL_OPTION(max_coeff), kAboveZero, "The most that LAMB multiplies a rate with."},
+    {"min_coeff", KEEL_OPTION(min_coeff), kFromZero, "The least that LAMB multiplies a rate with."},
+    {"adapt_without_decay", KEEL_OPTION(adapt_without_decay), kAny,
+     "Adapt the rates of parameters that do not decay, too; false: as NVIDIA's apex does.", "use_nvlamb"},
+    {"trust_coefficient", KEEL_OPTION(trust_coefficient), kAboveZero,
+     "How long a step is, as a part of the weights' length."},
+    {"epsilons",
+     KEEL_OPTION(epsilons),
+     kFromZero,
+     "Added to squares of gradients, and the least length of weights that a step is a part of.",
+     {},
+     "eps"},
+    {"clip_threshold", KEEL_OPTION(clip_threshold), kAboveZero,
+     "Updates whose root mean square is longer are shortened to it, before the rate."},
+    {"decay_rate",
+     KEEL_OPTION(decay_rate),
+     kToZero,
+     "The decay rate of the mean squares is 1 - steps^decay_rate.",
+     {},
+     "decay"},
+    {"beta1", KEEL_OPTION(beta1), kFraction,
+     "Decay rate of the mean of updates; 0: none is kept. transformers-framework's -0.8 is a decay_rate in the wrong "
+     "place, and is refused."},
+    {"scale_parameter", KEEL_OPTION(scale_parameter), kAny,
+     "Multiply the rate with the root mean square of the weights."},
+    {"relative_step", KEEL_OPTION(relative_step), kAny,
+     "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given."},
+    {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "

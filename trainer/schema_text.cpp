@@ -24,10 +24,11 @@ std::string listed(std::string_view choices) {
   return text;
 }
 
-// " > 0", " from 0 to 0.5", " from 0 to below 1".
+// " > 0", " <= 0", " from 0 to 0.5", " from 0 to below 1".
 std::string describe_range(const Range& range) {
   if (range.low == -kNoLimit && range.high == kNoLimit) return "";
   if (range.high == kNoLimit) return fmt::format(" {} {}", range.low_open ? ">" : ">=", range.low);
+  if (range.low == -kNoLimit) return fmt::format(" {} {}", range.high_open ? "<" : "<=", range.high);
   return fmt::format(" {} {} {} {}", range.low_open ? "above" : "from", range.low, range.high_open ? "to below" : "to",
                      range.high);
 }

@@ -164,6 +164,29 @@ std::int64_t sent_by_all_reduce(std::int64_t count, int ranks, int rank) {
   return count - own + (ranks - 1) * own;
 }
 
+// Numbers that an optimizer measures in a step.
+std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
+  std::int64_t count = 0;
+  for (const FlatBuffer& buffer : layout)
+    for (const Segment& segment : buffer.segments)
+      for (int pass = 0; buffer.trainable && pass < optimizer.passes(); ++pass)
+        count += optimizer.sum_count(pass, segment.shape);
+  return count;
+}
+
+// Numbers that an optimizer keeps of single parameters, where it updates the elements `owned` of a unit.
+std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optimizer, Span owned) {
+  std::int64_t count = 0;
+  for (const Segment& segment : buffer.segments) {
+    const std::int64_t begin = std::max(segment.offset, owned.begin);
+    const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
+    if (begin >= end) continue;
+    for (const StateKind& kind : optimizer.parameter_state(segment.shape))
+      count += kind.shape ? product(*kind.shape) : end - begin;
+  }
+  return count;
+}
+
 }  // namespace
 
 int shard_ranks(const ShardingOptions& options, int ranks) {
@@ -204,7 +227,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     }
     if (!unit.trainable) continue;
     plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
-    const std::int64_t state = unit.owned * state_bytes, values = unit.owned * unit.value_bytes;
+    const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
+    const std::int64_t state = unit.owned * state_bytes + wide * kept_of_parameters(layout[i], optimizer, owned);
+    const std::int64_t values = unit.owned * unit.value_bytes;
     if (sharding.offload_optimizer) {
       plan.memory.host += state + values;
       plan.traffic.offload += unit.owned * unit.gradient_bytes + values;
@@ -218,6 +243,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.reductions += reductions * unit.wire_bytes * (inside + across);
   }
   plan.traffic.control = (ranks - 1) * static_cast<std::int64_t>(sizeof(StepPartial));
+  if (group > 1) plan.traffic.control += (ranks - 1) * 8 * measured_sums(layout, optimizer);
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
   plan.memory.buckets = std::max(plan.memory.buckets, arriving);
   return plan;

@@ -40,7 +40,7 @@ struct MemoryPlan {
 struct TrafficPlan {
   std::int64_t gathers = 0;     // of parameters
   std::int64_t reductions = 0;  // of gradients
-  std::int64_t control = 0;     // norm, flag and tokens; not in sent()
+  std::int64_t control = 0;     // norm, flag, tokens, and what the optimizer measures; not in sent()
   std::int64_t offload = 0;     // to the processor and back; not in sent()
 
   std::int64_t sent() const { return gathers + reductions; }

@@ -104,7 +104,6 @@ void Sharded::make_units(Module& model) {
   }
 }
 
-// Neighbours of one group are updated as one range, as far as this rank owns them.
 void Sharded::make_state() {
   const std::int32_t hysteresis = static_cast<std::int32_t>(options_.scaling.hysteresis);
   state_ = kernels::make_step_state(
@@ -114,39 +113,102 @@ void Sharded::make_state() {
   if (const SharedNumber* shared = optimizer_->shared_number())
     shared_ = from_values(offloads_ ? context_.host() : context_, std::vector<double>{shared->initial}, {1},
                           Purpose::workspace);
-  std::int64_t before = 0;  // numbers in the units before
-  for (const auto& unit : units_) {
+  make_sums();
+  std::int64_t before = 0;    // numbers in the units before
+  std::size_t parameter = 0;  // that are trained, in the units before
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
     optimizer_state_.emplace_back();
-    const auto first_range = static_cast<std::int64_t>(ranges_.size());
-    unit_ranges_.push_back({first_range, first_range});
-    if (!unit->trainable()) continue;
-    const DType wide = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-    for (std::size_t kind = 0; kind < optimizer_->state_names().size(); ++kind) {
-      optimizer_state_.back().push_back(
-          zeros(unit->update_context(), {unit->owned().count()}, wide, Purpose::optimizer));
-      if (const double initial = optimizer_->initial_state(kind); initial != 0)
-        kernels::fill(optimizer_state_.back().back(), initial);
+    if (unit.trainable()) {
+      for (std::size_t kind = 0; kind < optimizer_->state_names().size(); ++kind) {
+        optimizer_state_.back().push_back(
+            zeros(unit.update_context(), {unit.owned().count()}, state_dtype(), Purpose::optimizer));
+        if (const double initial = optimizer_->initial_state(kind); initial != 0)
+          kernels::fill(optimizer_state_.back().back(), initial);
+      }
     }
-    const std::vector<Segment>& segments = unit->layout().segments;
-    for (std::size_t first = 0, last; first < segments.size(); first = last) {
-      const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
-      const ParameterGroup group = group_of(first);
-      for (last = first + 1; last < segments.size() && group_of(last) == group;) ++last;
-      const Span owned = unit->owned();
-      const std::int64_t begin = std::max(segments[first].offset, owned.begin);
-      const std::int64_t end = std::min(segments[last - 1].offset + segments[last - 1].numel, owned.end);
-      if (begin >= end) continue;
-      const auto cut = [&](const Tensor& flat) {
-        return flat.defined() ? flat.slice(0, begin - owned.begin, end - owned.begin) : Tensor();
-      };
-      ParameterRange range{
-          cut(unit->update_values()), cut(unit->own_master()), cut(unit->own_gradient()), {}, group, before + begin};
-      for (const Tensor& state : optimizer_state_.back()) range.state.push_back(cut(state));
-      ranges_.push_back(std::move(range));
-    }
-    unit_ranges_.back().end = static_cast<std::int64_t>(ranges_.size());
-    before += unit->layout().numel;
+    make_ranges(i, before, parameter);
+    if (!unit.trainable()) continue;
+    before += unit.layout().numel;
+    parameter += unit.layout().segments.size();
   }
+}
+
+void Sharded::make_sums() {
+  if (optimizer_->passes() == 0) return;
+  std::vector<Dims> shapes;
+  for (const auto& unit : units_)
+    if (unit->trainable())
+      for (const Segment& segment : unit->layout().segments) shapes.push_back(segment.shape);
+  sums_.emplace(*optimizer_, shapes, offloads_ ? context_.host() : context_, context_, *control_,
+                group_ != nullptr ? group_->size() : size());
+}
+
+// Elements of a unit that this rank owns, as the optimizer sees them.
+ParameterRange Sharded::range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const {
+  const ShardUnit& own = *units_[unit];
+  const auto cut = [&](const Tensor& flat) {
+    return flat.defined() ? flat.slice(0, begin - own.owned().begin, end - own.owned().begin) : Tensor();
+  };
+  ParameterRange range{cut(own.update_values()), cut(own.own_master()), cut(own.own_gradient()), {}, {}};
+  for (const Tensor& state : optimizer_state_[unit]) range.state.push_back(cut(state));
+  return range;
+}
+
+// What the optimizer keeps of one parameter besides, where this rank updates a part of it.
+std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const Segment& segment) {
+  const std::int64_t begin = std::max(segment.offset, unit.owned().begin);
+  const std::int64_t end = std::min(segment.offset + segment.numel, unit.owned().end);
+  std::vector<Tensor> kept;
+  for (const StateKind& kind : optimizer_->parameter_state(segment.shape)) {
+    TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(segment.shape)};
+    if (begin < end) {
+      part.begin = kind.shape ? 0 : begin - segment.offset;
+      part.values = zeros(unit.update_context(), {kind.shape ? product(*kind.shape) : end - begin}, state_dtype(),
+                          Purpose::optimizer);
+      kept.push_back(part.values);
+    }
+    parameter_state_.push_back(part);
+  }
+  return kept;
+}
+
+// Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer measures whole
+// parameters. `before`, `parameter`: numbers and parameters that are trained in the units before.
+void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter) {
+  const auto first_range = static_cast<std::int64_t>(ranges_.size()),
+             first_part = static_cast<std::int64_t>(parts_.size());
+  const std::vector<Segment>& segments = units_[unit]->layout().segments;
+  const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
+  for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
+    const ParameterGroup group = group_of(first);
+    for (last = first + 1; !sums_ && last < segments.size() && group_of(last) == group;) ++last;
+    const std::int64_t begin = segments[first].offset, end = segments[last - 1].offset + segments[last - 1].numel;
+    const Span owned = units_[unit]->owned();
+    const std::vector<Tensor> kept =
+        sums_ ? make_parameter_state(*units_[unit], segments[first]) : std::vector<Tensor>{};
+    const auto add = [&](std::vector<ParameterRange>& to, const Span& among) {
+      const Span span{std::max(begin, among.begin), std::min(end, among.end)};
+      if (span.begin >= span.end) return;
+      to.push_back(range_of(unit, span.begin, span.end));
+      to.back().group = group;
+      to.back().first = before + span.begin;
+      if (!sums_) return;
+      to.back().shape = segments[first].shape;
+      to.back().begin = span.begin - begin;
+      const std::vector<StateKind> kinds = optimizer_->parameter_state(segments[first].shape);
+      for (std::size_t k = 0; k < kinds.size(); ++k) {
+        const std::int64_t from = span.begin - std::max(begin, owned.begin);
+        to.back().state.push_back(kinds[k].shape ? kept[k] : kept[k].slice(0, from, from + span.count()));
+      }
+      to.back().measured = sums_->of_part(parameter + first);
+      to.back().sums = sums_->of_whole(parameter + first);
+    };
+    add(ranges_, owned);
+    if (sums_) add(parts_, units_[unit]->shard());
+  }
+  unit_ranges_.push_back({first_range, static_cast<std::int64_t>(ranges_.size())});
+  unit_parts_.push_back({first_part, static_cast<std::int64_t>(parts_.size())});
 }
 
 // Backward meets the units from the last to the first, but for the root's, which come last. Where gradients are sharded

@@ -13,6 +13,7 @@
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharding.h"
+#include "keel/dist/parallel/tensor_sums.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/module.h"
 #include "keel/nn/tensor_parts.h"
@@ -140,6 +141,11 @@ class Sharded {
   void make_groups();
   void make_units(Module& model);
   void make_state();
+  void make_sums();
+  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter);
+  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment);
+  DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
+  ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void make_buckets();
   void watch_leaves();
   void watch_modules(Module& model);
@@ -154,8 +160,9 @@ class Sharded {
 
   friend class PendingStep;
   PendingStep step(StepArgs args);
-  void update();
   void update_offloaded();
+  std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
+                                             const Tensor& gradient) const;
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
@@ -169,8 +176,13 @@ class Sharded {
   bool offloads_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::vector<std::vector<Tensor>> optimizer_state_;  // by unit
+  TensorParts parameter_state_;                       // what the optimizer keeps of single parameters
   std::vector<ParameterRange> ranges_;
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
+  // Of an optimizer that measures: the parts of this rank's shards, and what is found of whole parameters.
+  std::vector<ParameterRange> parts_;
+  std::vector<Span> unit_parts_;  // of parts_, by unit
+  std::optional<TensorSums> sums_;
   Tensor state_, partials_;
   Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
   std::int64_t offload_bytes_ = 0;

@@ -61,6 +61,7 @@ PendingStep Sharded::step(StepArgs args) {
     update_offloaded();
   } else {
     const StepInput input{.step = state_, .shared = shared_};
+    if (sums_) sums_->measure(parts_, ranges_, input);
     optimizer_->update(ranges_, input);
     optimizer_->advance(input);
   }
@@ -70,7 +71,20 @@ PendingStep Sharded::step(StepArgs args) {
   return {*this, state_};
 }
 
-// Gradients come to the processor while it updates the units before, and values go back while it updates the next.
+// The ranges of a unit, with a gradient that has come to the processor.
+std::vector<ParameterRange> Sharded::with_gradients(std::span<const ParameterRange> ranges, Span of_unit,
+                                                    std::size_t unit, const Tensor& gradient) const {
+  std::vector<ParameterRange> moved;
+  for (std::int64_t r = of_unit.begin; r < of_unit.end; ++r) {
+    moved.push_back(ranges[static_cast<std::size_t>(r)]);
+    const std::int64_t begin = moved.back().gradient.offset() - units_[unit]->own_gradient().offset();
+    moved.back().gradient = gradient.slice(0, begin, begin + moved.back().gradient.numel());
+  }
+  return moved;
+}
+
+// Gradients come to the processor while it updates the units before, and values go back while it updates the next. An
+// optimizer that measures needs all gradients first.
 void Sharded::update_offloaded() {
   const HostCopy state(state_);
   std::vector<HostCopy> gradients;
@@ -81,17 +95,18 @@ void Sharded::update_offloaded() {
     offload_bytes_ += static_cast<std::int64_t>(unit->own_gradient().bytes());
   }
   const StepInput input{.step = state.get(), .shared = shared_};
+  if (sums_) {
+    std::vector<ParameterRange> parts;
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      if (units_[i]->trainable())
+        for (ParameterRange& part : with_gradients(parts_, unit_parts_[i], i, gradients[i].get()))
+          parts.push_back(std::move(part));
+    sums_->measure(parts, ranges_, input);
+  }
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
-    const Tensor& gradient = gradients[i].get();
-    std::vector<ParameterRange> ranges;
-    for (std::int64_t r = unit_ranges_[i].begin; r < unit_ranges_[i].end; ++r) {
-      ranges.push_back(ranges_[static_cast<std::size_t>(r)]);
-      const std::int64_t begin = ranges.back().gradient.offset() - unit.own_gradient().offset();
-      ranges.back().gradient = gradient.slice(0, begin, begin + ranges.back().gradient.numel());
-    }
-    optimizer_->update(ranges, input);
+    optimizer_->update(with_gradients(ranges_, unit_ranges_[i], i, gradients[i].get()), input);
     unit.send_values();
     offload_bytes_ += static_cast<std::int64_t>(unit.own_values().bytes());
   }
@@ -146,7 +161,7 @@ Traffic Sharded::data_traffic() const {
 }
 
 double Sharded::waited_ms() const {
-  double sum = waited_ms_;
+  double sum = waited_ms_ + (sums_ ? sums_->waited_ms() : 0);
   for (const auto& unit : units_) sum += unit->waited_ms();
   return sum;
 }
@@ -172,6 +187,7 @@ TensorParts Sharded::optimizer_state() const {
       for (const Segment& segment : units_[i]->layout().segments)
         parts.push_back(
             cut_part(*units_[i], segment, concat(names[kind], '.', segment.name), optimizer_state_[i][kind]));
+  parts.insert(parts.end(), parameter_state_.begin(), parameter_state_.end());
   if (shared_.defined()) parts.push_back({concat("shared.", optimizer_->shared_number()->name), {1}, 0, shared_});
   return parts;
 }

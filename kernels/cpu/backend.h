@@ -20,6 +20,8 @@ void add_embedding(KernelTable& table);
 void add_select(KernelTable& table);
 void add_combine(KernelTable& table);
 void add_update(KernelTable& table);
+void add_norms_of_updates(KernelTable& table);
+void add_factors(KernelTable& table);
 
 // keel's own matmul entry, which oneDNN's hands back to where it declines.
 void multiply_plain(const MatmulArgs& args);

@@ -34,6 +34,14 @@ void advance_shared(const AdvanceArgs& args) {
       args.settings);
 }
 
+void measure_norms(const UpdateArgs& args, const Tensor& squares) {
+  std::visit(
+      [&]<class Settings>(const Settings& settings) {
+        if constexpr (kHasNorms<Settings>) measure_by(settings, args, squares);
+      },
+      args.settings);
+}
+
 constexpr std::int64_t kSquaresChunk = 16384;  // elements of a block
 constexpr int kFinishThreads = 1024;
 
@@ -107,6 +115,7 @@ void decide_step(const StepArgs& args) {
 void add_update(KernelTable& table) {
   table.update = update;
   table.advance_shared = advance_shared;
+  table.measure_norms = measure_norms;
   table.add_squares = add_squares;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;

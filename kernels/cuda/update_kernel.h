@@ -155,8 +155,8 @@ bool quads_fit(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (kQuad * sizeof(T)) == 0;
 }
 
-template <class Settings, std::size_t kKept, class P, class G>
-void run_update(const Settings& settings, const UpdateArgs& args) {
+template <class P, class G, std::size_t kKept>
+Flat<P, G, kKept> flat_of(const UpdateArgs& args) {
   const std::int64_t count = args.parameter.numel();
   const auto floats = [](const Tensor& x) { return x.defined() ? x.data<float>() : nullptr; };
   Flat<P, G, kKept> flat{args.parameter.data<P>(),
@@ -171,24 +171,38 @@ void run_update(const Settings& settings, const UpdateArgs& args) {
     flat.kept[k] = args.state[k].data<float>();
     flat.aligned = flat.aligned && quads_fit(flat.kept[k]);
   }
+  return flat;
+}
+
+template <class Settings, std::size_t kKept, class P, class G>
+void run_update(const Settings& settings, const UpdateArgs& args) {
+  const Flat<P, G, kKept> flat = flat_of<P, G, kKept>(args);
   const Rounding rounding{args.stochastic_rounding, rounding_seed(args.seed), static_cast<std::uint64_t>(args.first)};
   launch(Settings::kName.data(), update_kernel<Settings, kKept, P, G>,
-         {static_cast<unsigned>(ceil_div(count, flat.per_block)), kThreads}, stream_of(args.parameter), flat, settings,
-         args.range, reinterpret_cast<const StepState*>(args.step.data<std::uint8_t>()),
+         {static_cast<unsigned>(ceil_div(flat.count, flat.per_block)), kThreads}, stream_of(args.parameter), flat,
+         settings, args.range, reinterpret_cast<const StepState*>(args.step.data<std::uint8_t>()),
          args.shared.defined() ? args.shared.data<double>() : nullptr, rounding);
 }
 
 }  // namespace detail
 
-template <class Settings>
-void update_by(const Settings& settings, const UpdateArgs& args) {
-  if (args.parameter.numel() == 0) return;
+// Calls run.operator()<kept numbers, type of the parameter, type of the gradient>().
+template <class Settings, class Run>
+void visit_update(const Settings& settings, const UpdateArgs& args, const Run& run) {
   visit_kept(settings, [&]<std::size_t kKept>(std::integral_constant<std::size_t, kKept>) {
     visit_kernel_type(Settings::kName.data(), args.parameter.dtype(), args.parameter.device(), [&](auto tag) {
       using P = typename decltype(tag)::type;
-      if (args.gradient.dtype() == args.parameter.dtype()) detail::run_update<Settings, kKept, P, P>(settings, args);
-      else detail::run_update<Settings, kKept, P, float>(settings, args);
+      if (args.gradient.dtype() == args.parameter.dtype()) run.template operator()<kKept, P, P>();
+      else run.template operator()<kKept, P, float>();
     });
+  });
+}
+
+template <class Settings>
+void update_by(const Settings& settings, const UpdateArgs& args) {
+  if (args.parameter.numel() == 0) return;
+  visit_update(settings, args, [&]<std::size_t kKept, class P, class G>() {
+    detail::run_update<Settings, kKept, P, G>(settings, args);
   });
 }
 

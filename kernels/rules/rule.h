@@ -10,15 +10,20 @@
 //     double initial_state(std::size_t kind);        // optional: what a state begins as, instead of 0
 //     static constexpr SharedNumber kShared;         // optional: a number that all elements share
 //     static constexpr bool kDecays = false;         // optional: there is no weight decay
+//     static constexpr int kNorms = 2;               // optional: norms over whole parameters that the rule needs
 //     template <class A> using Rule = XRule<A>;
 //   };
 //
 // And its rule, the numbers of one step rounded to the type A of the weights; called for each element with its
 // gradient, its weight and what is kept for it:
 //
-//   static XRule of(const XSettings&, const RangeSettings&, const StepState&, const double* shared);
+//   static XRule of(const XSettings&, const RangeSettings&, const StepState&, const double* given);
 //   void operator()(A gradient, A& weight, A& kept...) const;
 //   static double advance(const XSettings&, const StepState&, double shared);   // with kShared: after the step
+//   Measures<A, kNorms> measure(A gradient, A weight, A kept...) const;         // with kNorms: before the update
+//
+// `given` is the shared number, or the squares of the norms: the numbers that measure() finds of an element, squared
+// and summed over the whole parameter. It is null while they are being measured.
 //
 // The list of all settings (keel/kernels/update.h) makes the loop of every device from them.
 
@@ -39,12 +44,21 @@ namespace keel {
 struct RangeSettings {
   double lr_factor = 1;
   double weight_decay = 0;
+  // Of the whole parameter, for rules with norms:
+  bool is_vector = false;  // rank 0 or 1
+  std::int64_t numel = 1;
 };
 
 // A number that every element of a step uses and that is no function of the step alone.
 struct SharedNumber {
   std::string_view name;
   double initial;
+};
+
+// What a rule measures of an element.
+template <class A, int kCount>
+struct Measures {
+  A values[kCount];
 };
 
 namespace rules {

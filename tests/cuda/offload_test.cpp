@@ -74,6 +74,20 @@ TEST_F(Offload, AdvancesTheNumbersThatAllElementsShareOnceAStep) {
   }
 }
 
+TEST_F(Offload, MeasuresWholeParametersWhereTheOptimizerIs) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const UpdateSettings& settings : {UpdateSettings(LambSettings{}), UpdateSettings(AdafactorSettings{})}) {
+    const ElementwiseOptions optimizer{.settings = settings, .weight_decay = 0.01};
+    const auto values = [&](int number, bool offload) {
+      return train(2, number, DType::f32, offload, 0, optimizer).values;
+    };
+    const std::vector<double> offloaded = values(0, true), resident = values(0, false);
+    EXPECT_TRUE(values(2, true) == offloaded);
+    EXPECT_TRUE(values(3, false) == resident);
+    EXPECT_LT(relative_error(offloaded, resident), 1e-6);
+  }
+}
+
 TEST_F(Offload, KeepsNoStateOnTheDeviceAndMovesGradientsAndWeightsOnce) {
   KEEL_NEEDS_DEVICES(2);
   for (const int ranks : {2, 3, 4}) {

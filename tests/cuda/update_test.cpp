@@ -133,12 +133,12 @@ TEST_P(UpdateOnDevice, EveryRuleGivesTheBitsOfTheProcessor) {
           args.range = {.lr_factor = 0.5, .weight_decay = rule.decay()};
           for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i)
             args.state[i] = uniform_tensor(context, {from + 1030}, 3 + i, DType::f32, 0, 1).slice(0, from, from + 1030);
-          if (const SharedNumber* shared = shared_number(rule.settings))
-            args.shared = tensor_of(context, {shared->initial}, {1}, DType::f64);
+          if (const std::vector<double> shared = first_shared(rule.settings); !shared.empty())
+            args.shared = tensor_of(context, shared, {static_cast<std::int64_t>(shared.size())}, DType::f64);
           for (std::int64_t step = 1; step <= 3; ++step) {
             args.step = step_of(context, {.steps = step, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
             kernels::update(args);
-            if (!args.shared.defined()) continue;
+            if (shared_number(args.settings) == nullptr) continue;
             kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
             args.step = step_of(context, {.steps = step, .taken = 0, .lr = 7});
             kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
@@ -155,13 +155,43 @@ TEST_P(UpdateOnDevice, EveryRuleGivesTheBitsOfTheProcessor) {
       }
 }
 
+TEST_P(UpdateOnDevice, NormsAreThoseOfTheProcessorInAnOrderOfTheirOwn) {
+  for (const RuleCase& rule : every_rule()) {
+    const int norms = norm_count(rule.settings);
+    if (norms == 0) continue;
+    for (const DtypePair dtypes : kPairs)
+      for (const std::int64_t from : {0, 1})
+        for (const std::int64_t count : {1, 1030, 5000}) {
+          const auto run = [&](const Context& context) {
+            UpdateArgs args = common_args(context, from, count, dtypes);
+            args.settings = rule.settings;
+            for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i)
+              args.state[i] =
+                  uniform_tensor(context, {from + count}, 3 + i, DType::f32, 0, 1).slice(0, from, from + count);
+            args.step = step_of(context, {.steps = 2, .taken = 1, .lr = 0.1, .gradient_scale = 0.25});
+            const Tensor squares = zeros(context, {norms}, DType::f64);
+            kernels::measure_norms(args, squares);
+            const std::vector<double> measured = doubles(squares);
+            args.step = step_of(context, {.steps = 2, .taken = 0});
+            kernels::fill(squares, 7);
+            kernels::measure_norms(args, squares);
+            EXPECT_EQ(doubles(squares), std::vector<double>(static_cast<std::size_t>(norms), 7));
+            return measured;
+          };
+          const std::vector<double> there = run(device), here = run(host);
+          for (std::size_t n = 0; n < here.size(); ++n)
+            EXPECT_NEAR(there[n], here[n], 1e-13 * here[n]) << rule.name << dtypes.parameter << from << count;
+        }
+  }
+}
+
 TEST_P(UpdateOnDevice, EveryRuleLeavesAnEmptyRangeAlone) {
   for (const RuleCase& rule : every_rule()) {
     UpdateArgs args = common_args(device, 0, 0, kPairs[1]);
     args.settings = rule.settings;
     args.range.weight_decay = rule.decay();
     for (std::size_t i = 0; i < state_names(rule.settings).size(); ++i) args.state[i] = zeros(device, {0});
-    args.shared = zeros(device, {1}, DType::f64);
+    args.shared = zeros(device, {std::max(1, norm_count(rule.settings))}, DType::f64);
     args.step = step_of(device, {.steps = 1, .taken = 1, .lr = 0.1});
     EXPECT_NO_THROW(kernels::update(args)) << rule.name;
   }

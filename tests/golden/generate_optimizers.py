@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fifty steps of every optimizer, on three parameters in two groups with given gradients.
+"""Fifty steps of every optimizer, on parameters in two groups with given gradients.
 
 The file: see README.md. Cases without a PyTorch class are the formulas of the original libraries, written
-out below. Everything is computed in float64 and stored in fp32.
+out below; where transformers is installed, Adafactor's is compared with its class. Everything is computed
+in float64 and stored in fp32.
 """
 
 import os
@@ -16,18 +17,25 @@ import golden
 SEED = 4
 STEPS = 50
 STORED = (1, 2, 7, 50)
-# Gradients of `still` are zero in every step. `free` is the group without decay, at half the rate.
-SHAPES = {"decayed": (23,), "free": (11,), "still": (5,)}
-GROUPS = {"decayed": "decays", "still": "decays", "free": "free"}
+# Gradients of `still` are zero in every step. `free` is the group without decay, at half the rate. The second problem
+# is for optimizers that look at whole parameters.
+PROBLEMS = {
+    "problem": {"decayed": (23,), "free": (11,), "still": (5,)},
+    "matrices": {"decayed": (7, 5), "free": (3, 11), "still": (4, 3), "decayed_vector": (13,), "free_vector": (6,)},
+}
 
 
 def values(name, shape, scale):
     return golden.values(SEED, name, shape, scale)
 
 
-def problem():
-    start = {name: values(f"{name}/start", shape, 1.0) for name, shape in SHAPES.items()}
-    gradients = {name: values(f"{name}/gradients", (STEPS, *shape), 1.0) for name, shape in SHAPES.items()}
+def is_free(name):
+    return name.startswith("free")
+
+
+def make_problem(shapes):
+    start = {name: values(f"{name}/start", shape, 1.0) for name, shape in shapes.items()}
+    gradients = {name: values(f"{name}/gradients", (STEPS, *shape), 1.0) for name, shape in shapes.items()}
     gradients["still"][:] = 0.0
     return start, gradients
 
@@ -43,8 +51,8 @@ def run_torch(make, decay, lr, start, gradients, schedule=None):
         name: torch.from_numpy(array.astype(np.float64)).requires_grad_()
         for name, array in start.items()
     }
-    decays = [parameters[name] for name in SHAPES if GROUPS[name] == "decays"]
-    free = [parameters[name] for name in SHAPES if GROUPS[name] == "free"]
+    decays = [parameters[name] for name in start if not is_free(name)]
+    free = [parameters[name] for name in start if is_free(name)]
     groups = [{"params": decays}, {"params": free}]
     if decay is not None:
         groups[0]["weight_decay"], groups[1]["weight_decay"] = decay, 0.0
@@ -75,10 +83,10 @@ def run_cycled(make, decay, lr, start, gradients):
 def run_formula(update, decay, lr, start, gradients):
     """update(p, g, state, t, lr, decay) returns the new p; t counts from 1."""
     parameters = {name: array.astype(np.float64) for name, array in start.items()}
-    states = {name: {"m": 0.0, "v": 0.0, "v_max": 0.0} for name in SHAPES}
+    states = {name: {"m": 0.0, "v": 0.0, "v_max": 0.0} for name in start}
     for step in range(STEPS):
-        for name in SHAPES:
-            free = GROUPS[name] == "free"
+        for name in start:
+            free = is_free(name)
             parameters[name] = update(
                 parameters[name],
                 gradients[name][step].astype(np.float64),
@@ -131,6 +139,105 @@ def lion(betas=(0.9, 0.99), maximize=False):
         return p - lr * (direction + decay * p)
 
     return update
+
+
+def lamb(betas=(0.9, 0.999), eps=1e-6, bounds=(0.01, 10.0), correct_bias=True, adapt_without_decay=True):
+    """Algorithm 2 of You et al. 2020 with apex's correction of the bias, and DeepSpeed's bounds of the ratio."""
+
+    def update(p, g, state, t, lr, decay):
+        moments(g, state, betas)
+        bias = [1 - beta**t if correct_bias else 1.0 for beta in betas]
+        direction = state["m"] / bias[0] / (np.sqrt(state["v"] / bias[1]) + eps) + decay * p
+        lengths = np.linalg.norm(p), np.linalg.norm(direction)
+        ratio = 1.0
+        if min(lengths) > 0 and (decay != 0 or adapt_without_decay):
+            ratio = np.clip(lengths[0] / lengths[1], *bounds)
+        return p - lr * ratio * direction
+
+    return update
+
+
+def lars(momentum=0.9, dampening=0.0, trust=1e-3, eps=1e-8, nesterov=False):
+    """You et al. 2017, with the rate outside of the momentum as apex's LARC and PyTorch's SGD have it."""
+
+    def update(p, g, state, t, lr, decay):
+        d = g
+        lengths = np.linalg.norm(p), np.linalg.norm(g)
+        if p.ndim < 2:
+            d = g + decay * p
+        elif min(lengths) > 0:
+            d = trust * lengths[0] / (lengths[1] + decay * lengths[0] + eps) * (g + decay * p)
+        if momentum == 0:
+            return p - lr * d
+        state["m"] = d if t == 1 else momentum * state["m"] + (1 - dampening) * d
+        return p - lr * (d + momentum * state["m"] if nesterov else state["m"])
+
+    return update
+
+
+def adafactor(eps=(1e-30, 1e-3), clip=1.0, decay_rate=-0.8, beta1=None, scale=True, relative=True, warmup=False):
+    """Shazeer and Stern 2018, as the Adafactor of transformers has it; a relative step is times lr."""
+
+    def rms(x):
+        return np.linalg.norm(x) / np.sqrt(x.size)
+
+    def average(state, name, keep, value):
+        state[name] = keep * state.get(name, 0.0) + (1 - keep) * value
+        return state[name]
+
+    def update(p, g, state, t, lr, decay):
+        if relative:
+            lr = lr * min(1e-6 * t if warmup else 1e-2, 1 / np.sqrt(t))
+        if scale:
+            lr = lr * max(eps[1], rms(p))
+        keep = 1 - t**decay_rate
+        squares = g * g + eps[0]
+        if p.ndim < 2:
+            squares = average(state, "squares", keep, squares)
+        else:
+            rows = average(state, "rows", keep, squares.mean(axis=-1, keepdims=True))
+            columns = average(state, "columns", keep, squares.mean(axis=-2, keepdims=True))
+            squares = rows / rows.mean(axis=-2, keepdims=True) * columns
+        step = g / np.sqrt(squares)
+        step = lr * step / max(1.0, rms(step) / clip)
+        if beta1 is not None:
+            step = average(state, "mean", beta1, step)
+        return p - decay * lr * p - step
+
+    return update
+
+
+ADAFACTORS = {
+    "adafactor": ({}, 1.0),
+    "adafactor_warmup": ({"warmup": True, "decay_rate": -0.6}, 1.0),
+    "adafactor_rate": ({"relative": False, "eps": (1e-3, 0.6)}, 1e-2),
+    "adafactor_framework": ({"relative": False, "scale": False, "beta1": 0.9, "clip": 0.5}, 1e-2),
+}
+
+
+def verify_adafactor(gradients, start):
+    """The formula against transformers' class, for one group at a constant rate."""
+    try:
+        from transformers.optimization import Adafactor
+    except ImportError:
+        print("optimizers.safetensors: Adafactor's formula was not compared with transformers, which is not installed")
+        return
+    for case, (options, lr) in ADAFACTORS.items():
+        relative = options.get("relative", True)
+        names = {"scale": "scale_parameter", "relative": "relative_step", "warmup": "warmup_init", "clip": "clip_threshold"}
+        theirs = {names.get(option, option): value for option, value in options.items()}
+        update, state = adafactor(**options), {name: {} for name in start}
+        mine = {name: array.astype(np.float64) for name, array in start.items()}
+        parameters = {name: torch.from_numpy(array.astype(np.float64)).requires_grad_() for name, array in start.items()}
+        optimizer = Adafactor(list(parameters.values()), lr=None if relative else lr, weight_decay=0.1, **theirs)
+        for step in range(STEPS):
+            for name, parameter in parameters.items():
+                g = gradients[name][step].astype(np.float64)
+                parameter.grad = torch.from_numpy(g)
+                mine[name] = update(mine[name], g, state[name], step + 1, lr, 0.1)
+            optimizer.step()
+        for name, parameter in parameters.items():
+            assert np.allclose(mine[name], parameter.detach().numpy(), rtol=1e-12, atol=1e-13), (case, name)
 
 
 def cases():
@@ -190,17 +297,34 @@ def cases():
     }
 
 
+def matrix_cases():
+    """The same for optimizers that look at whole parameters."""
+    return {
+        "lamb": (run_formula, lamb(), 0.1, 1e-2),
+        "lamb_bounded": (run_formula, lamb(betas=(0.8, 0.9), eps=1e-3, bounds=(0.5, 0.6)), 0.1, 1e-2),
+        "lamb_biased": (run_formula, lamb(correct_bias=False), 0.1, 1e-3),
+        "lamb_apex": (run_formula, lamb(adapt_without_decay=False, bounds=(0.0, 1e9)), 0.1, 1e-2),
+        "lars": (run_formula, lars(), 0.1, 1.0),
+        "lars_dampened": (run_formula, lars(momentum=0.8, dampening=0.3, trust=0.02, eps=1e-2), 0.1, 1.0),
+        "lars_nesterov": (run_formula, lars(nesterov=True), 0.1, 1.0),
+        "lars_plain": (run_formula, lars(momentum=0.0), 0.1, 1.0),
+        **{case: (run_formula, adafactor(**options), 0.1, lr) for case, (options, lr) in ADAFACTORS.items()},
+    }
+
+
 def generate():
-    start, gradients = problem()
     result = {}
-    for name, array in start.items():
-        result[f"problem/{name}"] = array
-        if name != "still":
-            result[f"problem/{name}_gradients"] = gradients[name]
-    for case, (run, factory, decay, lr) in cases().items():
-        history = list(run(factory, decay, lr, start, gradients))
-        for name in SHAPES:
-            result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
+    for (problem, shapes), each in zip(PROBLEMS.items(), (cases(), matrix_cases())):
+        start, gradients = make_problem(shapes)
+        for name, array in start.items():
+            result[f"{problem}/{name}"] = array
+            if name != "still":
+                result[f"{problem}/{name}_gradients"] = gradients[name]
+        for case, (run, factory, decay, lr) in each.items():
+            history = list(run(factory, decay, lr, start, gradients))
+            for name in shapes:
+                result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
+    verify_adafactor(gradients, start)
     return result
 
 

@@ -16,6 +16,12 @@ struct RuleCase {
   double decay() const { return decays(settings) ? 0.1 : 0; }
 };
 
+// What the elements of a first step share: the number that the rule begins with, or squares of norms as they might be.
+inline std::vector<double> first_shared(const UpdateSettings& settings) {
+  if (const SharedNumber* shared = shared_number(settings)) return {shared->initial};
+  return std::vector<double>(static_cast<std::size_t>(norm_count(settings)), 2.5);
+}
+
 inline std::vector<RuleCase> every_rule() {
   return {
       {"sgd", SgdSettings{}},
@@ -41,6 +47,14 @@ inline std::vector<RuleCase> every_rule() {
       {"rprop", RpropSettings{}},
       {"asgd", AsgdSettings{.lambd = 0.5, .alpha = 0.6, .t0 = 2}},
       {"lion", LionSettings{}},
+      {"lamb", LambSettings{}},
+      {"lamb, as apex has it", LambSettings{.correct_bias = false, .adapt_without_decay = false}},
+      {"lars", LarsSettings{.dampening = 0.2}},
+      {"lars of Nesterov", LarsSettings{.nesterov = true}},
+      {"lars without momentum", LarsSettings{.momentum = 0}},
+      {"adafactor", AdafactorSettings{}},
+      {"adafactor with a mean", AdafactorSettings{.clip_threshold = 0.5, .beta1 = 0.9, .relative_step = false}},
+      {"adafactor, warming up", AdafactorSettings{.decay_rate = -0.5, .scale_parameter = false, .warmup_init = true}},
   };
 }
 

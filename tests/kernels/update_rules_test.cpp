@@ -28,8 +28,8 @@ class Weights {
       args.state[i] =
           tensor_of(context, std::vector<double>(static_cast<std::size_t>(count), initial_state(rule.settings, i)),
                     {count}, wide);
-    if (const SharedNumber* shared = shared_number(rule.settings))
-      args.shared = tensor_of(context, {shared->initial}, {1}, DType::f64);
+    if (const std::vector<double> shared = first_shared(rule.settings); !shared.empty())
+      args.shared = tensor_of(context, shared, {static_cast<std::int64_t>(shared.size())}, DType::f64);
     args.settings = rule.settings;
     args.range = {.lr_factor = 0.5, .weight_decay = rule.decay()};
     args.stochastic_rounding = !masters;
@@ -51,7 +51,7 @@ class Weights {
       part.first = cuts[i];
       kernels::update(part);
     }
-    if (args.shared.defined())
+    if (shared_number(args.settings) != nullptr)
       kernels::advance_shared({.shared = args.shared, .step = args.step, .settings = args.settings});
   }
   void steps(int count, const std::vector<std::int64_t>& cuts) {
@@ -178,6 +178,20 @@ TEST(UpdateRules, RefuseWhatMakesNoSense) {
   Weights shared(context, {"", NAdamSettings{}}, 4);
   shared.args.shared = {};
   EXPECT_EQ(error_of([&] { shared.step(1, {0, 4}); }), "nadam: mu_product is an empty tensor handle");
+  EXPECT_EQ(refusal(LambSettings{.min_coeff = 20}), "lamb: min_coeff must be in [0, max_coeff], got 20 and 10");
+  EXPECT_EQ(refusal(LarsSettings{.momentum = 0, .nesterov = true}),
+            "lars: nesterov needs a momentum above 0 and no dampening, got 0 and 0");
+  EXPECT_EQ(refusal(LarsSettings{.trust_coefficient = 0}), "lars: trust_coefficient must be above 0, got 0");
+  EXPECT_EQ(refusal(AdafactorSettings{.eps_gradient = 0}),
+            "adafactor: epsilons must be one above 0 and one that is not negative, got 0 and 0.001");
+  EXPECT_EQ(refusal(AdafactorSettings{.clip_threshold = 0}), "adafactor: clip_threshold must be above 0, got 0");
+  EXPECT_EQ(refusal(AdafactorSettings{.decay_rate = 0.8}), "adafactor: decay_rate must not be above 0, got 0.8");
+  EXPECT_EQ(refusal(AdafactorSettings{.beta1 = -0.8}), "adafactor: beta1 must be in [0, 1), or none, got -0.8");
+  EXPECT_EQ(refusal(AdafactorSettings{.relative_step = false, .warmup_init = true}),
+            "adafactor: warmup_init needs relative_step");
+  Weights norms(context, {"", LambSettings{}}, 4);
+  norms.args.shared = zeros(context, {1}, DType::f64);
+  EXPECT_NE(error_of([&] { norms.step(1, {0, 4}); }).find("lamb: squares of norms must be f64 (2)"), std::string::npos);
   Weights many(context, {"", LionSettings{}}, 4);
   many.args.state[1] = zeros(context, {4});
   EXPECT_EQ(error_of([&] { many.step(1, {0, 4}); }), "lion: keeps 1 numbers for each weight, got more");

@@ -169,7 +169,8 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.betas: expects a list of two numbers from 0 to below 1, got a list"},
       {with("optimizer:\n  type: adamx"), "c.yaml:4: optimizer.type: there is no 'adamx'; did you mean 'adamw'?"},
       {with("optimizer: {momentum: 0.9}"),
-       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD or RMSprop, and optimizer.type is AdamW; "
+       "c.yaml:3: optimizer.momentum: applies only when optimizer.type is SGD, RMSprop or LARS, and optimizer.type is "
+       "AdamW; "
        "remove one of the two"},
       {with("optimizer: {type: SGD, nesterov: true}"),
        "c.yaml:3: optimizer.nesterov: needs optimizer.momentum above 0"},
@@ -185,10 +186,32 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.etas: etas must be a factor between 0 and 1 and one above 1, got 1.5 and 1.2"},
       {with("optimizer: {type: Rprop, step_sizes: [3, 2]}"),
        "c.yaml:3: optimizer.etas: step sizes must go from small to large, got 3 and 2"},
+      {with("optimizer: {type: LAMB, min_coeff: 1, max_coeff: 0.5}"),
+       "c.yaml:3: optimizer.min_coeff: must not be above optimizer.max_coeff"},
+      {with("optimizer: {type: Adafactor, lr: 1e-3}"),
+       "c.yaml:3: optimizer.lr: does not go together with optimizer.relative_step, which makes the rate; leave lr out, "
+       "or "
+       "turn it off"},
+      {with("optimizer: {type: Adafactor, relative_step: false}"),
+       "c.yaml:3: optimizer.relative_step: without it optimizer.lr is needed"},
+      {with("optimizer: {type: Adafactor, relative_step: false, lr: 1e-3, warmup_init: true}"),
+       "c.yaml:3: optimizer.warmup_init: needs optimizer.relative_step"},
+      {with("optimizer: {type: Adafactor, epsilons: [0, 1e-3]}"),
+       "c.yaml:3: optimizer.epsilons: the first must be above 0"},
+      {with("optimizer: {type: Adafactor, beta1: -0.8}"),
+       "c.yaml:3: optimizer.beta1: expects a number from 0 to below 1, got '-0.8'"},
+      {with("optimizer: {type: Adafactor, decay_rate: 0.8}"),
+       "c.yaml:3: optimizer.decay_rate: expects a number <= 0, got '0.8'"},
+      {with("optimizer: {type: OneBitLamb}"),
+       "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, Adamax, NAdam, RAdam, Adagrad, "
+       "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS or Adafactor, got 'OneBitLamb'"},
+      {with("optimizer: {type: LARS, trust_coefficient: 0}"),
+       "c.yaml:3: optimizer.trust_coefficient: expects a number > 0, got '0'"},
       {with("optimizer: {type: Rprop, weight_decay: 0.1}"),
-       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, SGD, Adam, "
-       "Adamax, "
-       "NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD or Lion, and optimizer.type is Rprop; remove one of the two"},
+       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, LAMB, SGD, "
+       "Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, LARS or Adafactor, and optimizer.type is "
+       "Rprop; "
+       "remove one of the two"},
       {with("optimizer: {type: Rprop, groups: [{match: bias, weight_decay: 1}]}"),
        "c.yaml:3: optimizer.groups: a group has a weight decay, but Rprop has none"},
       {with("optimizer:\n  groups:\n    - match: bias\n      weight_decay: 0\n    - matches: head"),

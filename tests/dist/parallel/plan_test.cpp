@@ -240,6 +240,17 @@ TEST(Plan, KnowsTheStateOfEveryOptimizer) {
     }
 }
 
+TEST(Plan, KnowsWhatOptimizersMeasureInGroups) {
+  for (const RuleCase& rule : every_rule())
+    for (const int group : {1, 2, 4}) {
+      if (norm_count(rule.settings) == 0) continue;
+      ShardedOptions options = stage(3);
+      options.sharding.group = group;
+      expect_as_planned(concat(rule.name, ", groups of ", group), cases().front(), 4, options,
+                        {.settings = rule.settings});
+    }
+}
+
 TEST(Plan, KnowsOptimizersWithoutMasters) {
   LargeNet model;
   const std::unique_ptr<Optimizer> rounding = make_adamw({.stochastic_rounding = true});

@@ -1,0 +1,16 @@
+#pragma once
+// What the optimizers share that are made of one of the rules of keel/kernels/update.h.
+
+#include "keel/optim/optimizer.h"
+
+namespace keel {
+
+// A range of parameters as the update kernels take it, with range.state as what the rule keeps.
+UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& range, const StepInput& input);
+// An Error where the options make no sense.
+void check_options(std::string_view name, const ElementwiseOptions& options);
+
+// Of AdafactorSettings.
+std::unique_ptr<Optimizer> make_adafactor(std::string_view name, const ElementwiseOptions& options);
+
+}  // namespace keel
