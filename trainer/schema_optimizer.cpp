@@ -96,7 +96,8 @@ const OptionRow kOptions[] = {
     {"scale_parameter", KEEL_OPTION(scale_parameter), kAny,
      "Multiply the rate with the root mean square of the weights."},
     {"relative_step", KEEL_OPTION(relative_step), kAny,
-     "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given."},
+     "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given. "
+     "transformers-framework has it off."},
     {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
