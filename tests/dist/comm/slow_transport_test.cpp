@@ -25,7 +25,7 @@ double seconds_of(Communicator& ranks, std::int64_t count) {
 }
 
 // The signature and each step of the algorithm take a delay; a rank's bytes leave it one after the other.
-TEST(SlowTransport, TakesTheDelayOfEachStepAndTheTimeOfEveryByte) {
+TEST(EmulatedLink, TakesTheDelayOfEachStepAndTheTimeOfEveryByte) {
   const Link link{.delay = std::chrono::milliseconds(3), .bandwidth = 4e6};
   constexpr std::int64_t kCount = 12'000;  // 48,000 bytes: 12 ms to send once
   for (const int n : {2, 3, 4}) {
@@ -40,7 +40,7 @@ TEST(SlowTransport, TakesTheDelayOfEachStepAndTheTimeOfEveryByte) {
   }
 }
 
-TEST(SlowTransport, GivesTheSameResultsToGroupsThatAreSplitOff) {
+TEST(EmulatedLink, GivesTheSameResultsToGroupsThatAreSplitOff) {
   const Link link{.delay = std::chrono::microseconds(100), .bandwidth = 1e8};
   for (const int n : {2, 3, 4}) {
     KEEL_NEEDS_RANKS(n);
@@ -54,7 +54,7 @@ TEST(SlowTransport, GivesTheSameResultsToGroupsThatAreSplitOff) {
   }
 }
 
-TEST(SlowTransport, TellsOfARankThatLeft) {
+TEST(EmulatedLink, TellsOfARankThatLeft) {
   const int n = 3;
   KEEL_NEEDS_RANKS(n);
   const auto said = messages(n, [&](Communicator& ranks) {
