@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -387,27 +386,6 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   if (stream.bad()) throw Error(concat(file.string(), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
   return parse_config(text, file.string(), overrides);
-}
-
-std::string to_yaml(const Config& config) {
-  std::string text;
-  std::string section;
-  std::map<std::string_view, std::string> values;
-  for (const SchemaRow& row : schema()) {
-    const auto chosen = values.find(row.when.key);
-    if (!row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
-    const std::string& value = values[row.key] = value_text(row, config);
-    const std::size_t dot = row.key.find('.');
-    const std::string_view parent = dot == std::string_view::npos ? "" : row.key.substr(0, dot);
-    if (parent.empty()) {
-      text += concat(row.key, ": ", value, "\n");
-    } else {
-      if (parent != section) text += concat(parent, ":\n");
-      text += concat("  ", row.key.substr(dot + 1), ": ", value, "\n");
-    }
-    section = parent;
-  }
-  return text;
 }
 
 }  // namespace keel

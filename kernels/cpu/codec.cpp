@@ -75,15 +75,31 @@ void add_int8(const CodecArgs& args) {
   });
 }
 
+// The size that `kept` numbers have at least, and how many of those with exactly that size are among them.
+struct Threshold {
+  std::uint32_t size;
+  std::int64_t ties;
+};
+
+// Counts sizes by their upper bits first, so that only those of one count must be sorted.
+Threshold find_threshold(const float* x, std::int64_t count, std::int64_t kept) {
+  constexpr unsigned kLowBits = 16;
+  std::vector<std::int64_t> counts(std::size_t{1} << (31 - kLowBits));
+  for (std::int64_t i = 0; i < count; ++i) ++counts[size_bits(x[i]) >> kLowBits];
+  std::size_t upper = counts.size() - 1;
+  for (; counts[upper] < kept; --upper) kept -= counts[upper];
+  std::vector<std::uint32_t> sizes;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (size_bits(x[i]) >> kLowBits == upper) sizes.push_back(size_bits(x[i]));
+  std::nth_element(sizes.begin(), sizes.begin() + (kept - 1), sizes.end(), std::greater<>());
+  const std::uint32_t size = sizes[static_cast<std::size_t>(kept - 1)];
+  return {size, kept - std::count_if(sizes.begin(), sizes.begin() + kept, [&](auto each) { return each > size; })};
+}
+
 // Place and number of each that is kept, by place.
 void keep_largest(float* x, std::int64_t count, std::int64_t kept, std::byte* payload) {
   if (kept == 0) return;
-  std::vector<std::uint32_t> sizes(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) sizes[static_cast<std::size_t>(i)] = size_bits(x[i]);
-  std::nth_element(sizes.begin(), sizes.begin() + (kept - 1), sizes.end(), std::greater<>());
-  const std::uint32_t least = sizes[static_cast<std::size_t>(kept - 1)];
-  std::int64_t ties =
-      kept - std::count_if(sizes.begin(), sizes.begin() + kept, [&](auto size) { return size > least; });
+  auto [least, ties] = find_threshold(x, count, kept);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t size = size_bits(x[i]);
     if (size < least || (size == least && ties-- <= 0)) continue;

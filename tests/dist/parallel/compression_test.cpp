@@ -126,6 +126,17 @@ TEST(Compression, ASkippedStepChangesNothing) {
     }
 }
 
+// What is kept for later is a true gradient, so a scale that changes every two steps makes no difference.
+TEST(Compression, OfAScaledLossDeliversTheSameBits) {
+  for (const Compression& compression : all_kinds()) {
+    const Training plain{.ranks = 3, .steps = 7, .options = options_of(2, compression)};
+    Training scaled = plain;
+    scaled.options.loss_scale = 1024;
+    scaled.options.scaling = {.growth = 2, .backoff = 0.5, .interval = 2};
+    EXPECT_EQ(train(scaled).weights, train(plain).weights) << text_of(compression);
+  }
+}
+
 // What is delivered in steps, and what is left of all ranks, are all gradients.
 TEST(Compression, LosesNothing) {
   constexpr int kSteps = 6;
@@ -233,6 +244,67 @@ TEST(Compression, SendsTheBytesOfItsFormula) {
     expect(0, kPowerSgd, all_reduce(65 * 3 + 65) + all_reduce(64 * 3));
   }
   static_assert(kNumbers == 4225);
+}
+
+// Three ranks leave what two or four take over: what all of them have not delivered stays the same.
+TEST(Compression, KeepsWhatIsUndeliveredOnOtherNumbersOfRanks) {
+  struct Saved {
+    std::string name;
+    Dims shape;
+    std::vector<double> values;
+  };
+  const auto total = [](const std::vector<std::vector<Saved>>& ranks) {
+    std::vector<double> sum;
+    for (const std::vector<Saved>& saved : ranks) {
+      std::size_t at = 0;
+      for (const Saved& each : saved) {
+        if (!each.name.starts_with("residual.")) continue;
+        sum.resize(std::max(sum.size(), at + each.values.size()));
+        for (const double value : each.values) sum[at++] += value;
+      }
+    }
+    return sum;
+  };
+  const auto state_of = [](const Sharded& engine) {
+    std::vector<Saved> saved;
+    for (const TensorPart& part : engine.compression_state())
+      saved.push_back({part.name, part.shape, doubles(part.values)});
+    return saved;
+  };
+  for (const Compression& compression : all_kinds()) {
+    std::vector<std::vector<Saved>> left(3);
+    run_ranks(3, [&](Communicator& ranks) {
+      const Context context = testing::context(1);
+      UnitNet net;
+      Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+      for (int step = 0; step < 3; ++step) {
+        engine.backward(loss_of(net, context, step, ranks));
+        engine.step(0.5);
+      }
+      left[static_cast<std::size_t>(ranks.rank())] = state_of(engine);
+    });
+    ASSERT_GT(relative_error(total(left), std::vector<double>(total(left).size())), 0) << "something is left";
+    for (const int n : {2, 3, 4}) {
+      std::vector<std::vector<Saved>> taken(static_cast<std::size_t>(n));
+      run_ranks(n, [&](Communicator& ranks) {
+        const Context context = testing::context(1);
+        UnitNet net;
+        Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+        std::vector<TensorParts> states;
+        for (auto r = static_cast<std::size_t>(ranks.rank()); r < left.size(); r += static_cast<std::size_t>(n)) {
+          states.emplace_back();
+          for (const Saved& each : left[r])
+            states.back().push_back({each.name, each.shape, 0,
+                                     tensor_of(context, each.values, {static_cast<std::int64_t>(each.values.size())})});
+        }
+        engine.load_compression_state(states);
+        taken[static_cast<std::size_t>(ranks.rank())] = state_of(engine);
+      });
+      EXPECT_LT(relative_error(total(taken), total(left)), 1e-6) << text_of(compression) << ", " << n << " ranks";
+      for (std::size_t r = 0; r < left.size() && n == 3; ++r)
+        for (std::size_t i = 0; i < left[r].size(); ++i) EXPECT_EQ(taken[r][i].values, left[r][i].values);
+    }
+  }
 }
 
 TEST(Compression, RefusesWhatItCannotDo) {
