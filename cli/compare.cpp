@@ -1,4 +1,4 @@
-// `keel compare`: the same training under several strategies, side by side.
+// `keel compare`: the same training in several ways, side by side.
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 
 #include "commands.h"
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/lab/sizes.h"
 #include "keel/trainer/compare.h"
 #include "launch.h"
 #include "launched.h"
@@ -24,21 +25,36 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   keel compare c.yaml -N 2
-  keel compare c.yaml -N 4 --strategies zero1-bf16 zero3-bf16 --steps 100
-  keel compare c.yaml -N 3 --threads           ranks as threads of one process, without MPI
+  keel compare c.yaml -N 4 --strategies zero1-bf16,zero3-bf16 --steps 100
+  keel compare c.yaml -N 4 --algorithms ordered,ring,tree       one strategy, the configuration's
+  keel compare c.yaml -N 2 --buckets 1M,4M,16M,64M
+  keel compare c.yaml -N 2 --compression none,bf16,int8,topk:0.01,powersgd:4
+  keel compare c.yaml -N 2 --delay 200 --bandwidth 100M         as if on a slower network
+  keel compare c.yaml -N 3 --threads                            ranks as threads of one process, without MPI
 
-Every strategy trains the same steps from the same weights, without evaluation and files. "weights" is a fingerprint of
-all weights in the end: equal ones mean equal bits. Bytes are those of rank 0 as counted, and by the formulas of
-`keel plan`. "exposed" is the time of a step in which rank 0 waited for others. Times are medians.
+Every combination of strategies, algorithms, buckets and compressions trains the same steps from the same weights, without evaluation
+and files, so many times as --repeats says, in turns. "weights" is a fingerprint of all weights in the end: equal ones
+mean equal bits. Bytes are those of rank 0 as counted, and by the formulas of `keel plan`. "exposed" is the time of a step
+in which rank 0 waited for others. Times are of steps after the first: "step" and "exposed" are means over the repeats of
+their medians, "p95" of the times that 95 of 100 steps stay below. "+-" is a 95 % confidence interval of "step": with n
+repeats t s / sqrt(n), s the standard deviation of their medians, t from Student's distribution.
 
-The exit code is 1 where strategies of the same precision end in different weights, or where a count of bytes is not that
-of its formula.)";
+Of compression, "codec" is the part of a step that turns gradients into fewer bytes and back, and "net gain" how much
+shorter the step is than the same one without, codec included: "no net gain" where it is not, or the two confidence
+intervals explain the difference. "pays below" is the bandwidth of a rank's link below which the bytes that are saved
+take longer than the codec (docs/comm.md).
+
+The exit code is 1 where runs that add in the same order and precision end in different weights, where a run differs from
+its own repetition, or where a count of bytes is not that of its formula.)";
 
 struct Arguments {
   std::string config;
-  std::vector<std::string> overrides, strategies;
+  std::vector<std::string> overrides;
+  CompareAxes axes;
   int ranks = 2;
-  std::int64_t steps = 60;
+  CompareOptions options;
+  std::int64_t delay_us = 0;
+  std::string bandwidth;
   bool threads = false;
 };
 
@@ -64,63 +80,130 @@ std::string cell(std::int64_t measured, std::int64_t formula) {
   return fmt::format("{} / {}{}", measured, formula, measured == formula ? "" : " !");
 }
 
-std::string precision_of(const std::string& strategy) {
-  return to_string(Strategy{.stage = Strategy::Stage::none, .precision = parse_strategy(strategy).precision});
+// "every message takes 200 us and its bytes at 100M a second, at least"; empty: no slower than it is.
+std::string link_text(const Link& link) {
+  if (!link.is_slow()) return "";
+  std::string text = "; every message takes ";
+  if (link.delay.count() > 0) text += fmt::format("{} us", link.delay.count());
+  if (link.bandwidth > 0)
+    text += fmt::format("{}its bytes at {} a second", link.delay.count() > 0 ? " and " : "",
+                        lab::size_text(static_cast<std::int64_t>(link.bandwidth)));
+  return text + ", at least";
+}
+
+// What compression costs and brings, beside the same training without.
+void print_gains(const std::vector<ComparedRun>& runs, std::size_t width) {
+  constexpr const char* kRow = "{:<{}} {:>14} {:>9} {:>14} {:>13}\n";
+  std::cout << '\n' << fmt::format(kRow, "compression", width, "bytes saved", "codec ms", "net gain", "pays below");
+  for (const ComparedRun& run : runs) {
+    if (!run.compresses) continue;
+    const auto plain = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& other) {
+      return !other.compresses && other.base == run.base;
+    });
+    const NetGain gain = net_gain(*plain, run);
+    std::cout << fmt::format(
+        kRow, run.name, width, plain->sent - run.sent, fmt::format("{:.2f}", run.codec_ms),
+        gain.is_gain ? fmt::format("{:.1f} %", 100 * gain.fraction) : std::string("no net gain"),
+        gain.pays_below > 0 ? fmt::format("{:.3g} GB/s", 1e-9 * gain.pays_below) : std::string("never"));
+  }
 }
 
 // Whether all is as it must be.
-bool print_table(const std::vector<ComparedStrategy>& results, const Config& config, int ranks, std::int64_t steps) {
-  std::cout << fmt::format("{} steps of {} sequences by {} rank{}\n\n", steps, config.batch.global, ranks,
-                           ranks == 1 ? "" : "s");
-  constexpr const char* kRow = "{:<11} {:<18} {:>10}  {:>23}  {:>23}  {:>10} {:>8}\n";
-  std::cout << fmt::format(kRow, "", "", "", "bytes sent in a step", "bytes of state of a rank", "", "")
-            << fmt::format(kRow, "strategy", "weights", "loss", "counted / formula", "counted / formula", "exposed ms",
-                           "step ms");
-  bool fits = true;
-  for (const ComparedStrategy& result : results) {
-    const auto reference = std::find_if(results.begin(), results.end(), [&](const ComparedStrategy& other) {
-      return precision_of(other.name) == precision_of(result.name);
-    });
-    const bool equal = reference->fingerprint == result.fingerprint;
-    fits = fits && equal && result.fits_formulas();
-    std::cout << fmt::format(kRow, result.name, fmt::format("{:016x}{}", result.fingerprint, equal ? "" : " !"),
-                             fmt::format("{:.6f}", result.loss), cell(result.sent, result.sent_by_formula),
-                             cell(result.kept, result.kept_by_formula), fmt::format("{:.2f}", result.exposed_ms),
-                             fmt::format("{:.2f}", result.step_ms));
+bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options) {
+  std::cout << fmt::format("{} steps of {} sequences by {} rank{}, {} time{}{}\n\n", options.steps, config.batch.global,
+                           ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
+                           link_text(options.link));
+  std::size_t width = 11;
+  for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
+  constexpr const char* kRow = "{:<{}} {:<18} {:>10}  {:>23}  {:>23}  {:>10} {:>9} {:>8} {:>9}\n";
+  std::cout << fmt::format(kRow, "", width, "", "", "bytes sent in a step", "bytes of state of a rank", "", "", "", "")
+            << fmt::format(kRow, "strategy", width, "weights", "loss", "counted / formula", "counted / formula",
+                           "exposed ms", "step ms", "+-", "p95 ms");
+  bool fits = true, compresses = false;
+  for (const ComparedRun& run : runs) {
+    compresses = compresses || (run.compresses && run.base != run.name);
+    const auto reference =
+        std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& other) { return other.equals == run.equals; });
+    const bool equal = reference->fingerprint == run.fingerprint && run.repeats;
+    fits = fits && equal && run.fits_formulas();
+    std::cout << fmt::format(
+        kRow, run.name, width, fmt::format("{:016x}{}", run.fingerprint, equal ? "" : " !"),
+        fmt::format("{:.6f}", run.loss), cell(run.sent, run.sent_by_formula), cell(run.kept, run.kept_by_formula),
+        fmt::format("{:.2f}", run.exposed_ms), fmt::format("{:.2f}", run.step_ms),
+        options.repeats > 1 ? fmt::format("{:.2f}", run.confidence_ms) : "-", fmt::format("{:.2f}", run.p95_ms));
   }
-  std::cout << (fits ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
-                     : "\n! marks weights that are not equal, and counts that are not those of the formula.\n");
+  if (compresses) print_gains(runs, width);
+  const bool all_equal =
+      std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) { return run.equals == runs.front().equals; });
+  std::cout
+      << (!fits ? "\n! marks weights that are not equal, and counts that are not those of the formula.\n"
+          : all_equal
+              ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
+              : "\nThe weights of runs that add in one order and precision are equal to the bit, and all bytes are "
+                "those of the formulas.\n");
   return fits;
+}
+
+// All stages, where nothing says what to compare.
+std::vector<Variant> wanted_variants(Config config, CompareAxes axes) {
+  if (axes.strategies.empty() && axes.algorithms.empty() && axes.buckets.empty() && axes.compressions.empty())
+    axes.strategies = all_stages(config);
+  if (config.strategy.precision == Strategy::Precision::automatic)
+    config.strategy.precision = Strategy::Precision::fp32;
+  return variants_of(config, axes);
 }
 
 int run_rank(Communicator& ranks, const Arguments& arguments) {
   Config config;
-  together(ranks, [&] { config = load_config(arguments.config, arguments.overrides); });
-  const std::vector<std::string> strategies = arguments.strategies.empty() ? all_stages(config) : arguments.strategies;
+  std::vector<Variant> variants;
+  CompareOptions options = arguments.options;
+  together(ranks, [&] {
+    config = load_config(arguments.config, arguments.overrides);
+    variants = wanted_variants(config, arguments.axes);
+    options.link.delay = std::chrono::microseconds(arguments.delay_us);
+    if (!arguments.bandwidth.empty()) {
+      options.link.bandwidth = static_cast<double>(lab::parse_size(arguments.bandwidth));
+      KEEL_CHECK(options.link.bandwidth > 0, "--bandwidth needs a size above 0");
+    }
+  });
   Complaints complaints;
-  const auto results = compare_strategies(config, strategies, arguments.steps, complaints, ranks);
+  const auto runs = compare(variants, options, complaints, ranks);
   bool fits = true;
   together(ranks, [&] {
-    if (ranks.rank() == 0) fits = print_table(results, config, ranks.size(), arguments.steps);
+    if (ranks.rank() == 0) fits = print_table(runs, config, ranks.size(), options);
   });
   return fits ? 0 : 1;
+}
+
+// The options that were given, for ranks that this program starts.
+std::vector<std::string> words_for_ranks(const Arguments& arguments) {
+  std::vector<std::string> words = {"compare", arguments.config};
+  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
+  const auto add = [&](std::string_view option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) words.push_back(concat(option, '=', value));
+  };
+  add("--strategies", arguments.axes.strategies);
+  add("--algorithms", arguments.axes.algorithms);
+  add("--buckets", arguments.axes.buckets);
+  add("--compression", arguments.axes.compressions);
+  add("--steps", {std::to_string(arguments.options.steps)});
+  add("--repeats", {std::to_string(arguments.options.repeats)});
+  add("--delay", {std::to_string(arguments.delay_us)});
+  if (!arguments.bandwidth.empty()) add("--bandwidth", {arguments.bandwidth});
+  return words;
 }
 
 int run(const Arguments& arguments) {
   const auto work = [&](Communicator& ranks) { return run_rank(ranks, arguments); };
   if (arguments.threads || arguments.ranks == 1) return on_ranks(arguments.ranks, work);
   if (find_launched()) return on_ranks(0, work);
-  std::vector<std::string> command = {"compare", arguments.config};
-  command.insert(command.end(), arguments.overrides.begin(), arguments.overrides.end());
-  command.push_back(fmt::format("--steps={}", arguments.steps));
-  for (const std::string& name : arguments.strategies) command.push_back("--strategies=" + name);
-  return launch_keel(arguments.ranks, std::move(command));
+  return launch_keel(arguments.ranks, words_for_ranks(arguments));
 }
 
 }  // namespace
 
 void add_compare(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("compare", "Train under several strategies, and compare them.");
+  CLI::App* command = program.add_subcommand("compare", "Train in several ways, and compare them.");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
   command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
@@ -129,13 +212,37 @@ void add_compare(CLI::App& program, int& exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str()
       ->type_name("RANKS");
-  command->add_option("--strategies", arguments->strategies, "What to compare; all stages without it.")
+  command
+      ->add_option("--strategies", arguments->axes.strategies,
+                   "What to compare; all stages where nothing else says what.")
       ->delimiter(',')
-      ->type_name("NAME");
-  command->add_option("--steps", arguments->steps, "Steps of each.")
+      ->type_name("NAMES");
+  command
+      ->add_option("--algorithms", arguments->axes.algorithms,
+                   "Algorithms of collectives, by their names in `keel comm --help`.")
+      ->delimiter(',')
+      ->type_name("NAMES");
+  command->add_option("--buckets", arguments->axes.buckets, "Sizes of sharding.bucket, such as 1M,4M.")
+      ->delimiter(',')
+      ->type_name("SIZES");
+  command
+      ->add_option("--compression", arguments->axes.compressions,
+                   "Ways of gradient_compression, with a number where they take one; none is always among them.")
+      ->delimiter(',')
+      ->type_name("NAMES");
+  command->add_option("--steps", arguments->options.steps, "Steps of each training.")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40))
       ->capture_default_str()
       ->type_name("N");
+  command->add_option("--repeats", arguments->options.repeats, "Trainings of each.")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--delay", arguments->delay_us, "Let every message take so long, as on a slower network.")
+      ->check(CLI::Range(0, 10'000'000))
+      ->type_name("US");
+  command->add_option("--bandwidth", arguments->bandwidth, "Let a rank send so many bytes a second at most: 100M.")
+      ->type_name("SIZE");
   command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
   command->footer(kFooter);
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });

@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_plan.h"
+#include "keel/trainer/step_prediction.h"
 #include "machine.h"
 
 namespace keel::cli {
@@ -27,11 +28,17 @@ Examples:
   keel plan c.yaml -N 8                          every stage, in the configuration's precision
   keel plan c.yaml -N 64 sharding.group=8        a group of 8 ranks shares out a whole copy
   keel plan c.yaml --json
+  keel plan c.yaml --strat zero1-bf16 --predict 8,64 --from comm.json --ranks-per-node 8
 
 The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
 are not part of them. "at once" is what stages 2 and 3 have whole for a while, at its peak. Where the run's folder holds a
 run that came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the
-first and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.)";
+first and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.
+
+--predict says how long a step will take on more ranks, for one strategy: computing as the run in the run's folder has
+measured it, and collectives by the model of `keel comm --predict`, calibrated from the files that `keel comm --json`
+wrote (docs/comm.md). "high" and "low" are an interval; beyond 8 times the most ranks in those files the line says
+"extrapolated".)";
 
 struct Arguments {
   std::string config;
@@ -39,6 +46,9 @@ struct Arguments {
   std::string ranks = "1";
   std::string strategy;
   bool json = false;
+  std::vector<int> predict;
+  std::vector<std::string> from;
+  int ranks_per_node = 0;
 };
 
 // "-N 64", and "-N=64", of which the parser leaves "=64".
@@ -101,6 +111,9 @@ void print_row(const std::string& name, const MemoryPlan& memory, std::string se
 
 void print_plan(const RankPlan& plan, const std::string& name) {
   print_row(name, plan.memory, size_or_dash(plan.traffic.sent()));
+  if (plan.memory.undelivered > 0)
+    fmt::print("  of the gradients {} are what compression delivers later\n",
+               binary_size(static_cast<double>(plan.memory.undelivered)));
   if (plan.memory.host > 0)
     fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
                binary_size(static_cast<double>(plan.memory.host)),
@@ -121,6 +134,7 @@ ordered_json to_json(const MemoryPlan& memory) {
 
 ordered_json to_json(const RankPlan& plan) {
   ordered_json json = to_json(plan.memory);
+  json["undelivered_bytes"] = plan.memory.undelivered;
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
   json["host_bytes"] = plan.memory.host;
@@ -130,6 +144,17 @@ ordered_json to_json(const RankPlan& plan) {
   json["control_bytes"] = plan.traffic.control;
   json["offload_bytes"] = plan.traffic.offload;
   return json;
+}
+
+ordered_json to_json(const StepPrediction& each) {
+  return {{"ranks", each.ranks},
+          {"compute_ms", each.compute_ms},
+          {"communication_ms", each.communication_ms},
+          {"exposed_ms", each.exposed_ms},
+          {"step_ms", each.step_ms},
+          {"low_ms", each.low_ms},
+          {"high_ms", each.high_ms},
+          {"extrapolated", each.is_extrapolated}};
 }
 
 // A run that ended, beside its own plan.
@@ -158,7 +183,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
 }
 
 void print_json(const Config& config, const ModelSize& model, int ranks, const std::vector<Row>& rows,
-                const std::optional<Comparison>& measured) {
+                const std::optional<Comparison>& measured, const std::vector<StepPrediction>& predictions) {
   ordered_json json = {{"ranks", ranks},
                        {"micro_batches", planned_micro_batches(config, ranks)},
                        {"parameters", model.parameters},
@@ -174,7 +199,35 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
                    {"plan", to_json(measured->plan)},
                    {"measured", run}};
   }
+  for (const StepPrediction& each : predictions) json["predictions"].push_back(to_json(each));
   std::cout << json.dump(2) << '\n';
+}
+
+std::vector<StepPrediction> predict(const Arguments& arguments, const Config& config, std::int64_t vocabulary,
+                                    const std::optional<Comparison>& measured) {
+  if (arguments.predict.empty()) return {};
+  KEEL_CHECK(!arguments.from.empty(),
+             "--predict needs what was measured of collectives: --from FILE, which `keel comm "
+             "--json FILE` wrote");
+  KEEL_CHECK(measured.has_value(), "--predict needs a run that came to an end, for the time of computing, and '",
+             config.run, "' holds none; train some steps, or name its folder with run=FOLDER");
+  std::vector<lab::Report> reports;
+  for (const std::string& name : arguments.from) reports.push_back(lab::load_report(name));
+  std::vector<StepPrediction> predictions;
+  for (const int ranks : arguments.predict)
+    predictions.push_back(predict_step(config, measured->run, reports, vocabulary, ranks, arguments.ranks_per_node));
+  return predictions;
+}
+
+void print_predictions(const std::vector<StepPrediction>& predictions, const std::string& strategy) {
+  if (predictions.empty()) return;
+  fmt::print("\na step as {}, predicted, in milliseconds:\n\n", strategy);
+  fmt::print("{:>7}{:>12}{:>16}{:>12}{:>12}{:>12}{:>12}\n", "ranks", "computing", "communication", "exposed", "step",
+             "low", "high");
+  for (const StepPrediction& each : predictions)
+    fmt::print("{:>7}{:>12.2f}{:>16.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{}\n", each.ranks, each.compute_ms,
+               each.communication_ms, each.exposed_ms, each.step_ms, each.low_ms, each.high_ms,
+               each.is_extrapolated ? "  extrapolated" : "");
 }
 
 void run(Arguments arguments) {
@@ -193,8 +246,10 @@ void run(Arguments arguments) {
         plan_run(found->config, found->ranks, planned_vocabulary(found->config), found->optimizer > 0);
     measured = Comparison{std::move(*found), plan};
   }
-  if (arguments.json) print_json(config, model, ranks, rows, measured);
-  else print_text(config, model, ranks, chose_precision, rows, measured);
+  const std::vector<StepPrediction> predictions = predict(arguments, config, vocabulary, measured);
+  if (arguments.json) return print_json(config, model, ranks, rows, measured, predictions);
+  print_text(config, model, ranks, chose_precision, rows, measured);
+  print_predictions(predictions, to_string(config.strategy));
 }
 
 }  // namespace
@@ -208,6 +263,18 @@ void add_plan(CLI::App& program) {
   command
       ->add_option("--strat,--strategy", arguments->strategy, "One strategy, as in zero2-bf16, instead of each stage.")
       ->type_name("NAME");
+  command
+      ->add_option("--predict", arguments->predict, "How long a step takes on so many ranks; needs --from and a run.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("RANKS");
+  command->add_option("--from", arguments->from, "What `keel comm --json` wrote, to calibrate the model with.")
+      ->delimiter(',')
+      ->type_name("FILE");
+  command
+      ->add_option("--ranks-per-node", arguments->ranks_per_node, "Of the predicted ranks; all share one without it.")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
   command->add_flag("--json", arguments->json, "Print JSON, with sizes in bytes.");
   command->footer(kFooter);
   command->callback([arguments] { run(*arguments); });

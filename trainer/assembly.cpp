@@ -9,6 +9,7 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
+#include "keel/dist/lab/contestant.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
 
@@ -41,6 +42,13 @@ std::string meant_instead(std::string_view word, const std::vector<std::string>&
 
 int stage_number(Strategy::Stage stage) {
   return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
+}
+
+// A communicator of its own for what the engine sends.
+std::unique_ptr<Communicator> engine_ranks(const lab::Contestant& way, Communicator& ranks) {
+  const bool is_standard = way.algorithm == "direct" && way.shared_memory;
+  if (is_standard) return ranks.split(0, ranks.rank());
+  return ranks.regroup({.algorithm = std::string(way.algorithm), .shared_memory = way.shared_memory});
 }
 
 std::optional<DType> dtype_of(ShardingConfig::Number number) {
@@ -161,6 +169,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
   if (const auto gradient = dtype_of(sharding.gradient)) options.policy.gradient = *gradient;
   options.wire = dtype_of(sharding.wire);
+  options.compression = config.gradient_compression;
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
@@ -194,7 +203,8 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
     : ranks_(ranks) {
   if (ranks.size() == 1) return;
-  std::unique_ptr<Communicator> own = ranks.split(0, ranks.rank());
+  const lab::Contestant& way = lab::find_contestant(config.sharding.algorithm);
+  std::unique_ptr<Communicator> own = engine_ranks(way, ranks);
   if (context.device().type == DeviceType::cpu) {
     own_ = std::move(own);
     return;
@@ -209,7 +219,9 @@ DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& cont
     return;
   }
   const bool is_fast = config.sharding.order == ShardingConfig::Order::fast;
-  own_ = make_nccl_communicator(context, std::move(own), {.order = is_fast ? ReduceOrder::fast : ReduceOrder::written});
+  own_ = make_nccl_communicator(
+      context, std::move(own),
+      {.algorithm = std::string(way.algorithm), .order = is_fast ? ReduceOrder::fast : ReduceOrder::written});
 }
 
 }  // namespace keel

@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWeights = "model";
 constexpr std::string_view kOptimizer = "optimizer";
+constexpr std::string_view kCompression = "compression";
 constexpr std::string_view kState = "state.json";
 constexpr int kFormat = 2;
 
@@ -99,6 +100,7 @@ TrainState read_state(const std::string& path, const More& more) {
     state.config = json.at("config").get<std::string>();
     state.weights = json.at("weights").get<std::vector<std::string>>();
     state.state = json.at("state").get<std::vector<std::string>>();
+    if (json.contains("compression")) state.compression = json.at("compression").get<std::vector<std::string>>();
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", file,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(!state.weights.empty() && !state.state.empty(), "'", file, "' is malformed: it names no files");
@@ -161,7 +163,13 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
   });
   const std::string temporary = broadcast_text(ranks, first ? folder->temporary() : "");
   Json described = Json::object();
+  const bool compresses = ranks.size() > 1 && engine.options().compression.kind().feedback;
   together(ranks, [&] {
+    if (compresses) {
+      const std::string name = file_name(kCompression, ranks.rank(), ranks.size());
+      write_safetensors(file_in(temporary, name), named_parts(engine.compression_state()), {{"format", "keel"}});
+      described[name] = describe(file_in(temporary, name));
+    }
     if (!engine.holds_parts()) return;
     const std::string weights = file_name(kWeights, mine, files), numbers = file_name(kOptimizer, mine, files);
     write_safetensors(file_in(temporary, weights), named_parts(engine.weights()), {{"format", "keel"}});
@@ -179,6 +187,8 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
                  {"files", Json::object()},  {"config", state.config}};
     for (int i = 0; i < files; ++i) json["weights"].push_back(file_name(kWeights, i, files));
     for (int i = 0; i < files; ++i) json["state"].push_back(file_name(kOptimizer, i, files));
+    for (int r = 0; compresses && r < ranks.size(); ++r)
+      json["compression"].push_back(file_name(kCompression, r, ranks.size()));
     for (const std::string& text : all) json["files"].update(Json::parse(text));
     write_text_file(file_in(temporary, kState), json.dump(2) + "\n");
     folder->commit();
@@ -191,7 +201,7 @@ TrainState read_state(const std::string& path) {
 
 TrainState read_checkpoint(const std::string& path) {
   return read_state(path, [&](const Json& json, const TrainState& state) {
-    for (const std::vector<std::string>& names : {state.weights, state.state})
+    for (const std::vector<std::string>& names : {state.weights, state.state, state.compression})
       for (const std::string& name : names) check_whole(file_in(path, name), json.at("files").at(name));
   });
 }
@@ -200,6 +210,12 @@ void load_checkpoint(const std::string& path, const TrainState& state, Sharded& 
   load_files(path, state.weights, engine.context(), [&](const TensorParts& parts) { engine.load_weights(parts); });
   load_files(path, state.state, engine.context(),
              [&](const TensorParts& parts) { engine.load_optimizer_state(parts, state.optimizer); });
+  // Fewer ranks take over what several have not delivered; of more ranks the first do.
+  std::vector<TensorParts> mine;
+  for (auto r = static_cast<std::size_t>(engine.rank()); r < state.compression.size();
+       r += static_cast<std::size_t>(engine.size()))
+    mine.push_back(parse_parts(SafetensorsFile(file_in(path, state.compression[r])).views(engine.context().host())));
+  engine.load_compression_state(mine);
 }
 
 void publish_weights(const std::string& checkpoint, const std::string& target) {

@@ -2,7 +2,8 @@
 // Checkpoints: folders that hold all a run needs to go on as if it had never stopped.
 //
 // `model.safetensors` (fp32 weights) and `optimizer.safetensors` of a rank that has all; of ranks that share them out,
-// one each, `model-2-of-4.safetensors`, with the parts that it owns (keel/nn/tensor_parts.h). And `state.json`: where
+// one each, `model-2-of-4.safetensors`, with the parts that it owns (keel/nn/tensor_parts.h). Where gradients are
+// compressed, `compression-2-of-4.safetensors` of each rank, with what it has not delivered. And `state.json`: where
 // the run stands, the configuration, and the size and XXH3 hash of the others. A folder appears under its name only
 // when every file is on the disk. Any number of ranks may go on from it. Random draws and the order of the data are
 // functions of (seed, step), so their state is the step.
@@ -22,6 +23,7 @@ struct TrainState {
   StepState optimizer;                      // counts of steps, loss scale
   std::string config;                       // YAML of the run that wrote it
   std::vector<std::string> weights, state;  // names of the files with the weights, and with the optimizer's state
+  std::vector<std::string> compression;     // by rank; none where gradients were not compressed
 };
 
 // Writes the folder in one step; an older one of that name is replaced. Every rank calls it; the folder must be one

@@ -2,32 +2,57 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
+#include <numeric>
+#include <optional>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/dist/lab/contestant.h"
+#include "keel/dist/lab/sizes.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/schema.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
 namespace {
 
-double median(std::vector<double> values) {
+// The element below which that fraction of all lies.
+double quantile(std::vector<double> values, double fraction) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return values[std::min(values.size() - 1, static_cast<std::size_t>(fraction * static_cast<double>(values.size())))];
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The training under one strategy.
+const Algorithm& algorithm_of(const Config& config) {
+  return find_algorithm(lab::find_contestant(config.sharding.algorithm).algorithm);
+}
+
+// What one training comes to.
+struct Training {
+  std::uint64_t fingerprint = 0;
+  double loss = 0;
+  std::int64_t sent = 0, sent_by_formula = 0, kept = 0, kept_by_formula = 0;
+  double exposed_ms = 0, step_ms = 0, p95_ms = 0, codec_ms = 0;
+};
+
+// A training of one variant.
 class Candidate {
  public:
   Candidate(const Config& config, const Task& task, const Context& context, Communicator& ranks)
-      : context_(context),
+      : config_(config),
+        context_(context),
         ranks_(ranks),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         model_(gpt_options(config, task.vocabulary)),
@@ -43,24 +68,28 @@ class Candidate {
                 .seed = config.seed},
                0) {}
 
-  ComparedStrategy run(std::int64_t steps) {
-    ComparedStrategy result;
+  Training run(std::int64_t steps) {
+    Training result;
     const MemoryReport memory = context_.memory();
     for (const Purpose purpose : {Purpose::parameter, Purpose::gradient, Purpose::optimizer})
       result.kept += static_cast<std::int64_t>(memory[purpose].current);
-    std::vector<double> durations, waits;
+    std::vector<double> durations, waits, codecs;
     std::int64_t sent_before = 0;
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == 1) sent_before = sent();
-      const double began = milliseconds_now(), waited = engine_.waited_ms();
+      const double began = milliseconds_now(), waited = engine_.waited_ms(), coded = engine_.codec_ms();
       if (const auto turn = steps_.next(); turn.outcome) result.loss = turn.outcome->loss;
+      if (step == 0) continue;  // which makes what the others find
       durations.push_back(milliseconds_now() - began);
       waits.push_back(engine_.waited_ms() - waited);
+      codecs.push_back(engine_.codec_ms() - coded);
     }
     if (const auto turn = steps_.finish(); turn.outcome) result.loss = turn.outcome->loss;
     result.sent = (sent() - sent_before) / (steps - 1);
-    result.step_ms = median(durations);
-    result.exposed_ms = median(waits);
+    result.step_ms = quantile(durations, 0.5);
+    result.p95_ms = quantile(durations, 0.95);
+    result.exposed_ms = quantile(waits, 0.5);
+    result.codec_ms = quantile(codecs, 0.5);
     compute_formulas(result);
     const std::uint64_t mine = engine_.holds_parts() ? fingerprint(engine_.weights()) : 0;
     for (const std::uint64_t theirs : gather_values(ranks_, mine)) result.fingerprint += theirs;
@@ -74,15 +103,17 @@ class Candidate {
     return engine_.data_traffic().sent();
   }
 
-  void compute_formulas(ComparedStrategy& result) {
+  void compute_formulas(Training& result) {
     ShardedOptions options = engine_.options();
     if (context_.device().type == DeviceType::cpu) options.sharding.offload_optimizer = false;  // it is there already
     const std::vector<FlatBuffer> layout = lay_out(model_, shard_ranks(options.sharding, ranks_.size()));
-    const RankPlan plan = plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank());
+    const RankPlan plan =
+        plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank(), algorithm_of(config_).name);
     result.sent_by_formula = plan.traffic.sent();
     result.kept_by_formula = plan.memory.kept();
   }
 
+  const Config& config_;
   const Context& context_;
   Communicator& ranks_;
   std::vector<RowRange> micro_batches_;
@@ -92,33 +123,168 @@ class Candidate {
   TrainingSteps steps_;
 };
 
+// Which runs must end in the same weights: those whose sums are added by rank, and rounded once, in the same numbers.
+// What compression leaves out depends on how often it is used.
+std::string equality_of(const Variant& variant) {
+  const Config& config = variant.config;
+  if (algorithm_of(config).order != algorithms().front()->order) return variant.name;
+  const Compression& compression = config.gradient_compression;
+  const bool is_repeated = config.batch.micro < config.batch.global && config.sharding.reduce_each_backward &&
+                           config.strategy.stage >= Strategy::Stage::zero2;
+  if (compression.kind().feedback && is_repeated) return variant.name;
+  return concat(name_of(config.strategy.precision), ' ', compression.kind().name, ' ', compression.fraction, ' ',
+                compression.rank);
+}
+
+ComparedRun summarise(const Variant& variant, const std::vector<Training>& trainings) {
+  const Training& first = trainings.front();
+  ComparedRun run{.name = variant.name,
+                  .base = variant.base,
+                  .compresses = variant.config.gradient_compression.type != Compression::Type::none,
+                  .fingerprint = first.fingerprint,
+                  .equals = equality_of(variant),
+                  .loss = first.loss,
+                  .sent = first.sent,
+                  .sent_by_formula = first.sent_by_formula,
+                  .kept = first.kept,
+                  .kept_by_formula = first.kept_by_formula};
+  std::vector<double> exposed, steps, p95, codec;
+  for (const Training& training : trainings) {
+    run.repeats = run.repeats && training.fingerprint == first.fingerprint && training.loss == first.loss;
+    exposed.push_back(training.exposed_ms);
+    steps.push_back(training.step_ms);
+    p95.push_back(training.p95_ms);
+    codec.push_back(training.codec_ms);
+  }
+  run.exposed_ms = mean_of(exposed);
+  run.step_ms = mean_of(steps);
+  run.p95_ms = mean_of(p95);
+  run.codec_ms = mean_of(codec);
+  const auto n = static_cast<std::int64_t>(steps.size());
+  if (n == 1) return run;
+  double squares = 0;
+  for (const double each : steps) squares += (each - run.step_ms) * (each - run.step_ms);
+  run.confidence_ms = student_quantile(n - 1) * std::sqrt(squares / static_cast<double>((n - 1) * n));
+  return run;
+}
+
+// The variants so far, each with each of the choices.
+template <class Set>
+std::vector<Variant> multiply(const std::vector<Variant>& variants, const std::vector<std::string>& choices,
+                              const Set& set) {
+  if (choices.empty()) return variants;
+  std::vector<Variant> more;
+  for (const Variant& variant : variants)
+    for (const std::string& choice : choices) {
+      const std::string name = concat(variant.name, variant.name.empty() ? "" : " ", choice);
+      more.push_back({name, variant.config, name});
+      set(more.back().config, choice);
+    }
+  return more;
+}
+
+void set_strategy(Config& config, const std::string& name) {
+  config.strategy = parse_strategy(name);
+  KEEL_CHECK(config.strategy.precision != Strategy::Precision::automatic, "strategy ", name,
+             " leaves the numbers open; name them, as in ", name, "-fp32");
+}
+
+void set_algorithm(Config& config, const std::string& name) {
+  const lab::Contestant& way = lab::find_contestant(name);
+  KEEL_CHECK(!way.algorithm.empty(), "training does not use '", name, "', ", way.meaning);
+  config.sharding.algorithm = way.name;
+}
+
+void set_bucket(Config& config, const std::string& size) {
+  const std::int64_t bytes = lab::parse_size(size);
+  KEEL_CHECK(bytes > 0, "a bucket needs a size above 0");
+  config.sharding.bucket = static_cast<double>(bytes) / (1 << 20);
+  config.sharding.first_bucket = std::min(config.sharding.first_bucket, config.sharding.bucket);
+}
+
+// "topk:0.01" as the configuration would say it, so that it is checked as if it were there.
+void set_compression(Config& config, const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string kind = text.substr(0, colon), number = text.substr(std::min(colon + 1, text.size()));
+  std::string setting = concat("gradient_compression={type: ", text_to_yaml(kind));
+  if (colon < text.size()) setting += concat(kind == "powersgd" ? ", rank: " : ", fraction: ", text_to_yaml(number));
+  config = parse_config(to_yaml(config), concat("--compression ", text), {setting + '}'});
+}
+
 }  // namespace
 
-std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span<const std::string> strategies,
-                                                 std::int64_t steps, TrainObserver& observer, Communicator& given) {
-  const std::unique_ptr<Communicator> background = make_background(config, given);
-  Communicator& ranks = background ? *background : given;
+NetGain net_gain(const ComparedRun& plain, const ComparedRun& compressed) {
+  const double saved_ms = plain.step_ms - compressed.step_ms;
+  const double chance_ms = std::hypot(plain.confidence_ms, compressed.confidence_ms);
+  const auto saved_bytes = static_cast<double>(plain.sent - compressed.sent);
+  NetGain gain{.is_gain = saved_ms > chance_ms, .is_loss = -saved_ms > chance_ms};
+  if (plain.step_ms > 0) gain.fraction = saved_ms / plain.step_ms;
+  if (saved_bytes > 0 && compressed.codec_ms > 0) gain.pays_below = 1e3 * saved_bytes / compressed.codec_ms;
+  return gain;
+}
+
+std::vector<Variant> variants_of(const Config& config, const CompareAxes& axes) {
+  std::vector<Variant> variants = {{"", config}};
+  variants = multiply(variants, axes.strategies, set_strategy);
+  variants = multiply(variants, axes.algorithms, set_algorithm);
+  variants = multiply(variants, axes.buckets, set_bucket);
+  std::vector<std::string> compressions = axes.compressions;
+  if (!compressions.empty() && std::find(compressions.begin(), compressions.end(), "none") == compressions.end())
+    compressions.insert(compressions.begin(), "none");
+  const std::vector<Variant> bases = variants;
+  variants = multiply(bases, compressions, set_compression);
+  for (std::size_t i = 0; i < variants.size() && !compressions.empty(); ++i)
+    variants[i].base = bases[i / compressions.size()].name;
+  if (variants.front().name.empty()) variants.front().name = variants.front().base = to_string(config.strategy);
+  return variants;
+}
+
+// The integral of the density from 0 to t, by Simpson's rule, is bisected.
+double student_quantile(std::int64_t freedom) {
+  KEEL_CHECK(freedom >= 1, "Student's distribution needs a degree of freedom, got ", freedom);
+  const auto v = static_cast<double>(freedom);
+  const double factor = std::exp(std::lgamma((v + 1) / 2) - std::lgamma(v / 2)) / std::sqrt(v * std::acos(-1.0));
+  const auto density = [&](double t) { return factor * std::pow(1 + t * t / v, -(v + 1) / 2); };
+  const auto integral = [&](double t) {
+    constexpr int kPieces = 2000;  // an even number
+    double sum = density(0) + density(t);
+    for (int i = 1; i < kPieces; ++i) sum += (i % 2 == 1 ? 4 : 2) * density(t * i / kPieces);
+    return sum * t / kPieces / 3;
+  };
+  double low = 0, high = 16;
+  for (int i = 0; i < 60; ++i) (integral((low + high) / 2) < 0.475 ? low : high) = (low + high) / 2;
+  return low;
+}
+
+std::vector<ComparedRun> compare(std::span<const Variant> variants, const CompareOptions& options,
+                                 TrainObserver& observer, Communicator& given) {
+  std::unique_ptr<Communicator> slow, background;
+  Communicator* ranks = &given;
+  if (options.link.is_slow() && given.size() > 1) ranks = (slow = given.regroup({.link = options.link})).get();
+  if (!variants.empty()) background = make_background(variants.front().config, *ranks);
+  if (background) ranks = background.get();
   const LogSink log = [&](LogLevel level, std::string_view message) { observer.on_message(level, message); };
-  std::vector<ComparedStrategy> results;
-  for (const std::string& name : strategies) {
-    Config candidate = config;  // its steps stay those of the run, whose schedule this is the beginning of
-    std::optional<Context> context;
-    std::optional<Task> task;
-    together(ranks, [&] {
-      KEEL_CHECK(steps >= 2, "a comparison needs 2 steps at least, not ", steps);
-      candidate.strategy = parse_strategy(name);
-      KEEL_CHECK(candidate.strategy.precision != Strategy::Precision::automatic, "strategy ", name,
-                 " leaves the numbers open; name them, as in ", name, "-fp32");
-      divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size());
-      context.emplace(make_context(candidate, ranks, log));
-      task.emplace(open_task(candidate, context->host()));
-    });
-    check_agreement(ranks, concat(to_yaml(candidate), "compared: ", steps, "\n"),
-                    "ranks were given different configurations");
-    results.push_back(Candidate(candidate, *task, *context, ranks).run(steps));
-    results.back().name = name;
-  }
-  return results;
+  std::vector<std::vector<Training>> trainings(variants.size());
+  for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat)
+    for (std::size_t turn = 0; turn < variants.size(); ++turn) {
+      const std::size_t at = (turn + static_cast<std::size_t>(repeat)) % variants.size();
+      const Config& config = variants[at].config;  // its steps stay those of the run, whose schedule this begins
+      std::optional<Context> context;
+      std::optional<Task> task;
+      together(*ranks, [&] {
+        KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps);
+        divide_rows(config.batch.global, config.batch.micro, ranks->rank(), ranks->size());
+        context.emplace(make_context(config, *ranks, log));
+        task.emplace(open_task(config, context->host()));
+      });
+      check_agreement(*ranks, concat(to_yaml(config), "compared: ", options.steps, "\n"),
+                      "ranks were given different configurations");
+      trainings[at].push_back(Candidate(config, *task, *context, *ranks).run(options.steps));
+    }
+  std::vector<ComparedRun> runs;
+  for (std::size_t i = 0; i < variants.size() && options.repeats > 0; ++i)
+    runs.push_back(summarise(variants[i], trainings[i]));
+  return runs;
 }
 
 }  // namespace keel

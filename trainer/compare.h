@@ -1,5 +1,5 @@
 #pragma once
-// The same training under several strategies: whether the weights come out alike, and what each one costs.
+// The same training done in several ways: whether the weights come out alike, and what each one costs.
 
 #include <cstdint>
 #include <span>
@@ -12,22 +12,71 @@
 
 namespace keel {
 
-struct ComparedStrategy {
+// One way to train.
+struct Variant {
   std::string name;
+  Config config;
+  std::string base = name;  // its name without the compression
+};
+
+// What is tried, on its own axis: the variants are all combinations. An empty axis stays as the configuration has it.
+struct CompareAxes {
+  std::vector<std::string> strategies = {};  // names of strategies that say their precision
+  std::vector<std::string> algorithms = {};  // of collectives, as sharding.algorithm
+  std::vector<std::string> buckets = {};     // sizes, "4M"
+  // Of gradients, "none", "int8", "topk:0.01", "powersgd:4". "none" is tried, too, as what they are measured by.
+  std::vector<std::string> compressions = {};
+};
+// The first axis varies slowest. An Error where a name is none; without any axis there is one variant, the
+// configuration's own.
+std::vector<Variant> variants_of(const Config& config, const CompareAxes& axes);
+
+struct CompareOptions {
+  std::int64_t steps = 60;   // of each training, 2 at least
+  std::int64_t repeats = 5;  // trainings of each variant
+  Link link = {};            // a slower network than there is
+};
+
+// Times are of the first rank, of steps after a training's first.
+struct ComparedRun {
+  std::string name, base;  // as the variant's
+  bool compresses = false;
   std::uint64_t fingerprint = 0;  // of all weights in the end; equal numbers have equal ones
+  bool repeats = true;            // every training of it had that fingerprint and loss
+  std::string equals;             // runs of the same text here must have equal weights
   double loss = 0;                // of the last step
   // Of the first rank. Bytes sent in a step after the first, and bytes of parameters, gradients and optimizer state.
   std::int64_t sent = 0, sent_by_formula = 0;
   std::int64_t kept = 0, kept_by_formula = 0;
-  double exposed_ms = 0;  // of a step, in which the first rank waited for the others; the median
-  double step_ms = 0;     // the median
+  double exposed_ms = 0;  // of a step, in which the first rank waited for the others: mean of the trainings' medians
+  double step_ms = 0;     // likewise
+  double p95_ms = 0;      // 95 % of steps take no longer: mean of the trainings'
+  double codec_ms = 0;    // of step_ms: making payloads of gradients, and sums of payloads; likewise
+  // step_ms +- this is a 95 % confidence interval: t s / sqrt(n), of n trainings whose medians have the standard
+  // deviation s, by Student's distribution of n - 1 degrees of freedom. 0: one training has none.
+  double confidence_ms = 0;
 
   bool fits_formulas() const { return sent == sent_by_formula && kept == kept_by_formula; }
 };
 
-// Trains `steps` steps (at least 2) as `config` says, but under each of the strategies, and without evaluation and
-// files. Every rank calls it.
-std::vector<ComparedStrategy> compare_strategies(const Config& config, std::span<const std::string> strategies,
-                                                 std::int64_t steps, TrainObserver& observer, Communicator& ranks);
+// Trains each variant so many times, without evaluation and files, in turns whose order changes, so that a machine that
+// grows slower favours none. Every rank calls it.
+std::vector<ComparedRun> compare(std::span<const Variant> variants, const CompareOptions& options,
+                                 TrainObserver& observer, Communicator& ranks);
+
+// What compression brings, beside the same training without.
+struct NetGain {
+  double fraction = 0;  // of the step's time that it saves; negative: it costs so much
+  // Whether that is more than chance explains: the difference of the two means is larger than the root of the sum of
+  // the squares of their confidence intervals.
+  bool is_gain = false, is_loss = false;
+  // Bytes a second of a rank's link below which the bytes that are saved take longer than the codec: where compression
+  // begins to pay if nothing hides either. 0: nowhere, as no bytes are saved.
+  double pays_below = 0;
+};
+NetGain net_gain(const ComparedRun& plain, const ComparedRun& compressed);
+
+// Of the quantile 0.975 of Student's distribution; `freedom` is 1 at least.
+double student_quantile(std::int64_t freedom);
 
 }  // namespace keel

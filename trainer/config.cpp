@@ -81,6 +81,7 @@ class Resolver {
   void check_together();
   void check_strategy();
   void check_optimizer();
+  void check_compression();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});
   void check_schedule_of_rates();
@@ -317,6 +318,20 @@ void Resolver::check_optimizer() {
           concat("a group has a weight decay, but ", entry.name, " has none"));
 }
 
+void Resolver::check_compression() {
+  constexpr std::string_view kKey = "gradient_compression.type";
+  const CompressionKind& kind = config_.gradient_compression.kind();
+  require(
+      !kind.wire || config_.sharding.wire == ShardingConfig::Number::automatic, {kKey, "sharding.wire"},
+      concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
+  require(!kind.feedback || config_.sharding.group == 0, {kKey, "sharding.group"},
+          concat(kind.name,
+                 " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
+                 "what that leaves out"));
+  require(!kind.feedback || config_.device == "auto" || config_.device == "cpu", {kKey, "device"},
+          concat(kind.name, " is not offered on ", config_.device, " yet; bf16 and fp16 are"), ErrorKind::unsupported);
+}
+
 void Resolver::check_together() {
   const Config& c = config_;
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
@@ -329,6 +344,7 @@ void Resolver::check_together() {
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();
+  check_compression();
   require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
           "needs model.dropout 0: a recorded step would drop the same activations again and again");
 }

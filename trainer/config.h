@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/dist/parallel/compression.h"
 #include "keel/optim/catalog.h"
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
@@ -77,6 +78,7 @@ struct SchedulerConfig {
 struct ShardingConfig {
   enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
   double bucket = 0, first_bucket = 0;  // MiB
+  std::string algorithm = "ordered";    // of the collectives; see keel/dist/lab/contestant.h
   bool overlap = false;
   bool reduce_each_backward = false;
   bool reshard_after_forward = false;
@@ -137,6 +139,7 @@ struct Config {
   LogConfig log;
   Strategy strategy;
   ShardingConfig sharding;
+  Compression gradient_compression;
   LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;

@@ -62,6 +62,7 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   if (strategy.precision == Strategy::Precision::automatic) strategy.precision = before.strategy.precision;
   compare("strategy", before.strategy, strategy);
   compare("sharding", before.sharding, config.sharding);
+  compare("gradient_compression", before.gradient_compression, config.gradient_compression);
   compare("loss_scale", before.loss_scale, config.loss_scale);
   compare("kernels", before.kernels, config.kernels);
   if (!changed.empty())

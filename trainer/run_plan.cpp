@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "keel/data/batch.h"
+#include "keel/dist/lab/contestant.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/run_folder.h"
@@ -48,7 +49,8 @@ RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool
   ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
   if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
   const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
-  return plan_rank(layout, *make_optimizer(config), options, ranks, 0);
+  return plan_rank(layout, *make_optimizer(config), options, ranks, 0,
+                   lab::find_contestant(config.sharding.algorithm).algorithm);
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path) {
@@ -58,6 +60,8 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
   bool ended = false;
   std::int64_t step = 0, steps = 0, sent = 0;  // the last record's, and sums over those after the first
   bool sends = false;
+  std::int64_t timed_step = 0;
+  double timed_tokens = 0;
   std::istringstream lines(read_text_file(folder.metrics()));
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
@@ -71,6 +75,15 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
       }
       sends = true;
       step = now;
+    }
+    if (record.contains("tokens_per_s") && record["tokens_per_s"].is_number() && record.contains("tokens")) {
+      const std::int64_t at = record["step"];
+      const double tokens = record["tokens"], rate = record["tokens_per_s"];
+      if (timed_step > 0 && at > timed_step && rate > 0)
+        run.times.push_back({1e3 * (tokens - timed_tokens) / static_cast<double>(at - timed_step) / rate,
+                             record.value("exposed_ms", 0.0)});
+      timed_step = at;
+      timed_tokens = tokens;
     }
     if (!record.contains("peak_parameter_bytes")) continue;
     ended = true;

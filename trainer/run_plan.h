@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "keel/dist/parallel/plan.h"
 #include "keel/trainer/config.h"
@@ -29,13 +30,20 @@ std::int64_t planned_micro_batches(const Config& config, int ranks);
 // what would be offloaded is there already, as it is with device=cpu.
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
 
+// Of steps between two records, on average, in milliseconds.
+struct StepTime {
+  double step_ms = 0;
+  double exposed_ms = 0;  // in which rank 0 waited for others
+};
+
 // What rank 0 of a run has written down.
 struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
   // Bytes in a step, on average between the first and the last record, with evaluations.
-  std::optional<std::int64_t> sent;
+  std::optional<std::int64_t> sent = {};
+  std::vector<StepTime> times = {};  // by record, without the first; step_ms is that of metrics.jsonl's tokens_per_s
 };
 
 // Nothing where the folder holds no run that came to an end.

@@ -4,6 +4,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "keel/dist/lab/contestant.h"
+#include "keel/runtime/error.h"
+
 namespace keel {
 namespace {
 
@@ -38,6 +41,48 @@ constexpr ParsedField kDevice = {[](const Config& config) { return config.device
                                  },
                                  "auto, cpu, cuda:0, emulated:0"};
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += concat(text.empty() ? "" : "|", name);
+  return text;
+}
+
+// keel's own algorithms of collectives, by the names that `keel comm` has for them.
+ChoiceField algorithm_field() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> own;
+    for (const lab::Contestant& one : lab::contestants())
+      if (!one.algorithm.empty()) own.emplace_back(one.name);
+    return own;
+  }();
+  static const std::string choices = joined(names);
+  return {[](const Config& config) {
+            return static_cast<int>(std::find(names.begin(), names.end(), config.sharding.algorithm) - names.begin());
+          },
+          [](Config& config, int index) { config.sharding.algorithm = names[static_cast<std::size_t>(index)]; },
+          choices};
+}
+
+ChoiceField compression_field() {
+  static const std::string choices = [] {
+    std::vector<std::string> names;
+    for (const CompressionKind& kind : kCompressions) names.emplace_back(kind.name);
+    return joined(names);
+  }();
+  return {[](const Config& config) { return static_cast<int>(config.gradient_compression.type); },
+          [](Config& config, int index) { config.gradient_compression.type = static_cast<Compression::Type>(index); },
+          choices};
+}
+
+std::string_view compression_help() {
+  static const std::string help = [] {
+    std::string text = "In how few bytes gradients travel between ranks.";
+    for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
+    return text;
+  }();
+  return help;
+}
+
 constexpr Range kAny = {};
 constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
 constexpr Range at_least(double low) { return {.low = low}; }
@@ -50,6 +95,8 @@ constexpr Condition kNamed = {"model.name", "gpt2|gpt2-medium|gpt2-large|gpt2-xl
 constexpr Condition kText = {"data.type", "text"};
 constexpr Condition kFile = {"data.type", "text|tokens"};
 constexpr Condition kAddition = {"data.type", "addition"};
+constexpr Condition kTopK = {"gradient_compression.type", "topk"};
+constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
@@ -131,6 +178,10 @@ const SchemaRow kRows[] = {
      "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.", "bucket_cap_mb|bucket_size"},
     {"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,
      "MiB of the first bucket, small so that sending begins early."},
+    {"sharding.algorithm", algorithm_field(), "ordered", kAny, kAlways,
+     "How messages make up a collective. ordered, direct and flat add by rank in one sum, so that all strategies give "
+     "the same "
+     "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
     {"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
      "Sum gradients while backward goes on; false: after it.", "overlap_comm"},
     {"sharding.reduce_each_backward", KEEL_FIELD(sharding.reduce_each_backward), "true", kAny, kAlways,
@@ -165,6 +216,18 @@ const SchemaRow kRows[] = {
      "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
      "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
+
+    {"gradient_compression.type", compression_field(), "none", kAny, kAlways, compression_help(),
+     "compression|comm_hook|grad_compression"},
+    {"gradient_compression.fraction",
+     KEEL_FIELD(gradient_compression.fraction),
+     "0.01",
+     {.low = 0, .high = 1, .low_open = true},
+     kTopK,
+     "Of a shard's numbers, rounded up.",
+     "density|ratio"},
+    {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
+     "Columns of the narrow matrices.", "matrix_approximation_rank"},
 
     {"loss_scale.type", choice(KEEL_FIELD(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
      "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},

@@ -98,6 +98,10 @@ class BackgroundCommunicator final : public Communicator {
     const auto lock = background_->lock();
     return std::make_unique<BackgroundCommunicator>(ranks_->split(color, key), background_);
   }
+  std::unique_ptr<Communicator> regroup(const Regroup& wish) override {
+    const auto lock = background_->lock();
+    return std::make_unique<BackgroundCommunicator>(ranks_->regroup(wish), background_);
+  }
   Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
     const auto lock = background_->lock();
     return ranks_->allocate(context, count, dtype, purpose);

@@ -108,6 +108,12 @@ Work Communicator::receive(const Tensor& x, int from) {
 
 void Communicator::barrier() { begin({}).wait(); }
 
+std::unique_ptr<Communicator> Communicator::regroup(const Regroup& wish) {
+  throw Error(
+      concat("these ranks cannot use ", wish.algorithm, ": only communicators made of messages have algorithms"),
+      ErrorKind::unsupported);
+}
+
 Tensor Communicator::allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) {
   return empty(context, {count}, dtype, purpose);
 }

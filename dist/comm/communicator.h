@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/slow_transport.h"
 #include "keel/kernels/combine.h"
 
 namespace keel {
@@ -78,6 +79,14 @@ struct Traffic {
   std::int64_t sent() const { return inside_node + between_nodes; }
 };
 
+// How the same ranks do their collectives otherwise.
+struct Regroup {
+  std::string algorithm = "direct";  // of keel/dist/comm/algorithms.h
+  bool shared_memory = true;
+  std::vector<int> nodes = {};  // of each rank; empty: as it is
+  Link link = {};               // slower than what there is
+};
+
 // A group of ranks as one of them sees it. It and all that were split off from it are for one thread at a time.
 class Communicator {
  public:
@@ -112,6 +121,9 @@ class Communicator {
 
   // Ranks of the same colour form a group, in the order of `key` and then of their ranks here. Every rank calls it.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  // A further communicator of the same ranks, in their order, that advances together with this one. Every rank calls
+  // it. An Error where the communicator is not made of messages.
+  virtual std::unique_ptr<Communicator> regroup(const Regroup& wish);
   // Memory that this communicator handles best. Every rank asks for as much, in the same order, and all take part.
   virtual Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose);
   virtual Traffic traffic() const = 0;

@@ -20,6 +20,7 @@ class CommunicatorDecorator : public Communicator {
   Work begin(const Collective& collective) override { return inner_.begin(collective); }
   void poll() override { inner_.poll(); }
   std::unique_ptr<Communicator> split(int color, int key) override { return inner_.split(color, key); }
+  std::unique_ptr<Communicator> regroup(const Regroup& wish) override { return inner_.regroup(wish); }
   Tensor allocate(const Context& context, std::int64_t count, DType dtype, Purpose purpose) override {
     return inner_.allocate(context, count, dtype, purpose);
   }

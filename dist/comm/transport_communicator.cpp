@@ -6,6 +6,7 @@
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/node_operation.h"
 #include "keel/dist/comm/operation.h"
+#include "keel/dist/comm/slow_transport.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -126,13 +127,14 @@ class TransportCommunicator : public Communicator {
   bool allows_threads() const override { return group_->transport->allows_threads(); }
   void set_activity(const std::string& activity) override { group_->activity = activity; }
 
-  std::unique_ptr<Communicator> regroup(const Regroup& wish) {
+  std::unique_ptr<Communicator> regroup(const Regroup& wish) override {
     CommunicatorOptions options = group_->options;
     options.algorithm = find_algorithm(wish.algorithm).name;
     options.shared_memory = wish.shared_memory;
     if (!wish.nodes.empty()) options.nodes = wish.nodes;
-    return std::make_unique<TransportCommunicator>(group_->transport->split(0, rank()), options, group_->progress,
-                                                   group_->names);
+    std::unique_ptr<Transport> transport = group_->transport->split(0, rank());
+    if (wish.link.is_slow()) transport = make_slow_transport(std::move(transport), wish.link);
+    return std::make_unique<TransportCommunicator>(std::move(transport), options, group_->progress, group_->names);
   }
 
   void join(TransportCommunicator& other) {
@@ -178,12 +180,6 @@ class TransportCommunicator : public Communicator {
 std::unique_ptr<Communicator> make_communicator(std::unique_ptr<Transport> transport,
                                                 const CommunicatorOptions& options) {
   return std::make_unique<TransportCommunicator>(std::move(transport), options, std::make_shared<Progress>());
-}
-
-std::unique_ptr<Communicator> regroup(Communicator& ranks, const Regroup& wish) {
-  auto* const made_of_messages = dynamic_cast<TransportCommunicator*>(&ranks);
-  KEEL_CHECK(made_of_messages != nullptr, "only communicators made of messages have algorithms to choose from");
-  return made_of_messages->regroup(wish);
 }
 
 void advance_together(Communicator& one, Communicator& other) {

@@ -35,14 +35,4 @@ std::unique_ptr<Communicator> make_communicator(std::unique_ptr<Transport> trans
 // The same for two of this rank's communicators that were made apart, and all that were or will be split off from them.
 void advance_together(Communicator& one, Communicator& other);
 
-// How the same ranks do their collectives otherwise.
-struct Regroup {
-  std::string algorithm = "direct";
-  bool shared_memory = true;
-  std::vector<int> nodes = {};  // of each rank; empty: as it is
-};
-// A further communicator of the same ranks, in their order, that advances together with the first. Every rank calls it.
-// An Error where the communicator is not made of messages.
-std::unique_ptr<Communicator> regroup(Communicator& ranks, const Regroup& wish);
-
 }  // namespace keel

@@ -71,13 +71,13 @@ std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& 
     NcclOptions options;
     if (is_library) options.order = ReduceOrder::fast;
     else options.algorithm = contestant.algorithm;
-    return make_nccl_communicator(fabric.context, regroup(fabric.ranks, {.nodes = fabric.nodes}), options);
+    return make_nccl_communicator(fabric.context, fabric.ranks.regroup({.nodes = fabric.nodes}), options);
   }
   std::unique_ptr<Communicator> made;
   if (!is_library) {
-    made = regroup(fabric.ranks, {.algorithm = std::string(contestant.algorithm),
-                                  .shared_memory = contestant.shared_memory,
-                                  .nodes = fabric.nodes});
+    made = fabric.ranks.regroup({.algorithm = std::string(contestant.algorithm),
+                                 .shared_memory = contestant.shared_memory,
+                                 .nodes = fabric.nodes});
   } else {
     why_not = "no library below these ranks has collectives";
     if (fabric.library) made = fabric.library(why_not);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "keel/dist/comm/schedule.h"
+#include "keel/dist/comm/algorithms.h"
 
 namespace keel {
 namespace {
@@ -17,13 +18,14 @@ struct PlannedUnit {
   std::int64_t whole, shard, owned;                      // elements
   std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
   bool converts;                                         // gradients to the wire's dtype
+  std::optional<CompressionPlan> compression = {};       // where there is error feedback
 };
 
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
                                     int rank) {
   const ShardingStage& stage = kShardingStages[options.sharding.stage];
   const bool several = ranks > 1;
-  const DType wire = options.wire.value_or(options.policy.parameter);
+  const DType wire = options.wire_dtype();
   std::vector<PlannedUnit> units;
   for (const FlatBuffer& buffer : layout) {
     const DType gradient =
@@ -41,6 +43,8 @@ std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const Sh
          .gradient_bytes = static_cast<std::int64_t>(size_of(gradient)),
          .wire_bytes = static_cast<std::int64_t>(size_of(wire)),
          .converts = gradient != wire});
+    if (PlannedUnit& unit = units.back(); several && unit.trainable && options.compression.kind().feedback)
+      unit.compression = plan_compression(buffer, options.compression, ranks, unit.owned == unit.whole, wire);
   }
   return units;
 }
@@ -76,7 +80,8 @@ class StepMemory {
  private:
   struct State {
     bool gathered = false, gradient = false, begun = false;
-    std::int64_t received = 0;  // bytes of its own for the result of a reduction
+    bool more_is_due = false;   // a second collective
+    std::int64_t received = 0;  // bytes of its own for a reduction
   };
   struct Count {
     std::int64_t now = 0, peak = 0;
@@ -136,13 +141,28 @@ class StepMemory {
 
   void reduce(std::size_t i) {
     while (sent_.size() >= under_way_) finish_oldest();
+    if (!sent_.empty()) proceed(sent_.back());
     const PlannedUnit& unit = units_[i];
+    if (unit.compression) {
+      receive(i, unit.compression->begun);
+      states_[i].more_is_due = true;
+      sent_.push_back(i);
+      return;
+    }
     const bool in_place = unit.owned == unit.whole || (!unit.converts && (!unit.shards_gradients || !states_[i].begun));
-    if (!in_place) all_.add(states_[i].received = unit.shard * unit.wire_bytes);
+    if (!in_place) receive(i, unit.shard * unit.wire_bytes);
     sent_.push_back(i);
+  }
+  void receive(std::size_t i, std::int64_t bytes) {
+    states_[i].received += bytes;
+    all_.add(bytes);
+  }
+  void proceed(std::size_t i) {
+    if (std::exchange(states_[i].more_is_due, false)) receive(i, units_[i].compression->more);
   }
   void finish_oldest() {
     State& state = states_[sent_.front()];
+    proceed(sent_.front());
     state.begun = true;
     all_.add(-std::exchange(state.received, 0));
     hold_gradient(sent_.front(), false);
@@ -158,10 +178,56 @@ class StepMemory {
   Count gathered_ = {}, gradients_ = {}, all_ = {};
 };
 
-// What a rank sends when a sum of `count` elements goes to all of `ranks`: first to whoever adds a part, then that.
-std::int64_t sent_by_all_reduce(std::int64_t count, int ranks, int rank) {
-  const std::int64_t own = part({0, count}, ranks, rank).count();
-  return count - own + (ranks - 1) * own;
+// One rank of a group, and the elements that it sends for a collective of `count` of them.
+class Sender {
+ public:
+  Sender(std::string_view algorithm, int ranks, int rank)
+      : algorithm_(find_algorithm(algorithm)), shape_{.rank = rank, .size = ranks} {}
+
+  std::int64_t bytes(const PlannedCollective& c) const { return c.times * c.width * elements(c.kind, c.count); }
+  std::int64_t elements(CollectiveKind kind, std::int64_t count) const {
+    const std::int64_t own = part({0, count}, shape_.size, shape_.rank).count();
+    const bool is_direct = algorithm_.name == "direct";  // whose formula is quicker than its schedule
+    switch (kind) {
+      case CollectiveKind::all_to_all: return count - own;
+      case CollectiveKind::reduce_scatter: return is_direct ? count - own : sent(algorithm_.reduce_scatter, count);
+      case CollectiveKind::all_gather: return is_direct ? (shape_.size - 1) * own : sent(algorithm_.all_gather, count);
+      case CollectiveKind::all_reduce:  // first to whoever adds a part, then that to all
+        return is_direct ? count - own + (shape_.size - 1) * own : sent(algorithm_.all_reduce, count);
+      default: throw Error(concat("a step has no ", name_of(kind)), ErrorKind::internal);
+    }
+  }
+
+ private:
+  std::int64_t sent(Schedule (*write)(const CollectiveShape&), std::int64_t count) const {
+    CollectiveShape shape = shape_;
+    shape.count = count;
+    return write(shape).elements_sent();
+  }
+
+  const Algorithm& algorithm_;
+  CollectiveShape shape_;
+};
+
+// What becomes of a unit's gradient, each time that it is summed.
+std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64_t times, int groups) {
+  using Kind = CollectiveKind;
+  std::vector<PlannedCollective> all;
+  const auto add = [&](Kind kind, std::int64_t count, std::int64_t width, bool across = false) {
+    if (count > 0) all.push_back({kind, count, width, times, false, across});
+  };
+  if (unit.compression) {
+    const CompressionPlan& compressed = *unit.compression;
+    add(Kind::all_to_all, compressed.exchanged, 1);
+    add(Kind::all_gather, compressed.gathered, 1);
+    add(Kind::all_gather, compressed.gathered_sums, unit.wire_bytes);
+    add(Kind::all_reduce, compressed.reduced, 4);
+    add(Kind::all_reduce, compressed.reduced_later, 4);
+    return all;
+  }
+  add(unit.owned == unit.whole ? Kind::all_reduce : Kind::reduce_scatter, unit.whole, unit.wire_bytes);
+  if (groups > 1) add(Kind::all_reduce, unit.owned, unit.wire_bytes, true);
+  return all;
 }
 
 // Numbers that an optimizer measures in a step.
@@ -189,12 +255,14 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 
 }  // namespace
 
+std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
+
 int shard_ranks(const ShardingOptions& options, int ranks) {
   return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank) {
+                   int ranks, int rank, std::string_view algorithm) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
   KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
              options.sharding.stage);
@@ -210,23 +278,22 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   KEEL_CHECK(ranks % group == 0, "groups of ", group, " ranks do not divide the ", ranks, " that there are");
   const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
   const std::vector<std::size_t> order = forward_order(units);
-  const std::int64_t others = group - 1;
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
-    // A rank sends its shard to all others, or theirs to each.
-    const std::int64_t gather = others * unit.shard * unit.value_bytes;
-    if (unit.shards_parameters) {
-      const bool stays = !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == order.back());
-      plan.traffic.gathers += options.micro_batches * (stays ? 1 : 2) * gather;
-    } else if (unit.trainable && unit.owned != unit.whole) {
-      plan.traffic.gathers += gather;
-    }
+    const bool stays = !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == order.back());
+    if (unit.shards_parameters || (unit.trainable && unit.owned != unit.whole))
+      plan.collectives.push_back({.kind = CollectiveKind::all_gather,
+                                  .count = unit.whole,
+                                  .width = unit.value_bytes,
+                                  .times = unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1,
+                                  .of_parameters = true});
     if (!unit.trainable) continue;
     plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
+    if (unit.compression) plan.memory.undelivered += unit.compression->state;
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
     const std::int64_t state = unit.owned * state_bytes + wide * kept_of_parameters(layout[i], optimizer, owned);
     const std::int64_t values = unit.owned * unit.value_bytes;
@@ -237,13 +304,18 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     } else {
       plan.memory.optimizer += state;
     }
-    const bool whole = unit.owned == unit.whole;
-    const std::int64_t inside = whole ? sent_by_all_reduce(unit.whole, group, rank % group) : unit.whole - unit.shard;
-    const std::int64_t across = sent_by_all_reduce(unit.owned, groups, rank / group);
-    plan.traffic.reductions += reductions * unit.wire_bytes * (inside + across);
+    for (const PlannedCollective& each : reductions_of(unit, reductions, groups)) plan.collectives.push_back(each);
   }
-  plan.traffic.control = (ranks - 1) * static_cast<std::int64_t>(sizeof(StepPartial));
-  if (group > 1) plan.traffic.control += (ranks - 1) * 8 * measured_sums(layout, optimizer);
+  if (ranks == 1) plan.collectives.clear();
+  const Sender inside(algorithm, group, rank % group), across(algorithm, groups, rank / group);
+  for (const PlannedCollective& each : plan.collectives)
+    (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
+        (each.across_groups ? across : inside).bytes(each);
+  plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
+  if (group > 1)
+    plan.traffic.control +=
+        Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
+  plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
   plan.memory.buckets = std::max(plan.memory.buckets, arriving);
   return plan;

@@ -18,6 +18,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "keel/dist/parallel/sharded.h"
 
@@ -27,6 +29,7 @@ namespace keel {
 struct MemoryPlan {
   // Kept from step to step.
   std::int64_t parameter = 0, gradient = 0, optimizer = 0;
+  std::int64_t undelivered = 0;  // of `gradient`: what compression keeps for later (keel/dist/parallel/compression.h)
   // The most that is there at one time of: parameters that are whole for a while, gradients likewise, and both with
   // what a reduction puts its result in. The last is the peak of Purpose::bucket.
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
@@ -46,10 +49,22 @@ struct TrafficPlan {
   std::int64_t sent() const { return gathers + reductions; }
 };
 
+// What a rank asks for in a step, so many times, of `count` elements of `width` bytes in all.
+struct PlannedCollective {
+  CollectiveKind kind;
+  std::int64_t count = 0, width = 1, times = 1;
+  bool of_parameters = false;  // otherwise of gradients
+  bool across_groups = false;  // otherwise among the ranks of a group
+};
+
 struct RankPlan {
   MemoryPlan memory;
   TrafficPlan traffic;
+  std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
+
+// What the ranks tell each other at the end of a step: one all-gather of so many bytes.
+std::int64_t control_bytes(int ranks);
 
 // The ranks that a unit's shards are spread over: what lay_out() wants to know.
 int shard_ranks(const ShardingOptions& options, int ranks);
@@ -58,8 +73,9 @@ int shard_ranks(const ShardingOptions& options, int ranks);
 // order of the layout inside the root's, backward takes them in reverse, and reads the parameters of each. A model
 // whose first unit needs no gradient of its input may gather that unit once less where nothing is prefetched; where
 // activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options say so, whatever
-// the device.
+// the device. `algorithm`: that of the communicator (keel/dist/comm/algorithms.h); the bytes of others than "direct"
+// are read off their schedules.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank);
+                   int ranks, int rank, std::string_view algorithm = "direct");
 
 }  // namespace keel

@@ -16,6 +16,19 @@ Tensor alias_of(const Tensor& flat) {
   return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype());
 }
 
+// Adds the milliseconds of a scope.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& sum) : sum_(sum) {}
+  ~Stopwatch() { sum_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace
 
 ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, Communicator* replicas,
@@ -87,6 +100,13 @@ void ShardUnit::make_gradients(const Memory& memory) {
   buffer_.gradient = gradients_sharded_ ? empty(context_, {buffer_.padded}, dtype, purpose)
                                         : communicator_.allocate(context_, buffer_.padded, dtype, purpose);
   kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
+  if (memory.compression.kind().feedback && communicator_.size() > 1)
+    compressor_ = make_gradient_compressor(buffer_, context_, communicator_,
+                                           {.compression = memory.compression,
+                                            .wire = wire_,
+                                            .seed = memory.seed,
+                                            .whole = owned_.count() == buffer_.padded,
+                                            .subject = subject_});
   if (!gradients_sharded_) {
     own_gradient_ = buffer_.gradient.slice(0, owned_.begin, owned_.end);
     return;
@@ -108,9 +128,8 @@ Tensor ShardUnit::shard_gradient() const {
 }
 
 void ShardUnit::wait(Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch(waited_ms_);
   std::exchange(work, {}).wait();
-  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void ShardUnit::gather() {
@@ -161,12 +180,18 @@ void ShardUnit::share_updates() {
   buffer_.values.storage()->set_touch_hook([this](Storage&) { wait_gathered(); });
 }
 
-void ShardUnit::begin_reduce() {
+void ShardUnit::begin_reduce(double scale) {
   buffer_.complete_gradient();
   if (communicator_.size() == 1 && replicas_ == nullptr) return;
+  if (compressor_) return compressor_->begin(buffer_.gradient, scale);
   crosses_groups_ = replicas_ != nullptr;
   const bool converts = buffer_.gradient.dtype() != wire_;
-  sent_ = converts ? kernels::cast(buffer_.gradient, wire_) : buffer_.gradient;
+  if (converts) {
+    const Stopwatch watch(codec_ms_);
+    sent_ = kernels::cast(buffer_.gradient, wire_);
+  } else {
+    sent_ = buffer_.gradient;
+  }
   const bool whole = owned_.count() == buffer_.padded;
   const bool in_place = !converts && !gradients_sharded_;
   if (whole) {
@@ -182,6 +207,7 @@ void ShardUnit::begin_reduce() {
 }
 
 void ShardUnit::continue_reduce() {
+  if (compressor_) return compressor_->proceed();
   if (!std::exchange(crosses_groups_, false)) return;
   wait(reducing_);
   reducing_ = replicas_->all_reduce(received_, CombineOp::sum, subject_);
@@ -189,9 +215,14 @@ void ShardUnit::continue_reduce() {
 
 void ShardUnit::finish_reduce() {
   if (communicator_.size() == 1 && replicas_ == nullptr) return;
-  continue_reduce();
-  wait(reducing_);
+  if (compressor_) {
+    received_ = kernels::cast(compressor_->finish(), wire_);
+  } else {
+    continue_reduce();
+    wait(reducing_);
+  }
   if (received_.raw() != own_gradient_.raw()) {
+    const Stopwatch watch(codec_ms_);
     if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
     else kernels::copy_into(own_gradient_, received_);
   }
@@ -206,6 +237,7 @@ void ShardUnit::zero_grad() {
   if (!trainable()) return;
   buffer_.zero_grad();
   gradient_begun_ = false;
+  if (compressor_) compressor_->end_step(false);
 }
 
 }  // namespace keel

@@ -6,6 +6,7 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/gradient_compressor.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/nn/flat_buffer.h"
 
@@ -23,7 +24,8 @@ class ShardUnit {
  public:
   struct Memory {
     PrecisionPolicy policy;
-    DType wire;                // of gradients on their way
+    DType wire;  // of gradients on their way
+    Compression compression = {};
     std::uint64_t seed;        // of the initial numbers
     bool accumulates = false;  // several backward passes between two steps
     bool offload = false;      // masters, optimizer state and update are the processor's
@@ -69,16 +71,21 @@ class ShardUnit {
 
   // Gradients. begin_reduce() sends the whole ones, finish_reduce() waits and leaves the sum over ranks in
   // own_gradient(), added to what earlier passes of this step left there. Between the two, continue_reduce() goes from
-  // the sum inside a group to that across groups.
+  // the sum inside a group to that across groups, and from the first to the second collective of compressed ones.
   std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(buffer_.gradient.bytes()); }
-  void begin_reduce();
+  // `scale`: by which gradients are larger than they should be.
+  void begin_reduce(double scale = 1);
   void continue_reduce();
   void finish_reduce();
   // Forgets what was added since the last step.
   void zero_grad();
+  // Null where gradients are not compressed with error feedback.
+  GradientCompressor* compressor() const { return compressor_.get(); }
 
-  // Milliseconds in which this thread has waited for collectives of the unit.
-  double waited_ms() const { return waited_ms_; }
+  // Milliseconds in which this thread has waited for collectives of the unit; in which it has turned gradients into
+  // what travels, and back.
+  double waited_ms() const { return waited_ms_ + (compressor_ ? compressor_->waited_ms() : 0); }
+  double codec_ms() const { return codec_ms_ + (compressor_ ? compressor_->codec_ms() : 0); }
 
  private:
   void make_parameters(const Memory& memory);
@@ -100,7 +107,8 @@ class ShardUnit {
   Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;
-  double waited_ms_ = 0;
+  std::unique_ptr<GradientCompressor> compressor_;
+  double waited_ms_ = 0, codec_ms_ = 0;
 };
 
 }  // namespace keel

@@ -45,6 +45,12 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   options_.policy.keeps_master = optimizer_->needs_master();
   check_agreement(*control_, describe(model), "ranks differ in their model or options");
   make_groups();
+  if (options_.compression.kind().feedback) {
+    KEEL_CHECK(replicas_ == nullptr, "gradient compression ", options_.compression.kind().name,
+               " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
+               "leaves out");
+    KEEL_CHECK(options_.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
+  }
   make_units(model);
   make_state();
   make_buckets();
@@ -65,15 +71,16 @@ std::string Sharded::describe(Module& model) const {
   const LossScaling& scaling = options_.scaling;
   std::string lines = concat(
       "stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
-      options_.policy.gradient, ", on the wire in ", options_.wire.value_or(options_.policy.parameter), "; ",
-      options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ", options_.clip, "; loss scale ",
-      options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
-      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ", sharding.first_bucket, " and ",
-      sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ", sharding.reduce_each_backward,
-      "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit,
-      "; prefetch ", sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
-      sharding.strict, "; groups of ", sharding.group, "; offload ", sharding.offload_optimizer, "; optimizer ",
-      optimizer_->name(), '\n');
+      options_.policy.gradient, ", on the wire in ", options_.wire_dtype(), "; compression ",
+      options_.compression.kind().name, ", fraction ", options_.compression.fraction, ", rank ",
+      options_.compression.rank, "; ", options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ",
+      options_.clip, "; loss scale ", options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff,
+      ", interval ", scaling.interval, ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ",
+      sharding.first_bucket, " and ", sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ",
+      sharding.reduce_each_backward, "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ",
+      sharding.keep_last_unit, "; prefetch ", sharding.prefetch, "; persistence threshold ",
+      sharding.persistence_threshold, "; strict ", sharding.strict, "; groups of ", sharding.group, "; offload ",
+      sharding.offload_optimizer, "; optimizer ", optimizer_->name(), '\n');
   for (const FlatBuffer& unit : lay_out(model, communicator_.size()))
     for (const Segment& segment : unit.segments)
       lines +=
@@ -92,7 +99,8 @@ void Sharded::make_groups() {
 
 void Sharded::make_units(Module& model) {
   ShardUnit::Memory memory{.policy = options_.policy,
-                           .wire = options_.wire.value_or(options_.policy.parameter),
+                           .wire = options_.wire_dtype(),
+                           .compression = options_.compression,
                            .seed = options_.seed,
                            .accumulates = options_.micro_batches > 1,
                            .offload = offloads_};
@@ -290,6 +298,7 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
 
   const Tensor seed = kernels::full(loss.context(), loss.shape(), static_cast<double>(options.tokens), loss.dtype());
   if (options_.loss_scale != 1 || options_.scaling.growth != 1) kernels::scale_by(seed, kernels::loss_scale_of(state_));
+  if (options_.compression.kind().feedback) gradient_scale_ = static_cast<double>(state().loss_scale);
   in_backward_ = true;
   try {
     for (std::size_t i = 0; i < static_cast<std::size_t>(options_.sharding.prefetch) && i < forward_order_.size(); ++i)
@@ -333,7 +342,7 @@ void Sharded::send_ready_buckets(bool all) {
     for (const std::size_t unit : bucket) {
       while (sent_.size() >= under_way) finish_oldest();
       if (!sent_.empty()) units_[sent_.back()]->continue_reduce();
-      units_[unit]->begin_reduce();
+      units_[unit]->begin_reduce(gradient_scale_);
       sent_.push_back(unit);
     }
   }

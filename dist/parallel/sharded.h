@@ -24,6 +24,7 @@ namespace keel {
 struct ShardedOptions {
   PrecisionPolicy policy = {};
   std::optional<DType> wire = {};  // of gradients between ranks; the parameters' dtype unless given
+  Compression compression = {};    // of gradients between ranks
   std::uint64_t seed = 1;          // of the initial weights
   std::int64_t micro_batches = 1;  // calls of backward() between two steps
   double clip = 0;                 // longest mean gradient, by its 2-norm; 0: not clipped
@@ -31,6 +32,9 @@ struct ShardedOptions {
   ShardingOptions sharding = {};
   LossScaling scaling = {};
   double loss_scale = 1;  // of the first step
+
+  // What gradients travel as.
+  DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
 };
 
 // What backward() should know of a loss.
@@ -112,6 +116,8 @@ class Sharded {
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
   double waited_ms() const;
+  // Milliseconds in which it has made payloads of gradients, and sums of payloads.
+  double codec_ms() const;
   // Between the device and the processor, for an offloaded optimizer.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   // Whether this rank's parts are needed to have all: others may hold the same.
@@ -131,6 +137,12 @@ class Sharded {
   void load_weights(const TensorParts& weights);
   // Of `steps`, what counts and scales is taken over.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
+  // What compression has not delivered of this rank's gradients, "residual.<parameter>", and the factors of PowerSGD,
+  // "factor.<parameter>", which are the same on every rank. Whole tensors, views; none without compression.
+  TensorParts compression_state() const;
+  // Of all ranks whose state this one takes over: residuals are added up. A factor that is missing or has another shape
+  // begins anew; a parameter that the model has not is an Error.
+  void load_compression_state(std::span<const TensorParts> states);
 
  private:
   class UnitObserver;
@@ -186,7 +198,8 @@ class Sharded {
   Tensor state_, partials_;
   Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
   std::int64_t offload_bytes_ = 0;
-  double waited_ms_ = 0;  // for the collectives of steps
+  double gradient_scale_ = 1;  // of the backward pass that is running, where gradients are compressed
+  double waited_ms_ = 0;       // for the collectives of steps
 
   std::vector<std::vector<std::size_t>> buckets_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;

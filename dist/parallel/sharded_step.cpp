@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
@@ -67,6 +69,11 @@ PendingStep Sharded::step(StepArgs args) {
   }
   for (const auto& unit : units_)
     if (unit->trainable()) unit->share_updates();
+  if (options_.compression.kind().feedback) {
+    const bool taken = state().taken != 0;
+    for (const auto& unit : units_)
+      if (unit->compressor() != nullptr) unit->compressor()->end_step(taken);
+  }
   zero_grad();
   return {*this, state_};
 }
@@ -166,6 +173,12 @@ double Sharded::waited_ms() const {
   return sum;
 }
 
+double Sharded::codec_ms() const {
+  double sum = 0;
+  for (const auto& unit : units_) sum += unit->codec_ms();
+  return sum;
+}
+
 bool Sharded::holds_parts() const {
   if (replicas_ != nullptr) return replicas_->rank() == 0;
   return kShardingStages[options_.sharding.stage].optimizer || rank() == 0;
@@ -190,6 +203,49 @@ TensorParts Sharded::optimizer_state() const {
   parts.insert(parts.end(), parameter_state_.begin(), parameter_state_.end());
   if (shared_.defined()) parts.push_back({concat("shared.", optimizer_->shared_number()->name), {1}, 0, shared_});
   return parts;
+}
+
+TensorParts Sharded::compression_state() const {
+  TensorParts parts;
+  for (const auto& unit : units_) {
+    if (unit->compressor() == nullptr) continue;
+    const std::vector<Segment>& segments = unit->layout().segments;
+    for (const Segment& segment : segments)
+      parts.push_back({concat("residual.", segment.name), segment.shape, 0,
+                       unit->compressor()->residual().slice(0, segment.offset, segment.offset + segment.numel)});
+    if (!unit->compressor()->factors().defined()) continue;
+    std::int64_t at = 0;
+    for (const LowRank& part : low_rank_parts(unit->layout(), options_.compression.rank)) {
+      const std::int64_t count = part.rank * part.columns;
+      parts.push_back({concat("factor.", segments[part.segment].name),
+                       {part.rank, part.columns},
+                       0,
+                       unit->compressor()->factors().slice(0, at, at + count)});
+      at += count;
+    }
+  }
+  return parts;
+}
+
+void Sharded::load_compression_state(std::span<const TensorParts> states) {
+  std::map<std::string, TensorPart> mine;
+  for (const TensorPart& part : compression_state()) {
+    kernels::fill(part.values, 0);
+    mine.emplace(part.name, part);
+  }
+  for (const TensorParts& state : states)
+    for (const TensorPart& part : state) {
+      const auto place = mine.find(part.name);
+      const bool is_factor = part.name.starts_with("factor.");
+      if (is_factor && (place == mine.end() || place->second.shape != part.shape)) continue;
+      KEEL_CHECK(mine.empty() || place != mine.end(), "what was not delivered of ", part.name,
+                 " belongs to no parameter of this model");
+      if (mine.empty()) continue;
+      KEEL_CHECK(place->second.shape == part.shape, part.name, " has shape ", part.shape, " instead of ",
+                 place->second.shape);
+      if (is_factor) kernels::copy_into(place->second.values, part.values);
+      else kernels::accumulate(place->second.values, part.values);
+    }
 }
 
 void Sharded::load_weights(const TensorParts& weights) {

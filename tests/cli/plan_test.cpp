@@ -110,5 +110,36 @@ TEST(PlanCommand, SaysWhatIsWrong) {
   refuses("text.yaml data.tokenizer=character data.path=absent.txt", "absent.txt");
 }
 
+TEST(PlanCommand, PredictsAStepFromARunAndWhatCollectivesCost) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("launch --threads -N 2 text.yaml batch.global=32").code, 0);
+  ASSERT_EQ(
+      sandbox.keel("comm all_reduce,all_gather -N 2 --threads --algorithms ordered -e 64K -n 20 --json comm.json").code,
+      0);
+  const json plan = plan_of(sandbox, "text.yaml batch.global=32 --strat ddp-fp32 --predict 2,4,17 --from comm.json");
+  const json& predictions = plan["predictions"];
+  ASSERT_EQ(predictions.size(), 3u);
+  for (const json& each : predictions) {
+    EXPECT_NEAR(each["step_ms"].get<double>(), each["compute_ms"].get<double>() + each["exposed_ms"].get<double>(),
+                1e-9);
+    EXPECT_LE(each["low_ms"], each["step_ms"]);
+    EXPECT_GE(each["high_ms"], each["step_ms"]);
+    EXPECT_EQ(each["extrapolated"], each["ranks"] == 17);
+  }
+  EXPECT_NEAR(predictions[0]["compute_ms"].get<double>(), 2 * predictions[1]["compute_ms"].get<double>(), 1e-9)
+      << "32 sequences, shared out";
+  const Outcome table = sandbox.keel("plan text.yaml batch.global=32 --strat ddp-fp32 --predict 17 --from comm.json");
+  EXPECT_NE(table.out.find("  extrapolated\n"), std::string::npos) << table.out;
+  for (const auto& [arguments, words] :
+       {std::pair{"text.yaml --strat ddp-fp32 --predict 4", "keel comm --json FILE"},
+        {"addition.yaml --strat ddp-fp32 --predict 4 --from comm.json", "holds none"},
+        {"text.yaml --strat zero1-fp32 --predict 4 --from comm.json", "no reduce_scatter"},
+        {"text.yaml --strat ddp-fp32 --predict 4 --from absent.json", "absent.json"}}) {
+    const Outcome refused = sandbox.keel(concat("plan ", arguments));
+    EXPECT_NE(refused.code, 0);
+    EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
+  }
+}
+
 }  // namespace
 }  // namespace keel::cli

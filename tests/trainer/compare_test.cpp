@@ -12,11 +12,13 @@ namespace {
 
 using namespace testing;
 
-std::vector<ComparedStrategy> compare_by(int n, const Config& config, const std::vector<std::string>& strategies) {
-  std::vector<ComparedStrategy> results;
+std::vector<ComparedRun> compare_by(int n, const Config& config, const CompareAxes& axes,
+                                    const CompareOptions& options = {.steps = 4, .repeats = 1}) {
+  std::vector<ComparedRun> results;
+  const std::vector<Variant> variants = variants_of(config, axes);
   run_ranks(n, [&](Communicator& ranks) {
     Recorder recorder;
-    const auto mine = compare_strategies(config, strategies, 4, recorder, ranks);
+    const auto mine = compare(variants, options, recorder, ranks);
     if (ranks.rank() == 0) results = mine;
   });
   return results;
@@ -27,9 +29,10 @@ TEST(Compare, FindsTheSameWeightsInAllStagesAndBytesByFormula) {
   for (const int n : {1, 2, 3, 4})
     for (const std::string& more : {std::string("batch.micro=3"), std::string("batch.micro=1")}) {
       const Config config = small_run(place, "run", {"batch.global=12", more, "sharding.reduce_each_backward=false"});
-      const auto results = compare_by(n, config, {"ddp-bf16", "zero1-bf16", "zero2-bf16", "zero3-bf16"});
+      const auto results =
+          compare_by(n, config, {.strategies = {"ddp-bf16", "zero1-bf16", "zero2-bf16", "zero3-bf16"}});
       ASSERT_EQ(results.size(), 4u);
-      for (const ComparedStrategy& result : results) {
+      for (const ComparedRun& result : results) {
         EXPECT_EQ(result.fingerprint, results[0].fingerprint) << result.name << ", " << n << " ranks, " << more;
         EXPECT_EQ(result.loss, results[0].loss);
         EXPECT_EQ(result.sent, result.sent_by_formula) << result.name << ", " << n << " ranks, " << more;
@@ -42,15 +45,117 @@ TEST(Compare, FindsTheSameWeightsInAllStagesAndBytesByFormula) {
 
 TEST(Compare, TellsOtherNumbersApart) {
   const TemporaryFolder place;
-  const auto results = compare_by(2, small_run(place, "run"), {"zero1-fp32", "zero1-bf16"});
+  const auto results = compare_by(2, small_run(place, "run"), {.strategies = {"zero1-fp32", "zero1-bf16"}});
   EXPECT_NE(results[0].fingerprint, results[1].fingerprint);
+}
+
+TEST(Compare, CountsTheBytesOfEveryAlgorithmByItsFormula) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=12"});
+  for (const int n : {2, 3, 4}) {
+    const auto results = compare_by(n, config,
+                                    {.strategies = {"ddp-fp32", "zero3-fp32"},
+                                     .algorithms = {"ordered", "direct", "flat", "ring", "tree", "rhd", "hier"}});
+    ASSERT_EQ(results.size(), 14u);
+    EXPECT_EQ(results[8].name, "zero3-fp32 direct");
+    for (const ComparedRun& result : results) {
+      EXPECT_EQ(result.sent, result.sent_by_formula) << result.name << ", " << n << " ranks";
+      EXPECT_EQ(result.kept, result.kept_by_formula) << result.name << ", " << n << " ranks";
+      if (result.equals == results[0].equals) {
+        EXPECT_EQ(result.fingerprint, results[0].fingerprint) << result.name << ", " << n << " ranks";
+        EXPECT_EQ(result.loss, results[0].loss) << result.name;
+      } else {
+        EXPECT_NEAR(result.loss, results[0].loss, 1e-4) << result.name;
+      }
+    }
+    for (const std::size_t by_rank : {1, 2, 7, 8, 9}) EXPECT_EQ(results[by_rank].equals, results[0].equals);
+    EXPECT_NE(results[3].equals, results[0].equals) << "a ring rounds partial sums";
+  }
+}
+
+TEST(Compare, FindsTheSameWeightsForEveryBucketAndOnASlowNetwork) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"batch.micro=6", "strategy=ddp-fp32"});
+  const CompareAxes axes{.buckets = {"1K", "16K", "4M"}};
+  const auto fast = compare_by(2, config, axes, {.steps = 3, .repeats = 3});
+  const auto slow = compare_by(
+      2, config, axes, {.steps = 3, .repeats = 1, .link = {.delay = std::chrono::microseconds(50), .bandwidth = 1e8}});
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(fast[i].fingerprint, fast[0].fingerprint) << fast[i].name;
+    EXPECT_EQ(slow[i].fingerprint, fast[0].fingerprint) << slow[i].name;
+    EXPECT_EQ(slow[i].sent, slow[i].sent_by_formula) << slow[i].name;
+    EXPECT_TRUE(fast[i].repeats);
+    EXPECT_GT(fast[i].confidence_ms, 0);
+    EXPECT_EQ(slow[i].confidence_ms, 0) << "one training has no interval";
+    EXPECT_GE(fast[i].p95_ms, fast[i].step_ms);
+  }
+}
+
+TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=12"});
+  for (const int n : {2, 3, 4}) {
+    const auto results = compare_by(n, config,
+                                    {.strategies = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"},
+                                     .compressions = {"bf16", "int8", "topk:0.05", "powersgd:2"}});
+    ASSERT_EQ(results.size(), 20u) << "four, and none";
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const ComparedRun &result = results[i], &plain = results[i / 5 * 5];
+      SCOPED_TRACE(concat(result.name, ", ", n, " ranks"));
+      EXPECT_EQ(result.sent, result.sent_by_formula);
+      EXPECT_EQ(result.kept, result.kept_by_formula);
+      EXPECT_EQ(result.fingerprint, results[i % 5].fingerprint) << "than under ddp";
+      EXPECT_EQ(result.equals, results[i % 5].equals);
+      EXPECT_EQ(result.base, plain.base);
+      EXPECT_EQ(result.compresses, i % 5 != 0);
+      EXPECT_NEAR(result.loss, plain.loss, 0.2);
+      if (i % 5 == 0) continue;
+      EXPECT_NE(result.equals, plain.equals);
+      EXPECT_LT(result.sent, plain.sent);
+      EXPECT_GT(result.codec_ms, 0);
+    }
+  }
+}
+
+TEST(Compare, SaysWhatCompressionBringsAndWhenItIsNothing) {
+  ComparedRun plain, fast, slow, near;
+  plain.step_ms = 10;
+  plain.confidence_ms = 0.3;
+  plain.sent = 4'000'000;
+  fast = slow = near = plain;
+  fast.step_ms = 8;
+  fast.sent = 1'000'000;
+  fast.codec_ms = 1.5;
+  EXPECT_TRUE(net_gain(plain, fast).is_gain);
+  EXPECT_NEAR(net_gain(plain, fast).fraction, 0.2, 1e-12);
+  EXPECT_NEAR(net_gain(plain, fast).pays_below, 3e6 / 1.5e-3, 1) << "bytes saved in the codec's time";
+  slow.step_ms = 12;
+  EXPECT_FALSE(net_gain(plain, slow).is_gain);
+  EXPECT_TRUE(net_gain(plain, slow).is_loss);
+  EXPECT_EQ(net_gain(plain, slow).pays_below, 0) << "no bytes are saved";
+  near.step_ms = 9.6;
+  near.confidence_ms = 0.4;
+  EXPECT_FALSE(net_gain(plain, near).is_gain) << "0.4 ms are less than the two intervals explain, 0.5 ms";
+}
+
+TEST(Compare, KnowsStudentsQuantiles) {
+  const std::pair<std::int64_t, double> known[] = {
+      {1, 12.7062}, {2, 4.30265}, {4, 2.77645}, {30, 2.04227}, {1000, 1.96234}};
+  for (const auto& [freedom, quantile] : known) EXPECT_NEAR(student_quantile(freedom), quantile, 2e-5 * quantile);
+  EXPECT_THROW(student_quantile(0), Error);
 }
 
 TEST(Compare, RefusesWhatItCannotCompare) {
   const TemporaryFolder place;
-  EXPECT_THROW(compare_by(2, small_run(place, "run"), {"zero1-auto"}), Error);
-  EXPECT_THROW(compare_by(2, small_run(place, "run"), {"zero7"}), Error);
-  EXPECT_THROW(compare_by(7, small_run(place, "run"), {"ddp-fp32"}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run"), {.strategies = {"zero1-auto"}}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run"), {.strategies = {"zero7"}}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run"), {.algorithms = {"rings"}}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run"), {.algorithms = {"backend"}}), Error);
+  EXPECT_THROW(compare_by(2, small_run(place, "run"), {.buckets = {"0"}}), Error);
+  for (const char* bad : {"int9", "topk:0", "topk:2", "topk:", "powersgd:0", "powersgd:1.5", "int8:3", "int8}, x: {"})
+    EXPECT_THROW(compare_by(2, small_run(place, "run"), {.compressions = {bad}}), Error) << bad;
+  EXPECT_THROW(compare_by(2, small_run(place, "run", {"sharding.group=1"}), {.compressions = {"int8"}}), Error);
+  EXPECT_THROW(compare_by(7, small_run(place, "run"), {.strategies = {"ddp-fp32"}}), Error);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class ExactCheck : public ::testing::TestWithParam<std::string_view> {};
 TEST_P(ExactCheck, PassesForOneToNineRanksAndOddCounts) {
   for (int n = 1; n <= 9; ++n)
     run_ranks(n, [&](Communicator& ranks) {
-      const auto measured = regroup(ranks, {.algorithm = std::string(GetParam()), .shared_memory = n % 2 == 0});
+      const auto measured = ranks.regroup({.algorithm = std::string(GetParam()), .shared_memory = n % 2 == 0});
       const Context context = testing::context(1);
       for (const Exercise& exercise : exercises())
         for (const std::int64_t wish : {0, 1, n - 1, n + 1, 1009})

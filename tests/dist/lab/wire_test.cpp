@@ -17,7 +17,7 @@ constexpr std::int64_t kS = kElements * 4;
 
 Wire wire_of(Communicator& ranks, const std::string& algorithm, const Exercise& exercise, bool in_place, bool shared,
              std::vector<int> nodes = {}) {
-  const auto measured = regroup(ranks, {.algorithm = algorithm, .shared_memory = shared, .nodes = std::move(nodes)});
+  const auto measured = ranks.regroup({.algorithm = algorithm, .shared_memory = shared, .nodes = std::move(nodes)});
   const Context context = testing::context(1);
   const Tensor a = zeros(context, {kElements}), b = zeros(context, {kElements});
   return count_wire(*measured, ranks, make_call(exercise, ranks, kElements, in_place, a, b));

@@ -157,24 +157,38 @@ std::vector<Case> cases() {
 struct Variant {
   std::string name;
   std::function<void(ShardedOptions&)> set;
+  bool compresses = false;
 };
 
 std::vector<Variant> variants() {
-  return {{"plain", [](ShardedOptions&) {}},
-          {"deferred", [](ShardedOptions& o) { o.sharding.reduce_each_backward = false; }},
-          {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
-          {"last unit kept", [](ShardedOptions& o) { o.sharding.keep_last_unit = true; }},
-          {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},
-          {"in groups of two", [](ShardedOptions& o) { o.sharding.group = 2; }},
-          {"in groups of one", [](ShardedOptions& o) { o.sharding.group = 1; }},
-          {"nothing prefetched", [](ShardedOptions& o) { o.sharding.prefetch = 0; }},
-          {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
-          {"without overlap", [](ShardedOptions& o) { o.sharding.overlap = false; }},
-          {"bf16", [](ShardedOptions& o) { o.policy = PrecisionPolicy::of(DType::bf16); }},
-          {"bf16, wire f32", [](ShardedOptions& o) {
-             o.policy = PrecisionPolicy::of(DType::bf16);
-             o.wire = DType::f32;
-           }}};
+  return {
+      {"plain", [](ShardedOptions&) {}},
+      {"deferred", [](ShardedOptions& o) { o.sharding.reduce_each_backward = false; }},
+      {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
+      {"last unit kept", [](ShardedOptions& o) { o.sharding.keep_last_unit = true; }},
+      {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},
+      {"in groups of two", [](ShardedOptions& o) { o.sharding.group = 2; }},
+      {"in groups of one", [](ShardedOptions& o) { o.sharding.group = 1; }},
+      {"nothing prefetched", [](ShardedOptions& o) { o.sharding.prefetch = 0; }},
+      {"prefetch 3", [](ShardedOptions& o) { o.sharding.prefetch = 3; }},
+      {"without overlap", [](ShardedOptions& o) { o.sharding.overlap = false; }},
+      {"bf16", [](ShardedOptions& o) { o.policy = PrecisionPolicy::of(DType::bf16); }},
+      {"bf16, wire f32",
+       [](ShardedOptions& o) {
+         o.policy = PrecisionPolicy::of(DType::bf16);
+         o.wire = DType::f32;
+       }},
+      {"int8", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::int8}; }, true},
+      {"top 3 %", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::top_k, .fraction = 0.03}; },
+       true},
+      {"top 90 % of bf16",
+       [](ShardedOptions& o) {
+         o.policy = PrecisionPolicy::of(DType::bf16);
+         o.compression = {.type = Compression::Type::top_k, .fraction = 0.9};
+       },
+       true},
+      {"sent as fp16", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::fp16}; }, true},
+      {"rank 2", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::power_sgd, .rank = 2}; }, true}};
 }
 
 // Trains two steps and compares the second one's counts, on each rank, with the rank's plan.
@@ -218,6 +232,7 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
   for (const Case& c : cases())
     for (const Variant& variant : variants()) {
       if (c.recomputes && variant.name == "last unit kept") continue;
+      if (variant.compresses && c.name != "a root around units") continue;
       for (const int number : {0, 1, 2, 3})
         for (const int ranks : {1, 2, 3, 4})
           for (const int micro_batches : {1, 3}) {

@@ -1,0 +1,61 @@
+#pragma once
+// Which ways there are to send gradients in fewer bytes, and what each needs.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "keel/nn/flat_buffer.h"
+
+namespace keel {
+
+// Error feedback (Seide et al. 2014; Karimireddy et al. 2019): what a step's messages leave out is added to the next
+// gradient. Each rank keeps it for the gradient of the whole unit, in fp32, twice, so that a step that is skipped
+// changes nothing.
+struct CompressionKind {
+  std::string_view name;
+  std::optional<DType> wire;  // what numbers are sent as, where that is all
+  bool feedback;
+  std::string_view meaning;
+};
+inline constexpr CompressionKind kCompressions[] = {
+    {"none", std::nullopt, false, "as sharding.wire says"},
+    {"bf16", DType::bf16, false, "rounded to bf16"},
+    {"fp16", DType::f16, false, "rounded to fp16"},
+    {"int8", std::nullopt, true, "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
+    {"topk", std::nullopt, true, "the fraction that is largest; the others add up until they are"},
+    {"powersgd", std::nullopt, true,
+     "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
+     "later"},
+};
+
+struct Compression {
+  enum class Type : unsigned char { none, bf16, fp16, int8, top_k, power_sgd };  // in the order of kCompressions
+  Type type = Type::none;
+  double fraction = 0.01;  // top_k: of each shard
+  std::int64_t rank = 4;   // power_sgd: columns
+  const CompressionKind& kind() const { return kCompressions[static_cast<std::size_t>(type)]; }
+  bool operator==(const Compression&) const = default;
+};
+
+// A part of a unit's gradient that PowerSGD sends as the product of (rows, rank) and (rank, columns).
+struct LowRank {
+  std::size_t segment;
+  std::int64_t rows, columns, rank;
+};
+// The matrices of a unit for which that takes fewer numbers than they have; the rest is sent as it is.
+std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
+
+// What a compressed unit needs on one of n ranks, in bytes. `whole`: each rank gets the whole sum, not its shard.
+struct CompressionPlan {
+  std::int64_t state = 0;            // kept from step to step
+  std::int64_t begun = 0, more = 0;  // on its way: from the beginning, and from the second collective on
+  // Elements of the collectives: all_to_all (bytes), all_gather (bytes), all_gather in the wire's dtype, all_reduce in
+  // fp32; 0: there is none.
+  std::int64_t exchanged = 0, gathered = 0, gathered_sums = 0, reduced = 0, reduced_later = 0;
+};
+// `wire`: of the sums. Only of kinds with feedback.
+CompressionPlan plan_compression(const FlatBuffer& layout, const Compression& compression, int ranks, bool whole,
+                                 DType wire);
+
+}  // namespace keel

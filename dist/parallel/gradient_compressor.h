@@ -1,0 +1,93 @@
+#pragma once
+// Sends the gradient of one unit in fewer bytes than it has, and keeps what that leaves out for the next step.
+//
+// Every rank sends payloads of its own gradient; the sum over ranks is taken in fp32 in their order, so that all stages
+// give the same bits, and all ranks the same.
+
+#include <cstdint>
+#include <memory>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/compression.h"
+#include "keel/kernels/codec.h"
+#include "keel/nn/flat_buffer.h"
+
+namespace keel {
+
+Codec codec_of(const Compression& compression);
+
+class GradientCompressor {
+ public:
+  struct Options {
+    Compression compression;
+    DType wire;              // of sums on their way
+    std::uint64_t seed = 1;  // of the first factors
+    bool whole = false;      // the sum of the whole unit, not of this rank's shard
+    int subject = 0;
+  };
+  virtual ~GradientCompressor() = default;
+  GradientCompressor(const GradientCompressor&) = delete;
+  GradientCompressor& operator=(const GradientCompressor&) = delete;
+
+  // Sends the whole gradient, (padded), which is the true one times `scale`. May be called several times in a step.
+  void begin(const Tensor& gradient, double scale);
+  // Goes on to the second collective, if there is one; blocks until the first has ended.
+  void proceed();
+  // The sum over ranks, times `scale`: f32 of the unit or of this rank's shard. Blocks.
+  Tensor finish();
+  // What the step's messages left out is kept, or, where the step was not taken, forgotten with the step.
+  void end_step(bool taken);
+
+  // f32 (padded): what has not been delivered, of the true gradient.
+  const Tensor& residual() const { return kept_; }
+  // f32 (rank, columns) of each of low_rank_parts(), one behind the other; undefined but for PowerSGD. The same on
+  // every rank.
+  const Tensor& factors() const { return kept_factors_; }
+
+  double waited_ms() const { return waited_ms_; }
+  double codec_ms() const { return codec_ms_; }
+
+ protected:
+  GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks, const Options& options);
+
+  // With what is to be sent, of which it leaves what the payload leaves out.
+  virtual void send(const Tensor& numbers) = 0;
+  virtual void send_more(const Tensor& numbers) = 0;
+  virtual Tensor receive() = 0;
+  void wait();  // for work_
+
+  Context context_;
+  Communicator& ranks_;
+  Options options_;
+  std::int64_t padded_, numel_;
+  Span owned_;  // whose sum finish() returns
+  Work work_;
+  Tensor kept_factors_, pending_factors_;
+  bool begun_ = false;  // in this step
+
+ private:
+  // Adds the time of `f`, without waits, to codec_ms_.
+  template <class F>
+  void timed(const F& f);
+
+  Tensor kept_, pending_;
+  double scale_ = 1;
+  bool more_is_due_ = false;
+  double waited_ms_ = 0, codec_ms_ = 0;
+};
+
+// For kinds with feedback. The communicator must outlive it. An Error where the context is no processor's.
+std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,
+                                                             Communicator& ranks,
+                                                             const GradientCompressor::Options& options);
+
+// What that makes: of int8 and topk, and of powersgd.
+std::unique_ptr<GradientCompressor> make_payload_compressor(const FlatBuffer& layout, const Context& context,
+                                                            Communicator& ranks,
+                                                            const GradientCompressor::Options& options);
+std::unique_ptr<GradientCompressor> make_power_sgd_compressor(const FlatBuffer& layout, const Context& context,
+                                                              Communicator& ranks,
+                                                              const GradientCompressor::Options& options);
+
+}  // namespace keel

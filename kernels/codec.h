@@ -1,0 +1,46 @@
+#pragma once
+// Numbers in fewer bytes than they have: what gradients travel as where a network is slow. Of processors alone yet.
+
+#include <cstdint>
+
+#include "keel/runtime/tensor.h"
+
+namespace keel {
+
+// How so many fp32 numbers become bytes; always as many, so that who receives them needs no length.
+//
+// int8: blocks of 256 numbers, each with a scale in fp32, the block's largest size / 127, and a multiple of it in
+// [-127, 127] for every number, to nearest. The error of a number is half a scale at most. top_k: the `kept` numbers
+// that are largest in size (ties: the first), each as its place and itself.
+struct Codec {
+  enum class Kind : unsigned char { int8, top_k };
+  static constexpr std::int64_t kBlock = 256;
+
+  Kind kind = Kind::int8;
+  double fraction = 1;  // of the numbers, rounded up: what top_k keeps
+
+  std::int64_t kept(std::int64_t count) const;
+  // int8: count + 4 for each block. top_k: 8 for each number that is kept.
+  std::int64_t bytes(std::int64_t count) const;
+};
+
+struct CodecArgs {
+  Tensor numbers;  // f32 (parts, count), dense
+  Tensor payload;  // u8 (parts, codec.bytes(count)), dense
+  Codec codec;
+};
+
+namespace kernels {
+
+// Writes each row's payload, and leaves in its numbers what that does not carry: the two add up to what was there, to
+// the bit. A number that is not finite makes its payload decode to one that is not, and its block's rest is undefined.
+void encode(const CodecArgs& args);
+// numbers += what the payload carries.
+void decode_add(const CodecArgs& args);
+
+// The columns of x, f32 (rows, columns), become orthonormal, from the first on (modified Gram-Schmidt, in fp64). One
+// that depends on those before it becomes zero.
+void orthonormalise(const Tensor& x);
+
+}  // namespace kernels
+}  // namespace keel

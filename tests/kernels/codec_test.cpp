@@ -1,0 +1,157 @@
+#include "keel/kernels/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "keel/kernels/elementwise.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+const Codec kInt8 = {};
+Codec top(double fraction) { return {.kind = Codec::Kind::top_k, .fraction = fraction}; }
+
+// Numbers of very different sizes, some of them zero and some alike.
+std::vector<double> mixed(std::int64_t count, std::uint64_t seed) {
+  std::vector<double> values = uniform(count, seed);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] *= std::exp2(static_cast<double>(i * 7 % 40) - 20);
+    if (i % 11 == 3) values[i] = 0;
+    if (i % 13 == 5) values[i] = i % 2 == 0 ? 0.25 : -0.25;
+    values[i] = static_cast<float>(values[i]);
+  }
+  return values;
+}
+
+struct Coded {
+  std::vector<double> rest, carried;
+  Tensor payload;
+};
+
+Coded code(const Context& context, const std::vector<double>& values, std::int64_t parts, const Codec& codec) {
+  const auto count = static_cast<std::int64_t>(values.size()) / parts;
+  const Tensor numbers = tensor_of(context, values, {parts, count});
+  const Tensor payload = empty(context, {parts, codec.bytes(count)}, DType::u8);
+  kernels::encode({numbers, payload, codec});
+  const Tensor carried = zeros(context, {parts, count});
+  kernels::decode_add({carried, payload, codec});
+  return {doubles(numbers), doubles(carried), payload};
+}
+
+TEST(Codec, SendsWhatItsFormulaSays) {
+  EXPECT_EQ(kInt8.bytes(0), 0);
+  EXPECT_EQ(kInt8.bytes(1), 5);
+  EXPECT_EQ(kInt8.bytes(256), 260);
+  EXPECT_EQ(kInt8.bytes(257), 265);
+  EXPECT_EQ(top(0.01).bytes(1000), 80);
+  EXPECT_EQ(top(0.01).bytes(1001), 88) << "rounded up";
+  EXPECT_EQ(top(1e-9).bytes(1000), 8) << "one at least";
+  EXPECT_EQ(top(1).bytes(1000), 8000);
+  EXPECT_THROW(top(0).bytes(10), Error);
+  EXPECT_THROW(top(1.5).bytes(10), Error);
+}
+
+TEST(Codec, WhatIsSentAndWhatIsLeftAddUpToTheBit) {
+  for (const Codec& codec : {kInt8, top(0.01), top(0.3), top(1)})
+    for (const std::int64_t count : {1, 255, 256, 257, 1000}) {
+      const std::vector<double> values = mixed(3 * count, static_cast<std::uint64_t>(count));
+      const Coded coded = code(context(), values, 3, codec);
+      for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(coded.rest[i] + coded.carried[i], values[i]) << i;
+    }
+}
+
+TEST(Codec, Int8IsHalfAScaleOffAtMost) {
+  for (const std::int64_t count : {1, 256, 700}) {
+    const std::vector<double> values = mixed(count, 5);
+    const Coded coded = code(context(), values, 1, kInt8);
+    for (std::size_t block = 0; block < values.size(); block += Codec::kBlock) {
+      const std::size_t end = std::min(values.size(), block + Codec::kBlock);
+      double largest = 0;
+      for (std::size_t i = block; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
+      const double scale = largest / 127;
+      for (std::size_t i = block; i < end; ++i)
+        ASSERT_LE(std::abs(coded.rest[i]), scale / 2 * (1 + 1e-5)) << i << ": more than rounding in fp32 explains";
+    }
+  }
+}
+
+TEST(Codec, TopKKeepsTheLargestAndOfEqualOnesTheFirst) {
+  for (const double fraction : {0.001, 0.05, 0.5, 0.99}) {
+    const std::vector<double> values = mixed(1000, 9);
+    const Coded coded = code(context(), values, 1, top(fraction));
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
+    const auto kept = static_cast<std::size_t>(top(fraction).kept(1000));
+    for (std::size_t i = 0; i < order.size(); ++i)
+      ASSERT_EQ(coded.carried[order[i]], i < kept ? values[order[i]] : 0) << i << " of " << kept;
+  }
+}
+
+TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
+  for (const double bad :
+       {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()})
+    for (const Codec& codec : {kInt8, top(0.01)}) {
+      std::vector<double> values = mixed(600, 3);
+      values[300] = bad;
+      EXPECT_FALSE(std::isfinite(code(context(), values, 1, codec).carried[300]));
+    }
+}
+
+TEST(Codec, GivesTheSameBytesOnAnyNumberOfThreads) {
+  const std::vector<double> values = mixed(4 * 30'000, 1);
+  for (const Codec& codec : {kInt8, top(0.02)}) {
+    const Coded one = code(context(1), values, 4, codec), four = code(context(4), values, 4, codec);
+    EXPECT_EQ(one.payload.to_vector<std::uint8_t>(), four.payload.to_vector<std::uint8_t>());
+    EXPECT_EQ(one.carried, four.carried);
+  }
+}
+
+TEST(Codec, RefusesAPayloadThatNamesNoElement) {
+  const Context cpu = context(1);
+  const Tensor payload = zeros(cpu, {1, 8}, DType::u8), numbers = zeros(cpu, {1, 10});
+  const std::uint32_t place = 10;
+  std::memcpy(payload.raw(), &place, 4);
+  EXPECT_THROW(kernels::decode_add({numbers, payload, top(0.1)}), Error);
+  EXPECT_THROW(kernels::decode_add({numbers, payload, kInt8}), Error) << "of another length";
+  EXPECT_THROW(kernels::encode({zeros(cpu, {1, 10}, DType::f64), payload, top(0.1)}), Error);
+}
+
+TEST(Orthonormalise, MakesColumnsOfLengthOneThatAreAtRightAngles) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {5, 5}, {64, 3}, {300, 16}}) {
+    const Tensor x = uniform_tensor(context(), {rows, columns}, 4);
+    kernels::orthonormalise(x);
+    const std::vector<double> q = doubles(x);
+    const auto n = static_cast<std::size_t>(columns);
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t b = 0; b < n; ++b) {
+        double product = 0;
+        for (std::size_t r = 0; r < q.size(); r += n) product += q[r + a] * q[r + b];
+        ASSERT_NEAR(product, a == b ? 1 : 0, 1e-6) << a << ", " << b;
+      }
+  }
+}
+
+TEST(Orthonormalise, LeavesZerosForAColumnThatDependsOnOthersAndHidesNothingThatIsNotFinite) {
+  const Context cpu = context();
+  const Tensor x = tensor_of(cpu, {1, 2, 0, 3, 6, 1, -1, -2, 5}, {3, 3});  // the second is twice the first
+  kernels::orthonormalise(x);
+  const std::vector<double> q = doubles(x);
+  for (const std::size_t r : {1, 4, 7}) EXPECT_EQ(q[r], 0);
+  EXPECT_NEAR(q[2] * q[2] + q[5] * q[5] + q[8] * q[8], 1, 1e-6);
+  const Tensor bad = tensor_of(cpu, {1, 2, std::numeric_limits<double>::infinity(), 3}, {2, 2});
+  kernels::orthonormalise(bad);
+  const std::vector<double> after = doubles(bad);
+  EXPECT_FALSE(std::all_of(after.begin(), after.end(), [](double v) { return std::isfinite(v); }));
+}
+
+}  // namespace
+}  // namespace keel
