@@ -46,6 +46,9 @@ foreach(layer IN LISTS layers)
       message(FATAL_ERROR "keel_${layer} links ${link}: add its package to cmake/KeelInstall.cmake")
     endif()
   endforeach()
+  if(layer STREQUAL "capi")
+    list(APPEND flags -lstdc++ -lm)  # compilers of other languages than C++ link it
+  endif()
   list(REMOVE_DUPLICATES packages)
   string(APPEND KEEL_LAYER_TABLE "set(keel_${layer}_needs ${needs})\nset(keel_${layer}_packages ${packages})\n")
 

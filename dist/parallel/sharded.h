@@ -130,6 +130,9 @@ class Sharded {
   void load_weights(const TensorParts& weights);
   // Of `steps`, what counts and scales is taken over.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
+  // The same Errors for this rank's part, without anything else; for each rank by itself.
+  void check_weights(const TensorParts& weights) const;
+  void check_optimizer_state(const TensorParts& state) const;
 
  private:
   class UnitObserver;
