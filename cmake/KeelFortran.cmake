@@ -1,0 +1,28 @@
+# Whether the module for Fortran is part of the build: KEEL_FORTRAN = AUTO (where there is a compiler), ON or OFF. Sets
+# keel_fortran to ON or OFF.
+set(KEEL_FORTRAN AUTO CACHE STRING "The module for Fortran: AUTO, ON or OFF")
+set_property(CACHE KEEL_FORTRAN PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT KEEL_FORTRAN MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "KEEL_FORTRAN is '${KEEL_FORTRAN}'; it must be AUTO, ON or OFF")
+endif()
+
+set(keel_fortran OFF)
+if(NOT KEEL_FORTRAN STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(Fortran)
+  if(CMAKE_Fortran_COMPILER)
+    enable_language(Fortran)
+    set(keel_fortran ON)
+  elseif(KEEL_FORTRAN STREQUAL "ON")
+    message(FATAL_ERROR "KEEL_FORTRAN is ON, but there is no compiler for Fortran (Debian: gfortran)")
+  endif()
+endif()
+
+if(keel_fortran)
+  message(STATUS "Fortran: ${CMAKE_Fortran_COMPILER}")
+elseif(KEEL_FORTRAN STREQUAL "AUTO")
+  message(STATUS "Fortran: no module, as there is no compiler (Debian: gfortran)")
+else()
+  message(STATUS "Fortran: OFF")
+endif()
