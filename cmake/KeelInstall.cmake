@@ -86,5 +86,13 @@ install(EXPORT keelTargets NAMESPACE keel:: DESTINATION "${keel_package}")
 configure_package_config_file(cmake/keelConfig.cmake.in "${CMAKE_BINARY_DIR}/keelConfig.cmake"
   INSTALL_DESTINATION "${keel_package}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/keelConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+# The module file names the prefix, which only the installation knows.
+install(CODE "
+  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+  set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+  set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/modulefile.in\" \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\" @ONLY)
+  file(INSTALL \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\"
+    DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/keel\")")
 install(FILES "${CMAKE_BINARY_DIR}/keelConfig.cmake" "${CMAKE_BINARY_DIR}/keelConfigVersion.cmake"
   DESTINATION "${keel_package}")
