@@ -1,11 +1,6 @@
 # Whether the module for Fortran is part of the build: KEEL_FORTRAN = AUTO (where there is a compiler), ON or OFF. Sets
 # keel_fortran to ON or OFF.
-set(KEEL_FORTRAN AUTO CACHE STRING "The module for Fortran: AUTO, ON or OFF")
-set_property(CACHE KEEL_FORTRAN PROPERTY STRINGS AUTO ON OFF)
-
-if(NOT KEEL_FORTRAN MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "KEEL_FORTRAN is '${KEEL_FORTRAN}'; it must be AUTO, ON or OFF")
-endif()
+keel_choice(KEEL_FORTRAN "The module for Fortran" AUTO AUTO ON OFF)
 
 set(keel_fortran OFF)
 if(NOT KEEL_FORTRAN STREQUAL "OFF")

@@ -5,14 +5,7 @@
 set(folder "${BUILD}/tests/${EXAMPLE}")
 file(REMOVE_RECURSE "${folder}")
 
-function(run)
-  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${BUILD}" RESULT_VARIABLE status
-    OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    list(JOIN ARGN " " command)
-    message(FATAL_ERROR "${command}\n${output}")
-  endif()
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
 function(launch program)
   foreach(processes IN ITEMS 2 3)

@@ -1,10 +1,5 @@
 // The border to C: every function with every kind of wrong argument, messages, threads, and silence.
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -15,7 +10,7 @@
 #include <tuple>
 
 #include "tests/capi/handles.h"
-#include "tests/temporary_folder.h"
+#include "tests/process_state.h"
 
 namespace keel {
 namespace {
@@ -236,22 +231,6 @@ TEST(CBorder, EveryFunctionTellsWhatIsWrongAndGoesOn) {
   for (std::sregex_iterator at(header.begin(), header.end(), declaration), end; at != end; ++at)
     declared.insert((*at)[1]);
   EXPECT_EQ(border.functions, declared);
-}
-
-// What f makes the program write to its standard output and error.
-std::string said_by(const std::function<void()>& f) {
-  const TemporaryFolder place;
-  const std::string text = place / "said";
-  const int file = ::open(text.c_str(), O_CREAT | O_WRONLY, 0600), out = ::dup(1), err = ::dup(2);
-  ::fflush(nullptr);
-  ::dup2(file, 1);
-  ::dup2(file, 2);
-  f();
-  ::fflush(nullptr);
-  ::dup2(out, 1);
-  ::dup2(err, 2);
-  for (const int each : {file, out, err}) ::close(each);
-  return read_text_file(text);
 }
 
 // A step that cannot be taken, of which the log is told.

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <limits>
+#include <optional>
 
 #include "keel/dist/comm/mpi_transport.h"
 #include "tests/capi/learner.h"
 #include "tests/dist/comm/mpi/mpi_ranks.h"
 #include "tests/dist/parallel/mpi/live_objects.h"
-#include "tests/temporary_folder.h"
+#include "tests/process_state.h"
 
 namespace keel {
 namespace {
@@ -161,17 +160,12 @@ TEST(CRanks, RefuseWhatIsNoCommunicator) {
   }
 }
 
-std::int64_t count_in(const char* folder) {
-  const std::filesystem::directory_iterator entries(folder);
-  return std::distance(begin(entries), end(entries));
-}
-
 TEST(CRanks, AHundredSessionsLeaveNothingBehind) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     const MpiCounts start = mpi_counts();
     struct Held {
-      std::int64_t communicators = mpi_counts().communicators, threads = count_in("/proc/self/task"),
-                   files = count_in("/proc/self/fd"), objects = live_objects;
+      std::int64_t communicators = mpi_counts().communicators, threads = testing::threads(),
+                   files = testing::open_files(), objects = live_objects;
       bool operator==(const Held&) const = default;
     };
     Held before;
