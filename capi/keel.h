@@ -79,7 +79,8 @@ keel_status keel_settings_destroy(keel_settings** settings);
 
 // --- Contexts -------------------------------------------------------------------------------------------------------
 
-// A rank alone. Of the settings (NULL: defaults) device, threads and kernels matter.
+// A rank alone. Of the settings (NULL: defaults) device, threads and kernels matter. Unless they name a device, it is a
+// GPU where this build drives one and the machine has one.
 keel_status keel_context_create(const keel_settings* settings, keel_context** context);
 // A rank of each process of an MPI communicator, which is duplicated. `communicator` is its Fortran handle:
 // MPI_Comm_c2f(comm). Destroy the context before MPI_Finalize. Collective.

@@ -82,6 +82,10 @@ foreach(layer IN LISTS layers)
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()
 
+add_custom_target(installed COMMENT "What cmake --install needs")
+list(TRANSFORM layers PREPEND keel_ OUTPUT_VARIABLE installed)
+add_dependencies(installed keel ${installed})
+
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION "${keel_package}")
 configure_package_config_file(cmake/keelConfig.cmake.in "${CMAKE_BINARY_DIR}/keelConfig.cmake"
   INSTALL_DESTINATION "${keel_package}")

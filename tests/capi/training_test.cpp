@@ -294,7 +294,7 @@ TEST(CTraining, ReadsAModelFromAConfiguration) {
 
 TEST(CTraining, ComputesInTheNumbersThatTheStrategySays) {
   CContext context = c_context();
-  for (const char* strategy : {"bf16", "fp16", "zero2-bf16"}) {
+  for (const char* strategy : {"bf16", "fp16", "zero2-bf16", "auto"}) {
     CLearner learner(context, c_settings({{"strategy", strategy}, {"loss_scale.initial", "1024"}}));
     double first = learner.step(1), last = 0;
     for (int step = 0; step < 30; ++step) last = learner.step(1);
