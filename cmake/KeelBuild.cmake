@@ -51,6 +51,17 @@ if(KEEL_SANITIZE)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
+# keel_choice(NAME help default words...): a setting of the build that is one of some words.
+function(keel_choice name help standard)
+  set(${name} ${standard} CACHE STRING "${help}")
+  set_property(CACHE ${name} PROPERTY STRINGS ${ARGN})
+  if(NOT ${name} IN_LIST ARGN)
+    list(POP_BACK ARGN last)
+    list(JOIN ARGN ", " words)
+    message(FATAL_ERROR "${name} is '${${name}}'; it must be ${words} or ${last}")
+  endif()
+endfunction()
+
 # `#include "keel/runtime/tensor.h"` works in the build tree exactly as it does once installed.
 function(keel_expose folder)
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/include/keel")

@@ -6,14 +6,9 @@
 #   AUTO       ON where nvcc is found, else OFF
 #
 # Sets keel_cuda to ON, EMULATED or OFF. keel_cuda_sources() names the files that hold device code.
-set(KEEL_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON, OFF or EMULATED")
-set_property(CACHE KEEL_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
+keel_choice(KEEL_CUDA "CUDA backend" AUTO AUTO ON OFF EMULATED)
 # 80 travels as PTX, too, which the driver of a newer card compiles when the program starts.
 set(KEEL_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
-
-if(NOT KEEL_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
-  message(FATAL_ERROR "KEEL_CUDA is '${KEEL_CUDA}'; it must be AUTO, ON, OFF or EMULATED")
-endif()
 
 set(keel_cuda ${KEEL_CUDA})
 if(KEEL_CUDA MATCHES "^(AUTO|ON)$")

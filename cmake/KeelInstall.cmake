@@ -46,6 +46,9 @@ foreach(layer IN LISTS layers)
       message(FATAL_ERROR "keel_${layer} links ${link}: add its package to cmake/KeelInstall.cmake")
     endif()
   endforeach()
+  if(layer STREQUAL "capi")
+    list(APPEND flags -lstdc++ -lm)  # compilers of other languages than C++ link it
+  endif()
   list(REMOVE_DUPLICATES packages)
   string(APPEND KEEL_LAYER_TABLE "set(keel_${layer}_needs ${needs})\nset(keel_${layer}_packages ${packages})\n")
 
@@ -54,6 +57,9 @@ foreach(layer IN LISTS layers)
   list(JOIN requires " " requires)
   list(JOIN flags " " flags)
   set(includes "-I\${includedir}")
+  if(layer STREQUAL "fortran")
+    string(APPEND includes " -I\${includedir}/keel/fortran")
+  endif()
   get_target_property(definitions keel_${layer} INTERFACE_COMPILE_DEFINITIONS)
   if(definitions)
     list(TRANSFORM definitions PREPEND " -D" OUTPUT_VARIABLE definitions)
@@ -76,9 +82,21 @@ foreach(layer IN LISTS layers)
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()
 
+add_custom_target(installed COMMENT "What cmake --install needs")
+list(TRANSFORM layers PREPEND keel_ OUTPUT_VARIABLE installed)
+add_dependencies(installed keel ${installed})
+
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION "${keel_package}")
 configure_package_config_file(cmake/keelConfig.cmake.in "${CMAKE_BINARY_DIR}/keelConfig.cmake"
   INSTALL_DESTINATION "${keel_package}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/keelConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+# The module file names the prefix, which only the installation knows.
+install(CODE "
+  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+  set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+  set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/modulefile.in\" \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\" @ONLY)
+  file(INSTALL \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\"
+    DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/keel\")")
 install(FILES "${CMAKE_BINARY_DIR}/keelConfig.cmake" "${CMAKE_BINARY_DIR}/keelConfigVersion.cmake"
   DESTINATION "${keel_package}")

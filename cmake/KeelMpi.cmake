@@ -1,10 +1,5 @@
 # Whether MPI is part of the build: KEEL_MPI = AUTO (where it is found), ON or OFF. Sets keel_mpi to ON or OFF.
-set(KEEL_MPI AUTO CACHE STRING "Ranks as processes of an MPI program: AUTO, ON or OFF")
-set_property(CACHE KEEL_MPI PROPERTY STRINGS AUTO ON OFF)
-
-if(NOT KEEL_MPI MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "KEEL_MPI is '${KEEL_MPI}'; it must be AUTO, ON or OFF")
-endif()
+keel_choice(KEEL_MPI "Ranks as processes of an MPI program" AUTO AUTO ON OFF)
 
 set(keel_mpi OFF)
 if(NOT KEEL_MPI STREQUAL "OFF")

@@ -86,7 +86,7 @@ NamedTensors whole_tensors(const TensorParts& parts) {
   return tensors;
 }
 
-void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
+void check_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
   const ByName sources = group(from), targets = group(to);
   std::vector<std::string> missing, reshaped, extra;
   for (const TensorPart& target : to) {
@@ -103,6 +103,11 @@ void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view
   if (!extra.empty()) differences += concat("; unknown: ", list_some(extra));
   if (!reshaped.empty()) differences += concat("; of another shape: ", list_some(reshaped));
   KEEL_CHECK(differences.empty(), complaint, differences);
+}
+
+void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
+  check_parts(from, to, complaint);
+  const ByName sources = group(from);
   for (const TensorPart& target : to)
     for (const TensorPart* source : sources.at(target.name)) copy_overlap(*source, target);
 }

@@ -30,8 +30,10 @@ TensorParts parts_of(const NamedTensors& tensors);
 // The tensors themselves. An Error where a part is not whole.
 NamedTensors whole_tensors(const TensorParts& parts);
 
-// Fills every part of `to` from those of `from`, which may be cut in other ways. Every name and shape must agree and
-// every element be there: an Error that begins with `complaint` lists the differences, and nothing is changed.
+// Whether every part of `to` can be filled from those of `from`, which may be cut in other ways: every name and shape
+// must agree and every element be there. An Error that begins with `complaint` lists the differences.
+void check_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint);
+// Fills them. Where check_parts() throws, nothing is changed.
 void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint);
 
 // A number that depends on every element and its place, but not on how the tensors are cut: those of disjoint parts add

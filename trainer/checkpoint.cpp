@@ -206,6 +206,12 @@ TrainState read_checkpoint(const std::string& path) {
   });
 }
 
+void check_checkpoint(const std::string& path, const TrainState& state, const Sharded& engine) {
+  load_files(path, state.weights, engine.context(), [&](const TensorParts& parts) { engine.check_weights(parts); });
+  load_files(path, state.state, engine.context(),
+             [&](const TensorParts& parts) { engine.check_optimizer_state(parts); });
+}
+
 void load_checkpoint(const std::string& path, const TrainState& state, Sharded& engine) {
   load_files(path, state.weights, engine.context(), [&](const TensorParts& parts) { engine.load_weights(parts); });
   load_files(path, state.state, engine.context(),

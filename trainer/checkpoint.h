@@ -35,6 +35,8 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
 TrainState read_checkpoint(const std::string& path);
 // Reads state.json alone.
 TrainState read_state(const std::string& path);
+// An Error where the numbers are not those of the engine's model and optimizer. For each rank by itself.
+void check_checkpoint(const std::string& path, const TrainState& state, const Sharded& engine);
 // Gives the engine the numbers of a checkpoint that read_checkpoint() found whole. Every rank calls it.
 void load_checkpoint(const std::string& path, const TrainState& state, Sharded& engine);
 

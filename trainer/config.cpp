@@ -54,7 +54,8 @@ std::string printable(std::string_view text) {
 // Turns what was written into a Config and collects everything that is wrong with it.
 class Resolver {
  public:
-  explicit Resolver(std::string_view name) : name_(name) {}
+  // `source`: of the overrides.
+  Resolver(std::string_view name, std::string_view source) : name_(name), source_(source) {}
 
   void add_file(std::string_view yaml);
   void add_override(const std::string& text);
@@ -86,7 +87,7 @@ class Resolver {
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});
   void check_schedule_of_rates();
 
-  std::string name_;
+  std::string name_, source_;
   std::vector<Given> given_;
   std::vector<Problem> problems_;
   std::set<std::string, std::less<>> broken_;  // keys whose value is unknown after an error
@@ -137,7 +138,7 @@ void Resolver::add_file(std::string_view yaml) {
 }
 
 void Resolver::add_override(const std::string& text) {
-  const Place place = {0, ++overrides_, concat("command line, '", text, "'")};
+  const Place place = {0, ++overrides_, concat(source_, ", '", text, "'")};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
   YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
@@ -385,14 +386,16 @@ Config Resolver::resolve() {
 
 }  // namespace
 
-Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides) {
-  Resolver resolver(name);
+Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
+                    std::string_view source) {
+  Resolver resolver(name, source);
   resolver.add_file(yaml);
   for (const std::string& text : overrides) resolver.add_override(text);
   return resolver.resolve();
 }
 
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                   std::string_view source) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw Error(concat(file.string(), ": is a folder; a YAML file is needed"), ErrorKind::io);
@@ -403,7 +406,7 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw Error(concat(file.string(), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_config(text, file.string(), overrides);
+  return parse_config(text, file.string(), overrides, source);
 }
 
 }  // namespace keel

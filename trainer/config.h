@@ -153,10 +153,13 @@ struct Config {
 // Reads YAML text; `name` is what messages call it ("c.yaml"). An override is "optimizer.lr=3e-4" or
 // "model={layers: 2, width: 64}": the former replaces one value, the latter a whole section; later ones win.
 // One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`; it is of kind unsupported
-// where nothing is wrong but that training does not offer it yet.
-Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {});
+// where nothing is wrong but that training does not offer it yet. `source` is where messages say that overrides are
+// from.
+Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {},
+                    std::string_view source = "command line");
 // Likewise from a file. A file that cannot be read is an Error of kind io.
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {});
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
+                   std::string_view source = "command line");
 
 // The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
 std::string to_yaml(const Config& config);

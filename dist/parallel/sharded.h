@@ -137,6 +137,9 @@ class Sharded {
   void load_weights(const TensorParts& weights);
   // Of `steps`, what counts and scales is taken over.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
+  // The same Errors for this rank's part, without anything else; for each rank by itself.
+  void check_weights(const TensorParts& weights) const;
+  void check_optimizer_state(const TensorParts& state) const;
   // What compression has not delivered of this rank's gradients, "residual.<parameter>", and the factors of PowerSGD,
   // "factor.<parameter>", which are the same on every rank. Whole tensors, views; none without compression.
   TensorParts compression_state() const;

@@ -22,6 +22,11 @@ TensorPart cut_part(const ShardUnit& unit, const Segment& segment, std::string n
   return {std::move(name), segment.shape, begin - segment.offset, owned.slice(0, begin - span.begin, end - span.begin)};
 }
 
+constexpr std::string_view kOtherModel = "these weights belong to another model";
+std::string complaint_of(const Optimizer& optimizer) {
+  return concat("this optimizer state is not that of ", optimizer.name(), " for this model");
+}
+
 }  // namespace
 
 PendingStep Sharded::step(double lr) {
@@ -248,8 +253,14 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
     }
 }
 
+void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }
+
+void Sharded::check_optimizer_state(const TensorParts& state) const {
+  check_parts(state, optimizer_state(), complaint_of(*optimizer_));
+}
+
 void Sharded::load_weights(const TensorParts& weights) {
-  copy_parts(weights, this->weights(), "these weights belong to another model");
+  copy_parts(weights, this->weights(), kOtherModel);
   for (const auto& unit : units_) {
     unit->adopt_weights();
     unit->share_updates();
@@ -257,8 +268,7 @@ void Sharded::load_weights(const TensorParts& weights) {
 }
 
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
-  copy_parts(state, optimizer_state(),
-             concat("this optimizer state is not that of ", optimizer_->name(), " for this model"));
+  copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
   StepState initial = this->state();
   initial.steps = steps.steps;
   initial.loss_scale = steps.loss_scale;

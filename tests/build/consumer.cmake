@@ -3,14 +3,7 @@
 set(folder "${BUILD}/tests/consumer")
 file(REMOVE_RECURSE "${folder}")
 
-function(run)
-  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${BUILD}" RESULT_VARIABLE status
-    OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    list(JOIN ARGN " " command)
-    message(FATAL_ERROR "${command}\n${output}")
-  endif()
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${folder}/prefix")
 set(flags "${CMAKE_COMMAND}" -S "${SOURCE}/tests/build/consumer" -B "${folder}/build" -G Ninja

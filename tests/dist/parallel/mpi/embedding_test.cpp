@@ -1,14 +1,9 @@
 // keel inside a code that has started MPI at MPI_THREAD_FUNNELED, and goes on with it: what it must leave as it was.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cfenv>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "keel/autograd/loss.h"
@@ -17,6 +12,7 @@
 #include "keel/nn/layers.h"
 #include "tests/dist/comm/mpi/mpi_ranks.h"
 #include "tests/dist/parallel/mpi/live_objects.h"
+#include "tests/process_state.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -55,16 +51,6 @@ struct Learner {
   }
 };
 
-std::int64_t threads() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Threads:")) return std::stoll(line.substr(8));
-  return -1;
-}
-std::int64_t open_files() {
-  const std::filesystem::directory_iterator files("/proc/self/fd");
-  return std::distance(begin(files), end(files));
-}
 // Acceptance checks 18 and 19: the code is at MPI_THREAD_FUNNELED.
 TEST(Embedding, TrainsOnHalfOfTheProcessesWhileTheOthersDoOtherThings) {
   int level = MPI_THREAD_SINGLE;
@@ -131,8 +117,8 @@ TEST(Embedding, TwoModelsOnTwoCommunicatorsTakeTurns) {
 TEST(Embedding, AHundredModelsLeaveNothingBehind) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     struct Held {
-      std::int64_t communicators = mpi_counts().communicators, threads = keel::threads(), files = open_files(),
-                   objects = live_objects;
+      std::int64_t communicators = mpi_counts().communicators, threads = testing::threads(),
+                   files = testing::open_files(), objects = live_objects;
     };
     Held before;
     for (int i = 0; i < 100; ++i) {
@@ -197,23 +183,13 @@ TEST(Embedding, SaysNothingAndLeavesSignalsAndErrorHandlersAlone) {
     const auto before = actions();
     const int traps = ::fegetexcept(), rounding = ::fegetround();
 
-    const TemporaryFolder place;
-    const std::string text = place / "said";
-    const int file = ::open(text.c_str(), O_CREAT | O_WRONLY, 0600), out = ::dup(1), err = ::dup(2);
-    ::fflush(nullptr);
-    ::dup2(file, 1);
-    ::dup2(file, 2);
-    {
+    const std::string said = said_by([&] {
       Learner learner(comm);
       learner.step(1);
       learner.ranks->fail("enough");
       (void)error_of([&] { learner.step(2); });
-    }
-    ::fflush(nullptr);
-    ::dup2(out, 1);
-    ::dup2(err, 2);
-    for (const int each : {file, out, err}) ::close(each);
-    EXPECT_EQ(std::filesystem::file_size(text), 0u);
+    });
+    EXPECT_EQ(said, "");
 
     EXPECT_EQ(actions(), before);
     EXPECT_EQ(::fegetexcept(), traps);

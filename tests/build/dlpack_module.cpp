@@ -1,4 +1,4 @@
-// What tests/runtime/dlpack_with_pytorch calls: keel's tensors behind C functions. A null result is an error, which
+// What tests/build/dlpack_with_pytorch calls: keel's tensors behind C functions. A null result is an error, which
 // dlpack_error() tells.
 
 #include <string>

@@ -1,0 +1,159 @@
+#ifndef KEEL_H
+#define KEEL_H
+// keel from C: a model that learns from the memory of another code, in its processes, while that code runs. C99.
+//
+// Objects are handles, which are made by keel_..._create() and given back by keel_..._destroy(). A handle is checked
+// whenever it is used: NULL, one of another kind and one that has been destroyed are errors, not crashes. Every
+// function returns a status. Where that is not KEEL_OK, keel_last_error() says what is wrong, where, and what to do;
+// nothing has been written to the results, and the host may go on. Nothing ends the process, nothing is thrown, and
+// nothing is printed.
+//
+// Options are settings: a key and a value, as text, of docs/config.md. No structure of options crosses this interface,
+// so that an option that is added changes no layout.
+//
+// Threads: different threads may work with different contexts, and each has its own last error. A context and the
+// arrays and models made from it are for one thread at a time; a call that comes meanwhile from another one is an
+// error. With MPI only the thread that may call MPI may call keel (MPI_THREAD_FUNNELED is enough).
+//
+// Ranks: what is marked "collective" is called by all ranks of the context, in the same order.
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KEEL_VERSION_MAJOR 0
+#define KEEL_VERSION_MINOR 1
+#define KEEL_VERSION_PATCH 0
+
+typedef enum keel_status {
+  KEEL_OK = 0,
+  KEEL_ERROR_INPUT = 1,        // a value of the caller's: a shape, a setting, a malformed file
+  KEEL_ERROR_IO = 2,           // the operating system refused: a missing file, a full disk
+  KEEL_ERROR_NUMERIC = 3,      // numbers that are not finite
+  KEEL_ERROR_UNSUPPORTED = 4,  // this build or device does not offer it
+  KEEL_ERROR_INTERRUPTED = 5,  // a signal asked for an orderly stop
+  KEEL_ERROR_PEER = 6,         // another rank failed, left, or does something else; the context is of no more use
+  KEEL_ERROR_INTERNAL = 7,     // a broken promise inside keel
+  KEEL_ERROR_MEMORY = 8,       // there is not enough
+  KEEL_ERROR_HANDLE = 9        // a handle that is NULL, of another kind, or destroyed
+} keel_status;
+
+// The numbers of an array. i32 and i64 are for classes and tokens.
+typedef enum keel_dtype { KEEL_F32 = 0, KEEL_F64 = 1, KEEL_I32 = 2, KEEL_I64 = 3 } keel_dtype;
+// Whose memory an array is: the processor's, or that of the context's GPU.
+typedef enum keel_place { KEEL_HOST = 0, KEEL_DEVICE = 1 } keel_place;
+typedef enum keel_log_level { KEEL_LOG_INFO = 0, KEEL_LOG_WARNING = 1, KEEL_LOG_ERROR = 2 } keel_log_level;
+
+typedef struct keel_settings keel_settings;
+typedef struct keel_context keel_context;
+typedef struct keel_array keel_array;
+typedef struct keel_model keel_model;
+
+// `message` is valid during the call, in which keel must not be called.
+typedef void (*keel_log_function)(int level, const char* message, void* user);
+
+// Of the library that is linked; of this header there are the macros. Before 1.0 a minor version may change functions.
+keel_status keel_version(int* major, int* minor, int* patch);
+// What was wrong with the last call of this thread that failed; "" before. Valid until this thread's next failure.
+const char* keel_last_error(void);
+// "KEEL_ERROR_IO"; for a number that is no status "unknown status".
+const char* keel_status_name(int status);
+
+// --- Settings -------------------------------------------------------------------------------------------------------
+
+// Every key at its default.
+keel_status keel_settings_create(keel_settings** settings);
+// The values of a configuration as `keel train` reads it, below those that are set one by one, before or after. Its
+// sections data, batch, eval, checkpoint and log say nothing here, apart from batch (see keel_train_accumulate).
+keel_status keel_settings_load(keel_settings* settings, const char* yaml_file);
+// For example ("optimizer.type", "Lion"), ("strategy", "zero2"), ("clip", "1"), ("threads", "4"), ("device", "cuda").
+// Whether the values are good, and fit together, is checked where they are used, all at once.
+keel_status keel_settings_set(keel_settings* settings, const char* key, const char* value);
+// Who gets the messages of a context that is made with these settings; NULL: nobody. Its threads call it, one at a
+// time.
+keel_status keel_settings_log(keel_settings* settings, keel_log_function function, void* user);
+// Sets *settings to NULL, as all of these functions do. One that is NULL already is no error.
+keel_status keel_settings_destroy(keel_settings** settings);
+
+// --- Contexts -------------------------------------------------------------------------------------------------------
+
+// A rank alone. Of the settings (NULL: defaults) device, threads and kernels matter. Unless they name a device, it is a
+// GPU where this build drives one and the machine has one.
+keel_status keel_context_create(const keel_settings* settings, keel_context** context);
+// A rank of each process of an MPI communicator, which is duplicated. `communicator` is its Fortran handle:
+// MPI_Comm_c2f(comm). Destroy the context before MPI_Finalize. Collective.
+keel_status keel_context_create_mpi(int64_t communicator, const keel_settings* settings, keel_context** context);
+// Its place among the ranks, and how many there are. Either may be NULL.
+keel_status keel_context_ranks(const keel_context* context, int* rank, int* size);
+// Tells the other ranks that this one cannot go on: what they wait for ends with KEEL_ERROR_PEER and this reason. The
+// context is of no more use. Not collective.
+keel_status keel_context_fail(keel_context* context, const char* reason);
+// The arrays and models made from it stay valid, and keep what they need.
+keel_status keel_context_destroy(keel_context** context);
+
+// --- Arrays ---------------------------------------------------------------------------------------------------------
+
+// Memory of the host's, without a copy: it is read and written in the calls that get the array, and must stay until the
+// array is destroyed. Element (i, j, ...) lies at memory[i * strides[0] + j * strides[1] + ...]; strides count
+// elements, and NULL stands for a dense array in row-major order. So an inner part of a field is an array, and so is a
+// column-major one: Fortran's a(features, samples) is what a dense (samples, features) is.
+//
+// What is copied: f64 is converted where it is used, which costs as much memory as the converted array has; to a model
+// in bf16 or fp16, f32 is, too. KEEL_HOST memory travels to a GPU and back. f32 for an fp32 model on the processor,
+// and KEEL_DEVICE memory, with any strides, are used as they lie.
+keel_status keel_array_create(const keel_context* context, void* memory, int dtype, int place, int rank,
+                              const int64_t* shape, const int64_t* strides, keel_array** array);
+keel_status keel_array_destroy(keel_array** array);
+
+// --- Models ---------------------------------------------------------------------------------------------------------
+
+// Linear layers with an activation between them. widths: {inputs, hidden..., outputs}, `count` of them. activation:
+// relu, gelu, gelu_tanh, silu, tanh or sigmoid. loss: "mse", the mean of squared differences, or "cross_entropy", whose
+// targets are classes in [0, outputs). Of the settings (NULL: the context's) seed, strategy, precision, optimizer,
+// clip, sharding, loss_scale and scheduler matter. Collective.
+keel_status keel_model_create_mlp(keel_context* context, const keel_settings* settings, const int64_t* widths,
+                                  int count, const char* activation, const char* loss, keel_model** model);
+// The model that the section `model` describes; model.vocabulary must be there. Its input is tokens (batch, positions),
+// its output (batch, positions, vocabulary), and its targets the tokens to foretell; -100 does not count. Collective.
+keel_status keel_model_create(keel_context* context, const keel_settings* settings, keel_model** model);
+// How many numbers it learns.
+keel_status keel_model_parameters(const keel_model* model, int64_t* count);
+keel_status keel_model_destroy(keel_model** model);
+
+// Instead of a learning rate: that of the settings' schedule, which needs `steps`.
+#define KEEL_SCHEDULED (-1.0)
+
+// A step of the optimizer. input: (..., inputs); target: (..., outputs), or classes (...); what is in front is the
+// same, and may differ between ranks, also be nothing. Where there is one output, (...) is enough. The gradient is the
+// mean over the samples of all ranks. Results, each of which may be NULL: the loss of this rank's samples before the
+// step; the gradient's 2-norm over all ranks, before it is clipped; and whether the step was taken: 0 where a gradient
+// was not finite, and nothing has changed. Collective.
+keel_status keel_train_step(keel_model* model, const keel_array* input, const keel_array* target, double lr,
+                            double* loss, double* grad_norm, int* taken);
+// Adds a gradient to that of the next step, which becomes the mean over both. The settings must announce it: a step of
+// batch.global samples, of which a rank computes batch.micro at a time, consists of as many parts as that makes.
+// Collective.
+keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss);
+// Writes what the model makes of the input to `output`. Collective under zero3, otherwise for each rank by itself.
+keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output);
+
+// --- Files ----------------------------------------------------------------------------------------------------------
+
+// Writes a folder with weights, optimizer state and count of steps, as a whole or not at all; one of that name is
+// replaced. All ranks must see it. Collective.
+keel_status keel_model_save(const keel_model* model, const char* folder);
+// Goes on from such a folder, to the same bits; any number of ranks may have written it. The optimizer must be the
+// same. Where the files are damaged or do not fit, nothing is changed. Collective.
+keel_status keel_model_load(keel_model* model, const char* folder);
+// Only weights, from a file in safetensors format with every parameter's name and shape. Collective.
+keel_status keel_model_load_weights(keel_model* model, const char* safetensors_file);
+// Makes such a file of a folder that keel_model_save() wrote. For one rank.
+keel_status keel_export_weights(const char* folder, const char* safetensors_file);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,52 @@
+#pragma once
+// A model and the engine that trains it, as a host holds them.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "keel/capi/network.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/trainer/assembly.h"
+#include "keel/trainer/checkpoint.h"
+
+namespace keel::capi {
+
+// What a keel_model is. Collective functions are called by all ranks of the site.
+class Model {
+ public:
+  // `make` makes the network that a configuration asks for. Collective.
+  using MakeNetwork = std::function<std::unique_ptr<Network>(const Config&)>;
+  Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNetwork& make);
+
+  Site& site() const { return *site_; }
+  std::int64_t parameters() const;
+
+  // Forward and backward; `last`: of the step. Returns this rank's loss. Collective.
+  double backward(const Array& input, const Array& target, bool last);
+  // `lr` < 0: the schedule's. Collective.
+  StepResult step(double lr);
+  void check_rate(double lr) const;
+  void infer(const Array& input, const Array& output);
+
+  // Collective, all of them.
+  void save(const std::string& folder) const;
+  void load(const std::string& folder);
+  void load_weights(const std::string& file);
+
+ private:
+  template <class F>
+  auto among_ranks(const F& f);
+
+  std::shared_ptr<Site> site_;
+  Config config_;
+  bool has_length_;  // the settings say how many steps training has
+  std::unique_ptr<Network> network_;
+  std::optional<DeviceCommunicator> ranks_;
+  std::optional<Sharded> engine_;
+  StepCurves curves_;                   // of the schedule, once somebody has asked for one
+  std::int64_t parts_ = 1, added_ = 0;  // of a step: how many there are at most, how many there have been
+  TrainState state_;
+};
+
+}  // namespace keel::capi

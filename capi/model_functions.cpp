@@ -1,0 +1,131 @@
+// keel_model_..., keel_train_..., keel_infer, keel_export_weights
+
+#include "keel/capi/handles.h"
+#include "keel/capi/model.h"
+
+namespace keel::capi {
+namespace {
+
+void create_model(keel_context* context, const keel_settings* settings, keel_model** model,
+                  const Model::MakeNetwork& make) {
+  create(model, "model", [&] {
+    const auto site = object_of(context);
+    const Settings chosen = settings == nullptr ? site->settings : *object_of(settings);
+    const Turn turn(*site);
+    return std::make_shared<Model>(site, chosen, make);
+  });
+}
+
+// The array, which must be of the model's context.
+std::shared_ptr<Array> array_for(const Model& model, const keel_array* array) {
+  auto object = object_of(array);
+  KEEL_CHECK(object->site.get() == &model.site(), "the array belongs to another context than the model");
+  return object;
+}
+
+template <class T>
+void give(T* place, T value) {
+  if (place != nullptr) *place = value;
+}
+
+}  // namespace
+}  // namespace keel::capi
+
+using namespace keel;
+using namespace keel::capi;
+
+extern "C" {
+
+keel_status keel_model_create_mlp(keel_context* context, const keel_settings* settings, const int64_t* widths,
+                                  int count, const char* activation, const char* loss, keel_model** model) {
+  return call("keel_model_create_mlp", [&] {
+    KEEL_CHECK(count >= 0 && count <= 1000, "count is ", count, "; give how many entries widths has");
+    const std::int64_t* first = &given(widths, "widths");
+    const std::vector<std::int64_t> layers(first, first + count);
+    const std::string kind = &given(activation, "activation"), goal = &given(loss, "loss");
+    create_model(context, settings, model, [&](const Config&) { return make_mlp_network(layers, kind, goal); });
+  });
+}
+
+keel_status keel_model_create(keel_context* context, const keel_settings* settings, keel_model** model) {
+  return call("keel_model_create", [&] { create_model(context, settings, model, make_gpt_network); });
+}
+
+keel_status keel_model_parameters(const keel_model* model, int64_t* count) {
+  return call("keel_model_parameters", [&] {
+    const auto object = object_of(model);
+    given(count, "count") = object->parameters();
+  });
+}
+
+keel_status keel_model_destroy(keel_model** model) {
+  return call("keel_model_destroy", [&] { destroy(model, "model"); });
+}
+
+keel_status keel_train_step(keel_model* model, const keel_array* input, const keel_array* target, double lr,
+                            double* loss, double* grad_norm, int* taken) {
+  return call("keel_train_step", [&] {
+    const auto object = object_of(model);
+    const auto from = array_for(*object, input), to = array_for(*object, target);
+    const Turn turn(object->site());
+    object->check_rate(lr);
+    const double before = object->backward(*from, *to, true);
+    const StepResult result = object->step(lr);
+    give(loss, before);
+    give(grad_norm, result.grad_norm);
+    give(taken, result.taken ? 1 : 0);
+  });
+}
+
+keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss) {
+  return call("keel_train_accumulate", [&] {
+    const auto object = object_of(model);
+    const auto from = array_for(*object, input), to = array_for(*object, target);
+    const Turn turn(object->site());
+    give(loss, object->backward(*from, *to, false));
+  });
+}
+
+keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output) {
+  return call("keel_infer", [&] {
+    const auto object = object_of(model);
+    const auto from = array_for(*object, input), to = array_for(*object, output);
+    const Turn turn(object->site());
+    object->infer(*from, *to);
+  });
+}
+
+keel_status keel_model_save(const keel_model* model, const char* folder) {
+  return call("keel_model_save", [&] {
+    const auto object = object_of(model);
+    const std::string path = given_path(folder, "folder");
+    const Turn turn(object->site());
+    object->save(path);
+  });
+}
+
+keel_status keel_model_load(keel_model* model, const char* folder) {
+  return call("keel_model_load", [&] {
+    const auto object = object_of(model);
+    const std::string path = given_path(folder, "folder");
+    const Turn turn(object->site());
+    object->load(path);
+  });
+}
+
+keel_status keel_model_load_weights(keel_model* model, const char* safetensors_file) {
+  return call("keel_model_load_weights", [&] {
+    const auto object = object_of(model);
+    const std::string path = given_path(safetensors_file, "safetensors_file");
+    const Turn turn(object->site());
+    object->load_weights(path);
+  });
+}
+
+keel_status keel_export_weights(const char* folder, const char* safetensors_file) {
+  return call("keel_export_weights", [&] {
+    const std::string from = given_path(folder, "folder"), to = given_path(safetensors_file, "safetensors_file");
+    publish_weights(from, to);
+  });
+}
+}

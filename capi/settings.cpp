@@ -1,0 +1,80 @@
+#include "keel/capi/settings.h"
+
+#include <algorithm>
+
+#include "keel/capi/handles.h"
+#include "keel/trainer/schema_names.h"
+
+namespace keel::capi {
+namespace {
+
+// Keys of a run of `keel train` that say nothing where the host has the data and the loop.
+constexpr std::string_view kOfRuns[] = {"data", "eval",   "checkpoint", "log",
+                                        "run",  "resume", "time_limit", "cuda_graph"};
+
+}  // namespace
+
+bool Settings::says(std::string_view key) const {
+  return !file.empty() || std::any_of(changes.begin(), changes.end(), [&](const auto& c) { return c.key == key; });
+}
+
+Config Settings::config() const {
+  std::vector<std::string> overrides;
+  for (const Change& change : changes) overrides.push_back(change.text);
+  constexpr std::string_view kSource = "settings";
+  if (!file.empty()) return load_config(file, overrides, kSource);
+  // What a run must say and a host need not: how long it is, and where its data are.
+  return parse_config(says("steps") ? "data: {type: addition}" : "steps: 1\ndata: {type: addition}", kSource, overrides,
+                      kSource);
+}
+
+}  // namespace keel::capi
+
+using namespace keel;
+using namespace keel::capi;
+
+extern "C" {
+
+keel_status keel_settings_create(keel_settings** settings) {
+  return call("keel_settings_create",
+              [&] { create(settings, "settings", [] { return std::make_shared<Settings>(); }); });
+}
+
+keel_status keel_settings_load(keel_settings* settings, const char* yaml_file) {
+  return call("keel_settings_load", [&] {
+    const auto object = object_of(settings);
+    Settings read = *object;
+    read.file = given_path(yaml_file, "yaml_file");
+    read.config();
+    object->file = read.file;
+  });
+}
+
+keel_status keel_settings_set(keel_settings* settings, const char* key, const char* value) {
+  return call("keel_settings_set", [&] {
+    const auto object = object_of(settings);
+    YamlNode node = YamlNode::scalar(&given(value, "value"));
+    const std::string own = own_key(&given(key, "key"), node);
+    for (const std::string_view section : kOfRuns)
+      KEEL_CHECK(own != section && !is_inside(own, section), "the key '", own,
+                 "' says nothing here: data and loop are the host's");
+    const std::string likely = is_key(own) ? "" : likely_key(own);
+    KEEL_CHECK(is_key(own), "unknown key '", key, "'",
+               likely.empty() ? "; docs/config.md lists them" : concat(", did you mean '", likely, "'?"));
+    std::erase_if(object->changes, [&](const Settings::Change& change) { return change.key == own; });
+    object->changes.push_back({own, concat(key, '=', value)});
+  });
+}
+
+keel_status keel_settings_log(keel_settings* settings, keel_log_function function, void* user) {
+  return call("keel_settings_log", [&] {
+    const auto object = object_of(settings);
+    object->log = function;
+    object->log_user = user;
+  });
+}
+
+keel_status keel_settings_destroy(keel_settings** settings) {
+  return call("keel_settings_destroy", [&] { destroy(settings, "settings"); });
+}
+}

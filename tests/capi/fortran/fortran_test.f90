@@ -1,0 +1,209 @@
+! The module keel, called as codes in Fortran do. Every claim that does not hold is printed, and the program fails.
+! usage: test_fortran FOLDER, which is there and empty; test_fortran stop: an error without `stat`
+program fortran_test
+  use, intrinsic :: iso_c_binding, only: c_char, c_float, c_int, c_int32_t, c_null_char
+  use keel
+  implicit none
+
+  interface
+    integer(c_int) function twin_trains(x, y, folder) bind(C)
+      import :: c_char, c_float, c_int
+      real(c_float), intent(in) :: x(*), y(*)
+      character(kind=c_char), intent(in) :: folder(*)
+    end function
+    integer(c_int) function twin_has_same(one, other) bind(C)
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: one(*), other(*)
+    end function
+  end interface
+
+  integer, parameter :: features = 4, samples = 8, outputs = 2
+  integer :: failures = 0, length
+  character(:), allocatable :: folder
+  type(keel_settings) :: settings
+  type(keel_context) :: context
+  real(4), target :: x(features, samples), y(outputs, samples)
+
+  call get_command_argument(1, length=length)
+  allocate (character(length) :: folder)
+  call get_command_argument(1, folder)
+  call fill(x, 0.37)
+  call fill(y, 0.73)
+  call settings%create()
+  call settings%set('threads', '1')
+  call context%create(settings)
+  if (folder == 'stop') call settings%set('clop', '1')
+
+  call has_the_bits_of_row_major_c()
+  call answers_into_sections()
+  call tells_what_is_wrong()
+  call reads_classes()
+
+  call context%destroy()
+  call settings%destroy()
+  if (failures > 0) error stop 1
+  print '(a)', 'the module keel: all holds'
+
+contains
+
+  subroutine expect(holds, claim)
+    logical, intent(in) :: holds
+    character(*), intent(in) :: claim
+    if (holds) return
+    failures = failures + 1
+    print '(4a)', 'does not hold: ', claim, '; last error: ', keel_last_error()
+  end subroutine
+
+  subroutine fill(numbers, pace)
+    real(4), intent(out) :: numbers(:, :)
+    real, intent(in) :: pace
+    integer :: i, j
+    do j = 1, size(numbers, 2)
+      do i = 1, size(numbers, 1)
+        numbers(i, j) = sin(pace * real((j - 1) * size(numbers, 1) + i))
+      end do
+    end do
+  end subroutine
+
+  ! Three steps from `inputs` and `wanted`, saved to folder/name.
+  subroutine train(inputs, wanted, name)
+    type(keel_array), intent(inout) :: inputs, wanted
+    character(*), intent(in) :: name
+    type(keel_model) :: model
+    real(8) :: loss, norm
+    logical :: taken
+    integer :: step
+
+    call model%create_mlp(context, [features, 16, outputs], 'tanh', 'mse')
+    do step = 1, 3
+      call model%train_step(inputs, wanted, 1d-2, loss=loss, grad_norm=norm, taken=taken)
+      call expect(taken .and. loss > 0 .and. norm > 0, name // ': a step has a loss and a gradient')
+    end do
+    call model%save(folder // '/' // name)
+    call model%destroy()
+    call inputs%destroy()
+    call wanted%destroy()
+  end subroutine
+
+  subroutine has_the_bits_of_row_major_c()
+    type(keel_array) :: inputs, wanted
+    real(8), target :: wide_x(features, samples), wide_y(outputs, samples)
+    real(4), target :: field(features + 2, 2 * samples, 2)
+    real(4), target :: cubes(features, 2, samples / 2), more(outputs, 2, samples / 2)
+
+    call expect(twin_trains(x, y, folder // '/c' // c_null_char) == 1, 'C trains')
+    call inputs%bind(context, x)
+    call wanted%bind(context, y)
+    call train(inputs, wanted, 'dense')
+
+    wide_x = x
+    wide_y = y
+    call inputs%bind(context, wide_x)
+    call wanted%bind(context, wide_y)
+    call train(inputs, wanted, 'wide')
+
+    field = 1e9
+    field(2:features + 1, 1::2, 2) = x
+    call inputs%bind(context, field(2:features + 1, 1::2, 2))
+    call wanted%bind(context, y)
+    call train(inputs, wanted, 'section')
+
+    cubes = reshape(x, shape(cubes))
+    more = reshape(y, shape(more))
+    call inputs%bind(context, cubes)
+    call wanted%bind(context, more)
+    call train(inputs, wanted, 'cubes')
+
+    call expect(same('dense'), 'a(features, samples) is what (samples, features) is in C')
+    call expect(same('wide'), 'real(8) is converted')
+    call expect(same('section'), 'a section with gaps is read where it lies')
+    call expect(same('cubes'), 'samples may have two dimensions')
+  end subroutine
+
+  logical function same(name)
+    character(*), intent(in) :: name
+    same = twin_has_same(folder // '/c' // c_null_char, folder // '/' // name // c_null_char) == 1
+  end function
+
+  subroutine answers_into_sections()
+    type(keel_model) :: model
+    type(keel_array) :: inputs, answers
+    real(8), target :: dense(outputs, samples), field(outputs, 3 * samples)
+
+    call model%create_mlp(context, [features, 16, outputs], 'tanh', 'mse')
+    call model%load(folder // '/c')
+    call inputs%bind(context, x)
+    call answers%bind(context, dense)
+    call model%infer(inputs, answers)
+    field = -7
+    call answers%bind(context, field(:, 2::3))
+    call model%infer(inputs, answers)
+    call expect(all(field(:, 2::3) == dense), 'a section is written where it lies')
+    call expect(all(field(:, 1::3) == -7 .and. field(:, 3::3) == -7), 'and nothing else is')
+    call expect(maxval(abs(dense)) > 0, 'the model answers')
+    call model%destroy()
+    call inputs%destroy()
+    call answers%destroy()
+  end subroutine
+
+  subroutine tells_what_is_wrong()
+    type :: cell
+      real(8) :: number
+      real(4) :: other
+    end type
+    type(cell), target :: cells(4)
+    type(keel_model) :: model
+    type(keel_array) :: inputs, wanted
+    real(4), target :: nothing(features, 0), few(3, samples)
+    integer :: status, major, minor, patch
+
+    call keel_version(major, minor, patch)
+    call expect(major * 10000 + minor * 100 + patch > 0, 'there is a version')
+    call model%create_mlp(context, [features, 2], 'rely', 'mse', stat=status)
+    call expect(status == KEEL_ERROR_INPUT .and. index(keel_last_error(), 'rely') > 0, 'an activation is misspelled')
+    call model%infer(inputs, inputs, stat=status)
+    call expect(status == KEEL_ERROR_HANDLE, 'there is no model')
+    call model%create_mlp(context, [features, 2], 'relu', 'mse', stat=status)
+    call expect(status == KEEL_OK, 'it can be made afterwards')
+    call inputs%bind(context, few)
+    call wanted%bind(context, y)
+    call model%train_step(inputs, wanted, 1d-3, stat=status)
+    call expect(status == KEEL_ERROR_INPUT, 'three features are not four')
+    call inputs%bind(context, x(:, samples:1:-1), stat=status)
+    call expect(status == KEEL_ERROR_INPUT .and. index(keel_last_error(), 'negative') > 0, 'backwards does not go')
+    cells%number = 1
+    cells%other = 2
+    call inputs%bind(context, cells%other, stat=status)
+    call expect(status == KEEL_OK, 'a component whose gaps are whole elements is a section')
+    call inputs%bind(context, nothing, stat=status)
+    call expect(status == KEEL_OK, 'there may be no samples')
+    call model%load('nowhere', stat=status)
+    call expect(status == KEEL_ERROR_IO, 'there is no such folder')
+    call model%destroy()
+    call model%destroy(stat=status)
+    call expect(status == KEEL_OK, 'what is destroyed may be so again')
+    call inputs%destroy()
+    call wanted%destroy()
+  end subroutine
+
+  subroutine reads_classes()
+    type(keel_model) :: model
+    type(keel_array) :: inputs, wanted
+    integer(c_int32_t), target :: classes(samples)
+    real(8) :: loss
+    integer :: step
+
+    classes = merge(1, 0, x(2, :) > 0)
+    call model%create_mlp(context, [features, 8, 2], 'gelu', 'cross_entropy')
+    call inputs%bind(context, x)
+    call wanted%bind(context, classes)
+    do step = 1, 100
+      call model%train_step(inputs, wanted, 5d-2, loss=loss)
+    end do
+    call expect(loss < 0.1d0, 'classes are learned')
+    call model%destroy()
+    call inputs%destroy()
+    call wanted%destroy()
+  end subroutine
+
+end program fortran_test

@@ -1,0 +1,189 @@
+// The C interface in a code that has started MPI: the ranks of a communicator that it gives as Fortran has it.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "keel/dist/comm/mpi_transport.h"
+#include "tests/capi/learner.h"
+#include "tests/dist/comm/mpi/mpi_ranks.h"
+#include "tests/dist/parallel/mpi/live_objects.h"
+#include "tests/process_state.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr const char* kStages[] = {"ddp", "zero1", "zero2", "zero3"};
+
+CContext context_of(MPI_Comm comm) {
+  CContext context;
+  EXPECT_KEEL(keel_context_create_mpi(MPI_Comm_c2f(comm), c_settings({{"threads", "1"}}), context.out()));
+  return context;
+}
+
+// A folder that all processes see; the first one removes it.
+class SharedFolder {
+ public:
+  explicit SharedFolder(MPI_Comm comm) : comm_(comm) {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    char name[256] = {};
+    if (rank == 0) own_.emplace();
+    if (rank == 0) own_->path().copy(name, sizeof name - 1);
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, comm);
+    path_ = name;
+  }
+  ~SharedFolder() { MPI_Barrier(comm_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  MPI_Comm comm_;
+  std::optional<TemporaryFolder> own_;
+  std::string path_;
+};
+
+TEST(CRanks, HaveTheBitsOfTheSameTrainingInCppInEveryStage) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const SharedFolder place(comm);
+    for (const char* stage : kStages) {
+      {
+        CContext context = context_of(comm);
+        int rank = -1, size = -1;
+        EXPECT_KEEL(keel_context_ranks(context, &rank, &size));
+        EXPECT_EQ(rank, process());
+        EXPECT_EQ(size, processes());
+        CLearner c(context, c_settings({{"strategy", stage}}));
+        const auto ranks = make_mpi_communicator(comm);
+        CppLearner cpp(*ranks, parse_config("steps: 1\ndata: {type: addition}", "test", {concat("strategy=", stage)}));
+        for (int step = 0; step < 4; ++step) EXPECT_EQ(c.step(step, process()), cpp.step(step, process()));
+        EXPECT_KEEL(keel_model_save(c.model, (place / "c").c_str()));
+        cpp.save(place / "cpp");
+        const int files = std::filesystem::exists(place / "c/model.safetensors") ? 1 : processes();
+        EXPECT_EQ(files == 1, processes() == 1 || stage == kStages[0]);
+        EXPECT_EQ(saved_numbers(place / "c", files), saved_numbers(place / "cpp", files)) << stage;
+        MPI_Barrier(comm);
+      }
+      EXPECT_KEEL(keel_export_weights((place / "c").c_str(), (place / concat(stage, process())).c_str()));
+      EXPECT_EQ(read_text_file(place / concat(stage, process())), read_text_file(place / concat("ddp", process())))
+          << "every stage has the same bits";
+      MPI_Barrier(comm);
+    }
+  });
+}
+
+TEST(CRanks, GoOnFromAFolderInAnotherStageToTheSameBits) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const SharedFolder place(comm);
+    CContext context = context_of(comm);
+    CLearner through(context, c_settings({{"strategy", "zero3"}})),
+        resumed(context, c_settings({{"strategy", "zero1"}}));
+    through.step(1, process());
+    EXPECT_KEEL(keel_model_save(through.model, (place / "saved").c_str()));
+    EXPECT_KEEL(keel_model_load(resumed.model, (place / "saved").c_str()));
+    for (int step = 2; step < 5; ++step) EXPECT_EQ(through.step(step, process()), resumed.step(step, process()));
+    std::string path = place / "nowhere";
+    EXPECT_EQ(keel_model_load(resumed.model, path.c_str()), KEEL_ERROR_IO) << "on every rank";
+    EXPECT_EQ(through.step(5, process()), resumed.step(5, process()));
+  });
+}
+
+TEST(CRanks, MayBeWithoutSamples) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    CContext context = context_of(comm);
+    CLearner learner(context, c_settings({{"strategy", "zero2"}}));
+    const bool has_samples = process() == 0;
+    Samples samples(1, 0);
+    const std::int64_t count = has_samples ? kSamples : 0;
+    const CArray x = c_array(context, has_samples ? samples.x.data() : nullptr, {count, kInputs});
+    const CArray y = c_array(context, has_samples ? samples.y.data() : nullptr, {count, kOutputs});
+    double loss = -1, norm = -1;
+    int taken = 0;
+    EXPECT_KEEL(keel_train_step(learner.model, x, y, 1e-2, &loss, &norm, &taken));
+    EXPECT_EQ(taken, 1);
+    EXPECT_GT(norm, 0);
+    EXPECT_EQ(loss > 0, has_samples);
+    // As if the one rank were alone.
+    CContext own;
+    EXPECT_KEEL(keel_context_create(c_settings({{"threads", "1"}}), own.out()));
+    CLearner alone(own, CSettings());
+    alone.step(1);
+    const CArray all = c_array(context, samples.x.data(), {kSamples, kInputs}),
+                 same = c_array(own, samples.x.data(), {kSamples, kInputs});
+    std::vector<float> answers(kSamples * kOutputs), wanted(kSamples * kOutputs);
+    EXPECT_KEEL(keel_infer(learner.model, all, c_array(context, answers.data(), {kSamples, kOutputs})));
+    EXPECT_KEEL(keel_infer(alone.model, same, c_array(own, wanted.data(), {kSamples, kOutputs})));
+    EXPECT_EQ(answers, wanted);
+  });
+}
+
+TEST(CRanks, TellEachOtherWhenOneCannotGoOn) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    for (int fails = 0; fails < processes(); ++fails) {
+      CContext context = context_of(comm);
+      CLearner learner(context, c_settings({{"strategy", "zero3"}}));
+      learner.step(1, process());
+      if (process() == fails) {
+        EXPECT_KEEL(keel_context_fail(context, "out of steam"));
+        continue;
+      }
+      Samples samples(2, process());
+      const CArray x = c_array(context, samples.x.data(), {kSamples, kInputs});
+      const CArray y = c_array(context, samples.y.data(), {kSamples, kOutputs});
+      EXPECT_EQ(keel_train_step(learner.model, x, y, 1e-2, nullptr, nullptr, nullptr), KEEL_ERROR_PEER);
+      EXPECT_NE(std::string(keel_last_error()).find("out of steam"), std::string::npos) << keel_last_error();
+    }
+    // Where settings differ, all ranks hear of it, and may begin anew.
+    CContext context = context_of(comm);
+    const CSettings different = c_settings({{"strategy", process() == 0 ? "zero2" : "zero3"}});
+    const std::int64_t widths[] = {kInputs, kOutputs};
+    CModel model;
+    EXPECT_EQ(keel_model_create_mlp(context, different, widths, 2, "tanh", "mse", model.out()) == KEEL_OK,
+              processes() == 1);
+    const CSettings broken = c_settings({{"clip", process() == 0 ? "-1" : "1"}});
+    CModel none;
+    EXPECT_EQ(keel_model_create_mlp(context, broken, widths, 2, "tanh", "mse", none.out()), KEEL_ERROR_INPUT);
+    EXPECT_NE(std::string(keel_last_error()).find("clip"), std::string::npos);
+    CLearner learner(context, CSettings());
+    learner.step(1, process());
+  });
+}
+
+TEST(CRanks, RefuseWhatIsNoCommunicator) {
+  for (const std::int64_t number :
+       {std::int64_t{-1}, std::int64_t{1} << 40, std::int64_t{MPI_Comm_c2f(MPI_COMM_NULL)}}) {
+    CContext context;
+    EXPECT_EQ(keel_context_create_mpi(number, nullptr, context.out()), KEEL_ERROR_INPUT);
+    EXPECT_NE(std::string(keel_last_error()).find("MPI_Comm_c2f"), std::string::npos) << keel_last_error();
+  }
+}
+
+TEST(CRanks, AHundredSessionsLeaveNothingBehind) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const MpiCounts start = mpi_counts();
+    struct Held {
+      std::int64_t communicators = mpi_counts().communicators, threads = testing::threads(),
+                   files = testing::open_files(), objects = live_objects;
+      bool operator==(const Held&) const = default;
+    };
+    Held before;
+    for (int i = 0; i < 100; ++i) {
+      if (i == 8) before = Held();  // each stage has been there
+      CContext context = context_of(comm);
+      CLearner learner(context, c_settings({{"strategy", kStages[i % 4]}}));
+      learner.step(1, process());
+      const std::int64_t shape[] = {1};
+      keel_array* none = nullptr;
+      EXPECT_EQ(keel_array_create(context, nullptr, KEEL_F32, KEEL_HOST, 1, shape, nullptr, &none), KEEL_ERROR_INPUT);
+      EXPECT_EQ(none, nullptr);
+    }
+    EXPECT_TRUE(Held() == before);
+    EXPECT_EQ(mpi_counts().of_world, start.of_world);
+    EXPECT_EQ(mpi_counts().starts_and_ends, start.starts_and_ends);
+  });
+}
+
+}  // namespace
+}  // namespace keel
