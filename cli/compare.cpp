@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/lab/sizes.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/compare.h"
 #include "launch.h"
 #include "launched.h"
@@ -27,7 +28,7 @@ Examples:
   keel compare c.yaml -N 2
   keel compare c.yaml -N 4 --strategies zero1-bf16,zero3-bf16 --steps 100
   keel compare c.yaml -N 4 --algorithms ordered,ring,tree       one strategy, the configuration's
-  keel compare c.yaml -N 2 --buckets 1M,4M,16M,64M
+  keel compare c.yaml -N 2 --buckets 1M,4M,16M,64M --tuned tuned.yaml
   keel compare c.yaml -N 2 --compression none,bf16,int8,topk:0.01,powersgd:4
   keel compare c.yaml -N 2 --delay 200 --bandwidth 100M         as if on a slower network
   keel compare c.yaml -N 3 --threads                            ranks as threads of one process, without MPI
@@ -55,6 +56,7 @@ struct Arguments {
   CompareOptions options;
   std::int64_t delay_us = 0;
   std::string bandwidth;
+  std::string tuned;  // file for the fastest configuration
   bool threads = false;
 };
 
@@ -144,6 +146,17 @@ bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int
   return fits;
 }
 
+// The configuration of the run with the shortest steps, to train with.
+void write_fastest(const std::vector<ComparedRun>& runs, const std::vector<Variant>& variants,
+                   const std::string& file) {
+  const auto fastest = std::min_element(
+      runs.begin(), runs.end(), [](const ComparedRun& a, const ComparedRun& b) { return a.step_ms < b.step_ms; });
+  const auto variant =
+      std::find_if(variants.begin(), variants.end(), [&](const Variant& each) { return each.name == fastest->name; });
+  write_text_file(file, to_yaml(variant->config));
+  std::cout << fmt::format("The fastest is {}; {} has it: keel train {}\n", fastest->name, file, file);
+}
+
 // All stages, where nothing says what to compare.
 std::vector<Variant> wanted_variants(Config config, CompareAxes axes) {
   if (axes.strategies.empty() && axes.algorithms.empty() && axes.buckets.empty() && axes.compressions.empty())
@@ -170,7 +183,9 @@ int run_rank(Communicator& ranks, const Arguments& arguments) {
   const auto runs = compare(variants, options, complaints, ranks);
   bool fits = true;
   together(ranks, [&] {
-    if (ranks.rank() == 0) fits = print_table(runs, config, ranks.size(), options);
+    if (ranks.rank() != 0) return;
+    fits = print_table(runs, config, ranks.size(), options);
+    if (!arguments.tuned.empty()) write_fastest(runs, variants, arguments.tuned);
   });
   return fits ? 0 : 1;
 }
@@ -190,6 +205,7 @@ std::vector<std::string> words_for_ranks(const Arguments& arguments) {
   add("--repeats", {std::to_string(arguments.options.repeats)});
   add("--delay", {std::to_string(arguments.delay_us)});
   if (!arguments.bandwidth.empty()) add("--bandwidth", {arguments.bandwidth});
+  if (!arguments.tuned.empty()) add("--tuned", {arguments.tuned});
   return words;
 }
 
@@ -243,6 +259,8 @@ void add_compare(CLI::App& program, int& exit_code) {
       ->type_name("US");
   command->add_option("--bandwidth", arguments->bandwidth, "Let a rank send so many bytes a second at most: 100M.")
       ->type_name("SIZE");
+  command->add_option("--tuned", arguments->tuned, "Write the configuration with the shortest steps to this file.")
+      ->type_name("C.yaml");
   command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
   command->footer(kFooter);
   command->callback([arguments, &exit_code] { exit_code = run(*arguments); });

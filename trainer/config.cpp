@@ -4,41 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
-#include <optional>
-#include <set>
 
-#include "keel/optim/catalog.h"
-#include "keel/runtime/error.h"
-#include "keel/trainer/learning_rate.h"
-#include "keel/trainer/schema.h"
+#include "keel/trainer/config_resolver.h"
 #include "keel/trainer/schema_names.h"
-#include "keel/trainer/yaml_reader.h"
 
 namespace keel {
 namespace {
-
-constexpr int kNoLine = std::numeric_limits<int>::max();
-
-// Where a value was written: a line of the file, or an override.
-struct Place {
-  int line = kNoLine;
-  int override_number = 0;  // from 1; 0: in the file
-  std::string text;         // "c.yaml:7" or "command line, 'steps=x'"
-  auto order() const { return std::pair(override_number, line); }
-};
-
-struct Problem {
-  Place place;
-  std::string message;
-  ErrorKind kind = ErrorKind::input;
-};
-
-struct Given {
-  std::string key;  // "optimizer.lr"
-  YamlNode value;   // a mapping only where it is empty or deeper than sections go
-  Place place;
-};
 
 // One line that shows what a message quotes from the file, control characters as \x0a.
 std::string printable(std::string_view text) {
@@ -51,51 +22,13 @@ std::string printable(std::string_view text) {
   return line;
 }
 
-// Turns what was written into a Config and collects everything that is wrong with it.
-class Resolver {
- public:
-  // `source`: of the overrides.
-  Resolver(std::string_view name, std::string_view source) : name_(name), source_(source) {}
-
-  void add_file(std::string_view yaml);
-  void add_override(const std::string& text);
-  Config resolve();
-
- private:
-  Place file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
-  Place missing_place(std::string_view key) const;
-  void report(const Place& place, std::string message) { problems_.push_back({place, std::move(message)}); }
-  void report_key(std::string_view key, const Place& place, std::string_view message) {
-    report(place, concat(key, ": ", message));
-    mark_broken(key);
-  }
-  void mark_broken(std::string_view key_or_section);
-
-  void add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out);
-  void flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
-               std::vector<Given>& out);
-  const Given* find(std::string_view key) const;
-  void check_names();
-  std::optional<std::string> choice_of(std::string_view key) const;
-  void resolve_key(std::span<const SchemaRow> rows);
-  void resolve_default(const SchemaRow& row);
-  void check_together();
-  void check_strategy();
-  void check_optimizer();
-  void check_compression();
-  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
-               ErrorKind kind = ErrorKind::input, std::string_view shown = {});
-  void check_schedule_of_rates();
-
-  std::string name_, source_;
-  std::vector<Given> given_;
-  std::vector<Problem> problems_;
-  std::set<std::string, std::less<>> broken_;  // keys whose value is unknown after an error
-  bool readable_ = true;
-  bool is_deepspeeds_ = false;  // the section `optimizer`
-  int overrides_ = 0;
-  Config config_;
+struct Size {
+  std::int64_t layers, heads, width;
 };
+// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
+constexpr Size kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
+
+}  // namespace
 
 // A key may be given by its own name or by another program's word for it, and only once.
 void Resolver::add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out) {
@@ -260,102 +193,6 @@ void Resolver::require(bool holds, std::initializer_list<std::string_view> keys,
   problems_.push_back({place, concat(shown.empty() ? *keys.begin() : shown, ": ", message), kind});
 }
 
-void Resolver::check_strategy() {
-  const Strategy& strategy = config_.strategy;
-  if (const Given* given = find("strategy"); given != nullptr && !broken_.contains("strategy")) {
-    const WrittenStrategy written = read_strategy(given->value.text);
-    const Strategy::Precision said = written.strategy.precision;
-    if (written.says_precision && said != Strategy::Precision::automatic && said != strategy.precision)
-      return require(false, {"precision", "strategy"},
-                     concat(name_of(strategy.precision), " contradicts the strategy ", given->value.text,
-                            ", which says ", name_of(said), "; remove one of the two"));
-  }
-  const std::string missing = not_there_yet(strategy);
-  require(missing.empty(), {"strategy", "precision"},
-          concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
-}
-
-// What does not fit together is reported where the key, or else one that it depends on, was last given.
-void Resolver::check_schedule_of_rates() {
-  for (const std::string& key : broken_)
-    if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
-  for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
-    const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
-    const bool is_rate = key == "scheduler.min_lr";
-    require(false, {key, is_rate ? "optimizer.lr" : "scheduler.steps", is_rate ? "optimizer.lr" : "steps"},
-            complaint.message, ErrorKind::input, concat("scheduler.", complaint.where));
-  }
-}
-
-void Resolver::check_optimizer() {
-  const OptimizerConfig& optimizer = config_.optimizer;
-  if (broken_.contains("optimizer.type")) return;
-  require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
-          "needs optimizer.dampening 0");
-  const OptimizerEntry& entry = find_optimizer(optimizer.type);
-  require(
-      !is_deepspeeds_ || entry.name != "Adam" || optimizer.weight_decay == 0,
-      {"optimizer.type", "optimizer.weight_decay"},
-      "Adam with params is DeepSpeed's, which decays the weights themselves unless adam_w_mode is false; say AdamW for "
-      "that, or leave out params for a decay that is part of the gradient");
-  if (entry.has("etas")) {
-    const std::string problem = problem_of(entry.settings(optimizer));
-    require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
-  }
-  require(!entry.has("max_coeff") || optimizer.min_coeff <= optimizer.max_coeff,
-          {"optimizer.min_coeff", "optimizer.max_coeff"}, "must not be above optimizer.max_coeff");
-  if (entry.has("relative_step")) {
-    require(!optimizer.relative_step || optimizer.lr == 1, {"optimizer.lr", "optimizer.relative_step"},
-            "does not go together with optimizer.relative_step, which makes the rate; leave lr out, or turn it off");
-    require(optimizer.relative_step || find("optimizer.lr") != nullptr, {"optimizer.relative_step"},
-            "without it optimizer.lr is needed");
-    require(!optimizer.warmup_init || optimizer.relative_step, {"optimizer.warmup_init", "optimizer.relative_step"},
-            "needs optimizer.relative_step");
-    require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
-  }
-  const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
-                                  [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
-  require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
-          concat("a group has a weight decay, but ", entry.name, " has none"));
-}
-
-void Resolver::check_compression() {
-  constexpr std::string_view kKey = "gradient_compression.type";
-  const CompressionKind& kind = config_.gradient_compression.kind();
-  require(
-      !kind.wire || config_.sharding.wire == ShardingConfig::Number::automatic, {kKey, "sharding.wire"},
-      concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
-  require(!kind.feedback || config_.sharding.group == 0, {kKey, "sharding.group"},
-          concat(kind.name,
-                 " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
-                 "what that leaves out"));
-  require(!kind.feedback || config_.device == "auto" || config_.device == "cpu", {kKey, "device"},
-          concat(kind.name, " is not offered on ", config_.device, " yet; bf16 and fp16 are"), ErrorKind::unsupported);
-}
-
-void Resolver::check_together() {
-  const Config& c = config_;
-  require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
-          fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
-                      c.model.width));
-  check_schedule_of_rates();
-  require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
-          "needs optimizer.momentum above 0");
-  check_optimizer();
-  require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
-          {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
-  check_strategy();
-  check_compression();
-  require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
-          "needs model.dropout 0: a recorded step would drop the same activations again and again");
-}
-
-struct Size {
-  std::int64_t layers, heads, width;
-};
-// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
-constexpr Size kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
-
 Config Resolver::resolve() {
   if (readable_) {
     check_names();
@@ -383,8 +220,6 @@ Config Resolver::resolve() {
   });
   throw Error(message, is_unsupported ? ErrorKind::unsupported : ErrorKind::input);
 }
-
-}  // namespace
 
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
                     std::string_view source) {

@@ -313,8 +313,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
         (each.across_groups ? across : inside).bytes(each);
   plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
   if (group > 1)
-    plan.traffic.control +=
-        Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
+    plan.traffic.control += Sender(algorithm, ranks, rank)
+                                .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
   plan.memory.buckets = std::max(plan.memory.buckets, arriving);

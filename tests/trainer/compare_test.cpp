@@ -24,6 +24,7 @@ std::vector<ComparedRun> compare_by(int n, const Config& config, const CompareAx
   return results;
 }
 
+// Acceptance check 6.
 TEST(Compare, FindsTheSameWeightsInAllStagesAndBytesByFormula) {
   const TemporaryFolder place;
   for (const int n : {1, 2, 3, 4})
@@ -117,6 +118,7 @@ TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
   }
 }
 
+// Acceptance check 12.
 TEST(Compare, SaysWhatCompressionBringsAndWhenItIsNothing) {
   ComparedRun plain, fast, slow, near;
   plain.step_ms = 10;

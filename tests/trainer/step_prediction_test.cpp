@@ -61,6 +61,7 @@ StepPrediction predicted(const Config& config, const MeasuredRun& run, int ranks
   return predict_step(config, run, reports, planned_vocabulary(config), ranks, 0);
 }
 
+// Acceptance check 14, for measurements that have no errors.
 TEST(StepPrediction, IsTheFormulaThatMadeTheMeasurements) {
   for (const char* strategy : {"ddp-fp32", "zero1-fp32", "zero2-bf16", "zero3-fp32"}) {
     const Config config = made_up(concat("strategy: ", strategy, '\n'));

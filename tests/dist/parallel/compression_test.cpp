@@ -138,6 +138,7 @@ TEST(Compression, OfAScaledLossDeliversTheSameBits) {
 }
 
 // What is delivered in steps, and what is left of all ranks, are all gradients.
+// Acceptance check 11.
 TEST(Compression, LosesNothing) {
   constexpr int kSteps = 6;
   for (const Compression& compression :

@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "keel/trainer/config.h"
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::Sandbox;
+
+// Acceptance check 10: the choice is the lowest point of the curve, and is written down to train with.
+TEST(CompareCommand, WritesTheConfigurationWithTheShortestSteps) {
+  const Sandbox sandbox;
+  const Outcome outcome =
+      sandbox.keel("compare addition.yaml -N 2 --threads --steps 4 --repeats 1 --buckets 1M,2M,8M --tuned tuned.yaml");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::regex row(R"(\n(\d+)M +\S+ .* (\d+\.\d+) +- +\d+\.\d+(?=\n))");
+  std::map<double, double> steps;  // milliseconds by MiB
+  for (std::sregex_iterator at(outcome.out.begin(), outcome.out.end(), row), end; at != end; ++at)
+    steps[std::stod((*at)[1])] = std::stod((*at)[2]);
+  ASSERT_EQ(steps.size(), 3u) << outcome.out;
+  const auto shortest =
+      std::min_element(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const Config tuned = parse_config(sandbox.read("tuned.yaml"), "tuned.yaml");
+  EXPECT_EQ(steps.at(tuned.sharding.bucket), shortest->second) << outcome.out;
+  EXPECT_EQ(sandbox.keel("train tuned.yaml run=again").code, 0);
+}
+
+}  // namespace
+}  // namespace keel::cli

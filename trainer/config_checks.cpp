@@ -1,0 +1,104 @@
+// What the values of a configuration ask of each other.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "keel/optim/catalog.h"
+#include "keel/trainer/config_resolver.h"
+#include "keel/trainer/learning_rate.h"
+#include "keel/trainer/schema_names.h"
+
+namespace keel {
+
+void Resolver::check_strategy() {
+  const Strategy& strategy = config_.strategy;
+  if (const Given* given = find("strategy"); given != nullptr && !broken_.contains("strategy")) {
+    const WrittenStrategy written = read_strategy(given->value.text);
+    const Strategy::Precision said = written.strategy.precision;
+    if (written.says_precision && said != Strategy::Precision::automatic && said != strategy.precision)
+      return require(false, {"precision", "strategy"},
+                     concat(name_of(strategy.precision), " contradicts the strategy ", given->value.text,
+                            ", which says ", name_of(said), "; remove one of the two"));
+  }
+  const std::string missing = not_there_yet(strategy);
+  require(missing.empty(), {"strategy", "precision"},
+          concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
+}
+
+// What does not fit together is reported where the key, or else one that it depends on, was last given.
+void Resolver::check_schedule_of_rates() {
+  for (const std::string& key : broken_)
+    if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
+  for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
+    const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
+    const bool is_rate = key == "scheduler.min_lr";
+    require(false, {key, is_rate ? "optimizer.lr" : "scheduler.steps", is_rate ? "optimizer.lr" : "steps"},
+            complaint.message, ErrorKind::input, concat("scheduler.", complaint.where));
+  }
+}
+
+void Resolver::check_optimizer() {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  if (broken_.contains("optimizer.type")) return;
+  require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
+          "needs optimizer.dampening 0");
+  const OptimizerEntry& entry = find_optimizer(optimizer.type);
+  require(
+      !is_deepspeeds_ || entry.name != "Adam" || optimizer.weight_decay == 0,
+      {"optimizer.type", "optimizer.weight_decay"},
+      "Adam with params is DeepSpeed's, which decays the weights themselves unless adam_w_mode is false; say AdamW for "
+      "that, or leave out params for a decay that is part of the gradient");
+  if (entry.has("etas")) {
+    const std::string problem = problem_of(entry.settings(optimizer));
+    require(problem.empty(), {"optimizer.etas", "optimizer.step_sizes"}, problem);
+  }
+  require(!entry.has("max_coeff") || optimizer.min_coeff <= optimizer.max_coeff,
+          {"optimizer.min_coeff", "optimizer.max_coeff"}, "must not be above optimizer.max_coeff");
+  if (entry.has("relative_step")) {
+    require(!optimizer.relative_step || optimizer.lr == 1, {"optimizer.lr", "optimizer.relative_step"},
+            "does not go together with optimizer.relative_step, which makes the rate; leave lr out, or turn it off");
+    require(optimizer.relative_step || find("optimizer.lr") != nullptr, {"optimizer.relative_step"},
+            "without it optimizer.lr is needed");
+    require(!optimizer.warmup_init || optimizer.relative_step, {"optimizer.warmup_init", "optimizer.relative_step"},
+            "needs optimizer.relative_step");
+    require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
+  }
+  const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
+                                  [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
+  require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
+          concat("a group has a weight decay, but ", entry.name, " has none"));
+}
+
+void Resolver::check_compression() {
+  constexpr std::string_view kKey = "gradient_compression.type";
+  const CompressionKind& kind = config_.gradient_compression.kind();
+  require(
+      !kind.wire || config_.sharding.wire == ShardingConfig::Number::automatic, {kKey, "sharding.wire"},
+      concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
+  require(!kind.feedback || config_.sharding.group == 0, {kKey, "sharding.group"},
+          concat(kind.name,
+                 " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
+                 "what that leaves out"));
+  require(!kind.feedback || config_.device == "auto" || config_.device == "cpu", {kKey, "device"},
+          concat(kind.name, " is not offered on ", config_.device, " yet; bf16 and fp16 are"), ErrorKind::unsupported);
+}
+
+void Resolver::check_together() {
+  const Config& c = config_;
+  require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
+          fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
+                      c.model.width));
+  check_schedule_of_rates();
+  require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
+          "needs optimizer.momentum above 0");
+  check_optimizer();
+  require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
+          {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
+  check_strategy();
+  check_compression();
+  require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
+          "needs model.dropout 0: a recorded step would drop the same activations again and again");
+}
+
+}  // namespace keel
