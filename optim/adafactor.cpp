@@ -16,6 +16,7 @@ class Adafactor final : public Optimizer {
   Adafactor(std::string_view name, const ElementwiseOptions& options)
       : name_(name), options_(options), settings_(std::get<AdafactorSettings>(options.settings)) {
     check_options(name, options);
+    KEEL_CHECK(options.variants.empty(), name, ": groups may differ in weight_decay and lr_factor alone");
     given_ = options;
     std::get<AdafactorSettings>(given_.settings).given_squares = true;
   }

@@ -297,8 +297,11 @@ const OptimizerEntry& find_optimizer(std::string_view name) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
-                                          std::uint64_t seed) {
+                                          std::uint64_t seed, std::span<const OptimizerOptions> variants) {
+  std::vector<UpdateSettings> of_groups;
+  for (const OptimizerOptions& each : variants) of_groups.push_back(entry.settings(each));
   return make_elementwise(entry.name, {.settings = entry.settings(options),
+                                       .variants = std::move(of_groups),
                                        .weight_decay = entry.has("weight_decay") ? options.weight_decay : 0,
                                        .stochastic_rounding = options.stochastic_rounding,
                                        .seed = seed});

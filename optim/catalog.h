@@ -60,8 +60,9 @@ std::span<const OptimizerEntry> optimizers();
 // By name or alias. An Error that lists the names, the nearest last, where there is none.
 const OptimizerEntry& find_optimizer(std::string_view name);
 
-// `seed`: of stochastic rounding. An Error where the options make no sense together.
+// `seed`: of stochastic rounding. `variants`: options of groups that have some of their own (ParameterGroup::variant).
+// An Error where the options make no sense together.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
-                                          std::uint64_t seed);
+                                          std::uint64_t seed, std::span<const OptimizerOptions> variants = {});
 
 }  // namespace keel

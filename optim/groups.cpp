@@ -31,8 +31,11 @@ bool GroupPattern::fits(std::string_view name) const {
 GroupRule group_by_name(std::vector<GroupPattern> patterns) {
   return [patterns = std::move(patterns)](std::string_view name, const Dims& shape) {
     ParameterGroup group = decay_matrices_only(name, shape);
+    std::size_t variants = 0;
     for (const GroupPattern& pattern : patterns) {
+      variants += pattern.options.empty() ? 0 : 1;
       if (!pattern.fits(name)) continue;
+      if (!pattern.options.empty()) group.variant = variants;
       group.lr_factor = pattern.lr_factor;
       group.weight_decay = pattern.weight_decay;
       break;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "keel/optim/optimizer.h"
@@ -15,13 +16,15 @@ struct GroupPattern {
   std::string match;
   std::optional<double> weight_decay = {};  // instead of the optimizer's
   double lr_factor = 1;
+  // Other options of the optimizer's, as YAML: {"betas", "[0.8, 0.99]"}.
+  std::vector<std::pair<std::string, std::string>> options = {};
   bool operator==(const GroupPattern&) const = default;
 
   bool fits(std::string_view name) const;
 };
 
-// The first pattern that fits a name says its decay and its factor on the rate; where none fits or says a decay,
-// decay_matrices_only() does.
+// The first pattern that fits a name says its decay, its factor on the rate, and, by their number among those that have
+// options, its variant; where none fits or says a decay, decay_matrices_only() does.
 GroupRule group_by_name(std::vector<GroupPattern> patterns);
 
 // The depth of a parameter in a model of so many blocks: 0 for embeddings, i + 1 in block i (the first whole number

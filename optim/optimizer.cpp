@@ -14,7 +14,7 @@ UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& 
       .gradient = range.gradient,
       .step = input.step,
       .shared = range.sums.empty() ? input.shared : range.sums.back(),
-      .settings = options.settings,
+      .settings = range.group.variant == 0 ? options.settings : options.variants.at(range.group.variant - 1),
       .range = {.lr_factor = range.group.lr_factor,
                 .weight_decay = range.group.weight_decay.value_or(options.weight_decay * range.group.decay_factor),
                 .is_vector = range.shape.size() < 2,
@@ -28,8 +28,21 @@ UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& 
 }
 
 void check_options(std::string_view name, const ElementwiseOptions& options) {
-  const std::string problem = problem_of(options.settings);
-  KEEL_CHECK(problem.empty(), name, ": ", problem);
+  const auto check = [&](const UpdateSettings& settings) {
+    const std::string problem = problem_of(settings);
+    KEEL_CHECK(problem.empty(), name, ": ", problem);
+  };
+  check(options.settings);
+  const std::vector<std::string_view> states = state_names(options.settings);
+  KEEL_CHECK(options.variants.empty() || shared_number(options.settings) == nullptr, name,
+             ": no group can have options of its own, since all elements share a number that follows from them");
+  for (const UpdateSettings& variant : options.variants) {
+    check(variant);
+    bool keeps_the_same = variant.index() == options.settings.index() && state_names(variant) == states;
+    for (std::size_t kind = 0; keeps_the_same && kind < states.size(); ++kind)
+      keeps_the_same = initial_state(variant, kind) == initial_state(options.settings, kind);
+    KEEL_CHECK(keeps_the_same, name, ": a group's options must not change what is kept for each element");
+  }
   KEEL_CHECK(options.weight_decay >= 0, name, ": weight_decay must not be negative, got ", options.weight_decay);
   KEEL_CHECK(options.weight_decay == 0 || decays(options.settings), name, ": has no weight decay, got ",
              options.weight_decay);

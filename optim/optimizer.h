@@ -22,6 +22,7 @@ struct ParameterGroup {
   double lr_factor = 1;
   double decay_factor = 1;
   std::optional<double> weight_decay = {};  // instead of the optimizer's own
+  std::size_t variant = 0;                  // which settings hold: see ElementwiseOptions
   bool operator==(const ParameterGroup&) const = default;
 };
 
@@ -89,6 +90,8 @@ class Optimizer {
 // keel/kernels/update.h. Of matrices, Adafactor keeps mean squares of rows and columns alone: keel/kernels/factors.h.
 struct ElementwiseOptions {
   UpdateSettings settings;
+  // Of groups that have others: the first of them is variant 1. They keep the same states, and share no number.
+  std::vector<UpdateSettings> variants = {};
   double weight_decay = 0;
   // Weights narrower than f32 have no masters, and are rounded up or down at random:
   // keel/kernels/stochastic_rounding.h.

@@ -116,7 +116,10 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
   if (schedule.schedule().cycles_momentum() && options.momentum == 0 && entry.has("momentum"))
     for (std::int64_t done = 0; done < config.steps && options.momentum == 0; ++done)
       options.momentum = schedule.momentum(done).value_or(0);
-  return make_optimizer(entry, options, config.seed);
+  std::vector<OptimizerOptions> variants = group_options(config);
+  for (OptimizerOptions& each : variants)
+    if (each.momentum == 0) each.momentum = options.momentum;
+  return make_optimizer(entry, options, config.seed, variants);
 }
 
 GroupRule make_groups(const Config& config) {

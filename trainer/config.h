@@ -164,4 +164,8 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
 // The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
 std::string to_yaml(const Config& config);
 
+// The optimizer's options with those of a group; of each group that has some, in their order. An Error names what is
+// wrong with them.
+std::vector<OptimizerOptions> group_options(const Config& config);
+
 }  // namespace keel

@@ -66,6 +66,10 @@ void Resolver::check_optimizer() {
   }
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
+  try {
+    if (const auto variants = group_options(config_); !variants.empty())
+      (void)make_optimizer(entry, optimizer, config_.seed, variants);
+  } catch (const Error& error) { require(false, {"optimizer.groups", "optimizer.type"}, error.what()); }
   require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
           concat("a group has a weight decay, but ", entry.name, " has none"));
 }

@@ -182,6 +182,30 @@ double number_of(const YamlEntry& entry) {
   return value;
 }
 
+// Options that may differ between groups; the rate does by lr_factor.
+bool is_for_groups(std::string_view option) {
+  return option != "lr" && option != "stochastic_rounding" &&
+         std::any_of(std::begin(kOptions), std::end(kOptions),
+                     [&](const OptionRow& row) { return row.option == option; });
+}
+
+std::string unknown_in_group(const std::string& key) {
+  std::vector<std::string_view> names = {"match", "lr_factor"};
+  for (const OptionRow& row : kOptions)
+    if (is_for_groups(row.option)) names.push_back(row.option);
+  const std::string close = nearest(key.substr(0, 64), names);
+  return concat("a group has match, weight_decay, lr_factor and other options of the optimizer's, got '", key, "'",
+                close.empty() ? "" : concat("; did you mean '", close, "'?"));
+}
+
+// A number, a word, or a list of them.
+std::string flow_text(const YamlNode& node) {
+  if (node.kind == YamlNode::Kind::scalar) return node.quoted ? text_to_yaml(node.text) : node.text;
+  std::string list;
+  for (const YamlNode& item : node.items) list += concat(list.empty() ? "" : ", ", flow_text(item));
+  return concat("[", list, "]");
+}
+
 GroupPattern read_group(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::mapping)
     throw YamlError(node.line, "expects groups, as in [{match: \"bias|norm\", weight_decay: 0}]");
@@ -198,9 +222,8 @@ GroupPattern read_group(const YamlNode& node) {
     } else if (entry.key == "lr_factor") {
       group.lr_factor = number_of(entry);
     } else {
-      const std::string close = nearest(entry.key.substr(0, 64), std::array{"match", "weight_decay", "lr_factor"});
-      throw YamlError(entry.line, concat("a group has match, weight_decay and lr_factor, got '", entry.key, "'",
-                                         close.empty() ? "" : concat("; did you mean '", close, "'?")));
+      if (!is_for_groups(entry.key)) throw YamlError(entry.line, unknown_in_group(entry.key));
+      group.options.emplace_back(entry.key, flow_text(entry.value));
     }
   }
   if (!has_match) throw YamlError(node.line, "a group needs match: parts of names with | between them");
@@ -222,7 +245,8 @@ std::vector<SchemaRow> optimizer_rows() {
        kAny,
        {},
        "Parameters by parts of their names, as in [{match: \"bias|norm\", weight_decay: 0, lr_factor: 0.5}]: "
-       "the first group that fits says their decay and the factor on their rate; \"\" fits every name.",
+       "the first group that fits says their decay, the factor on their rate, and any other option of the optimizer's "
+       "but lr that is to differ (betas, eps, momentum, ...); \"\" fits every name.",
        "param_groups|parameter_groups"});
   Access<double> layer_decay = [](Config & config) -> auto& { return config.optimizer.layer_decay; };
   rows.push_back({"optimizer.layer_decay",
@@ -247,9 +271,35 @@ std::string groups_text(const std::vector<GroupPattern>& groups) {
   for (const GroupPattern& group : groups) {
     text += concat(text.empty() ? "" : ", ", "{match: ", text_to_yaml(group.match));
     if (group.weight_decay) text += fmt::format(", weight_decay: {}", *group.weight_decay);
-    text += fmt::format(", lr_factor: {}}}", group.lr_factor);
+    text += fmt::format(", lr_factor: {}", group.lr_factor);
+    for (const auto& [option, value] : group.options) text += concat(", ", option, ": ", value);
+    text += "}";
   }
   return concat("[", text, "]");
+}
+
+std::vector<OptimizerOptions> group_options(const Config& config) {
+  const OptimizerEntry& entry = find_optimizer(config.optimizer.type);
+  std::vector<OptimizerOptions> all;
+  for (const GroupPattern& group : config.optimizer.groups) {
+    if (group.options.empty()) continue;
+    Config own = config;
+    for (const auto& [option, value] : group.options) {
+      const std::string key = concat("optimizer.", option);
+      const auto row = std::find_if(schema().begin(), schema().end(), [&](const SchemaRow& each) {
+        return each.key == key && (each.when.key.empty() || each.when.accepts(entry.name));
+      });
+      KEEL_CHECK(row != schema().end(), "the group '", group.match, "' has ", option, ", which ", entry.name,
+                 " has not");
+      try {
+        set_value(*row, own, read_yaml(value).root);
+      } catch (const Error& error) {
+        throw Error(concat("the group '", group.match, "': ", option, " ", error.what()));
+      }
+    }
+    all.push_back(own.optimizer);
+  }
+  return all;
 }
 
 }  // namespace keel

@@ -95,5 +95,39 @@ TEST(Optimizer, DecaysMatricesAndNotBiasesOrNorms) {
   EXPECT_EQ(decay_matrices_only("temperature", {}).decay_factor, 0);
 }
 
+TEST(Optimizer, AVariantIsAnOptimizerOfItsOwn) {
+  const Context context = testing::context(1);
+  const AdamSettings settings, others{.beta1 = 0.5, .beta2 = 0.7, .epsilon = 1e-3};
+  const auto both = make_elementwise("Adam", {.settings = settings, .variants = {others}});
+  const auto first = make_elementwise("Adam", {.settings = settings}),
+             second = make_elementwise("Adam", {.settings = others});
+  const Numbers together(context, *both, 100), apart(context, *both, 100);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    const StepInput input{.step = kernels::make_step_state(context, {.steps = step, .taken = 1, .lr = 0.1})};
+    both->update(std::vector{together.range(0, 60), together.range(60, 100, {.variant = 1})}, input);
+    first->update(std::vector{apart.range(0, 60)}, input);
+    second->update(std::vector{apart.range(60, 100)}, input);
+  }
+  EXPECT_EQ(doubles(together.parameter), doubles(apart.parameter));
+}
+
+TEST(Optimizer, AVariantThatKeepsSomethingElseIsRefused) {
+  const auto refusal = [](const UpdateSettings& settings, const UpdateSettings& variant) -> std::string {
+    try {
+      make_elementwise("X", {.settings = settings, .variants = {variant}});
+    } catch (const Error& error) { return error.what(); }
+    return "";
+  };
+  const std::string keeps = "X: a group's options must not change what is kept for each element";
+  EXPECT_EQ(refusal(AdamSettings{}, AdamSettings{.amsgrad = true}), keeps);
+  EXPECT_EQ(refusal(SgdSettings{.momentum = 0.9}, SgdSettings{}), keeps);
+  EXPECT_EQ(refusal(AdagradSettings{}, AdagradSettings{.initial_accumulator = 1}), keeps);
+  EXPECT_EQ(refusal(AdamSettings{}, SgdSettings{}), keeps);
+  EXPECT_EQ(refusal(AdamSettings{}, AdamSettings{.beta1 = 2}), "X: betas must be in [0, 1), got 2 and 0.999");
+  EXPECT_NE(refusal(NAdamSettings{}, NAdamSettings{.beta1 = 0.8}).find("all elements share a number"),
+            std::string::npos);
+  EXPECT_EQ(refusal(SgdSettings{.momentum = 0.9}, SgdSettings{.momentum = 0.5}), "");
+}
+
 }  // namespace
 }  // namespace keel

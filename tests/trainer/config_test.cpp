@@ -141,6 +141,23 @@ struct Wrong {
   std::string message;
 };
 
+TEST(Config, AGroupMayHaveOptionsOfItsOwn) {
+  const Config config = parse_config(
+      with("optimizer: {eps: 1e-6, groups: [{match: bias, betas: [0.5, 0.7]}, {match: ln}, {match: \"\", eps: 1e-4}]}"),
+      "c");
+  const std::vector<OptimizerOptions> options = group_options(config);
+  ASSERT_EQ(options.size(), 2u);
+  EXPECT_EQ(options[0].betas, (std::array{0.5, 0.7}));
+  EXPECT_EQ(options[0].eps, 1e-6);
+  EXPECT_EQ(options[1].betas, (std::array{0.9, 0.999}));
+  EXPECT_EQ(options[1].eps, 1e-4);
+  const GroupRule rule = group_by_name(config.optimizer.groups);
+  EXPECT_EQ(rule("h.0.bias", {4}).variant, 1u);
+  EXPECT_EQ(rule("h.0.ln.weight", {4}).variant, 0u);
+  EXPECT_EQ(rule("wte.weight", {4, 4}).variant, 2u);
+  EXPECT_EQ(parse_config(to_yaml(config), "c"), config);
+}
+
 TEST(Config, EveryMistakeIsNamedWithItsPlace) {
   const Wrong cases[] = {
       {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},
@@ -214,8 +231,18 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "remove one of the two"},
       {with("optimizer: {type: Rprop, groups: [{match: bias, weight_decay: 1}]}"),
        "c.yaml:3: optimizer.groups: a group has a weight decay, but Rprop has none"},
+      {with("optimizer: {groups: [{match: bias, momentum: 0.5}]}"),
+       "c.yaml:3: optimizer.groups: the group 'bias' has momentum, which AdamW has not"},
+      {with("optimizer: {groups: [{match: bias, betas: [0.5, 2]}]}"),
+       "c.yaml:3: optimizer.groups: the group 'bias': betas expects a list of two numbers from 0 to below 1, got '2'"},
+      {with("optimizer: {groups: [{match: bias, amsgrad: true}]}"),
+       "c.yaml:3: optimizer.groups: AdamW: a group's options must not change what is kept for each element"},
+      {with("optimizer: {type: Adafactor, groups: [{match: bias, clip_threshold: 2}]}"),
+       "c.yaml:3: optimizer.groups: Adafactor: groups may differ in weight_decay and lr_factor alone"},
       {with("optimizer:\n  groups:\n    - match: bias\n      weight_decay: 0\n    - matches: head"),
-       "c.yaml:7: optimizer.groups: a group has match, weight_decay and lr_factor, got 'matches'; did you mean "
+       "c.yaml:7: optimizer.groups: a group has match, weight_decay, lr_factor and other options of the optimizer's, "
+       "got "
+       "'matches'; did you mean "
        "'match'?"},
       {with("optimizer:\n  groups:\n    - lr_factor: 2"),
        "c.yaml:5: optimizer.groups: a group needs match: parts of names with | between them"},
