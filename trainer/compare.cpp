@@ -243,7 +243,11 @@ std::vector<Variant> variants_of(const Config& config, const CompareAxes& axes) 
 double student_quantile(std::int64_t freedom) {
   KEEL_CHECK(freedom >= 1, "Student's distribution needs a degree of freedom, got ", freedom);
   const auto v = static_cast<double>(freedom);
-  const double factor = std::exp(std::lgamma((v + 1) / 2) - std::lgamma(v / 2)) / std::sqrt(v * std::acos(-1.0));
+  // Gamma((v + 1) / 2) / Gamma(v / 2), from v = 1 on. std::lgamma() would write a global.
+  const double pi = std::acos(-1.0);
+  double ratio = 1 / std::sqrt(pi);
+  for (std::int64_t k = 1; k < freedom; ++k) ratio = static_cast<double>(k) / 2 / ratio;
+  const double factor = ratio / std::sqrt(v * pi);
   const auto density = [&](double t) { return factor * std::pow(1 + t * t / v, -(v + 1) / 2); };
   const auto integral = [&](double t) {
     constexpr int kPieces = 2000;  // an even number
