@@ -11,6 +11,9 @@
 namespace keel {
 namespace {
 
+// A program that a shell has started in the background ignores it, and a SignalScope leaves that so.
+[[maybe_unused]] const auto kFormer = ::signal(SIGINT, SIG_DFL);
+
 TEST(Signals, TheFirstSignalIsOnlyNoted) {
   for (const int signal_number : {SIGINT, SIGTERM}) {
     const SignalScope scope;
