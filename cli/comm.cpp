@@ -30,6 +30,7 @@ Examples:
   keel comm all -N 4 --algorithms all -e 1M       every collective by every algorithm
   keel launch --hosts a:8,b:8 comm all_reduce -b 1M -e 1G --json here.json
   keel comm -N 4 --threads --ranks-per-node 2 --algorithms ring,hier     two nodes of two ranks, pretended
+  keel comm -N 4 --algorithms ring,rhd --delay 200 --bandwidth 100M      as if on a slower network
   keel comm --compare before.json after.json      ratios; * where calls vary less than that
   keel comm --from here.json --plot here.svg
   keel comm --from two.json,four.json --predict 16,64 --ranks-per-node 4
@@ -39,20 +40,6 @@ docs/comm.md describes the files.
 )";
 
 std::string footer() { return '\n' + explain_contestants() + '\n' + explain_columns() + kExamples; }
-
-// The options that were given, for ranks that this program starts.
-std::vector<std::string> words_for_ranks(const CLI::App& command) {
-  std::vector<std::string> words = {"comm"};
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() == 0 || option->check_name("-N")) continue;
-    std::string values;
-    for (const std::string& value : option->results()) values += (values.empty() ? "" : ",") + value;
-    if (option->get_positional()) words.push_back(values);
-    else if (option->get_expected_min() == 0) words.push_back("--" + option->get_lnames()[0]);
-    else words.push_back("--" + option->get_lnames()[0] + "=" + values);
-  }
-  return words;
-}
 
 int compare_files(const std::vector<std::string>& names) {
   const lab::Report first = lab::load_report(names[0]), second = lab::load_report(names[1]);
@@ -139,7 +126,8 @@ void add_where(CLI::App& command, CommArguments& arguments) {
                   "Count so many ranks as a node, for hier and for the bytes between nodes.")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  command.add_option("--delay", arguments.delay, "Let a rank come late to each call, to see a straggler: 2:50.")
+  add_network(command, arguments.network);
+  command.add_option("--late", arguments.late, "Let a rank come late to each call, to see a straggler: 2:50.")
       ->type_name("RANK:MS");
   command.add_option("--corrupt", arguments.corrupt, "Change an element on a rank, to see the check at work: 1:0.")
       ->type_name("RANK:ELEMENT");

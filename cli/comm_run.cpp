@@ -97,7 +97,9 @@ lab::Texts options_of(const CommArguments& arguments) {
           {"warmup", fmt::format("{}", arguments.warmup)},
           {"check", arguments.check ? "yes" : "no"},
           {"device", arguments.device},
-          {"delay", arguments.delay},
+          {"delay", arguments.network.delay_us == 0 ? "" : fmt::format("{} us", arguments.network.delay_us)},
+          {"bandwidth", arguments.network.bandwidth},
+          {"late", arguments.late},
           {"corrupt", arguments.corrupt}};
 }
 
@@ -141,7 +143,7 @@ class CommRun {
       check_folder_of(arguments_.csv, "--csv");
       check_folder_of(arguments_.plot, "--plot");
     }
-    for (const int rank : {wish_.delayed_rank, wish_.corrupted_rank})
+    for (const int rank : {wish_.late_rank, wish_.corrupted_rank})
       KEEL_CHECK(rank < n, "there is no rank ", rank, " among ", n);
     for (int r = 0; arguments_.ranks_per_node > 0 && r < n; ++r) nodes_.push_back(r / arguments_.ranks_per_node);
     const std::vector<int>& nodes = ranks_.nodes();
@@ -158,7 +160,7 @@ class CommRun {
     const Device device = context_.device();
     if (device.type == DeviceType::cpu) return;
     path_ = lab::Path::staged;
-    if (arguments_.through_host) return;
+    if (arguments_.through_host || wish_.link.is_slow()) return;
     std::string why_not = why_no_nccl();
     const std::vector<int>& nodes = ranks_.nodes();
     const auto beside = std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(ranks_.rank())]);
@@ -195,8 +197,8 @@ class CommRun {
   }
 
   void enter_contestants() {
-    const lab::Fabric fabric{ranks_, context_, path_, nodes_,
-                             [&](std::string& why) { return mpi_collectives_of(ranks_, why); }};
+    const lab::Fabric fabric{
+        ranks_, context_, path_, nodes_, [&](std::string& why) { return mpi_collectives_of(ranks_, why); }, wish_.link};
     for (const lab::Contestant* contestant : wish_.contestants) {
       std::string why_not;
       auto own = lab::enter(*contestant, fabric, why_not);
@@ -269,9 +271,9 @@ class CommRun {
     }
     lab::MeasureOptions options{.calls = arguments_.calls, .warmup = arguments_.warmup, .check = arguments_.check};
     if (arguments_.calls != 0) options.seconds = 0;
-    if (wish_.delayed_rank == ranks_.rank())
+    if (wish_.late_rank == ranks_.rank())
       options.before_call = [this] {
-        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(wish_.delay_ms));
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(wish_.late_ms));
       };
     Record record;
     record.collective = exercise.name;
@@ -361,9 +363,9 @@ CommWish read_wish(const CommArguments& arguments) {
     else add_once(wish.contestants, &lab::find_contestant(name));
   }
   for (const std::string& name : arguments.dtypes) add_once(wish.dtypes, find_dtype(name));
+  wish.link = link_of(arguments.network);
   wish.sizes = lab::size_sweep(lab::parse_size(arguments.begin), lab::parse_size(arguments.end), arguments.factor);
-  if (!arguments.delay.empty())
-    std::tie(wish.delayed_rank, wish.delay_ms) = rank_and_number(arguments.delay, "--delay");
+  if (!arguments.late.empty()) std::tie(wish.late_rank, wish.late_ms) = rank_and_number(arguments.late, "--late");
   if (!arguments.corrupt.empty()) {
     double element = 0;
     std::tie(wish.corrupted_rank, element) = rank_and_number(arguments.corrupt, "--corrupt");

@@ -7,6 +7,7 @@
 
 #include "keel/dist/lab/contestant.h"
 #include "keel/dist/lab/report.h"
+#include "network.h"
 
 namespace keel::cli {
 
@@ -20,7 +21,8 @@ struct CommArguments {
   std::string device = "cpu";
   bool through_host = false;
   int ranks_per_node = 0;
-  std::string delay, corrupt;
+  NetworkArguments network;
+  std::string late, corrupt;
   std::string json, csv, plot;
   int ranks = 1;
   bool threads = false;
@@ -35,9 +37,10 @@ struct CommWish {
   std::vector<const lab::Contestant*> contestants;
   std::vector<DType> dtypes;
   std::vector<std::int64_t> sizes;
+  Link link = {};
   // -1: none
-  int delayed_rank = -1, corrupted_rank = -1;
-  double delay_ms = 0;
+  int late_rank = -1, corrupted_rank = -1;
+  double late_ms = 0;
   std::int64_t corrupted_element = 0;
 };
 CommWish read_wish(const CommArguments& arguments);

@@ -18,6 +18,7 @@
 #include "keel/trainer/compare.h"
 #include "launch.h"
 #include "launched.h"
+#include "network.h"
 #include "ranks.h"
 
 namespace keel::cli {
@@ -54,8 +55,7 @@ struct Arguments {
   CompareAxes axes;
   int ranks = 2;
   CompareOptions options;
-  std::int64_t delay_us = 0;
-  std::string bandwidth;
+  NetworkArguments network;
   std::string tuned;  // file for the fastest configuration
   bool threads = false;
 };
@@ -82,17 +82,6 @@ std::string cell(std::int64_t measured, std::int64_t formula) {
   return fmt::format("{} / {}{}", measured, formula, measured == formula ? "" : " !");
 }
 
-// "every message takes 200 us and its bytes at 100M a second, at least"; empty: no slower than it is.
-std::string link_text(const Link& link) {
-  if (!link.is_slow()) return "";
-  std::string text = "; every message takes ";
-  if (link.delay.count() > 0) text += fmt::format("{} us", link.delay.count());
-  if (link.bandwidth > 0)
-    text += fmt::format("{}its bytes at {} a second", link.delay.count() > 0 ? " and " : "",
-                        lab::size_text(static_cast<std::int64_t>(link.bandwidth)));
-  return text + ", at least";
-}
-
 // What compression costs and brings, beside the same training without.
 void print_gains(const std::vector<ComparedRun>& runs, std::size_t width) {
   constexpr const char* kRow = "{:<{}} {:>14} {:>9} {:>14} {:>13}\n";
@@ -112,9 +101,10 @@ void print_gains(const std::vector<ComparedRun>& runs, std::size_t width) {
 
 // Whether all is as it must be.
 bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options) {
-  std::cout << fmt::format("{} steps of {} sequences by {} rank{}, {} time{}{}\n\n", options.steps, config.batch.global,
-                           ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
-                           link_text(options.link));
+  const std::string network = describe(options.link);
+  std::cout << fmt::format("{} steps of {} sequences by {} rank{}, {} time{}{}{}\n\n", options.steps,
+                           config.batch.global, ranks, ranks == 1 ? "" : "s", options.repeats,
+                           options.repeats == 1 ? "" : "s", network.empty() ? "" : "; ", network);
   std::size_t width = 11;
   for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
   constexpr const char* kRow = "{:<{}} {:<18} {:>10}  {:>23}  {:>23}  {:>10} {:>9} {:>8} {:>9}\n";
@@ -173,11 +163,7 @@ int run_rank(Communicator& ranks, const Arguments& arguments) {
   together(ranks, [&] {
     config = load_config(arguments.config, arguments.overrides);
     variants = wanted_variants(config, arguments.axes);
-    options.link.delay = std::chrono::microseconds(arguments.delay_us);
-    if (!arguments.bandwidth.empty()) {
-      options.link.bandwidth = static_cast<double>(lab::parse_size(arguments.bandwidth));
-      KEEL_CHECK(options.link.bandwidth > 0, "--bandwidth needs a size above 0");
-    }
+    options.link = link_of(arguments.network);
   });
   Complaints complaints;
   const auto runs = compare(variants, options, complaints, ranks);
@@ -190,30 +176,11 @@ int run_rank(Communicator& ranks, const Arguments& arguments) {
   return fits ? 0 : 1;
 }
 
-// The options that were given, for ranks that this program starts.
-std::vector<std::string> words_for_ranks(const Arguments& arguments) {
-  std::vector<std::string> words = {"compare", arguments.config};
-  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
-  const auto add = [&](std::string_view option, const std::vector<std::string>& values) {
-    for (const std::string& value : values) words.push_back(concat(option, '=', value));
-  };
-  add("--strategies", arguments.axes.strategies);
-  add("--algorithms", arguments.axes.algorithms);
-  add("--buckets", arguments.axes.buckets);
-  add("--compression", arguments.axes.compressions);
-  add("--steps", {std::to_string(arguments.options.steps)});
-  add("--repeats", {std::to_string(arguments.options.repeats)});
-  add("--delay", {std::to_string(arguments.delay_us)});
-  if (!arguments.bandwidth.empty()) add("--bandwidth", {arguments.bandwidth});
-  if (!arguments.tuned.empty()) add("--tuned", {arguments.tuned});
-  return words;
-}
-
-int run(const Arguments& arguments) {
+int run(const CLI::App& command, const Arguments& arguments) {
   const auto work = [&](Communicator& ranks) { return run_rank(ranks, arguments); };
   if (arguments.threads || arguments.ranks == 1) return on_ranks(arguments.ranks, work);
   if (find_launched()) return on_ranks(0, work);
-  return launch_keel(arguments.ranks, words_for_ranks(arguments));
+  return launch_keel(arguments.ranks, words_for_ranks(command));
 }
 
 }  // namespace
@@ -254,16 +221,12 @@ void add_compare(CLI::App& program, int& exit_code) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--delay", arguments->delay_us, "Let every message take so long, as on a slower network.")
-      ->check(CLI::Range(0, 10'000'000))
-      ->type_name("US");
-  command->add_option("--bandwidth", arguments->bandwidth, "Let a rank send so many bytes a second at most: 100M.")
-      ->type_name("SIZE");
+  add_network(*command, arguments->network);
   command->add_option("--tuned", arguments->tuned, "Write the configuration with the shortest steps to this file.")
       ->type_name("C.yaml");
   command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
   command->footer(kFooter);
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  command->callback([command, arguments, &exit_code] { exit_code = run(*command, *arguments); });
 }
 
 }  // namespace keel::cli

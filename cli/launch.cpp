@@ -281,6 +281,16 @@ std::string without_equals(std::string text) {
   return text;
 }
 
+std::vector<std::string> words_for_ranks(const CLI::App& command) {
+  std::vector<std::string> words = {command.get_name()};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->check_name("-N")) continue;
+    for (const std::string& value : option->results())
+      words.push_back(option->get_positional() ? value : concat("--", option->get_lnames()[0], '=', value));
+  }
+  return words;
+}
+
 int launch_keel(int ranks, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), own_path());
   LaunchWish wish;

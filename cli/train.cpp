@@ -22,6 +22,7 @@
 #include "keel/trainer/trainer.h"
 #include "launched.h"
 #include "machine.h"
+#include "network.h"
 #include "rank_logs.h"
 #include "ranks.h"
 
@@ -33,6 +34,7 @@ Examples:
   keel train c.yaml
   keel train c.yaml steps=500 optimizer.lr=3e-4 'model={layers: 2, heads: 2, width: 64}'
   keel train c.yaml resume=auto        go on where the run was stopped
+  keel train c.yaml --thread-ranks 4 --delay 200 --bandwidth 100M      as if on a slower network
   keel train c.yaml --print-config     what would be trained, with every default filled in
 
 Ctrl-C, SIGTERM and SIGUSR1 finish the step and save; a second Ctrl-C ends at once.)";
@@ -42,6 +44,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int thread_ranks = 0;
   bool print_config = false;
+  NetworkArguments network;
 };
 
 // A rank that shows nothing.
@@ -86,8 +89,11 @@ std::string thread_warning(const Config& config, const Arguments& arguments) {
                      processors == 1 ? "" : "s");
 }
 
-TrainResult train_on(Communicator& group, const Config& config, const Arguments& arguments,
+TrainResult train_on(Communicator& given, const Config& config, const Link& link, const Arguments& arguments,
                      const SignalScope& signals) {
+  std::unique_ptr<Communicator> slow;
+  if (link.is_slow() && given.size() > 1) slow = given.regroup({.link = link});
+  Communicator& group = slow ? *slow : given;
   if (group.rank() != 0) {
     SilentObserver silent(signals);
     return train(config, silent, group);
@@ -95,6 +101,7 @@ TrainResult train_on(Communicator& group, const Config& config, const Arguments&
   Console console(signals);
   if (const std::string warning = thread_warning(config, arguments); !warning.empty())
     console.on_message(LogLevel::warning, warning);
+  if (slow) console.on_message(LogLevel::warning, concat("as on a slower network: ", describe(link)));
   return train(config, console, group);
 }
 
@@ -106,9 +113,13 @@ std::string start_command(int ranks, const Arguments& arguments) {
 
 int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
-  together(group, [&] { config = load_config(arguments.config, arguments.overrides); });
+  Link link;
+  together(group, [&] {
+    link = link_of(arguments.network);
+    config = load_config(arguments.config, arguments.overrides);
+  });
   logs.set_run(config.run);
-  const TrainResult result = train_on(group, config, arguments, signals);
+  const TrainResult result = train_on(group, config, link, arguments, signals);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = signals.received() != 0 ? signals.received() : SIGTERM;  // it may have reached another rank alone
   if (group.rank() == 0) {
@@ -148,6 +159,7 @@ void add_train(CLI::App& program, int& exit_code) {
           "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are processes.")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  add_network(*command, arguments->network);
   command->add_flag("--print-config", arguments->print_config, "Print the resolved configuration and end.");
   command->add_flag_callback(
       "--help-config",

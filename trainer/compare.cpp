@@ -1,7 +1,7 @@
 #include "keel/trainer/compare.h"
+#include "keel/runtime/stopwatch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -29,10 +29,6 @@ double quantile(std::vector<double> values, double fraction) {
 
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double milliseconds_now() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 const Algorithm& algorithm_of(const Config& config) {
@@ -77,11 +73,11 @@ class Candidate {
     std::int64_t sent_before = 0;
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == 1) sent_before = sent();
-      const double began = milliseconds_now(), waited = engine_.waited_ms(), coded = engine_.codec_ms();
+      const double began = milliseconds_now(), waited = steps_.waited_ms(), coded = engine_.codec_ms();
       if (const auto turn = steps_.next(); turn.outcome) result.loss = turn.outcome->loss;
       if (step == 0) continue;  // which makes what the others find
       durations.push_back(milliseconds_now() - began);
-      waits.push_back(engine_.waited_ms() - waited);
+      waits.push_back(steps_.waited_ms() - waited);
       codecs.push_back(engine_.codec_ms() - coded);
     }
     if (const auto turn = steps_.finish(); turn.outcome) result.loss = turn.outcome->loss;

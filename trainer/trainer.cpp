@@ -224,7 +224,7 @@ class Run {
                                      {"tokens", state_.tokens}};
       if (engine_->options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {
-        const double waited = engine_->waited_ms();
+        const double waited = steps_->waited_ms();
         const std::int64_t sent = engine_->data_traffic().sent(), steps = outcome.step - measured_step_;
         metrics.push_back({"exposed_ms", (waited - measured_ms_) / static_cast<double>(steps)});
         metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/comm/exchange.h"
 #include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
 
 namespace keel {
@@ -20,14 +20,15 @@ std::vector<RowRange> without_empty(const std::vector<RowRange>& ranges) {
 
 }  // namespace
 
-// What a rank tells the others at the end of a step.
-struct TrainingSteps::Note {
-  double loss_sum = 0;  // over tokens
-  std::int64_t tokens = 0;
-  std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
-  double bad_loss = 0;
-  bool stop = false, late = false, failed = false;
-};
+TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
+  Turn turn;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    turn.flags.stop |= all[rank].stop;
+    turn.flags.late |= all[rank].late;
+    if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
+  }
+  return turn;
+}
 
 TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
@@ -46,10 +47,16 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
+  if (context_.stream().is_asynchronous()) {
+    pending.result = parts_.engine.step(parts_.curves);
+    ++step_;
+    return conclude(std::exchange(pending_, std::move(pending)), flags);
+  }
+  // Begun before the update, so that it does not stand behind the parameters that travel then.
+  GatheringOf<Note> told(parts_.ranks, note_of(pending, flags));
   pending.result = parts_.engine.step(parts_.curves);
   ++step_;
-  const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
-  return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
+  return conclude(pending, told);
 }
 
 TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
@@ -57,8 +64,8 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 }
 
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
-  std::vector<Note> all;
-  return exchange({}, flags, all);
+  GatheringOf<Note> told(parts_.ranks, {.stop = flags.stop, .late = flags.late, .failed = flags.failed});
+  return turn_of(hear(told));
 }
 
 Batch TrainingSteps::take(RowRange range) {
@@ -92,24 +99,8 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
   if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
 }
 
-TrainingSteps::Turn TrainingSteps::exchange(Note note, StepFlags flags, std::vector<Note>& all) {
-  note.stop = flags.stop;
-  note.late = flags.late;
-  note.failed = flags.failed;
-  all = gather_values(parts_.ranks, note);
-  Turn turn;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    turn.flags.stop |= all[rank].stop;
-    turn.flags.late |= all[rank].late;
-    if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
-  }
-  return turn;
-}
-
-TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
-  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
-  const Pending& pending = *under_way;
-  Note note;
+TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) const {
+  Note note{.stop = flags.stop, .late = flags.late, .failed = flags.failed};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
     if (micro.batch.target_tokens == 0) continue;
@@ -121,8 +112,23 @@ TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_
     note.loss_sum += loss * static_cast<double>(micro.batch.target_tokens);
     note.tokens += micro.batch.target_tokens;
   }
-  std::vector<Note> all;
-  Turn turn = exchange(note, flags, all);
+  return note;
+}
+
+std::vector<TrainingSteps::Note> TrainingSteps::hear(GatheringOf<Note>& told) {
+  const Stopwatch watch(waited_ms_);
+  return told.wait();
+}
+
+TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
+  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
+  GatheringOf<Note> told(parts_.ranks, note_of(*under_way, flags));
+  return conclude(*under_way, told);
+}
+
+TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<Note>& told) {
+  const std::vector<Note> all = hear(told);
+  Turn turn = turn_of(all);
   StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].bad_micro >= 0)

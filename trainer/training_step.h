@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "keel/data/prefetch.h"
-#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/trainer/micro_step.h"
@@ -57,6 +57,8 @@ class TrainingSteps {
   Turn finish(StepFlags flags = {});
   // Asks all ranks, outside of a step.
   Turn ask(StepFlags flags);
+  // Milliseconds in which this thread has waited for other ranks, the engine's waiting included.
+  double waited_ms() const { return parts_.engine.waited_ms() + waited_ms_; }
 
  private:
   // A step whose numbers may still be on their way.
@@ -70,12 +72,23 @@ class TrainingSteps {
     std::vector<Micro> micro_batches;
     PendingStep result;
   };
-  struct Note;
+  // What a rank tells the others at the end of a step.
+  struct Note {
+    double loss_sum = 0;  // over tokens
+    std::int64_t tokens = 0;
+    std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
+    double bad_loss = 0;
+    bool stop = false, late = false, failed = false;
+  };
 
   Batch take(RowRange range);
   void run_micro_batch(std::size_t index, Pending& pending);
+  Note note_of(const Pending& pending, StepFlags flags) const;
+  // What the others have told.
+  std::vector<Note> hear(GatheringOf<Note>& told);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
-  Turn exchange(Note note, StepFlags flags, std::vector<Note>& all);
+  Turn conclude(const Pending& pending, GatheringOf<Note>& told);
+  static Turn turn_of(const std::vector<Note>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
@@ -84,6 +97,7 @@ class TrainingSteps {
   std::int64_t step_;
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
+  double waited_ms_ = 0;
   Batch stand_in_;  // of an empty micro-batch: nothing in it counts
   PrefetchLoader batches_;
 };

@@ -15,17 +15,22 @@ Tensor alias(const Context& host, std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-std::vector<std::vector<std::byte>> gather_bytes(Communicator& communicator, std::vector<std::byte> mine) {
-  if (communicator.size() == 1) return {std::move(mine)};
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  std::vector<std::byte> all(mine.size() * ranks);
+Gathering::Gathering(Communicator& communicator, const std::vector<std::byte>& mine)
+    : ranks_(static_cast<std::size_t>(communicator.size())), each_(mine.size()) {
   const Context host = make_host();
-  if (!mine.empty()) communicator.all_gather(alias(host, mine), alias(host, all)).wait();
+  const auto each = static_cast<std::int64_t>(each_), begin = each * communicator.rank();
+  all_ = empty(host, {each * communicator.size()}, DType::u8, Purpose::workspace);
+  const Tensor own = all_.slice(0, begin, begin + each);
+  if (each == 0) return;
+  std::memcpy(own.raw(), mine.data(), each_);
+  if (communicator.size() > 1) work_ = communicator.all_gather(own, all_);
+}
+
+std::vector<std::vector<std::byte>> Gathering::wait() {
+  std::exchange(work_, {}).wait();
   std::vector<std::vector<std::byte>> by_rank;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(r * mine.size());
-    by_rank.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(mine.size()));
-  }
+  const std::byte* const bytes = all_.raw();
+  for (std::size_t r = 0; r < ranks_; ++r) by_rank.emplace_back(bytes + r * each_, bytes + (r + 1) * each_);
   return by_rank;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Small values and texts among the ranks of a group, on the processor. Each function is called by every rank, and
-// blocks.
+// blocks; what begins as a Gathering goes on while the rank does something else.
 
 #include <cstring>
 #include <string>
@@ -12,17 +12,48 @@
 namespace keel {
 
 // The bytes of all ranks, in their order; as many on each rank.
-std::vector<std::vector<std::byte>> gather_bytes(Communicator& communicator, std::vector<std::byte> mine);
+class Gathering {
+ public:
+  Gathering(Communicator& communicator, const std::vector<std::byte>& mine);
+  std::vector<std::vector<std::byte>> wait();  // once
+
+ private:
+  Tensor all_;  // u8
+  std::size_t ranks_, each_;
+  Work work_;
+};
+
+inline std::vector<std::vector<std::byte>> gather_bytes(Communicator& communicator,
+                                                        const std::vector<std::byte>& mine) {
+  return Gathering(communicator, mine).wait();
+}
 
 // The values of all ranks, in their order.
 template <class T>
-requires std::is_trivially_copyable_v<T> std::vector<T> gather_values(Communicator& communicator, const T& mine) {
-  std::vector<std::byte> bytes(sizeof(T));
-  std::memcpy(bytes.data(), &mine, sizeof(T));
-  std::vector<T> values;
-  for (const std::vector<std::byte>& theirs : gather_bytes(communicator, std::move(bytes)))
-    std::memcpy(&values.emplace_back(), theirs.data(), sizeof(T));
-  return values;
+requires std::is_trivially_copyable_v<T>
+class GatheringOf {
+ public:
+  GatheringOf(Communicator& communicator, const T& mine) : bytes_(communicator, bytes_of(mine)) {}
+  std::vector<T> wait() {
+    std::vector<T> values;
+    for (const std::vector<std::byte>& theirs : bytes_.wait())
+      std::memcpy(&values.emplace_back(), theirs.data(), sizeof(T));
+    return values;
+  }
+
+ private:
+  static std::vector<std::byte> bytes_of(const T& value) {
+    std::vector<std::byte> bytes(sizeof(T));
+    std::memcpy(bytes.data(), &value, sizeof(T));
+    return bytes;
+  }
+
+  Gathering bytes_;
+};
+
+template <class T>
+std::vector<T> gather_values(Communicator& communicator, const T& mine) {
+  return GatheringOf<T>(communicator, mine).wait();
 }
 
 // The texts of all ranks, in their order, of any lengths.

@@ -77,7 +77,10 @@ std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& 
   if (!is_library) {
     made = fabric.ranks.regroup({.algorithm = std::string(contestant.algorithm),
                                  .shared_memory = contestant.shared_memory,
-                                 .nodes = fabric.nodes});
+                                 .nodes = fabric.nodes,
+                                 .link = fabric.link});
+  } else if (fabric.link.is_slow()) {
+    why_not = "a slower network is made of keel's own messages";
   } else {
     why_not = "no library below these ranks has collectives";
     if (fabric.library) made = fabric.library(why_not);

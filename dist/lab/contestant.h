@@ -40,6 +40,7 @@ struct Fabric {
   std::vector<int> nodes = {};  // of each rank, where they shall count as on others than they are
   // The ranks by the library's own collectives, on processors; null, and the reason, where there is none.
   std::function<std::unique_ptr<Communicator>(std::string& why_not)> library = {};
+  Link link = {};  // slower than what there is; the library's own collectives know nothing of it
 };
 
 // Why a collective is not measured with this one; empty where it is.

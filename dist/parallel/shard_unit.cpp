@@ -1,11 +1,11 @@
 #include "keel/dist/parallel/shard_unit.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -15,19 +15,6 @@ namespace {
 Tensor alias_of(const Tensor& flat) {
   return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype());
 }
-
-// Adds the milliseconds of a scope.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& sum) : sum_(sum) {}
-  ~Stopwatch() { sum_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin_).count(); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& sum_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 

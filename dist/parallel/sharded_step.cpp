@@ -1,7 +1,6 @@
 // The second half of the engine: steps, and the numbers that a checkpoint keeps.
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <string>
@@ -9,6 +8,7 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/update.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -58,9 +58,8 @@ PendingStep Sharded::step(StepArgs args) {
   args.clip = options_.clip;
   args.scaling = options_.scaling;
   if (size() > 1) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch(waited_ms_);
     control_->all_gather(kernels::partial_of(state_), partials_).wait();
-    waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     args.partials = partials_;
   }
   kernels::decide_step(args);

@@ -58,7 +58,7 @@ TEST(CommCommand, ReportsTheElementThatWasCorruptedAndExitsWithOne) {
 TEST(CommCommand, NamesTheRankThatComesLate) {
   const Sandbox sandbox;
   const Outcome outcome =
-      sandbox.keel("comm --threads -N 3 --algorithms ring --delay 1:50 --json c.json -b 1K -e 1K -n 4 -w 1");
+      sandbox.keel("comm --threads -N 3 --algorithms ring --late 1:50 --json c.json -b 1K -e 1K -n 4 -w 1");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(lab::load_report(sandbox / "c.json").records.at(0).out_of_place->straggler, 1) << outcome.out;
 }
@@ -89,8 +89,8 @@ TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
            {"-b 64 -e 8", "is larger than the largest"},
            {"-f 1", "a factor above 1"},
            {"-n 0", "--iters"},
-           {"--delay two", "--delay expects a rank and a number"},
-           {"--delay 1:50", "there is no rank 1 among 1"},
+           {"--late two", "--late expects a rank and a number"},
+           {"--late 1:50", "there is no rank 1 among 1"},
            {"--corrupt 0:0 --no-check", "--no-check switches it off"},
            {"--device cuda:77", "cuda:77"},
            {"--json absent/c.json", "--json absent/c.json: the folder"},

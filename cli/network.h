@@ -1,0 +1,28 @@
+#pragma once
+// A slower network than there is, as several commands take it: --delay and --bandwidth.
+
+#include <cstdint>
+#include <string>
+
+#include "keel/dist/comm/slow_transport.h"
+
+namespace CLI {
+class App;
+}
+
+namespace keel::cli {
+
+// As typed.
+struct NetworkArguments {
+  std::int64_t delay_us = 0;
+  std::string bandwidth;
+};
+void add_network(CLI::App& command, NetworkArguments& arguments);
+
+// An Error where the bandwidth is no size above 0.
+Link link_of(const NetworkArguments& arguments);
+
+// "every message takes 200 us and its bytes at 100M a second, at least"; empty where nothing is slower than it is.
+std::string describe(const Link& link);
+
+}  // namespace keel::cli

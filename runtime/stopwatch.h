@@ -1,0 +1,26 @@
+#pragma once
+// Milliseconds that something took.
+
+#include <chrono>
+
+namespace keel {
+
+// Of the steady clock.
+inline double milliseconds_now() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Adds the time from here to the end of the scope to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& sum) : sum_(sum) {}
+  ~Stopwatch() { sum_ += milliseconds_now() - begin_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  double begin_ = milliseconds_now();
+};
+
+}  // namespace keel
