@@ -12,6 +12,7 @@
 #include "keel/dist/parallel/compression.h"
 #include "keel/kernels/codec.h"
 #include "keel/nn/flat_buffer.h"
+#include "keel/runtime/work_timer.h"
 
 namespace keel {
 
@@ -46,7 +47,7 @@ class GradientCompressor {
   const Tensor& factors() const { return kept_factors_; }
 
   double waited_ms() const { return waited_ms_; }
-  double codec_ms() const { return codec_ms_; }
+  double codec_ms() const { return timer_.milliseconds(); }
 
  protected:
   GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks, const Options& options);
@@ -54,30 +55,35 @@ class GradientCompressor {
   // With what is to be sent, of which it leaves what the payload leaves out.
   virtual void send(const Tensor& numbers) = 0;
   virtual void send_more(const Tensor& numbers) = 0;
-  virtual Tensor receive() = 0;
-  void wait();  // for work_
+  // The sum of what has come.
+  virtual Tensor add_up() = 0;
+  // Of the next collective; none of it is the codec's time.
+  template <class F>
+  void ask(const F& collective) {
+    timer_.stop();
+    work_ = collective();
+    timer_.start();
+  }
+  void wait();
 
   Context context_;
   Communicator& ranks_;
   Options options_;
   std::int64_t padded_, numel_;
   Span owned_;  // whose sum finish() returns
-  Work work_;
   Tensor kept_factors_, pending_factors_;
   bool begun_ = false;  // in this step
 
  private:
-  // Adds the time of `f`, without waits, to codec_ms_.
-  template <class F>
-  void timed(const F& f);
-
+  Work work_;
+  WorkTimer timer_;
   Tensor kept_, pending_;
   double scale_ = 1;
   bool more_is_due_ = false;
-  double waited_ms_ = 0, codec_ms_ = 0;
+  double waited_ms_ = 0;
 };
 
-// For kinds with feedback. The communicator must outlive it. An Error where the context is no processor's.
+// For kinds with feedback. The communicator must outlive it.
 std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,
                                                              Communicator& ranks,
                                                              const GradientCompressor::Options& options);
