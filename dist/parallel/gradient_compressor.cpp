@@ -13,6 +13,12 @@ double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+Tensor copy_of(const Tensor& x) {
+  const Tensor copy = empty(x.context(), x.shape(), x.dtype(), Purpose::bucket);
+  kernels::copy_into(copy, x);
+  return copy;
+}
+
 }  // namespace
 
 GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks,
@@ -24,8 +30,7 @@ GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& 
       numel_(layout.numel),
       owned_(options.whole ? Span{0, layout.padded} : part({0, layout.padded}, ranks.size(), ranks.rank())),
       timer_(context),
-      kept_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)),
-      pending_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)) {}
+      left_out_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)) {}
 
 void GradientCompressor::wait() {
   timer_.stop();
@@ -38,18 +43,21 @@ void GradientCompressor::wait() {
 void GradientCompressor::begin(const Tensor& gradient, double scale) {
   const WorkTimer::Scope timing(timer_);
   scale_ = scale;
-  if (!begun_) kernels::copy_into(pending_, kept_);
-  if (scale != 1) kernels::scale(pending_, scale);
-  kernels::accumulate(pending_, gradient);
-  send(pending_);
-  begun_ = more_is_due_ = true;
+  if (!std::exchange(begun_, true)) {
+    left_out_before_ = copy_of(left_out_);
+    if (factors_.defined()) factors_before_ = copy_of(factors_);
+  }
+  if (scale != 1) kernels::scale(left_out_, scale);
+  kernels::accumulate(left_out_, gradient);
+  send(left_out_);
+  more_is_due_ = true;
 }
 
 void GradientCompressor::proceed() {
   if (!std::exchange(more_is_due_, false)) return;
   const WorkTimer::Scope timing(timer_);
-  send_more(pending_);
-  if (scale_ != 1) kernels::scale(pending_, 1 / scale_);
+  send_more(left_out_);
+  if (scale_ != 1) kernels::scale(left_out_, 1 / scale_);
 }
 
 Tensor GradientCompressor::finish() {
@@ -64,9 +72,12 @@ Tensor GradientCompressor::finish() {
 }
 
 void GradientCompressor::end_step(bool taken) {
-  if (!std::exchange(begun_, false) || !taken) return;
-  std::swap(kept_, pending_);
-  std::swap(kept_factors_, pending_factors_);
+  if (!std::exchange(begun_, false)) return;
+  if (!taken) {
+    kernels::copy_into(left_out_, left_out_before_);
+    if (factors_.defined()) kernels::copy_into(factors_, factors_before_);
+  }
+  left_out_before_ = factors_before_ = {};
 }
 
 std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,

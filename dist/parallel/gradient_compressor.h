@@ -3,6 +3,10 @@
 //
 // Every rank sends payloads of its own gradient; the sum over ranks is taken in fp32 in their order, so that all stages
 // give the same bits, and all ranks the same.
+//
+// Units are sent before the last gradients are known, and one that is not finite takes the whole step back. What was
+// left before cannot be computed from what is left then, since sums are rounded and gradients of other ranks' shards go
+// as soon as they are sent. So it is held a second time, but from a unit's first message to the end of the step only.
 
 #include <cstdint>
 #include <memory>
@@ -40,11 +44,11 @@ class GradientCompressor {
   // What the step's messages left out is kept, or, where the step was not taken, forgotten with the step.
   void end_step(bool taken);
 
-  // f32 (padded): what has not been delivered, of the true gradient.
-  const Tensor& residual() const { return kept_; }
+  // f32 (padded): what has not been delivered, of the true gradient, between steps.
+  const Tensor& residual() const { return left_out_; }
   // f32 (rank, columns) of each of low_rank_parts(), one behind the other; undefined but for PowerSGD. The same on
   // every rank.
-  const Tensor& factors() const { return kept_factors_; }
+  const Tensor& factors() const { return factors_; }
 
   double waited_ms() const { return waited_ms_; }
   double codec_ms() const { return timer_.milliseconds(); }
@@ -71,13 +75,14 @@ class GradientCompressor {
   Options options_;
   std::int64_t padded_, numel_;
   Span owned_;  // whose sum finish() returns
-  Tensor kept_factors_, pending_factors_;
-  bool begun_ = false;  // in this step
+  Tensor factors_;
 
  private:
   Work work_;
   WorkTimer timer_;
-  Tensor kept_, pending_;
+  Tensor left_out_;
+  bool begun_ = false;                       // in this step
+  Tensor left_out_before_, factors_before_;  // this step, while it has begun
   double scale_ = 1;
   bool more_is_due_ = false;
   double waited_ms_ = 0;

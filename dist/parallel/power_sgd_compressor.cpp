@@ -26,8 +26,7 @@ class PowerSgdCompressor : public GradientCompressor {
       names_.push_back(segment.name);
     }
     if (end < layout.numel) plain_.push_back({end, layout.numel});
-    kept_factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
-    pending_factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
+    factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
   }
 
  private:
@@ -59,9 +58,8 @@ class PowerSgdCompressor : public GradientCompressor {
   }
 
   void send(const Tensor& numbers) override {
-    if (!begun_) kernels::copy_into(pending_factors_, kept_factors_);
     left_ = empty(context_, {plan_.reduced}, DType::f32, Purpose::bucket);
-    for_each_part(left_, pending_factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
+    for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
       // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
       kernels::fill_empty_rows(right, options_.seed, concat("powersgd.", names_[i]));
       kernels::matmul(matrix(numbers, i), right.transpose(0, 1), {.into = left});
@@ -86,7 +84,7 @@ class PowerSgdCompressor : public GradientCompressor {
     if (right_.numel() > 0) ask([&] { return ranks_.all_reduce(right_, CombineOp::sum, options_.subject); });
   }
   Tensor add_up() override {
-    kernels::copy_into(pending_factors_, right_);
+    kernels::copy_into(factors_, right_);
     const Tensor sum = zeros(context_, {padded_}, DType::f32, Purpose::workspace);
     for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
       kernels::matmul(left, right, {.into = matrix(sum, i), .same_bits = true});  // on every rank
