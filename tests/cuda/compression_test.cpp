@@ -4,6 +4,7 @@
 #include "keel/dist/parallel/gradient_compressor.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/compression_laws.h"
+#include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
@@ -93,6 +94,44 @@ TEST_F(DeviceCompressor, HasTheBitsOfTheProcessors) {
           }
         }
     });
+  }
+}
+
+// Checkpoints hold what is left of gradients in the memory of devices.
+TEST_F(DeviceCompressor, GoesOnFromACheckpointToTheSameBits) {
+  KEEL_NEEDS_DEVICES(2);
+  for (const char* compression : {"{type: int8}", "{type: powersgd, rank: 2}"}) {
+    const TemporaryFolder place;
+    const auto run = [&](const std::string& name, std::int64_t stop_after, const std::vector<std::string>& more = {}) {
+#ifdef KEEL_EMULATED
+      emulation::Machine::get().reset({.devices = 2});
+#endif
+      std::vector<std::string> settings = {kTestDevice.type == DeviceType::cuda ? "device=cuda" : "device=emulated",
+                                           concat("gradient_compression=", compression),
+                                           "strategy=zero2-bf16",
+                                           "steps=4",
+                                           "model.layers=1",
+                                           "model.block=8",
+                                           "batch.global=2",
+                                           "batch.micro=1",
+                                           "eval.every=0",
+                                           "eval.batches=1",
+                                           "checkpoint.every=2"};
+      settings.insert(settings.end(), more.begin(), more.end());
+      const Config config = small_run(place, name, settings);
+      run_ranks(2, [&](Communicator& ranks) {
+        Recorder recorder(stop_after);
+        train(config, recorder, ranks);
+      });
+      return weights_of(config);
+    };
+    const std::string whole = run("whole", 1000);
+    run("parts", 2);
+    bool is_kept = false;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(place / "parts"))
+      is_kept = is_kept || file.path().filename() == "compression-1-of-2.safetensors";
+    EXPECT_TRUE(is_kept);
+    EXPECT_EQ(run("parts", 1000, {"resume=auto"}), whole) << compression;
   }
 }
 

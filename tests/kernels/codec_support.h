@@ -1,7 +1,11 @@
 #pragma once
-// What tests of codecs share: codecs, and numbers that are hard on them.
+// What tests of codecs share: codecs, numbers that are hard on them, and a law of orthonormal columns.
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "keel/kernels/codec.h"
@@ -22,6 +26,19 @@ inline std::vector<double> mixed(std::int64_t count, std::uint64_t seed) {
     values[i] = static_cast<float>(values[i]);
   }
   return values;
+}
+
+// A column that depends on those before it becomes zero, and what is not finite stays visible.
+inline void expect_dependent_columns_are_zero(const Context& context) {
+  const Tensor x = tensor_of(context, {1, 2, 0, 3, 6, 1, -1, -2, 5}, {3, 3});  // the second is twice the first
+  kernels::orthonormalise(x);
+  const std::vector<double> q = doubles(x);
+  for (const std::size_t r : {1, 4, 7}) EXPECT_EQ(q[r], 0);
+  EXPECT_NEAR(q[2] * q[2] + q[5] * q[5] + q[8] * q[8], 1, 1e-6);
+  const Tensor bad = tensor_of(context, {1, 2, std::numeric_limits<double>::infinity(), 3}, {2, 2});
+  kernels::orthonormalise(bad);
+  const std::vector<double> after = doubles(bad);
+  EXPECT_FALSE(std::all_of(after.begin(), after.end(), [](double v) { return std::isfinite(v); }));
 }
 
 }  // namespace keel::testing
