@@ -4,26 +4,25 @@
 #include <cmath>
 
 #include "keel/kernels/checks.h"
-#include "keel/kernels/cpu/codec.h"
+#include "keel/kernels/table.h"
+#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
 
-// Devices have none yet: what is compressed is in the memory of processors.
-void check_processor(const char* op, const Tensor& tensor) {
-  kernels::check_defined(op, "numbers", tensor);
-  if (tensor.device().type != DeviceType::cpu)
-    throw Error(concat(op, " is not implemented on ", tensor.device()), ErrorKind::unsupported);
+// A dense matrix in fp32.
+void check_matrix(const char* op, const char* role, const Tensor& x) {
+  kernels::check_defined(op, role, x);
+  kernels::check_dense(op, role, x);
+  KEEL_CHECK(x.dtype() == DType::f32 && x.rank() == 2, op, ": ", role, " must be f32 of two dimensions, got ", x);
 }
 
+// numbers: (parts, count)
 void check(const char* op, const CodecArgs& args) {
   using namespace kernels;
-  check_processor(op, args.numbers);
+  check_matrix(op, "numbers", args.numbers);
   check_context(op, "payload", args.payload, args.numbers.context());
-  check_dense(op, "numbers", args.numbers);
   check_dense(op, "payload", args.payload);
-  KEEL_CHECK(args.numbers.dtype() == DType::f32 && args.numbers.rank() == 2, op,
-             ": numbers must be f32 (parts, count), got ", args.numbers);
   const Dims expected = {args.numbers.dim(0), args.codec.bytes(args.numbers.dim(1))};
   KEEL_CHECK(args.payload.dtype() == DType::u8 && args.payload.shape() == expected, op, ": the payload must be u8 ",
              expected, ", got ", args.payload);
@@ -44,23 +43,30 @@ std::int64_t Codec::bytes(std::int64_t count) const {
 
 void kernels::encode(const CodecArgs& args) {
   check("encode", args);
-  cpu::encode(args);
+  const Context& context = args.numbers.context();
+  run_kernel(context, "encode", kernel_table(context).encode, args);
   args.payload.mark_written();
   args.numbers.mark_written();
 }
 
 void kernels::decode_add(const CodecArgs& args) {
   check("decode_add", args);
-  cpu::decode_add(args);
+  const Context& context = args.numbers.context();
+  run_kernel(context, "decode_add", kernel_table(context).decode_add, args);
   args.numbers.mark_written();
 }
 
 void kernels::orthonormalise(const Tensor& x) {
   constexpr const char* kOp = "orthonormalise";
-  check_processor(kOp, x);
-  check_dense(kOp, "x", x);
-  KEEL_CHECK(x.dtype() == DType::f32 && x.rank() == 2, kOp, ": x must be f32 (rows, columns), got ", x);
-  cpu::orthonormalise(x);
+  check_matrix(kOp, "x", x);
+  run_kernel(x.context(), kOp, kernel_table(x.context()).orthonormalise, x);
+  x.mark_written();
+}
+
+void kernels::fill_empty_rows(const Tensor& x, std::uint64_t seed, std::string_view name) {
+  constexpr const char* kOp = "fill_empty_rows";
+  check_matrix(kOp, "x", x);
+  run_kernel(x.context(), kOp, kernel_table(x.context()).fill_empty_rows, x, key_of(seed, name));
   x.mark_written();
 }
 

@@ -1,7 +1,8 @@
 #pragma once
-// Numbers in fewer bytes than they have: what gradients travel as where a network is slow. Of processors alone yet.
+// Numbers in fewer bytes than they have: what gradients travel as where a network is slow.
 
 #include <cstdint>
+#include <string_view>
 
 #include "keel/runtime/tensor.h"
 
@@ -34,13 +35,17 @@ namespace kernels {
 
 // Writes each row's payload, and leaves in its numbers what that does not carry: the two add up to what was there, to
 // the bit. A number that is not finite makes its payload decode to one that is not, and its block's rest is undefined.
+// The bytes are the same on every device.
 void encode(const CodecArgs& args);
-// numbers += what the payload carries.
+// numbers += what the payload carries. A payload of top_k names no place twice.
 void decode_add(const CodecArgs& args);
 
 // The columns of x, f32 (rows, columns), become orthonormal, from the first on (modified Gram-Schmidt, in fp64). One
 // that depends on those before it becomes zero.
 void orthonormalise(const Tensor& x);
+// Rows of x, f32 (rows, columns), that hold nothing but zeros become normal numbers: element i of x is element i of the
+// stream (seed, name) of keel/runtime/random.h.
+void fill_empty_rows(const Tensor& x, std::uint64_t seed, std::string_view name);
 
 }  // namespace kernels
 }  // namespace keel

@@ -91,6 +91,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   MatmulArgs args;
   args.alpha = options.alpha;
   args.accumulate = options.accumulate;
+  args.same_bits = options.same_bits;
   args.epilogue = options.epilogue;
   args.bias = options.bias;
   const Tensor out = options.into.defined() ? options.into : empty(a.context(), shape, a.dtype());

@@ -16,6 +16,7 @@ struct MatmulArgs {
   Tensor out;  // (batch..., m, n); rows dense; f32, or the dtype of a
   float alpha = 1;
   bool accumulate = false;  // add to what `out` holds
+  bool same_bits = false;   // see MatmulOptions
   Epilogue epilogue = Epilogue::none;
   Tensor bias = {};            // (n), the dtype of a
   Tensor pre_activation = {};  // optional with bias_gelu: a b + bias, shaped like out
@@ -28,6 +29,9 @@ struct MatmulOptions {
   Tensor into = {};                  // write here instead of a new tensor
   bool accumulate = false;           // add to `into`
   float alpha = 1;
+  // By keel's own kernel, whose bits are the same on devices of one kind. Otherwise the fastest is taken, which a rank
+  // may find to be another one than its neighbour.
+  bool same_bits = false;
 };
 
 namespace kernels {

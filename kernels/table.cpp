@@ -28,6 +28,7 @@ void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_embedding(table);
   cpu::add_select(table);
   cpu::add_combine(table);
+  cpu::add_codec(table);
   cpu::add_update(table);
   cpu::add_norms_of_updates(table);
   cpu::add_factors(table);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "keel/kernels/attention.h"
+#include "keel/kernels/codec.h"
 #include "keel/kernels/combine.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
@@ -21,6 +22,7 @@
 #include "keel/kernels/select.h"
 #include "keel/kernels/softmax.h"
 #include "keel/kernels/update.h"
+#include "keel/runtime/random.h"
 
 namespace keel {
 
@@ -54,6 +56,10 @@ struct KernelTable {
   void (*top_k)(const TopKArgs&) = nullptr;
 
   void (*combine)(const CombineArgs&) = nullptr;
+  void (*encode)(const CodecArgs&) = nullptr;
+  void (*decode_add)(const CodecArgs&) = nullptr;
+  void (*orthonormalise)(const Tensor& x) = nullptr;
+  void (*fill_empty_rows)(const Tensor& x, PhiloxKey key) = nullptr;
 
   void (*update)(const UpdateArgs&) = nullptr;
   void (*advance_shared)(const AdvanceArgs&) = nullptr;

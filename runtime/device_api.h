@@ -44,6 +44,9 @@ class DeviceApi {
   virtual void wait(NativeStream stream, NativeEvent event) = 0;
   virtual void synchronize_event(NativeEvent event) = 0;
   virtual bool has_passed(NativeEvent event) = 0;
+  // An event that knows when it passed, and the milliseconds between two of them that have passed.
+  virtual NativeEvent record_time(NativeStream stream) = 0;
+  virtual double milliseconds_between(NativeEvent begin, NativeEvent end) = 0;
 
   // Between the two, what is asked of the stream is recorded and does not happen.
   virtual void begin_capture(NativeStream stream) = 0;

@@ -6,7 +6,7 @@
 
 namespace keel {
 
-enum class FaultKind : unsigned char { embedding_id, gather_index, select_index, add_index, target };
+enum class FaultKind : unsigned char { embedding_id, gather_index, select_index, add_index, target, payload_place };
 
 // The first note wins, and stays until it is read. Lives in host memory that the device can write.
 struct Fault {

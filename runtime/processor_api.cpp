@@ -27,6 +27,7 @@ std::string_view text_of(FaultKind kind) {
     case FaultKind::select_index: return "index_select: index";
     case FaultKind::add_index: return "index_add: index";
     case FaultKind::target: return "cross_entropy: target";
+    case FaultKind::payload_place: return "decode_add: place";
   }
   return "index";
 }

@@ -28,6 +28,8 @@ class ProcessorApi : public DeviceApi {
   void wait(NativeStream, NativeEvent) override {}
   void synchronize_event(NativeEvent) override {}
   bool has_passed(NativeEvent) override { return true; }
+  NativeEvent record_time(NativeStream) override { return nullptr; }
+  double milliseconds_between(NativeEvent, NativeEvent) override { return 0; }
   void begin_capture(NativeStream) override {}
   NativeGraph end_capture(NativeStream) override { return nullptr; }
   void launch_graph(NativeGraph, NativeStream) override {}

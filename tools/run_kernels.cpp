@@ -36,6 +36,7 @@ class Operations {
     add_rows();
     add_attention();
     add_selection();
+    add_codecs();
     add_updates();
     return list_;
   }
@@ -168,6 +169,17 @@ class Operations {
     add("index_select", [this] { kernels::index_select(numbers({10, 8}), 0, indices(5, 10)); });
     add("index_add", [this] { kernels::index_add(zeros_of({10, 8}), 0, indices(5, 10), numbers({5, 8})); });
     add("top_k", [this] { kernels::top_k(numbers({3, 40}), 4); });
+  }
+
+  void add_codecs() {
+    for (const Codec& codec : {Codec{}, Codec{.kind = Codec::Kind::top_k, .fraction = 0.1}}) {
+      const std::string suffix = codec.kind == Codec::Kind::int8 ? " as int8" : " of the largest";
+      const auto payload = [=, this] { return zeros_of({2, codec.bytes(300)}, DType::u8); };
+      add("encode" + suffix, [=, this] { kernels::encode({numbers({2, 300}), payload(), codec}); });
+      add("decode_add" + suffix, [=, this] { kernels::decode_add({numbers({2, 300}), payload(), codec}); });
+    }
+    add("orthonormalise", [this] { kernels::orthonormalise(numbers({40, 3})); });
+    add("fill_empty_rows", [this] { kernels::fill_empty_rows(zeros_of({3, 40}), 1, "a name"); });
   }
 
   void add_updates() {

@@ -84,8 +84,6 @@ void Resolver::check_compression() {
           concat(kind.name,
                  " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
                  "what that leaves out"));
-  require(!kind.feedback || config_.device == "auto" || config_.device == "cpu", {kKey, "device"},
-          concat(kind.name, " is not offered on ", config_.device, " yet; bf16 and fp16 are"), ErrorKind::unsupported);
 }
 
 void Resolver::check_together() {

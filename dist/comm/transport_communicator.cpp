@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/node_operation.h"
@@ -110,11 +111,16 @@ class TransportCommunicator : public Communicator {
     const std::shared_ptr<NodeMemory> memory = group_->memory;
     std::optional<SharedAreas> areas;
     const bool is_processors = context.device().type == DeviceType::cpu;
-    if (is_processors && memory && !memory->has_one_address_space() && bytes > NodeArea::kSmall) {
+    const bool may_be_shared = is_processors && memory && !memory->has_one_address_space() && bytes > NodeArea::kSmall;
+    if (may_be_shared) {
       try {
         areas = group_->transport->share(bytes);
       } catch (const Error& error) { throw group_->heard(error, concat("in an allocation", group_->describe_place())); }
     }
+    if (may_be_shared && !areas && rank() == 0 && !std::exchange(told_of_private_memory_, true))
+      context.log(LogLevel::warning,
+                  concat("the system has no ", bytes, " bytes of memory that all ", size(),
+                         " ranks see: collectives copy piece by piece, with the same numbers but slower"));
     if (!areas) return Communicator::allocate(context, count, dtype, purpose);
     std::byte* const own = areas->areas[static_cast<std::size_t>(rank())];
     const std::uint32_t window = memory->add_window(std::move(*areas), bytes);
@@ -172,6 +178,7 @@ class TransportCommunicator : public Communicator {
   }
 
   std::shared_ptr<Group> group_;
+  bool told_of_private_memory_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -21,7 +21,7 @@ CompressionPlan plan_factors(const FlatBuffer& layout, const Compression& compre
   plan.reduced += plain;
   plan.begun = kWide * plan.reduced;
   plan.more = kWide * plan.reduced_later;
-  plan.state = 2 * kWide * (layout.padded + plan.reduced_later);
+  plan.state = kWide * (layout.padded + plan.reduced_later);
   return plan;
 }
 
@@ -50,7 +50,7 @@ CompressionPlan plan_compression(const FlatBuffer& layout, const Compression& co
   if (compression.type == Compression::Type::power_sgd) return plan_factors(layout, compression);
   const std::int64_t n = ranks, part = layout.padded / n;
   const std::int64_t payload = n * codec_of(compression).bytes(part), width = static_cast<std::int64_t>(size_of(wire));
-  CompressionPlan plan{.state = 2 * kWide * layout.padded};
+  CompressionPlan plan{.state = kWide * layout.padded};
   // Payloads to all, or sums of shards: whatever is less.
   if (whole && payload <= payload / n + part * width) {
     plan.gathered = n * payload;

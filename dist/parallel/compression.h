@@ -10,8 +10,8 @@
 namespace keel {
 
 // Error feedback (Seide et al. 2014; Karimireddy et al. 2019): what a step's messages leave out is added to the next
-// gradient. Each rank keeps it for the gradient of the whole unit, in fp32, twice, so that a step that is skipped
-// changes nothing.
+// gradient. Each rank keeps it for the gradient of the whole unit, in fp32; and while a step is under way as it was
+// before, so that a step that is skipped changes nothing.
 struct CompressionKind {
   std::string_view name;
   std::optional<DType> wire;  // what numbers are sent as, where that is all
@@ -48,7 +48,8 @@ std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank)
 
 // What a compressed unit needs on one of n ranks, in bytes. `whole`: each rank gets the whole sum, not its shard.
 struct CompressionPlan {
-  std::int64_t state = 0;            // kept from step to step
+  // Kept from step to step; once more, as it was before, from the first message to the end of a step.
+  std::int64_t state = 0;
   std::int64_t begun = 0, more = 0;  // on its way: from the beginning, and from the second collective on
   // Elements of the collectives: all_to_all (bytes), all_gather (bytes), all_gather in the wire's dtype, all_reduce in
   // fp32; 0: there is none.

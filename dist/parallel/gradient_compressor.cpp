@@ -13,6 +13,12 @@ double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+Tensor copy_of(const Tensor& x) {
+  const Tensor copy = empty(x.context(), x.shape(), x.dtype(), Purpose::bucket);
+  kernels::copy_into(copy, x);
+  return copy;
+}
+
 }  // namespace
 
 GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks,
@@ -23,45 +29,42 @@ GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& 
       padded_(layout.padded),
       numel_(layout.numel),
       owned_(options.whole ? Span{0, layout.padded} : part({0, layout.padded}, ranks.size(), ranks.rank())),
-      kept_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)),
-      pending_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)) {}
+      timer_(context),
+      left_out_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)) {}
 
 void GradientCompressor::wait() {
+  timer_.stop();
   const double began = milliseconds_now();
   std::exchange(work_, {}).wait();
   waited_ms_ += milliseconds_now() - began;
-}
-
-template <class F>
-void GradientCompressor::timed(const F& f) {
-  const double began = milliseconds_now(), waited = waited_ms_;
-  f();
-  codec_ms_ += milliseconds_now() - began - (waited_ms_ - waited);
+  timer_.start();
 }
 
 void GradientCompressor::begin(const Tensor& gradient, double scale) {
-  timed([&] {
-    scale_ = scale;
-    if (!begun_) kernels::copy_into(pending_, kept_);
-    if (scale != 1) kernels::scale(pending_, scale);
-    kernels::accumulate(pending_, gradient);
-    send(pending_);
-    begun_ = more_is_due_ = true;
-  });
+  const WorkTimer::Scope timing(timer_);
+  scale_ = scale;
+  if (!std::exchange(begun_, true)) {
+    left_out_before_ = copy_of(left_out_);
+    if (factors_.defined()) factors_before_ = copy_of(factors_);
+  }
+  if (scale != 1) kernels::scale(left_out_, scale);
+  kernels::accumulate(left_out_, gradient);
+  send(left_out_);
+  more_is_due_ = true;
 }
 
 void GradientCompressor::proceed() {
   if (!std::exchange(more_is_due_, false)) return;
-  timed([&] {
-    send_more(pending_);
-    if (scale_ != 1) kernels::scale(pending_, 1 / scale_);
-  });
+  const WorkTimer::Scope timing(timer_);
+  send_more(left_out_);
+  if (scale_ != 1) kernels::scale(left_out_, 1 / scale_);
 }
 
 Tensor GradientCompressor::finish() {
   proceed();
-  Tensor sum;
-  timed([&] { sum = receive(); });
+  const WorkTimer::Scope timing(timer_);
+  wait();
+  const Tensor sum = add_up();
   // Blocks of numbers reach into the padding, which stays zero whatever arrives.
   const std::int64_t padding = std::clamp(numel_, owned_.begin, owned_.end) - owned_.begin;
   if (padding < owned_.count()) kernels::fill(sum.slice(0, padding, owned_.count()), 0);
@@ -69,18 +72,17 @@ Tensor GradientCompressor::finish() {
 }
 
 void GradientCompressor::end_step(bool taken) {
-  if (!std::exchange(begun_, false) || !taken) return;
-  std::swap(kept_, pending_);
-  std::swap(kept_factors_, pending_factors_);
+  if (!std::exchange(begun_, false)) return;
+  if (!taken) {
+    kernels::copy_into(left_out_, left_out_before_);
+    if (factors_.defined()) kernels::copy_into(factors_, factors_before_);
+  }
+  left_out_before_ = factors_before_ = {};
 }
 
 std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,
                                                              Communicator& ranks,
                                                              const GradientCompressor::Options& options) {
-  if (context.device().type != DeviceType::cpu)
-    throw Error(concat("gradient compression ", options.compression.kind().name, " is not offered on ",
-                       context.device(), " yet; bf16 and fp16 are"),
-                ErrorKind::unsupported);
   if (options.compression.type == Compression::Type::power_sgd)
     return make_power_sgd_compressor(layout, context, ranks, options);
   return make_payload_compressor(layout, context, ranks, options);

@@ -3,6 +3,10 @@
 //
 // Every rank sends payloads of its own gradient; the sum over ranks is taken in fp32 in their order, so that all stages
 // give the same bits, and all ranks the same.
+//
+// Units are sent before the last gradients are known, and one that is not finite takes the whole step back. What was
+// left before cannot be computed from what is left then, since sums are rounded and gradients of other ranks' shards go
+// as soon as they are sent. So it is held a second time, but from a unit's first message to the end of the step only.
 
 #include <cstdint>
 #include <memory>
@@ -12,6 +16,7 @@
 #include "keel/dist/parallel/compression.h"
 #include "keel/kernels/codec.h"
 #include "keel/nn/flat_buffer.h"
+#include "keel/runtime/work_timer.h"
 
 namespace keel {
 
@@ -39,14 +44,14 @@ class GradientCompressor {
   // What the step's messages left out is kept, or, where the step was not taken, forgotten with the step.
   void end_step(bool taken);
 
-  // f32 (padded): what has not been delivered, of the true gradient.
-  const Tensor& residual() const { return kept_; }
+  // f32 (padded): what has not been delivered, of the true gradient, between steps.
+  const Tensor& residual() const { return left_out_; }
   // f32 (rank, columns) of each of low_rank_parts(), one behind the other; undefined but for PowerSGD. The same on
   // every rank.
-  const Tensor& factors() const { return kept_factors_; }
+  const Tensor& factors() const { return factors_; }
 
   double waited_ms() const { return waited_ms_; }
-  double codec_ms() const { return codec_ms_; }
+  double codec_ms() const { return timer_.milliseconds(); }
 
  protected:
   GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks, const Options& options);
@@ -54,30 +59,36 @@ class GradientCompressor {
   // With what is to be sent, of which it leaves what the payload leaves out.
   virtual void send(const Tensor& numbers) = 0;
   virtual void send_more(const Tensor& numbers) = 0;
-  virtual Tensor receive() = 0;
-  void wait();  // for work_
+  // The sum of what has come.
+  virtual Tensor add_up() = 0;
+  // Of the next collective; none of it is the codec's time.
+  template <class F>
+  void ask(const F& collective) {
+    timer_.stop();
+    work_ = collective();
+    timer_.start();
+  }
+  void wait();
 
   Context context_;
   Communicator& ranks_;
   Options options_;
   std::int64_t padded_, numel_;
   Span owned_;  // whose sum finish() returns
-  Work work_;
-  Tensor kept_factors_, pending_factors_;
-  bool begun_ = false;  // in this step
+  Tensor factors_;
 
  private:
-  // Adds the time of `f`, without waits, to codec_ms_.
-  template <class F>
-  void timed(const F& f);
-
-  Tensor kept_, pending_;
+  Work work_;
+  WorkTimer timer_;
+  Tensor left_out_;
+  bool begun_ = false;                       // in this step
+  Tensor left_out_before_, factors_before_;  // this step, while it has begun
   double scale_ = 1;
   bool more_is_due_ = false;
-  double waited_ms_ = 0, codec_ms_ = 0;
+  double waited_ms_ = 0;
 };
 
-// For kinds with feedback. The communicator must outlive it. An Error where the context is no processor's.
+// For kinds with feedback. The communicator must outlive it.
 std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,
                                                              Communicator& ranks,
                                                              const GradientCompressor::Options& options);

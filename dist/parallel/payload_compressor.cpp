@@ -28,7 +28,9 @@ class PayloadCompressor : public GradientCompressor {
     kernels::encode({rows_of(numbers, 0, n), rows_of(sent_, 0, n), codec_});
     const bool gathers = plan_.gathered > 0;
     received_ = empty(context_, {gathers ? plan_.gathered : plan_.exchanged}, DType::u8, Purpose::bucket);
-    work_ = gathers ? ranks_.all_gather(sent_, received_, options_.subject) : ranks_.all_to_all(sent_, received_);
+    ask([&] {
+      return gathers ? ranks_.all_gather(sent_, received_, options_.subject) : ranks_.all_to_all(sent_, received_);
+    });
   }
   void send_more(const Tensor&) override {
     if (plan_.gathered_sums == 0) return;
@@ -36,10 +38,9 @@ class PayloadCompressor : public GradientCompressor {
     sums_ = empty(context_, {padded_}, options_.wire, Purpose::bucket);
     const Tensor mine = rows_of(sums_, ranks_.rank(), 1).flatten();
     kernels::copy_into(mine, sum_of_payloads(1));
-    work_ = ranks_.all_gather(mine, sums_, options_.subject);
+    ask([&] { return ranks_.all_gather(mine, sums_, options_.subject); });
   }
-  Tensor receive() override {
-    wait();
+  Tensor add_up() override {
     const Tensor sum = sums_.defined()  ? kernels::cast(sums_, DType::f32)
                        : options_.whole ? sum_of_payloads(ranks_.size())
                                         : sum_of_payloads(1);

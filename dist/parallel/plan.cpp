@@ -81,6 +81,7 @@ class StepMemory {
   struct State {
     bool gathered = false, gradient = false, begun = false;
     bool more_is_due = false;   // a second collective
+    bool holds_before = false;  // what compression had left before this step
     std::int64_t received = 0;  // bytes of its own for a reduction
   };
   struct Count {
@@ -144,6 +145,7 @@ class StepMemory {
     if (!sent_.empty()) proceed(sent_.back());
     const PlannedUnit& unit = units_[i];
     if (unit.compression) {
+      if (!std::exchange(states_[i].holds_before, true)) all_.add(unit.compression->state);
       receive(i, unit.compression->begun);
       states_[i].more_is_due = true;
       sent_.push_back(i);
@@ -317,7 +319,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
                                 .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
-  plan.memory.buckets = std::max(plan.memory.buckets, arriving);
+  if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;
 }
 

@@ -1,12 +1,10 @@
 // Gradients as products of narrow matrices that all ranks make together: powersgd.
 
-#include <algorithm>
 #include <vector>
 
 #include "keel/dist/parallel/gradient_compressor.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
-#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
@@ -28,8 +26,7 @@ class PowerSgdCompressor : public GradientCompressor {
       names_.push_back(segment.name);
     }
     if (end < layout.numel) plain_.push_back({end, layout.numel});
-    kept_factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
-    pending_factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
+    factors_ = zeros(context, {plan_.reduced_later}, DType::f32, Purpose::gradient);
   }
 
  private:
@@ -60,32 +57,18 @@ class PowerSgdCompressor : public GradientCompressor {
     }
   }
 
-  // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
-  void refill(const Tensor& right, std::size_t i) const {
-    const auto [segment, rows, columns, rank] = parts_[i];
-    std::vector<float> first(static_cast<std::size_t>(rank * columns));
-    fill_normal(first, options_.seed, concat("powersgd.", names_[i]));
-    float* const numbers = right.data<float>();
-    for (std::int64_t k = 0; k < rank; ++k) {
-      float* const row = numbers + k * columns;
-      if (std::any_of(row, row + columns, [](float x) { return x != 0; })) continue;
-      std::copy_n(first.begin() + k * columns, columns, row);
-    }
-    right.mark_written();
-  }
-
   void send(const Tensor& numbers) override {
-    if (!begun_) kernels::copy_into(pending_factors_, kept_factors_);
     left_ = empty(context_, {plan_.reduced}, DType::f32, Purpose::bucket);
-    for_each_part(left_, pending_factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
-      refill(right, i);
+    for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
+      // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
+      kernels::fill_empty_rows(right, options_.seed, concat("powersgd.", names_[i]));
       kernels::matmul(matrix(numbers, i), right.transpose(0, 1), {.into = left});
     });
     for_each_plain(numbers, [](const Tensor& from, const Tensor& to) {
       kernels::copy_into(to, from);
       kernels::fill(from, 0);
     });
-    work_ = ranks_.all_reduce(left_, CombineOp::sum, options_.subject);
+    ask([&] { return ranks_.all_reduce(left_, CombineOp::sum, options_.subject); });
   }
   void send_more(const Tensor& numbers) override {
     wait();
@@ -98,14 +81,13 @@ class PowerSgdCompressor : public GradientCompressor {
       kernels::scale(negative, -1);
       kernels::matmul(left, negative, {.into = whole, .accumulate = true});
     });
-    if (right_.numel() > 0) work_ = ranks_.all_reduce(right_, CombineOp::sum, options_.subject);
+    if (right_.numel() > 0) ask([&] { return ranks_.all_reduce(right_, CombineOp::sum, options_.subject); });
   }
-  Tensor receive() override {
-    wait();
-    kernels::copy_into(pending_factors_, right_);
+  Tensor add_up() override {
+    kernels::copy_into(factors_, right_);
     const Tensor sum = zeros(context_, {padded_}, DType::f32, Purpose::workspace);
     for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
-      kernels::matmul(left, right, {.into = matrix(sum, i)});
+      kernels::matmul(left, right, {.into = matrix(sum, i), .same_bits = true});  // on every rank
     });
     for_each_plain(sum, [](const Tensor& to, const Tensor& from) { kernels::copy_into(to, from); });
     left_ = right_ = {};

@@ -26,7 +26,8 @@ ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& co
       communicator_(communicator),
       replicas_(replicas),
       wire_(memory.wire),
-      subject_(memory.subject) {
+      subject_(memory.subject),
+      codec_(context) {
   const ShardingStage& stage = kShardingStages[options.stage];
   const bool several = communicator.size() > 1;
   parameters_sharded_ = several && stage.parameters && buffer_.padded >= options.persistence_threshold;
@@ -174,7 +175,7 @@ void ShardUnit::begin_reduce(double scale) {
   crosses_groups_ = replicas_ != nullptr;
   const bool converts = buffer_.gradient.dtype() != wire_;
   if (converts) {
-    const Stopwatch watch(codec_ms_);
+    const WorkTimer::Scope timing(codec_);
     sent_ = kernels::cast(buffer_.gradient, wire_);
   } else {
     sent_ = buffer_.gradient;
@@ -203,13 +204,15 @@ void ShardUnit::continue_reduce() {
 void ShardUnit::finish_reduce() {
   if (communicator_.size() == 1 && replicas_ == nullptr) return;
   if (compressor_) {
-    received_ = kernels::cast(compressor_->finish(), wire_);
+    const Tensor sum = compressor_->finish();
+    const WorkTimer::Scope timing(codec_);
+    received_ = kernels::cast(sum, wire_);
   } else {
     continue_reduce();
     wait(reducing_);
   }
   if (received_.raw() != own_gradient_.raw()) {
-    const Stopwatch watch(codec_ms_);
+    const WorkTimer::Scope timing(codec_);
     if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
     else kernels::copy_into(own_gradient_, received_);
   }

@@ -9,6 +9,7 @@
 #include "keel/dist/parallel/gradient_compressor.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/nn/flat_buffer.h"
+#include "keel/runtime/work_timer.h"
 
 namespace keel {
 
@@ -82,10 +83,10 @@ class ShardUnit {
   // Null where gradients are not compressed with error feedback.
   GradientCompressor* compressor() const { return compressor_.get(); }
 
-  // Milliseconds in which this thread has waited for collectives of the unit; in which it has turned gradients into
+  // Milliseconds in which this thread has waited for collectives of the unit; in which gradients have been turned into
   // what travels, and back.
   double waited_ms() const { return waited_ms_ + (compressor_ ? compressor_->waited_ms() : 0); }
-  double codec_ms() const { return codec_ms_ + (compressor_ ? compressor_->codec_ms() : 0); }
+  double codec_ms() const { return codec_.milliseconds() + (compressor_ ? compressor_->codec_ms() : 0); }
 
  private:
   void make_parameters(const Memory& memory);
@@ -108,7 +109,8 @@ class ShardUnit {
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;
   std::unique_ptr<GradientCompressor> compressor_;
-  double waited_ms_ = 0, codec_ms_ = 0;
+  double waited_ms_ = 0;
+  WorkTimer codec_;
 };
 
 }  // namespace keel

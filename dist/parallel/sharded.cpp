@@ -297,8 +297,10 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
   next_bucket_ = 0;
 
   const Tensor seed = kernels::full(loss.context(), loss.shape(), static_cast<double>(options.tokens), loss.dtype());
-  if (options_.loss_scale != 1 || options_.scaling.growth != 1) kernels::scale_by(seed, kernels::loss_scale_of(state_));
-  if (options_.compression.kind().feedback) gradient_scale_ = static_cast<double>(state().loss_scale);
+  if (options_.loss_scale != 1 || options_.scaling.growth != 1) {
+    kernels::scale_by(seed, kernels::loss_scale_of(state_));
+    if (options_.compression.kind().feedback) gradient_scale_ = static_cast<double>(state().loss_scale);
+  }
   in_backward_ = true;
   try {
     for (std::size_t i = 0; i < static_cast<std::size_t>(options_.sharding.prefetch) && i < forward_order_.size(); ++i)

@@ -116,7 +116,8 @@ class Sharded {
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
   double waited_ms() const;
-  // Milliseconds in which it has made payloads of gradients, and sums of payloads.
+  // Milliseconds in which payloads of gradients have been made, and sums of payloads: of a device, by its own clock,
+  // what it has done by now.
   double codec_ms() const;
   // Between the device and the processor, for an offloaded optimizer.
   std::int64_t offload_bytes() const { return offload_bytes_; }

@@ -247,8 +247,9 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
       if (mine.empty()) continue;
       KEEL_CHECK(place->second.shape == part.shape, part.name, " has shape ", part.shape, " instead of ",
                  place->second.shape);
-      if (is_factor) kernels::copy_into(place->second.values, part.values);
-      else kernels::accumulate(place->second.values, part.values);
+      const Tensor values = kernels::to(part.values, context_);
+      if (is_factor) kernels::copy_into(place->second.values, values);
+      else kernels::accumulate(place->second.values, values);
     }
 }
 

@@ -1,44 +1,17 @@
-#include "keel/kernels/cpu/codec.h"
+// Codecs, and what makes narrow matrices orthonormal.
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <vector>
 
+#include "keel/kernels/codec_formulas.h"
+#include "keel/kernels/cpu/backend.h"
 #include "keel/runtime/parallel.h"
 
 namespace keel::cpu {
 namespace {
 
-// Sizes of numbers in their order as integers; what is not finite is larger than all that is.
-std::uint32_t size_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
-constexpr std::uint32_t kInfinity = 0x7f800000u;
-
-// All scales, then all multiples.
-float scale_at(const std::byte* payload, std::int64_t block) {
-  float scale = 0;
-  std::memcpy(&scale, payload + 4 * block, 4);
-  return scale;
-}
-
-void encode_block(float* x, std::int64_t count, std::byte* scale_place, std::int8_t* multiples) {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, size_bits(x[i]));
-  float scale = std::bit_cast<float>(largest) / 127;
-  if (largest >= kInfinity) scale = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(scale_place, &scale, 4);
-  if (!(scale > 0)) {  // nothing to send, or nothing that can be sent
-    std::memset(multiples, 0, static_cast<std::size_t>(count));
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float multiple = std::min(std::max(std::nearbyint(x[i] / scale), -127.0F), 127.0F);
-    multiples[i] = static_cast<std::int8_t>(multiple);
-    x[i] -= scale * multiple;
-  }
-}
+using namespace keel::codec;
 
 // Calls f(part, block, first, count) for every block of every part.
 template <class F>
@@ -55,21 +28,24 @@ void for_each_block(const CodecArgs& args, const F& f) {
 
 void encode_int8(const CodecArgs& args) {
   const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
-  const std::int64_t multiples = bytes - count;
   for_each_block(args, [&](std::int64_t part, std::int64_t block, std::int64_t first, std::int64_t n) {
     std::byte* const payload = args.payload.raw() + part * bytes;
-    encode_block(args.numbers.data<float>() + part * count + first, n, payload + 4 * block,
-                 reinterpret_cast<std::int8_t*>(payload + multiples + first));
+    float* const x = args.numbers.data<float>() + part * count + first;
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, size_bits(x[i]));
+    const float scale = scale_of(largest);
+    put(payload, block, scale);
+    std::int8_t* const to = multiples_of(payload, bytes, count) + first;
+    for (std::int64_t i = 0; i < n; ++i) to[i] = take_multiple(x[i], scale);
   });
 }
 
 void add_int8(const CodecArgs& args) {
   const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
-  const std::int64_t multiples = bytes - count;
   for_each_block(args, [&](std::int64_t part, std::int64_t block, std::int64_t first, std::int64_t n) {
-    const std::byte* const payload = args.payload.raw() + part * bytes;
-    const float scale = scale_at(payload, block);
-    const auto* const from = reinterpret_cast<const std::int8_t*>(payload + multiples + first);
+    std::byte* const payload = args.payload.raw() + part * bytes;
+    const auto scale = get<float>(payload, block);
+    const std::int8_t* const from = multiples_of(payload, bytes, count) + first;
     float* const sum = args.numbers.data<float>() + part * count + first;
     for (std::int64_t i = 0; i < n; ++i) sum[i] += scale * static_cast<float>(from[i]);
   });
@@ -100,13 +76,11 @@ Threshold find_threshold(const float* x, std::int64_t count, std::int64_t kept) 
 void keep_largest(float* x, std::int64_t count, std::int64_t kept, std::byte* payload) {
   if (kept == 0) return;
   auto [least, ties] = find_threshold(x, count, kept);
+  std::int64_t at = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t size = size_bits(x[i]);
     if (size < least || (size == least && ties-- <= 0)) continue;
-    const auto place = static_cast<std::uint32_t>(i);
-    std::memcpy(payload, &place, 4);
-    std::memcpy(payload + 4, &x[i], 4);
-    payload += 8;
+    put(payload, at++, Kept{static_cast<std::uint32_t>(i), x[i]});
     x[i] = 0;
   }
 }
@@ -124,13 +98,10 @@ void add_top_k(const CodecArgs& args) {
   const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
   parallel_for(args.numbers.context(), args.numbers.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
-      const std::byte* payload = args.payload.raw() + part * bytes;
+      const std::byte* const payload = args.payload.raw() + part * bytes;
       float* const sum = args.numbers.data<float>() + part * count;
-      for (std::int64_t i = 0; i < bytes / 8; ++i, payload += 8) {
-        std::uint32_t place = 0;
-        float number = 0;
-        std::memcpy(&place, payload, 4);
-        std::memcpy(&number, payload + 4, 4);
+      for (std::int64_t i = 0; i < bytes / kKeptBytes; ++i) {
+        const auto [place, number] = get<Kept>(payload, i);
         KEEL_CHECK(place < count, "decode_add: a payload names element ", place, " of ", count);
         sum[place] += number;
       }
@@ -144,14 +115,10 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-}  // namespace
-
 void encode(const CodecArgs& args) { args.codec.kind == Codec::Kind::int8 ? encode_int8(args) : encode_top_k(args); }
 void decode_add(const CodecArgs& args) { args.codec.kind == Codec::Kind::int8 ? add_int8(args) : add_top_k(args); }
 
 void orthonormalise(const Tensor& x) {
-  // Of what fp32 numbers say, no more than this is left where a column depends on others.
-  constexpr double kNothing = 1e-6;
   const auto rows = static_cast<std::size_t>(x.dim(0)), columns = static_cast<std::size_t>(x.dim(1));
   float* const numbers = x.data<float>();
   std::vector<std::vector<double>> done;
@@ -163,11 +130,28 @@ void orthonormalise(const Tensor& x) {
       const double along = dot(column, other);
       for (std::size_t r = 0; r < rows; ++r) column[r] -= along * other[r];
     }
-    const double norm = std::sqrt(dot(column, column));
-    const double factor = norm <= kNothing * before ? 0 : 1 / norm;  // of what is not finite nothing finite comes
+    const double factor = normalising_factor(std::sqrt(dot(column, column)), before);
     for (std::size_t r = 0; r < rows; ++r) numbers[r * columns + c] = static_cast<float>(column[r] *= factor);
     done.push_back(std::move(column));
   }
+}
+
+void fill_empty_rows(const Tensor& x, PhiloxKey key) {
+  const std::int64_t rows = x.dim(0), columns = x.dim(1);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* const row = x.data<float>() + r * columns;
+    if (std::any_of(row, row + columns, [](float each) { return each != 0; })) continue;
+    for (std::int64_t c = 0; c < columns; ++c) row[c] = normal_at(key, r * columns + c);
+  }
+}
+
+}  // namespace
+
+void add_codec(KernelTable& table) {
+  table.encode = encode;
+  table.decode_add = decode_add;
+  table.orthonormalise = orthonormalise;
+  table.fill_empty_rows = fill_empty_rows;
 }
 
 }  // namespace keel::cpu

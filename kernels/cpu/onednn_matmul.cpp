@@ -178,6 +178,7 @@ void apply_gelu(const Tensor& before, const Tensor& out) {
 }  // namespace
 
 void multiply_onednn(const MatmulArgs& args) {
+  if (args.same_bits) return multiply_plain(args);
   if (args.epilogue == Epilogue::bias_gelu && args.out.rank() == 2 && multiplies(args.a.dtype())) {
     MatmulArgs linear = args;
     linear.epilogue = Epilogue::bias;

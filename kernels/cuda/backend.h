@@ -23,6 +23,8 @@ void add_reduce(KernelTable& table);
 void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);
 void add_combine(KernelTable& table);
+void add_codec(KernelTable& table);
+void add_orthonormalise(KernelTable& table);  // and fill_empty_rows
 void add_update(KernelTable& table);
 void add_factors(KernelTable& table);
 

@@ -370,6 +370,7 @@ class Library {
 
 void multiply_cublaslt(const MatmulArgs& args) {
   if (args.a.dtype() == DType::f64) return multiply_own(args);  // which says that it cannot
+  if (args.same_bits) return multiply_own(args);
   const std::optional<Problem> problem = problem_of(args);
   if (!problem) return multiply_own(args);
   const Context& context = args.a.context();

@@ -116,6 +116,30 @@ __device__ T reduce_warp(T value, Op op) {
   return value;
 }
 
+// The sum of the values of the warp's lanes up to this one.
+template <class T>
+__device__ T sum_up_to_lane(T value) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const T before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(distance));
+    if (lane >= distance) value += before;
+  }
+  return value;
+}
+
+// The same over a block of whole warps. `scratch` is that of reduce_block.
+template <class T, class Scratch>
+__device__ T sum_up_to_thread(T value, const Scratch& scratch) {
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  value = sum_up_to_lane(value);
+  if (lane == kWarp - 1) scratch[warp] = value;
+  __syncthreads();
+  const T up_to = sum_up_to_lane(lane < warps ? static_cast<T>(scratch[lane]) : T{});
+  const T before = __shfl_sync(kAllLanes, up_to, warp == 0 ? 0 : static_cast<int>(warp - 1));
+  __syncthreads();  // scratch is free again
+  return warp == 0 ? value : before + value;
+}
+
 // The reduction over a block of whole warps (up to 1024 threads), in every thread. `scratch` has room for 32 and may
 // be used again after the call.
 template <class T, class Op, class Scratch>

@@ -50,15 +50,6 @@ __global__ void count_digits_kernel(Pass pass) {
   pass.counts[(row * kDigits + threadIdx.x) * pass.tiles + tile] = found[threadIdx.x];
 }
 
-__device__ inline int sum_up_to_lane(int value) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const int before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(distance));
-    if (lane >= distance) value += before;
-  }
-  return value;
-}
-
 // A warp for each digit of each row.
 __global__ void sum_tiles_kernel(Pass pass) {
   const std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;

@@ -9,6 +9,8 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_embedding(table);
   add_select(table);
   add_combine(table);
+  add_codec(table);
+  add_orthonormalise(table);
   add_update(table);
   add_factors(table);
   add_matmul(table);

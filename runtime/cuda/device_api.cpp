@@ -113,15 +113,7 @@ class CudaApi final : public DeviceApi {
     make_current();
     check_work(cudaStreamSynchronize(stream_of(stream)));
   }
-  NativeEvent record(NativeStream stream) override {
-    make_current();
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    const cudaError_t error = cudaEventRecord(event, stream_of(stream));
-    if (error != cudaSuccess) cudaEventDestroy(event);
-    check(error, "cudaEventRecord");
-    return event;
-  }
+  NativeEvent record(NativeStream stream) override { return record_event(stream, cudaEventDisableTiming); }
   void destroy_event(NativeEvent event) noexcept override { cudaEventDestroy(event_of(event)); }
   void wait(NativeStream stream, NativeEvent event) override {
     make_current();
@@ -135,6 +127,12 @@ class CudaApi final : public DeviceApi {
     if (cudaEventQuery(event_of(event)) == cudaSuccess) return true;
     cudaGetLastError();  // "not ready" is no error that a later call should find
     return false;
+  }
+  NativeEvent record_time(NativeStream stream) override { return record_event(stream, cudaEventDefault); }
+  double milliseconds_between(NativeEvent begin, NativeEvent end) override {
+    float time = 0;
+    check(cudaEventElapsedTime(&time, event_of(begin), event_of(end)), "cudaEventElapsedTime");
+    return time;
   }
 
   void begin_capture(NativeStream stream) override {
@@ -160,6 +158,15 @@ class CudaApi final : public DeviceApi {
   Fault* fault() override { return fault_; }
 
  private:
+  NativeEvent record_event(NativeStream stream, unsigned flags) const {
+    make_current();
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+    const cudaError_t error = cudaEventRecord(event, stream_of(stream));
+    if (error != cudaSuccess) cudaEventDestroy(event);
+    check(error, "cudaEventRecord");
+    return event;
+  }
   // For calls that may tell of what was queued before them.
   void check_work(cudaError_t error) const {
     if (error == cudaSuccess) return;

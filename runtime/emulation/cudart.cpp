@@ -197,8 +197,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st{.device = thread().device};
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{.device = thread().device, .timed = (flags & cudaEventDisableTiming) == 0};
   return cudaSuccess;
 }
 
@@ -210,6 +210,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   CUstream_st* queue = stream_or_default(stream);
   if (event->device != queue->device) return answer(cudaErrorInvalidResourceHandle);
+  if (event->timed) {
+    event->time = std::make_shared<std::chrono::steady_clock::time_point>();
+    const auto note = [time = event->time] { *time = std::chrono::steady_clock::now(); };
+    if (const cudaError_t error = Machine::get().enqueue(queue, {.run = note}); error != cudaSuccess)
+      return answer(error);
+  }
   return answer(Machine::get().record(event, queue));
 }
 
@@ -226,6 +232,16 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->stream == nullptr) return cudaSuccess;
   if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
   return answer(Machine::get().is_done(event->stream, event->position) ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  for (const cudaEvent_t event : {begin, end}) {
+    if (!event->timed || event->stream == nullptr) return answer(cudaErrorInvalidResourceHandle);
+    if (event->capture != nullptr) return answer(cudaErrorCapturedEvent);
+    if (!Machine::get().is_done(event->stream, event->position)) return answer(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->time - *begin->time).count();
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {

@@ -50,7 +50,9 @@ struct CUstream_st {
 
 struct CUevent_st {
   int device = 0;
-  CUstream_st* stream = nullptr;  // null: never recorded, so complete
+  bool timed = false;
+  std::shared_ptr<std::chrono::steady_clock::time_point> time = {};  // of a timed one: when it happened
+  CUstream_st* stream = nullptr;                                     // null: never recorded, so complete
   std::uint64_t position = 0;
   std::shared_ptr<keel::emulation::Capture> capture = {};  // when recorded in one
   std::vector<std::size_t> tips = {};

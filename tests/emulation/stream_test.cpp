@@ -127,6 +127,26 @@ TEST_F(EmulatedStreams, GetThereWhenAskedAgainAndAgain) {
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
+TEST_F(EmulatedStreams, TellTheTimeBetweenTwoEventsThatHavePassed) {
+  int* x = device_array<int>(1);
+  cudaStream_t stream = new_stream();
+  cudaEvent_t begin = nullptr, end = nullptr, untimed = nullptr;
+  for (cudaEvent_t* event : {&begin, &end}) ASSERT_EQ(cudaEventCreateWithFlags(event, cudaEventDefault), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+  float time = -1;
+  ASSERT_EQ(cudaEventRecord(begin, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&time, begin, end), cudaErrorNotReady);
+  cuda::launch("store", store, {}, stream, x, 1);
+  ASSERT_EQ(cudaEventRecord(end, stream), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(untimed, stream), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&time, begin, end), cudaErrorNotReady);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&time, begin, end), cudaSuccess);
+  EXPECT_GT(time, 0);
+  EXPECT_EQ(cudaEventElapsedTime(&time, begin, untimed), cudaErrorInvalidResourceHandle);
+  for (cudaEvent_t event : {begin, end, untimed}) EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
 TEST_F(EmulatedStreams, TellOfAFailedKernelOnceAndGoOn) {
   int* x = device_array<int>(1);
   cuda::launch("fail_in_thread_3", fail_in_thread_3, {.block = 32}, nullptr);

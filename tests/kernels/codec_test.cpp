@@ -8,27 +8,13 @@
 #include <numeric>
 
 #include "keel/kernels/elementwise.h"
-#include "tests/support.h"
+#include "keel/runtime/random.h"
+#include "tests/kernels/codec_support.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
-
-const Codec kInt8 = {};
-Codec top(double fraction) { return {.kind = Codec::Kind::top_k, .fraction = fraction}; }
-
-// Numbers of very different sizes, some of them zero and some alike.
-std::vector<double> mixed(std::int64_t count, std::uint64_t seed) {
-  std::vector<double> values = uniform(count, seed);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] *= std::exp2(static_cast<double>(i * 7 % 40) - 20);
-    if (i % 11 == 3) values[i] = 0;
-    if (i % 13 == 5) values[i] = i % 2 == 0 ? 0.25 : -0.25;
-    values[i] = static_cast<float>(values[i]);
-  }
-  return values;
-}
 
 struct Coded {
   std::vector<double> rest, carried;
@@ -141,16 +127,26 @@ TEST(Orthonormalise, MakesColumnsOfLengthOneThatAreAtRightAngles) {
 }
 
 TEST(Orthonormalise, LeavesZerosForAColumnThatDependsOnOthersAndHidesNothingThatIsNotFinite) {
-  const Context cpu = context();
-  const Tensor x = tensor_of(cpu, {1, 2, 0, 3, 6, 1, -1, -2, 5}, {3, 3});  // the second is twice the first
-  kernels::orthonormalise(x);
-  const std::vector<double> q = doubles(x);
-  for (const std::size_t r : {1, 4, 7}) EXPECT_EQ(q[r], 0);
-  EXPECT_NEAR(q[2] * q[2] + q[5] * q[5] + q[8] * q[8], 1, 1e-6);
-  const Tensor bad = tensor_of(cpu, {1, 2, std::numeric_limits<double>::infinity(), 3}, {2, 2});
-  kernels::orthonormalise(bad);
-  const std::vector<double> after = doubles(bad);
-  EXPECT_FALSE(std::all_of(after.begin(), after.end(), [](double v) { return std::isfinite(v); }));
+  expect_dependent_columns_are_zero(context());
+}
+
+TEST(FillEmptyRows, FillsThemFromTheStreamAndLeavesTheOthers) {
+  constexpr std::int64_t kColumns = 37;
+  std::vector<float> stream(4 * kColumns);
+  fill_normal(stream, 5, "some name");
+  std::vector<double> values(stream.size(), 0);
+  values[kColumns] = 0.5;  // the second row has one number
+  values[2 * kColumns] = std::nan("");
+  const Tensor x = tensor_of(context(), values, {4, kColumns});
+  kernels::fill_empty_rows(x, 5, "some name");
+  const std::vector<double> filled = doubles(x);
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    const std::size_t row = i / kColumns;
+    const bool is_empty = row == 0 || row == 3;
+    if (i == 2 * kColumns) continue;
+    EXPECT_EQ(filled[i], is_empty ? stream[i] : values[i]) << i;
+  }
+  EXPECT_TRUE(std::isnan(filled[2 * kColumns]));
 }
 
 }  // namespace

@@ -11,12 +11,14 @@ namespace keel::testing {
 
 inline constexpr std::int64_t kWidth = 64, kBatch = 48;
 
-// One shard unit: 64 to 65 numbers, of which 64 go on, so that no unit fills its shards.
+// One shard unit: 64 to 65 numbers, of which 64 go on, so that no unit fills its shards; or another width.
 struct UnitLayer : Module {
-  Linear linear{kWidth, kWidth + 1};
+  explicit UnitLayer(std::int64_t numbers = kWidth) : width(numbers), linear(numbers, numbers + 1) {}
+  std::int64_t width;
+  Linear linear;
   Variable operator()(const Variable& x) const {
     const Scope scope(*this);
-    return tanh(slice(linear(x), 1, 0, kWidth));
+    return tanh(slice(linear(x), 1, 0, width));
   }
   void visit(Visitor& v) override { v("linear", linear); }
   bool is_unit() const override { return true; }
@@ -24,7 +26,10 @@ struct UnitLayer : Module {
 
 // The fixture f of the design: four such layers.
 struct UnitNet : Module {
-  std::vector<UnitLayer> layers = std::vector<UnitLayer>(4);
+  explicit UnitNet(std::int64_t width = kWidth, int count = 4) {
+    for (int i = 0; i < count; ++i) layers.emplace_back(width);
+  }
+  std::vector<UnitLayer> layers;
   Variable operator()(const Tensor& x) const {
     Variable y(x);
     for (const UnitLayer& layer : layers) y = layer(y);

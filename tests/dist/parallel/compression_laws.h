@@ -1,0 +1,295 @@
+#pragma once
+// Laws of compressed gradients, wherever the ranks are: what is delivered, and what is left for later.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <mutex>
+
+#include "keel/dist/comm/decorators.h"
+#include "keel/kernels/elementwise.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel::testing {
+
+// Where a law is tried.
+struct World {
+  std::string name;
+  // Calls f on each of n ranks, with the context of its device.
+  std::function<void(int n, const std::function<void(Communicator&, const Context&)>& f)> run;
+  std::vector<int> ranks = {2, 3, 4};
+  int steps = 5;  // of most trainings
+  std::int64_t width = kWidth;
+  int layers = 4;
+  std::string why_not = {};  // why it cannot be tried here
+  std::function<void()> leave = [] {};
+
+  UnitNet net() const { return UnitNet(width, layers); }
+};
+
+inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
+
+class CompressionLaws : public ::testing::TestWithParam<World> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().why_not.empty()) GTEST_SKIP() << GetParam().why_not;
+  }
+  void TearDown() override { GetParam().leave(); }
+};
+
+inline constexpr Compression kInt8 = {.type = Compression::Type::int8};
+inline constexpr Compression kPowerSgd = {.type = Compression::Type::power_sgd, .rank = 3};
+inline Compression top(double fraction) { return {.type = Compression::Type::top_k, .fraction = fraction}; }
+inline std::vector<Compression> all_kinds() { return {kInt8, top(0.03), kPowerSgd}; }
+
+inline std::string text_of(const Compression& c) { return concat(c.kind().name, ' ', c.fraction, ' ', c.rank); }
+
+inline ShardedOptions options_of(int number, const Compression& compression) {
+  ShardedOptions options = stage(number);
+  options.compression = compression;
+  return options;
+}
+
+// A training of some steps, seen by rank 0: its weights, which all ranks must have, and its losses.
+struct Trained {
+  std::vector<double> weights, losses;
+  std::int64_t sent = 0;  // of the last step
+};
+
+struct Training {
+  int ranks = 2, steps = 5;
+  ShardedOptions options;
+  std::uint64_t delays = 0;  // seed; 0: none
+  int bad_step = -1;         // in which a rank's gradient is not finite
+  double rate = 0.5;
+};
+
+inline Variable loss_of(const UnitNet& net, const Context& context, int step, const Communicator& comm) {
+  const auto data = [&](std::uint64_t seed) {
+    const Tensor all = rows(context, step % 3, comm, 0, 1, seed, DType::f32);
+    return kernels::contiguous(all.slice(1, 0, net.layers.front().width));
+  };
+  return mse_loss(net(data(1)), Variable(data(77)));
+}
+
+inline Trained train(const World& world, const Training& training) {
+  Trained result;
+  std::mutex mutex;
+  world.run(training.ranks, [&](Communicator& ranks, const Context& context) {
+    DelayedCommunicator delayed(ranks, training.delays, std::chrono::microseconds(training.delays == 0 ? 0 : 300));
+    UnitNet net = world.net();
+    Sharded engine(net, context, delayed, make_sgd(), training.options);
+    std::vector<double> losses;
+    std::int64_t before = 0;
+    for (int step = 0, good = 0; step < training.steps; ++step) {
+      const bool is_bad = step == training.bad_step;
+      Variable loss = loss_of(net, context, is_bad ? 2 : good++, ranks);
+      losses.push_back(loss.value().item());
+      for (const auto& unit : engine.units()) unit->wait_gathered();
+      before = engine.data_traffic().sent();
+      if (is_bad && ranks.rank() == 1)
+        loss = mul(loss, Variable(kernels::full(context, loss.shape(), std::numeric_limits<double>::infinity())));
+      engine.backward(loss, {.tokens = rows(context, 0, ranks, 0, 1, 1, DType::f32).dim(0)});
+      EXPECT_EQ(engine.step(training.rate).get().taken, !is_bad);
+    }
+    for (const auto& unit : engine.units()) unit->wait_gathered();
+    const std::int64_t sent = engine.data_traffic().sent() - before;
+    const std::vector<double> weights = whole_values(engine);
+    const std::lock_guard lock(mutex);
+    if (result.weights.empty()) result = {weights, losses, 0};
+    EXPECT_EQ(weights, result.weights) << "rank " << ranks.rank();
+    if (ranks.rank() == 0) result = {weights, losses, sent};
+  });
+  return result;
+}
+
+TEST_P(CompressionLaws, GivesTheSameBitsInEveryStageBucketAndSchedule) {
+  for (const Compression& compression : all_kinds())
+    for (const int n : GetParam().ranks) {
+      const Trained reference =
+          train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = options_of(0, compression)});
+      EXPECT_NE(reference.weights,
+                train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = stage(0)}).weights);
+      for (const int number : {0, 1, 2, 3}) {
+        Training other{.ranks = n, .steps = GetParam().steps, .options = options_of(number, compression), .delays = 7};
+        other.options.sharding.overlap = number % 2 == 0;
+        other.options.sharding.bucket = other.options.sharding.first_bucket = number == 0 ? 1 : 1 << 20;
+        EXPECT_EQ(train(GetParam(), other).weights, reference.weights)
+            << text_of(compression) << ", stage " << number << ", " << n << " ranks";
+      }
+    }
+}
+
+TEST_P(CompressionLaws, OfAllNumbersIsNoneToTheBit) {
+  for (const int number : {0, 2})
+    for (const int n : GetParam().ranks) {
+      const Trained plain = train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = stage(number)});
+      const Trained whole =
+          train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = options_of(number, top(1))});
+      EXPECT_EQ(whole.weights, plain.weights) << "stage " << number << ", " << n << " ranks";
+      EXPECT_EQ(whole.losses, plain.losses);
+    }
+}
+
+TEST_P(CompressionLaws, OfOneRankAloneIsNone) {
+  for (const Compression& compression : all_kinds())
+    EXPECT_EQ(train(GetParam(), {.ranks = 1, .steps = 2, .options = options_of(2, compression)}).weights,
+              train(GetParam(), {.ranks = 1, .steps = 2, .options = stage(2)}).weights);
+}
+
+TEST_P(CompressionLaws, ASkippedStepChangesNothing) {
+  for (const Compression& compression : all_kinds())
+    for (const int number : {0, 3}) {
+      const int steps = GetParam().steps;
+      const Training good{
+          .ranks = GetParam().ranks.back(), .steps = steps - 1, .options = options_of(number, compression)};
+      const std::vector<double> expected = train(GetParam(), good).weights;
+      for (const int bad_step : {0, steps / 2, steps - 1}) {
+        Training bad = good;
+        bad.steps = steps;
+        bad.bad_step = bad_step;
+        EXPECT_EQ(train(GetParam(), bad).weights, expected) << text_of(compression) << ", step " << bad_step;
+      }
+    }
+}
+
+// What is kept for later is a true gradient, so a scale that changes every two steps makes no difference.
+TEST_P(CompressionLaws, OfAScaledLossDeliversTheSameBits) {
+  for (const Compression& compression : all_kinds()) {
+    const Training plain{
+        .ranks = GetParam().ranks.back(), .steps = GetParam().steps + 2, .options = options_of(2, compression)};
+    Training scaled = plain;
+    scaled.options.loss_scale = 1024;
+    scaled.options.scaling = {.growth = 2, .backoff = 0.5, .interval = 2};
+    EXPECT_EQ(train(GetParam(), scaled).weights, train(GetParam(), plain).weights) << text_of(compression);
+  }
+}
+
+// What is delivered in steps, and what is left of all ranks, are all gradients.
+// Acceptance check 11.
+TEST_P(CompressionLaws, LosesNothing) {
+  const int steps = GetParam().steps + 1;
+  for (const int n : GetParam().ranks)
+    for (const int number : {0, 2}) {
+      // Rate 0 keeps the weights, so that gradients are those of the engine without compression.
+      const auto sums = [&](const ShardedOptions& options) {
+        std::vector<double> delivered;
+        std::mutex mutex;
+        GetParam().run(n, [&](Communicator& ranks, const Context& context) {
+          UnitNet net = GetParam().net();
+          Sharded engine(net, context, ranks, make_sgd(), options);
+          std::vector<double> mine;
+          const auto add = [&](std::size_t at, const Tensor& numbers) {
+            const std::vector<double> values = doubles(numbers);
+            if (mine.size() < at + values.size()) mine.resize(at + values.size());
+            for (std::size_t i = 0; i < values.size(); ++i) mine[at + i] += values[i];
+          };
+          for (int step = 0; step < steps; ++step) {
+            engine.backward(loss_of(net, context, step, ranks));
+            std::size_t at = 0;
+            for (const auto& unit : engine.units()) {
+              const auto begin = static_cast<std::size_t>(unit->shard().begin);
+              add(at + begin, unit->shard_gradient());
+              at += static_cast<std::size_t>(unit->layout().padded);
+            }
+            engine.step(0);
+          }
+          std::size_t at = 0;
+          for (const auto& unit : engine.units()) {
+            if (unit->compressor() != nullptr) add(at, unit->compressor()->residual());
+            at += static_cast<std::size_t>(unit->layout().padded);
+          }
+          const std::lock_guard lock(mutex);
+          delivered.resize(at);
+          for (std::size_t i = 0; i < mine.size(); ++i) delivered[i] += mine[i];
+        });
+        return delivered;
+      };
+      const std::vector<double> expected = sums(stage(number));
+      for (const Compression& compression :
+           {kInt8, top(0.01), kPowerSgd, Compression{.type = Compression::Type::power_sgd, .rank = GetParam().width}})
+        EXPECT_LT(relative_error(sums(options_of(number, compression)), expected), 2e-6)
+            << text_of(compression) << ", stage " << number << ", " << n << " ranks";
+    }
+}
+
+// A gradient of a few examples has no more independent rows than these, so that as many columns deliver all of it.
+TEST_P(CompressionLaws, DeliversAGradientOfLowRankWhole) {
+  GetParam().run(2, [&](Communicator& ranks, const Context& context) {
+    const Compression wide{.type = Compression::Type::power_sgd, .rank = 8};
+    UnitNet compressed_net = GetParam().net(), plain_net = GetParam().net();
+    Sharded compressed(compressed_net, context, ranks, make_sgd(), options_of(0, wide));
+    Sharded plain(plain_net, context, ranks, make_sgd(), stage(0));
+    const Tensor x = uniform_tensor(context, {4, GetParam().width}, 5 + static_cast<std::uint64_t>(ranks.rank()));
+    compressed.backward(mean(compressed_net(x)));
+    plain.backward(mean(plain_net(x)));
+    for (std::size_t i = 0; i < plain.units().size(); ++i)
+      EXPECT_LT(
+          relative_error(doubles(compressed.units()[i]->own_gradient()), doubles(plain.units()[i]->own_gradient())),
+          1e-5);
+  });
+}
+
+// Three ranks leave what two or four take over: what all of them have not delivered stays the same.
+TEST_P(CompressionLaws, KeepsWhatIsUndeliveredOnOtherNumbersOfRanks) {
+  struct Saved {
+    std::string name;
+    Dims shape;
+    std::vector<double> values;
+  };
+  const auto total = [](const std::vector<std::vector<Saved>>& ranks) {
+    std::vector<double> sum;
+    for (const std::vector<Saved>& saved : ranks) {
+      std::size_t at = 0;
+      for (const Saved& each : saved) {
+        if (!each.name.starts_with("residual.")) continue;
+        sum.resize(std::max(sum.size(), at + each.values.size()));
+        for (const double value : each.values) sum[at++] += value;
+      }
+    }
+    return sum;
+  };
+  const auto state_of = [](const Sharded& engine) {
+    std::vector<Saved> saved;
+    for (const TensorPart& part : engine.compression_state())
+      saved.push_back({part.name, part.shape, doubles(part.values)});
+    return saved;
+  };
+  for (const Compression& compression : all_kinds()) {
+    std::vector<std::vector<Saved>> left(3);
+    GetParam().run(3, [&](Communicator& ranks, const Context& context) {
+      UnitNet net = GetParam().net();
+      Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+      for (int step = 0; step < 3; ++step) {
+        engine.backward(loss_of(net, context, step, ranks));
+        engine.step(0.5);
+      }
+      left[static_cast<std::size_t>(ranks.rank())] = state_of(engine);
+    });
+    ASSERT_GT(relative_error(total(left), std::vector<double>(total(left).size())), 0) << "something is left";
+    for (const int n : GetParam().ranks) {
+      std::vector<std::vector<Saved>> taken(static_cast<std::size_t>(n));
+      GetParam().run(n, [&](Communicator& ranks, const Context& context) {
+        UnitNet net = GetParam().net();
+        Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+        std::vector<TensorParts> states;
+        for (auto r = static_cast<std::size_t>(ranks.rank()); r < left.size(); r += static_cast<std::size_t>(n)) {
+          states.emplace_back();
+          for (const Saved& each : left[r])
+            states.back().push_back(
+                {each.name, each.shape, 0,
+                 tensor_of(context.host(), each.values, {static_cast<std::int64_t>(each.values.size())})});
+        }
+        engine.load_compression_state(states);
+        taken[static_cast<std::size_t>(ranks.rank())] = state_of(engine);
+      });
+      EXPECT_LT(relative_error(total(taken), total(left)), 1e-6) << text_of(compression) << ", " << n << " ranks";
+      for (std::size_t r = 0; r < left.size() && n == 3; ++r)
+        for (std::size_t i = 0; i < left[r].size(); ++i) EXPECT_EQ(taken[r][i].values, left[r][i].values);
+    }
+  }
+}
+
+}  // namespace keel::testing
