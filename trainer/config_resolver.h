@@ -70,6 +70,7 @@ class Resolver {
   void check_together();
   void check_strategy();
   void check_optimizer();
+  void check_closure(std::string_view name);
   void check_compression();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});

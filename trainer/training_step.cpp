@@ -45,8 +45,13 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.engine.set_activity(activity);
     parts_.ranks.set_activity(activity);
   }
-  for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
-  pending.result = parts_.engine.step(parts_.curves);
+  if (parts_.engine.optimizer().needs_closure()) {
+    pending.result = step_with_closure(pending);
+  } else {
+    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
+      run_micro_batch(i, take(parts_.micro_batches[i]), pending);
+    pending.result = parts_.engine.step(parts_.curves);
+  }
   ++step_;
   const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
   return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
@@ -72,8 +77,32 @@ Batch TrainingSteps::take(RowRange range) {
   return batch;
 }
 
-void TrainingSteps::run_micro_batch(std::size_t index, Pending& pending) {
-  const Batch batch = take(parts_.micro_batches[index]);
+// Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
+// weights alone. The step's loss is that of the first.
+PendingStep TrainingSteps::step_with_closure(Pending& pending) {
+  bool has_told = false;  // which loss was not finite
+  const auto evaluate = [&] {
+    const bool is_first = pending.micro_batches.empty();
+    Pending again{pending.step, pending.random, {}, {}};
+    Pending& evaluation = is_first ? pending : again;
+    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
+      run_micro_batch(i, is_first ? take(parts_.micro_batches[i]) : pending.micro_batches[i].batch, evaluation);
+    const Note note = note_of(evaluation);
+    has_told = true;
+    check_notes(evaluation, gather_values(parts_.ranks, note));
+    has_told = false;
+    return note.tokens > 0 ? note.loss_sum / static_cast<double>(note.tokens) : 0;
+  };
+  try {
+    return parts_.engine.step(evaluate, parts_.curves);
+  } catch (const AgreedError& error) {
+    if (has_told) throw;
+    throw AgreedError(concat("step ", pending.step, ": ", error.what(), "; a lower optimizer.lr may help"),
+                      error.kind());
+  }
+}
+
+void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == parts_.micro_batches.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
@@ -83,7 +112,8 @@ void TrainingSteps::run_micro_batch(std::size_t index, Pending& pending) {
   const CrossEntropyLoss result = parts_.model.loss(batch.inputs, batch.targets, pass);
   pending.micro_batches.push_back({batch, HostCopy(result.loss.value())});
   // Before it costs a backward, where no other rank waits for it.
-  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1) check_loss(pending, index);
+  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 && !parts_.engine.optimizer().needs_closure())
+    check_loss(pending, index);
   parts_.engine.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
 }
 
@@ -106,9 +136,7 @@ TrainingSteps::Turn TrainingSteps::exchange(Note note, StepFlags flags, std::vec
   return turn;
 }
 
-TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
-  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
-  const Pending& pending = *under_way;
+TrainingSteps::Note TrainingSteps::note_of(const Pending& pending) {
   Note note;
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
@@ -121,14 +149,25 @@ TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_
     note.loss_sum += loss * static_cast<double>(micro.batch.target_tokens);
     note.tokens += micro.batch.target_tokens;
   }
-  std::vector<Note> all;
-  Turn turn = exchange(note, flags, all);
-  StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+  return note;
+}
+
+void TrainingSteps::check_notes(const Pending& pending, const std::vector<Note>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].bad_micro >= 0)
       fail_on(pending, static_cast<std::size_t>(all[rank].bad_micro), static_cast<int>(rank), all[rank].bad_loss);
-    outcome.loss += all[rank].loss_sum;
-    outcome.tokens += all[rank].tokens;
+}
+
+TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
+  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
+  const Pending& pending = *under_way;
+  std::vector<Note> all;
+  Turn turn = exchange(note_of(pending), flags, all);
+  check_notes(pending, all);
+  StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
+  for (const Note& note : all) {
+    outcome.loss += note.loss_sum;
+    outcome.tokens += note.tokens;
   }
   outcome.loss /= static_cast<double>(outcome.tokens);
   outcome.result = pending.result.get();

@@ -73,10 +73,13 @@ class TrainingSteps {
   struct Note;
 
   Batch take(RowRange range);
-  void run_micro_batch(std::size_t index, Pending& pending);
+  void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  PendingStep step_with_closure(Pending& pending);
+  static Note note_of(const Pending& pending);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
   Turn exchange(Note note, StepFlags flags, std::vector<Note>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
+  void check_notes(const Pending& pending, const std::vector<Note>& all);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
   Parts parts_;
