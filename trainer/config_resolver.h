@@ -66,6 +66,7 @@ class Resolver {
   void check_names();
   std::optional<std::string> choice_of(std::string_view key) const;
   void resolve_key(std::span<const SchemaRow> rows);
+  void refuse_for_all(std::span<const SchemaRow> rows, const Given& given);
   void resolve_default(const SchemaRow& row);
   void check_together();
   void check_strategy();
