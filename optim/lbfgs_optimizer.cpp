@@ -9,9 +9,10 @@ namespace keel {
 namespace {
 
 // What all elements share: these, and the inverse of each change, by its place in the ring.
-enum Scalar : std::size_t { kIterations, kEvaluations, kStep, kScale, kOldest, kRemembered, kInverses };
+constexpr std::size_t kIterations = 0, kEvaluations = 1, kStep = 2, kScale = 3, kOldest = 4, kRemembered = 5,
+                      kInverses = 6;
 // The kinds of state: these, and of each change that of the gradient and that of the weights.
-enum Kind : std::size_t { kDirection, kGradient, kChanges };
+constexpr std::size_t kDirection = 0, kGradient = 1, kChanges = 2;
 
 class Lbfgs final : public Optimizer {
  public:

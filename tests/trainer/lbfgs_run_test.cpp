@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "keel/trainer/run_plan.h"
+#include "keel/trainer/step_prediction.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -45,6 +47,20 @@ TEST(LbfgsRun, LearnsMoreInAStepThanGradientDescent) {
   const std::vector<double> evaluations = metric(config, "evaluations");
   ASSERT_EQ(evaluations.size(), 6u);
   for (const double each : evaluations) EXPECT_GT(each, 1);
+}
+
+TEST(LbfgsRun, ItsPlanIsOfOneEvaluation) {
+  const TemporaryFolder place;
+  const Config config = lbfgs_run(place, "run", {"steps=3", "strategy=zero2-fp32"});
+  train_by(3, config);
+  const std::optional<MeasuredRun> run = read_measured_run(config.run);
+  ASSERT_TRUE(run.has_value());
+  const std::int64_t vocabulary = planned_vocabulary(config);
+  EXPECT_EQ(run->optimizer, plan_run(config, 3, vocabulary).memory.optimizer);
+  EXPECT_GT(run->optimizer, 0);
+  EXPECT_FALSE(run->sent.has_value());
+  EXPECT_EQ(error_of([&] { predict_step(config, *run, {}, vocabulary, 4, 0); }),
+            "optimizer.type: how often a step of LBFGS evaluates the loss is not predicted");
 }
 
 TEST(LbfgsRun, EveryStageEndsInTheSameBits) {
