@@ -7,6 +7,7 @@
 #include "keel/data/safetensors.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/optim/catalog.h"
 #include "keel/trainer/precision.h"
 
 namespace keel::capi {
@@ -33,6 +34,10 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
   Communicator& ranks = site_->ranks();
   together(ranks, [&] {
     config_ = settings.config();
+    if (find_optimizer(config_.optimizer.type).make != nullptr)
+      throw Error(concat("optimizer.type: ", config_.optimizer.type,
+                         " evaluates the loss several times in a step, which is not offered here"),
+                  ErrorKind::unsupported);
     network_ = make(config_);
     parts_ = static_cast<std::int64_t>(
         divide_rows(config_.batch.global, config_.batch.micro, ranks.rank(), ranks.size()).size());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "keel/optim/catalog.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
@@ -170,6 +171,9 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   const std::int64_t micro_batches = planned_micro_batches(config, ranks);
   fmt::print("{} rank{}; a step of {} sequences is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
              config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
+  if (find_optimizer(config.optimizer.type).make != nullptr)
+    fmt::print("{} evaluates the loss several times in a step; what is sent is that of one evaluation\n",
+               config.optimizer.type);
   if (chose_precision) fmt::print("auto is taken for bf16 here; a run measures which is faster\n");
   fmt::print("\n");
   print_header();

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string>
 
+#include "keel/optim/lbfgs.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -20,7 +21,7 @@ AdamSettings adam_settings(const OptimizerOptions& o) {
 
 using Options = const OptimizerOptions&;
 
-// lr first; defaults are those of the libraries that the optimizers come from. All of them may round at random.
+// lr first; defaults are those of the libraries that the optimizers come from. Those with settings may round at random.
 std::vector<OptimizerEntry> make_entries() {
   std::vector<OptimizerEntry> entries = {
       {"AdamW",
@@ -249,8 +250,29 @@ std::vector<OptimizerEntry> make_entries() {
                                   .relative_step = o.relative_step,
                                   .warmup_init = o.warmup_init};
        }},
+      {"LBFGS",
+       "L-BFGS",
+       "Quasi-Newton steps: each evaluates the loss of the same batch several times, along directions that the changes "
+       "of the gradient suggest. One group of all parameters, not clipped; no fp16.",
+       {{"lr", "1"},
+        {"max_iterations", "20"},
+        {"max_evaluations", "0"},
+        {"tolerance_gradient", "1e-7"},
+        {"tolerance_change", "1e-9"},
+        {"history", "100"},
+        {"line_search", "none"}},
+       nullptr,
+       [](Options o) {
+         return make_lbfgs({.max_iterations = o.max_iterations,
+                            .max_evaluations = o.max_evaluations,
+                            .tolerance_gradient = o.tolerance_gradient,
+                            .tolerance_change = o.tolerance_change,
+                            .history = o.history,
+                            .strong_wolfe = o.line_search == OptimizerOptions::LineSearch::strong_wolfe});
+       }},
   };
-  for (OptimizerEntry& entry : entries) entry.options.push_back({"stochastic_rounding", "false"});
+  for (OptimizerEntry& entry : entries)
+    if (entry.settings != nullptr) entry.options.push_back({"stochastic_rounding", "false"});
   return entries;
 }
 
@@ -298,6 +320,10 @@ const OptimizerEntry& find_optimizer(std::string_view name) {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
                                           std::uint64_t seed, std::span<const OptimizerOptions> variants) {
+  if (entry.make != nullptr) {
+    KEEL_CHECK(variants.empty(), entry.name, ": no group can have options of its own");
+    return entry.make(options);
+  }
   std::vector<UpdateSettings> of_groups;
   for (const OptimizerOptions& each : variants) of_groups.push_back(entry.settings(each));
   return make_elementwise(entry.name, {.settings = entry.settings(options),

@@ -36,6 +36,10 @@ struct OptimizerOptions {
   double clip_threshold = 0, decay_rate = 0, beta1 = 0;
   bool scale_parameter = false, relative_step = false, warmup_init = false;
   bool stochastic_rounding = false;
+  int max_iterations = 0, max_evaluations = 0, history = 0;
+  double tolerance_gradient = 0, tolerance_change = 0;
+  enum class LineSearch : unsigned char { none, strong_wolfe };
+  LineSearch line_search = LineSearch::none;
   bool operator==(const OptimizerOptions&) const = default;
 };
 
@@ -50,6 +54,8 @@ struct OptimizerEntry {
   std::string_view summary;
   std::vector<OptionDefault> options;  // lr among them
   UpdateSettings (*settings)(const OptimizerOptions&);
+  // Instead of settings, of one that needs a closure: it has one group, and treats all parameters alike.
+  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&) = nullptr;
 
   bool has(std::string_view option) const;
 };

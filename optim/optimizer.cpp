@@ -84,6 +84,10 @@ class Elementwise final : public Optimizer {
 
 }  // namespace
 
+Minimised Optimizer::minimise(Objective&, std::span<const std::vector<Tensor>>, const Tensor&, double) const {
+  throw Error(concat(name(), " updates by gradients, and evaluates no loss itself"), ErrorKind::internal);
+}
+
 ParameterGroup decay_matrices_only(std::string_view, const Dims& shape) {
   return {.decay_factor = shape.size() >= 2 ? 1.0 : 0.0};
 }

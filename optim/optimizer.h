@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "keel/kernels/update.h"
+#include "keel/optim/objective.h"
 #include "keel/runtime/tensor.h"
 
 namespace keel {
@@ -66,7 +67,7 @@ class Optimizer {
   // What is kept for each element of a parameter, in f32 (f64 for f64), and what each kind is at the start.
   virtual std::vector<std::string_view> state_names() const = 0;
   virtual double initial_state(std::size_t /*kind*/) const { return 0; }
-  // A number that all elements share and that the steps before have made; null: there is none.
+  // A number, or several, that all elements share and that the steps before have made; null: there is none.
   virtual const SharedNumber* shared_number() const { return nullptr; }
   // Whether parameters that are narrower than f32 have master weights beside them.
   virtual bool needs_master() const { return true; }
@@ -82,6 +83,12 @@ class Optimizer {
   // What it keeps of a parameter of that shape besides, in f32 (f64 for f64) and at first 0.
   virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/) const { return {}; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
+  // An optimizer that evaluates the loss itself, several times in a step: minimise() takes the place of all above.
+  virtual bool needs_closure() const { return false; }
+  // One step. `state`: for each of state_names() a vector like the objective's weights; `shared`: f64, the shared
+  // numbers, on the processor; both written. The Errors of the objective.
+  virtual Minimised minimise(Objective& objective, std::span<const std::vector<Tensor>> state, const Tensor& shared,
+                             double lr) const;
   // Once after all updates of a step, where there is a shared number. A skipped step leaves it as it is.
   virtual void advance(const StepInput& /*input*/) const {}
 };

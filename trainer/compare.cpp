@@ -70,23 +70,29 @@ class Candidate {
     for (const Purpose purpose : {Purpose::parameter, Purpose::gradient, Purpose::optimizer})
       result.kept += static_cast<std::int64_t>(memory[purpose].current);
     std::vector<double> durations, waits, codecs;
-    std::int64_t sent_before = 0;
+    std::int64_t sent_before = 0, evaluations = 0;
+    const auto take = [&](const TrainingSteps::Turn& turn) {
+      if (!turn.outcome) return;
+      result.loss = turn.outcome->loss;
+      if (turn.outcome->step > 1) evaluations += turn.outcome->result.evaluations;
+    };
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == 1) sent_before = sent();
       const double began = milliseconds_now(), waited = steps_.waited_ms(), coded = engine_.codec_ms();
-      if (const auto turn = steps_.next(); turn.outcome) result.loss = turn.outcome->loss;
+      take(steps_.next());
       if (step == 0) continue;  // which makes what the others find
       durations.push_back(milliseconds_now() - began);
       waits.push_back(steps_.waited_ms() - waited);
       codecs.push_back(engine_.codec_ms() - coded);
     }
-    if (const auto turn = steps_.finish(); turn.outcome) result.loss = turn.outcome->loss;
+    take(steps_.finish());
     result.sent = (sent() - sent_before) / (steps - 1);
     result.step_ms = quantile(durations, 0.5);
     result.p95_ms = quantile(durations, 0.95);
     result.exposed_ms = quantile(waits, 0.5);
     result.codec_ms = quantile(codecs, 0.5);
     compute_formulas(result);
+    result.sent_by_formula = result.sent_by_formula * evaluations / (steps - 1);
     const std::uint64_t mine = engine_.holds_parts() ? fingerprint(engine_.weights()) : 0;
     for (const std::uint64_t theirs : gather_values(ranks_, mine)) result.fingerprint += theirs;
     return result;

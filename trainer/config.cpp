@@ -140,7 +140,10 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   for (const SchemaRow& row : rows) {
     if (!row.when.key.empty()) {
       const std::optional<std::string> choice = choice_of(row.when.key);
-      if (!choice) return mark_broken(key);
+      if (!choice) {
+        if (given != nullptr) refuse_for_all(rows, *given);
+        return mark_broken(key);
+      }
       actual = *choice;
     }
     if (row.when.accepts(actual)) applicable = &row;
@@ -162,6 +165,20 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   } else {
     resolve_default(*applicable);
   }
+}
+
+// Where it is not known which row applies, a value that none of them reads is wrong all the same.
+void Resolver::refuse_for_all(std::span<const SchemaRow> rows, const Given& given) {
+  std::string complaint;
+  for (const SchemaRow& row : rows) {
+    Config scratch = config_;
+    try {
+      return set_value(row, scratch, given.value);
+    } catch (const Error& error) {
+      if (complaint.empty()) complaint = error.what();
+    }
+  }
+  report_key(rows[0].key, given.place, complaint);
 }
 
 void Resolver::resolve_default(const SchemaRow& row) {

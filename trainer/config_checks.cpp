@@ -64,6 +64,7 @@ void Resolver::check_optimizer() {
             "needs optimizer.relative_step");
     require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
   }
+  if (entry.make != nullptr) check_closure(entry.name);
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
   try {
@@ -72,6 +73,25 @@ void Resolver::check_optimizer() {
   } catch (const Error& error) { require(false, {"optimizer.groups", "optimizer.type"}, error.what()); }
   require(!decays || entry.has("weight_decay"), {"optimizer.groups", "optimizer.type"},
           concat("a group has a weight decay, but ", entry.name, " has none"));
+}
+
+// What asks for a gradient that is no function of the weights alone, or for parameters that are no single vector.
+void Resolver::check_closure(std::string_view name) {
+  const Config& c = config_;
+  const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
+    require(holds, {key, "optimizer.type"}, concat("does not go together with ", name, ": ", why));
+  };
+  refuse(c.clip == 0, "clip", "gradients are compared with each other, and must not be clipped; set it to 0");
+  refuse(c.optimizer.groups.empty(), "optimizer.groups", "all parameters are one vector");
+  refuse(c.optimizer.layer_decay == 1, "optimizer.layer_decay", "all parameters are one vector");
+  refuse(!c.gradient_compression.kind().feedback, "gradient_compression.type",
+         concat("what ", c.gradient_compression.kind().name, " leaves out depends on the steps before"));
+  refuse(c.strategy.precision != Strategy::Precision::fp16, "strategy", "fp16 needs a loss scale that skips steps");
+  refuse(c.loss_scale.type != LossScaleConfig::Type::dynamic, "loss_scale.type", "a dynamic loss scale skips steps");
+  const bool is_offloaded = c.sharding.offload_optimizer || c.strategy.optimizer == Strategy::Offload::cpu;
+  refuse(c.device == "auto" || c.device == "cpu" || is_offloaded, "device",
+         "it works in the processor's memory alone; set sharding.offload_optimizer to true");
+  refuse(!c.cuda_graph, "cuda_graph", "the evaluations of a step are not recorded");
 }
 
 void Resolver::check_compression() {

@@ -66,10 +66,12 @@ class Resolver {
   void check_names();
   std::optional<std::string> choice_of(std::string_view key) const;
   void resolve_key(std::span<const SchemaRow> rows);
+  void refuse_for_all(std::span<const SchemaRow> rows, const Given& given);
   void resolve_default(const SchemaRow& row);
   void check_together();
   void check_strategy();
   void check_optimizer();
+  void check_closure(std::string_view name);
   void check_compression();
   void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});

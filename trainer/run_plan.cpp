@@ -7,6 +7,7 @@
 
 #include "keel/data/batch.h"
 #include "keel/dist/lab/contestant.h"
+#include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/run_folder.h"
@@ -93,8 +94,9 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
     run.buckets = record["peak_bucket_bytes"];
   }
   if (!ended) return std::nullopt;
-  if (steps > 0) run.sent = sent / steps;
   run.config = load_config(folder.config());
+  const bool evaluates_once = find_optimizer(run.config.optimizer.type).make == nullptr;
+  if (steps > 0 && evaluates_once) run.sent = sent / steps;
   while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;
   return run;
 }

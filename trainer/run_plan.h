@@ -41,7 +41,8 @@ struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
   std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
-  // Bytes in a step, on average between the first and the last record, with evaluations.
+  // Bytes in a step, on average between the first and the last record, with evaluations. None where the optimizer
+  // evaluates the loss several times in a step: plans are of one.
   std::optional<std::int64_t> sent = {};
   std::vector<StepTime> times = {};  // by record, without the first; step_ms is that of metrics.jsonl's tokens_per_s
 };

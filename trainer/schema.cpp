@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "keel/dist/lab/contestant.h"
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -83,6 +84,16 @@ std::string_view compression_help() {
   return help;
 }
 
+std::string_view closure_optimizers() {
+  static const std::string choices = [] {
+    std::vector<std::string> names;
+    for (const OptimizerEntry& entry : optimizers())
+      if (entry.make != nullptr) names.emplace_back(entry.name);
+    return joined(names);
+  }();
+  return choices;
+}
+
 constexpr Range kAny = {};
 constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
 constexpr Range at_least(double low) { return {.low = low}; }
@@ -97,6 +108,8 @@ constexpr Condition kFile = {"data.type", "text|tokens"};
 constexpr Condition kAddition = {"data.type", "addition"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
+const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
+const Condition kByClosure = {"optimizer.type", closure_optimizers()};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
@@ -146,8 +159,10 @@ const SchemaRow kRows[] = {
      "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
      "micro_batch|per_device"},
 
-    {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kAlways,
+    {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
      "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
+    {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
+     "Gradients are compared with each other, and must not be scaled down: nothing but 0."},
 
     {"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
      "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"},
@@ -299,9 +314,9 @@ std::vector<std::string_view> split_choices(std::string_view choices) {
 }
 
 bool Condition::accepts(std::string_view value) const {
-  for (const std::string_view accepted : split_choices(values))
-    if (accepted == value) return true;
-  return key.empty();
+  for (const std::string_view each : split_choices(values))
+    if (each == value) return !except;
+  return except || key.empty();
 }
 
 }  // namespace keel

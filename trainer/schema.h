@@ -50,10 +50,12 @@ struct Range {
   bool contains(double value) const;
 };
 
-// A row applies when `key` (a choice in an earlier row) has one of `values`, written "a|b"; without a key, always.
+// A row applies when `key` (a choice in an earlier row) has one of `values`, written "a|b", or, with `except`, another
+// one; without a key, always.
 struct Condition {
   std::string_view key;
   std::string_view values;
+  bool except = false;
   bool accepts(std::string_view value) const;
 };
 

@@ -23,6 +23,13 @@ constexpr Range kFromZero = {.low = 0};
 constexpr Range kAboveZero = {.low = 0, .low_open = true};
 constexpr Range kUpToOne = {.low = 0, .high = 1};
 constexpr Range kToZero = {.high = 0};
+constexpr Range kFromOne = {.low = 1, .high = 100000};
+constexpr Range kCount = {.low = 0, .high = 100000};
+
+constexpr ChoiceField kLineSearch = {
+    [](const Config& config) { return static_cast<int>(config.optimizer.line_search); },
+    [](Config& config, int index) { config.optimizer.line_search = static_cast<OptimizerOptions::LineSearch>(index); },
+    "none|strong_wolfe", "None=none"};
 
 // What an option is, whatever its default: options of the table of optimizers each have one.
 struct OptionRow {
@@ -99,6 +106,18 @@ const OptionRow kOptions[] = {
      "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given. "
      "transformers-framework has it off."},
     {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
+    {"max_iterations", KEEL_OPTION(max_iterations), kFromOne, "Directions in a step.", "max_iter"},
+    {"max_evaluations", KEEL_OPTION(max_evaluations), kCount,
+     "Evaluations of loss and gradient after which a step takes no further direction; 0: 5/4 of max_iterations.",
+     "max_eval"},
+    {"tolerance_gradient", KEEL_OPTION(tolerance_gradient), kFromZero,
+     "A step ends where no element of the gradient is larger.", "tolerance_grad"},
+    {"tolerance_change", KEEL_OPTION(tolerance_change), kFromZero, "A step ends where loss or weights change by less."},
+    {"history", KEEL_OPTION(history), kFromOne,
+     "Changes of gradient and weights that are kept: 2 * history + 2 numbers a weight.", "history_size"},
+    {"line_search", kLineSearch, kAny,
+     "strong_wolfe: search along each direction for a step that lowers loss and slope enough; none: a step of lr.",
+     "line_search_fn"},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "

@@ -139,7 +139,7 @@ std::string describe_default(const SchemaRow& row) {
 
 std::string describe_condition(const SchemaRow& row) {
   if (row.when.key.empty()) return "";
-  return fmt::format("{} is {}", row.when.key, listed(row.when.values));
+  return fmt::format("{} is {}{}", row.when.key, row.when.except ? "not " : "", listed(row.when.values));
 }
 
 std::string describe_conditions(std::span<const SchemaRow> rows) {

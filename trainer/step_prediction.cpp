@@ -8,6 +8,7 @@
 
 #include "keel/data/batch.h"
 #include "keel/dist/lab/cost_model.h"
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -113,6 +114,9 @@ CommunicationTime predict_communication(const Config& config, std::span<const la
 StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::span<const lab::Report> reports,
                             std::int64_t vocabulary, int ranks, int ranks_per_node) {
   check_same(config, run);
+  for (const Config* each : {&config, &run.config})
+    KEEL_CHECK(find_optimizer(each->optimizer.type).make == nullptr, "optimizer.type: how often a step of ",
+               each->optimizer.type, " evaluates the loss is not predicted");
   KEEL_CHECK(run.times.size() >= kFewestRecords, "the run in '", config.run, "' has ", run.times.size(),
              " records of steps after the first, too few to tell how long one takes; a smaller log.every gives more");
   std::vector<double> computing, waiting;

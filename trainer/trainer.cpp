@@ -222,6 +222,7 @@ class Run {
                                      {"grad_norm", report.grad_norm},
                                      {"tokens_per_s", report.tokens_per_s},
                                      {"tokens", state_.tokens}};
+      if (engine_->optimizer().needs_closure()) metrics.push_back({"evaluations", outcome.result.evaluations});
       if (engine_->options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {
         const double waited = steps_->waited_ms();

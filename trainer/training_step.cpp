@@ -46,17 +46,20 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.engine.set_activity(activity);
     parts_.ranks.set_activity(activity);
   }
-  for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, pending);
-  if (context_.stream().is_asynchronous()) {
+  std::optional<GatheringOf<Note>> told;
+  if (parts_.engine.optimizer().needs_closure()) {
+    pending.result = step_with_closure(pending);
+  } else {
+    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
+      run_micro_batch(i, take(parts_.micro_batches[i]), pending);
+    // Before the update, so that it does not stand behind the parameters that travel then.
+    if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags));
     pending.result = parts_.engine.step(parts_.curves);
-    ++step_;
-    return conclude(std::exchange(pending_, std::move(pending)), flags);
   }
-  // Begun before the update, so that it does not stand behind the parameters that travel then.
-  GatheringOf<Note> told(parts_.ranks, note_of(pending, flags));
-  pending.result = parts_.engine.step(parts_.curves);
   ++step_;
-  return conclude(pending, told);
+  if (told) return conclude(pending, *told);
+  const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
+  return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
 }
 
 TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
@@ -79,8 +82,33 @@ Batch TrainingSteps::take(RowRange range) {
   return batch;
 }
 
-void TrainingSteps::run_micro_batch(std::size_t index, Pending& pending) {
-  const Batch batch = take(parts_.micro_batches[index]);
+// Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
+// weights alone. The step's loss is that of the first.
+PendingStep TrainingSteps::step_with_closure(Pending& pending) {
+  bool has_told = false;  // which loss was not finite
+  const auto evaluate = [&] {
+    const bool is_first = pending.micro_batches.empty();
+    Pending again{pending.step, pending.random, {}, {}};
+    Pending& evaluation = is_first ? pending : again;
+    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
+      run_micro_batch(i, is_first ? take(parts_.micro_batches[i]) : pending.micro_batches[i].batch, evaluation);
+    const Note note = note_of(evaluation, {});
+    GatheringOf<Note> told(parts_.ranks, note);
+    has_told = true;
+    check_notes(evaluation, hear(told));
+    has_told = false;
+    return note.tokens > 0 ? note.loss_sum / static_cast<double>(note.tokens) : 0;
+  };
+  try {
+    return parts_.engine.step(evaluate, parts_.curves);
+  } catch (const AgreedError& error) {
+    if (has_told) throw;
+    throw AgreedError(concat("step ", pending.step, ": ", error.what(), "; a lower optimizer.lr may help"),
+                      error.kind());
+  }
+}
+
+void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == parts_.micro_batches.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
@@ -90,7 +118,8 @@ void TrainingSteps::run_micro_batch(std::size_t index, Pending& pending) {
   const CrossEntropyLoss result = parts_.model.loss(batch.inputs, batch.targets, pass);
   pending.micro_batches.push_back({batch, HostCopy(result.loss.value())});
   // Before it costs a backward, where no other rank waits for it.
-  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1) check_loss(pending, index);
+  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 && !parts_.engine.optimizer().needs_closure())
+    check_loss(pending, index);
   parts_.engine.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
 }
 
@@ -99,7 +128,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
   if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
 }
 
-TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) const {
+TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) {
   Note note{.stop = flags.stop, .late = flags.late, .failed = flags.failed};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
@@ -120,6 +149,12 @@ std::vector<TrainingSteps::Note> TrainingSteps::hear(GatheringOf<Note>& told) {
   return told.wait();
 }
 
+void TrainingSteps::check_notes(const Pending& pending, const std::vector<Note>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].bad_micro >= 0)
+      fail_on(pending, static_cast<std::size_t>(all[rank].bad_micro), static_cast<int>(rank), all[rank].bad_loss);
+}
+
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
   if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
   GatheringOf<Note> told(parts_.ranks, note_of(*under_way, flags));
@@ -129,12 +164,11 @@ TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_
 TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<Note>& told) {
   const std::vector<Note> all = hear(told);
   Turn turn = turn_of(all);
+  check_notes(pending, all);
   StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].bad_micro >= 0)
-      fail_on(pending, static_cast<std::size_t>(all[rank].bad_micro), static_cast<int>(rank), all[rank].bad_loss);
-    outcome.loss += all[rank].loss_sum;
-    outcome.tokens += all[rank].tokens;
+  for (const Note& note : all) {
+    outcome.loss += note.loss_sum;
+    outcome.tokens += note.tokens;
   }
   outcome.loss /= static_cast<double>(outcome.tokens);
   outcome.result = pending.result.get();

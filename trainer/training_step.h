@@ -82,14 +82,16 @@ class TrainingSteps {
   };
 
   Batch take(RowRange range);
-  void run_micro_batch(std::size_t index, Pending& pending);
-  Note note_of(const Pending& pending, StepFlags flags) const;
+  void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  PendingStep step_with_closure(Pending& pending);
+  static Note note_of(const Pending& pending, StepFlags flags);
   // What the others have told.
   std::vector<Note> hear(GatheringOf<Note>& told);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
   Turn conclude(const Pending& pending, GatheringOf<Note>& told);
   static Turn turn_of(const std::vector<Note>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
+  void check_notes(const Pending& pending, const std::vector<Note>& all);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
   Parts parts_;

@@ -317,6 +317,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (group > 1)
     plan.traffic.control += Sender(algorithm, ranks, rank)
                                 .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
+  if (optimizer.needs_closure())  // the losses of all ranks
+    plan.traffic.control += Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8);
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) StepMemory(units, options).report(plan.memory);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);

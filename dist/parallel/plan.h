@@ -39,12 +39,15 @@ struct MemoryPlan {
   std::int64_t kept() const { return parameter + gradient + optimizer; }
 };
 
-// Bytes that one rank sends in a step after the first, as long as all ranks share a node.
+// Bytes that one rank sends in a step after the first, as long as all ranks share a node; in each evaluation, where the
+// optimizer needs a closure.
 struct TrafficPlan {
   std::int64_t gathers = 0;     // of parameters
   std::int64_t reductions = 0;  // of gradients
-  std::int64_t control = 0;     // norm, flag, tokens, and what the optimizer measures; not in sent()
-  std::int64_t offload = 0;     // to the processor and back; not in sent()
+  // Norm, flag, tokens, and what the optimizer measures, but for the dot products of one that needs a closure; not in
+  // sent().
+  std::int64_t control = 0;
+  std::int64_t offload = 0;  // to the processor and back; not in sent()
 
   std::int64_t sent() const { return gathers + reductions; }
 };

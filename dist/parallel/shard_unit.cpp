@@ -110,9 +110,9 @@ void ShardUnit::make_gradients(const Memory& memory) {
   });
 }
 
-Tensor ShardUnit::shard_gradient() const {
+Tensor ShardUnit::counted(const Tensor& owned) const {
   const std::int64_t end = std::clamp(buffer_.numel, shard_.begin, shard_.end);
-  return own_gradient_.slice(0, shard_.begin - owned_.begin, end - owned_.begin);
+  return owned.slice(0, shard_.begin - owned_.begin, end - owned_.begin);
 }
 
 void ShardUnit::wait(Work& work) {

@@ -53,8 +53,8 @@ class ShardUnit {
   const Context& update_context() const { return update_context_; }
   const Tensor& update_values() const { return update_values_; }
   const Tensor& own_master() const { return own_master_; }  // undefined without masters
-  // The gradient of this rank's shard, without padding, as the norm counts it.
-  Tensor shard_gradient() const;
+  // Of numbers of the owned elements, those of this rank's shard without padding: what it counts in norms and sums.
+  Tensor counted(const Tensor& owned) const;
 
   // Tells the values what own_weights() have become, and the device what update_values() have; share_updates() tells
   // the other ranks.

@@ -52,6 +52,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
     KEEL_CHECK(options_.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
   make_units(model);
+  if (optimizer_->needs_closure()) check_closure_options();
   make_state();
   make_buckets();
   watch_leaves();
@@ -119,8 +120,9 @@ void Sharded::make_state() {
   partials_ = empty(context_, {communicator_.size() * static_cast<std::int64_t>(sizeof(StepPartial))}, DType::u8,
                     Purpose::workspace);
   if (const SharedNumber* shared = optimizer_->shared_number())
-    shared_ = from_values(offloads_ ? context_.host() : context_, std::vector<double>{shared->initial}, {1},
-                          Purpose::workspace);
+    shared_ = from_values(offloads_ ? context_.host() : context_,
+                          std::vector<double>(static_cast<std::size_t>(shared->count), shared->initial),
+                          {shared->count}, Purpose::workspace);
   make_sums();
   std::int64_t before = 0;    // numbers in the units before
   std::size_t parameter = 0;  // that are trained, in the units before
@@ -143,13 +145,18 @@ void Sharded::make_state() {
 }
 
 void Sharded::make_sums() {
+  const Context& context = offloads_ ? context_.host() : context_;
+  const int sharers = group_ != nullptr ? group_->size() : size();
+  if (optimizer_->needs_closure()) {
+    dots_.emplace(1, context, context_, *control_, sharers);
+    losses_.emplace(1, context, context_, *control_, size());
+  }
   if (optimizer_->passes() == 0) return;
   std::vector<Dims> shapes;
   for (const auto& unit : units_)
     if (unit->trainable())
       for (const Segment& segment : unit->layout().segments) shapes.push_back(segment.shape);
-  sums_.emplace(*optimizer_, shapes, offloads_ ? context_.host() : context_, context_, *control_,
-                group_ != nullptr ? group_->size() : size());
+  sums_.emplace(*optimizer_, shapes, context, context_, *control_, sharers);
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,7 +52,12 @@ struct StepResult {
   double tokens = 0;           // of all ranks
   double loss_scale = 1;       // of the next step
   std::string first_bad = {};  // the first parameter whose gradient was not finite
+  int evaluations = 1;         // of the loss and its gradient
 };
+
+// Runs forward and backward() of all micro-batches of a step, and returns the mean loss over this rank's tokens. Each
+// call in a step must give the same at the same weights.
+using Closure = std::function<double()>;
 
 class Sharded;
 
@@ -63,9 +69,11 @@ class PendingStep {
 
  private:
   friend class Sharded;
-  PendingStep(const Sharded& engine, const Tensor& state) : engine_(&engine), state_(state) {}
+  PendingStep(const Sharded& engine, const Tensor& state, int evaluations = 1)
+      : engine_(&engine), state_(state), evaluations_(evaluations) {}
   const Sharded* engine_ = nullptr;
   HostCopy state_;
+  int evaluations_ = 1;
 };
 
 // Owns a model's memory on this rank. Every rank makes one of the same model, and calls the same functions with its own
@@ -97,6 +105,12 @@ class Sharded {
   PendingStep step(double lr);
   // The same along curves by the count of taken steps, so that skipped ones do not count.
   PendingStep step(const StepCurves& curves);
+  // A step of an optimizer that needs a closure: evaluates it one or several times, at weights that the optimizer
+  // chooses and all ranks have by then. Dot products are added in fp64 in the order of ranks, so that all stages give
+  // the same bits. The result is of the first evaluation. Waits for the device. A mean loss or a gradient that is not
+  // finite is an AgreedError of kind numeric; the weights are then as before the move that led there.
+  PendingStep step(const Closure& closure, double lr);
+  PendingStep step(const Closure& closure, const StepCurves& curves);
   // Forgets the gradients that have been added since the last step.
   void zero_grad();
   // What a collective is about, for messages of failures: "step 57".
@@ -150,10 +164,12 @@ class Sharded {
 
  private:
   class UnitObserver;
+  class Evaluations;
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
   std::string describe(Module& model) const;
+  void check_closure_options() const;
   void make_groups();
   void make_units(Module& model);
   void make_state();
@@ -176,6 +192,8 @@ class Sharded {
 
   friend class PendingStep;
   PendingStep step(StepArgs args);
+  PendingStep step(const Closure& closure, const StepArgs& args);
+  void decide(StepArgs args);
   void update_offloaded();
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
@@ -199,6 +217,8 @@ class Sharded {
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::optional<TensorSums> sums_;
+  // Of an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
+  std::optional<RankSums> dots_, losses_;
   Tensor state_, partials_;
   Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
   std::int64_t offload_bytes_ = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
@@ -41,7 +42,8 @@ PendingStep Sharded::step(const StepCurves& curves) {
   return step(args);
 }
 
-PendingStep Sharded::step(StepArgs args) {
+// What all ranks know of the gradient, and what follows for the step.
+void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
   KEEL_CHECK(tokens_ > 0 || size() > 1, "step() needs a backward() with at least one token before it");
   // Of the ranks with the same shard, those of the first group count it.
@@ -50,7 +52,7 @@ PendingStep Sharded::step(StepArgs args) {
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
     if (size() == 1) unit->begin_reduce();
-    if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
+    if (counts) kernels::add_squares(unit->counted(unit->own_gradient()), state_, before + unit->shard().begin);
     before += unit->layout().numel;
   }
   kernels::add_tokens(state_, static_cast<double>(tokens_));
@@ -63,6 +65,12 @@ PendingStep Sharded::step(StepArgs args) {
     args.partials = partials_;
   }
   kernels::decide_step(args);
+}
+
+PendingStep Sharded::step(StepArgs args) {
+  KEEL_CHECK(!optimizer_->needs_closure(), optimizer_->name(),
+             " evaluates the loss several times in a step: step() needs a closure for it");
+  decide(std::move(args));
   if (offloads_) {
     update_offloaded();
   } else {
@@ -133,7 +141,8 @@ StepResult PendingStep::get() const {
           .grad_norm = state.grad_norm,
           .tokens = state.tokens,
           .loss_scale = state.loss_scale,
-          .first_bad = engine_->parameter_at(state.first_bad)};
+          .first_bad = engine_->parameter_at(state.first_bad),
+          .evaluations = evaluations_};
 }
 
 void Sharded::zero_grad() {
@@ -173,6 +182,7 @@ Traffic Sharded::data_traffic() const {
 
 double Sharded::waited_ms() const {
   double sum = waited_ms_ + (sums_ ? sums_->waited_ms() : 0);
+  for (const std::optional<RankSums>* each : {&dots_, &losses_}) sum += *each ? (*each)->waited_ms() : 0;
   for (const auto& unit : units_) sum += unit->waited_ms();
   return sum;
 }
@@ -205,7 +215,8 @@ TensorParts Sharded::optimizer_state() const {
         parts.push_back(
             cut_part(*units_[i], segment, concat(names[kind], '.', segment.name), optimizer_state_[i][kind]));
   parts.insert(parts.end(), parameter_state_.begin(), parameter_state_.end());
-  if (shared_.defined()) parts.push_back({concat("shared.", optimizer_->shared_number()->name), {1}, 0, shared_});
+  if (shared_.defined())
+    parts.push_back({concat("shared.", optimizer_->shared_number()->name), shared_.shape(), 0, shared_});
   return parts;
 }
 

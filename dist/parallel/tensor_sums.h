@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/rank_sums.h"
 #include "keel/optim/optimizer.h"
 
 namespace keel {
@@ -23,27 +23,21 @@ class TensorSums {
 
   // By pass, what the optimizer measures of this rank's part of a parameter, and what all ranks then have of the whole.
   // What is never measured is 0.
-  std::vector<Tensor> of_part(std::size_t parameter) const { return cut(parameter, rows_); }
-  std::vector<Tensor> of_whole(std::size_t parameter) const { return cut(parameter, sums_); }
+  std::vector<Tensor> of_part(std::size_t parameter) const { return cut(parameter, &RankSums::mine); }
+  std::vector<Tensor> of_whole(std::size_t parameter) const { return cut(parameter, &RankSums::all); }
 
   // All passes. `parts`: of this rank's shards, with of_part() as what is measured; `ranges`: what the rank updates.
   void measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges, const StepInput& input);
 
   // Milliseconds in which this thread has waited for the other ranks.
-  double waited_ms() const { return waited_ms_; }
+  double waited_ms() const;
 
  private:
-  std::vector<Tensor> cut(std::size_t parameter, const std::vector<Tensor>& by_pass) const;
-  void add_ranks(std::size_t pass);
+  std::vector<Tensor> cut(std::size_t parameter, const Tensor& (RankSums::*numbers)() const) const;
 
   const Optimizer& optimizer_;
-  Communicator& ranks_;
-  Context context_;
-  int sharers_;
   std::vector<std::vector<Span>> places_;  // by pass and parameter
-  std::vector<Tensor> rows_, sums_;        // f64, by pass: of this rank and of all; the same where there is no other
-  std::vector<Tensor> gathered_;           // f64 (ranks, sums), by pass, where the collectives are
-  double waited_ms_ = 0;
+  std::vector<RankSums> sums_;             // by pass
 };
 
 }  // namespace keel

@@ -49,10 +49,11 @@ struct RangeSettings {
   std::int64_t numel = 1;
 };
 
-// A number that every element of a step uses and that is no function of the step alone.
+// A number that every element of a step uses and that is no function of the step alone; or several.
 struct SharedNumber {
   std::string_view name;
   double initial;
+  std::int64_t count = 1;  // rules have one
 };
 
 // What a rule measures of an element.

@@ -297,6 +297,17 @@ TEST(CBorder, SaysItsVersionAndWhatItsNumbersMean) {
   EXPECT_STREQ(keel_status_name(-1), "unknown status");
 }
 
+TEST(CBorder, RefusesAnOptimizerThatEvaluatesTheLossItself) {
+  const CSettings settings = c_settings({{"optimizer.type", "LBFGS"}});
+  CContext context;
+  EXPECT_KEEL(keel_context_create(settings, context.out()));
+  const std::int64_t widths[] = {1, 1};
+  CModel model;
+  EXPECT_EQ(keel_model_create_mlp(context, settings, widths, 2, "relu", "mse", model.out()), KEEL_ERROR_UNSUPPORTED);
+  EXPECT_NE(std::string(keel_last_error()).find("LBFGS evaluates the loss several times"), std::string::npos)
+      << keel_last_error();
+}
+
 TEST(CBorder, TellsAllThatIsWrongWithSettingsAtOnce) {
   const CSettings settings = c_settings({{"optimizer.type", "Lyon"}, {"clip", "-1"}, {"threads", "few"}});
   CContext context;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "keel/optim/lbfgs.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/sharding_support.h"
 
@@ -86,6 +87,40 @@ TEST_F(Offload, MeasuresWholeParametersWhereTheOptimizerIs) {
     EXPECT_TRUE(values(3, false) == resident);
     EXPECT_LT(relative_error(offloaded, resident), 1e-6);
   }
+}
+
+// L-BFGS works in the processor's memory alone, and evaluates the loss on the device.
+TEST_F(Offload, LbfgsGivesTheSameBitsInEveryStage) {
+  KEEL_NEEDS_DEVICES(2);
+  std::vector<double> reference;
+  for (const int number : {0, 1, 2, 3})
+    on_devices(2, [&](const DeviceRank& own) {
+      UnitNet net;
+      ShardedOptions options = testing::stage(number);
+      const LbfgsOptions lbfgs = {.max_iterations = 3, .history = 2};
+      if (number == 0) {
+        UnitNet other;
+        EXPECT_THROW(Sharded(other, own.context, own.devices, make_lbfgs(lbfgs), options), Error) << "not offloaded";
+      }
+      options.sharding.offload_optimizer = true;
+      Sharded engine(net, own.context, own.devices, make_lbfgs(lbfgs), options);
+      const Tensor x = rows(own.context, 0, own.devices, 0, 1, 100, DType::f32);
+      const Closure closure = [&] {
+        const Variable loss = mean(square(net(x)));
+        engine.backward(loss, {.tokens = x.dim(0)});
+        return loss.value().item();
+      };
+      int evaluations = 0;
+      for (int step = 0; step < 2; ++step) evaluations += engine.step(closure, 0.5).get().evaluations;
+      EXPECT_GT(evaluations, 2);
+      std::int64_t once = 0;
+      for (const auto& unit : engine.units()) once += 2 * unit->owned().count() * 4;
+      EXPECT_EQ(engine.offload_bytes(), evaluations * once);
+      const std::vector<double> values = whole_values(engine);
+      if (own.rank() != 0) return;
+      if (number == 0) reference = values;
+      EXPECT_TRUE(values == reference) << "stage " << number;
+    });
 }
 
 TEST_F(Offload, KeepsNoStateOnTheDeviceAndMovesGradientsAndWeightsOnce) {

@@ -17,7 +17,7 @@ using testing::doubles;
 
 // Rosenbrock's valley in as many dimensions as there are numbers: lowest, 0, where all are 1. The numbers may lie in
 // several tensors.
-class Rosenbrock : public LbfgsProblem {
+class Rosenbrock : public Objective {
  public:
   explicit Rosenbrock(const std::vector<std::vector<double>>& parts, DType dtype = DType::f64,
                       const Context& context = testing::context(1))
@@ -83,7 +83,7 @@ TEST(Lbfgs, TakesTheStepsOfPyTorch) {
     Rosenbrock problem({{-1.2, 1, -1.2, 1, -1.2, 1}});
     LbfgsState state;
     for (const nlohmann::json& step : each["steps"]) {
-      const LbfgsResult result = lbfgs_step(problem, state, options_of(each["options"]));
+      const Minimised result = lbfgs_step(problem, state, options_of(each["options"]));
       const double loss = step["loss"];
       EXPECT_NEAR(result.loss, loss, 1e-9 * std::max(1.0, loss)) << name;
       EXPECT_EQ(state.evaluations, step["evaluations"].get<std::int64_t>()) << name;
@@ -98,7 +98,7 @@ TEST(Lbfgs, SolvesRosenbrock) {
   for (const DType dtype : {DType::f64, DType::f32}) {
     Rosenbrock problem({{-1.2, 1}}, dtype);
     LbfgsState state;
-    LbfgsResult result;
+    Minimised result;
     for (int step = 0; step < 10; ++step)
       result = lbfgs_step(problem, state, {.tolerance_gradient = 1e-10, .tolerance_change = 0, .strong_wolfe = true});
     for (const double x : problem.numbers()) EXPECT_NEAR(x, 1, dtype == DType::f64 ? 1e-9 : 1e-3) << dtype;
@@ -119,13 +119,27 @@ TEST(Lbfgs, NumbersInSeveralTensorsAreOneProblem) {
   }
 }
 
+LbfgsState clone(const LbfgsState& state) {
+  LbfgsState copy = state;
+  const auto renew = [](std::vector<Tensor>& x) {
+    for (Tensor& part : x) part = kernels::clone(part);
+  };
+  renew(copy.direction);
+  renew(copy.gradient);
+  for (LbfgsState::Change& change : copy.changes) {
+    renew(change.gradient);
+    renew(change.weights);
+  }
+  return copy;
+}
+
 TEST(Lbfgs, ACopyOfTheStateGoesOnToTheSameBits) {
   const Context context = testing::context(1);
   Rosenbrock problem({{-1.2, 1, 0.5}}, DType::f64, context);
   LbfgsState state;
   lbfgs_step(problem, state, {.max_iterations = 4});
   Rosenbrock other({problem.numbers()}, DType::f64, context);
-  LbfgsState copy = state;
+  LbfgsState copy = clone(state);
   lbfgs_step(problem, state, {.max_iterations = 4});
   lbfgs_step(other, copy, {.max_iterations = 4});
   EXPECT_EQ(problem.numbers(), other.numbers());
@@ -148,17 +162,57 @@ TEST(Lbfgs, ALossThatIsNotANumberLeavesTheWeightsAsTheyWereBeforeTheMove) {
     problem.fails_at = 2;  // the first after a move
     EXPECT_THROW(lbfgs_step(problem, state, {.strong_wolfe = searches}), Error);
     EXPECT_EQ(problem.numbers(), (std::vector<double>{-1.2, 1}));
+    problem.fails_at = 0;  // and nothing is remembered of it
+    Rosenbrock other({{-1.2, 1}});
+    LbfgsState fresh;
+    lbfgs_step(problem, state, {.strong_wolfe = searches});
+    lbfgs_step(other, fresh, {.strong_wolfe = searches});
+    EXPECT_EQ(problem.numbers(), other.numbers());
   }
+}
+
+TEST(Lbfgs, ARateOfZeroMovesNothing) {
+  Rosenbrock problem({{-1.2, 1}});
+  LbfgsState state;
+  const Minimised result = lbfgs_step(problem, state, {.lr = 0});
+  EXPECT_EQ(result.evaluations, 1);
+  EXPECT_EQ(problem.numbers(), (std::vector<double>{-1.2, 1}));
+}
+
+// As an optimizer it keeps in tensors that its caller has made what the state of lbfgs_step() holds.
+TEST(Lbfgs, AsAnOptimizerTakesTheSameStepsFromItsTensors) {
+  const LbfgsOptions options = {.max_iterations = 4, .history = 3, .strong_wolfe = true};
+  const std::unique_ptr<Optimizer> optimizer = make_lbfgs(options);
+  ASSERT_TRUE(optimizer->needs_closure());
+  EXPECT_EQ(optimizer->state_names().size(), 8u);
+  const Context context = testing::context(1);
+  const std::vector<std::vector<double>> begin = {{-1.2}, {1, 0.5, 2}};
+  Rosenbrock one(begin, DType::f64, context), other(begin, DType::f64, context);
+  std::vector<std::vector<Tensor>> tensors(optimizer->state_names().size());
+  for (auto& kind : tensors) kind = {zeros(context, {1}, DType::f64), zeros(context, {3}, DType::f64)};
+  const Tensor shared = zeros(context, {optimizer->shared_number()->count}, DType::f64);
+  LbfgsState state;
+  for (int step = 0; step < 5; ++step) {
+    const Minimised mine = optimizer->minimise(one, tensors, shared, 0.5);
+    LbfgsOptions slower = options;
+    slower.lr = 0.5;
+    const Minimised theirs = lbfgs_step(other, state, slower);
+    EXPECT_EQ(mine.loss, theirs.loss) << step;
+    EXPECT_EQ(mine.evaluations, theirs.evaluations) << step;
+    EXPECT_EQ(one.numbers(), other.numbers()) << step;
+  }
+  EXPECT_EQ(state.remembered, 3);
+  EXPECT_GT(state.iterations, 6) << "old changes were replaced";
 }
 
 TEST(Lbfgs, RefusesOptionsThatMakeNoSense) {
   const auto refusal = [](const LbfgsOptions& options) { return options.problem(); };
   EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({.lr = 0}), "lr must be positive, got 0");
-  EXPECT_EQ(refusal({.max_iterations = 0}), "max_iter must be at least 1, got 0");
-  EXPECT_EQ(refusal({.max_evaluations = -1}), "max_eval must not be negative, got -1");
+  EXPECT_EQ(refusal({.lr = -1}), "lr must not be negative, got -1");
+  EXPECT_EQ(refusal({.max_iterations = 0}), "max_iterations must be at least 1, got 0");
+  EXPECT_EQ(refusal({.max_evaluations = -1}), "max_evaluations must not be negative, got -1");
   EXPECT_EQ(refusal({.tolerance_change = -1}), "tolerances must not be negative, got 1e-07 and -1");
-  EXPECT_EQ(refusal({.history = 0}), "history_size must be at least 1, got 0");
+  EXPECT_EQ(refusal({.history = 0}), "history must be at least 1, got 0");
 }
 
 }  // namespace

@@ -107,6 +107,8 @@ TEST(Config, TheDefaultsOfAnOptimizerAreThoseOfTheTable) {
     EXPECT_EQ(parse_config(with(concat("optimizer: {type: ", lower, "}")), "c").optimizer.type, entry.name);
   }
   EXPECT_EQ(parse_config(with("optimizer: {type: Lion}"), "c").optimizer.lr, 1e-4);
+  EXPECT_EQ(parse_config(with("optimizer: {type: Lion}"), "c").clip, 1);
+  EXPECT_EQ(parse_config(with("optimizer: {type: LBFGS}"), "c").clip, 0);
   EXPECT_EQ(parse_config(with("optimizer: {type: FusedAdam}"), "c").optimizer.type, "AdamW");
 }
 
@@ -122,6 +124,11 @@ TEST(Config, OptimizersAreReadAsOtherTrainersWriteThem) {
               "lr: 1e-4, eps: 1e-6, betas: [0.9, 0.98], amsgrad: true");
   expect_same("type: tf_adamw, tfadamw_epsilon: 1e-5", "type: TFAdamW, eps: 1e-5");
   expect_same("type: fuse_adam, fuse_adam_betas: [0.8, 0.9]", "type: AdamW, betas: [0.8, 0.9]");
+  expect_same(
+      "type: l-bfgs, max_iter: 9, max_eval: 12, tolerance_grad: 1e-6, history_size: 7, line_search_fn: strong_wolfe",
+      "type: LBFGS, max_iterations: 9, max_evaluations: 12, tolerance_gradient: 1e-6, history: 7, "
+      "line_search: strong_wolfe");
+  expect_same("type: LBFGS, line_search_fn: None", "type: LBFGS, line_search: none");
 }
 
 TEST(Config, GroupsOfParametersReadAndWrite) {
@@ -221,7 +228,39 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.decay_rate: expects a number <= 0, got '0.8'"},
       {with("optimizer: {type: OneBitLamb}"),
        "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, Adamax, NAdam, RAdam, Adagrad, "
-       "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS or Adafactor, got 'OneBitLamb'"},
+       "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS, Adafactor or LBFGS, got 'OneBitLamb'"},
+      {with("optimizer:\n  type: LBFGS\n  max_iter: 0"),
+       "c.yaml:5: optimizer.max_iterations: expects a whole number from 1 to 100000, got '0'"},
+      {with("optimizer: {type: LBFGS, history: 0}"),
+       "c.yaml:3: optimizer.history: expects a whole number from 1 to 100000, got '0'"},
+      {with("optimizer: {type: LBFGS, line_search: wolfe}"),
+       "c.yaml:3: optimizer.line_search: expects none or strong_wolfe, got 'wolfe'"},
+      {with("optimizer: {type: LBFGS, weight_decay: 0.1}"),
+       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, LAMB, SGD, "
+       "Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, LARS or Adafactor, and optimizer.type is "
+       "LBFGS; remove one of the two"},
+      {with("optimizer: {history: 5}"),
+       "c.yaml:3: optimizer.history: applies only when optimizer.type is LBFGS, and optimizer.type is AdamW; remove "
+       "one of the two"},
+      {with("optimizer: {type: LBFGS}\nclip: 1"),
+       "c.yaml:4: clip: does not go together with LBFGS: gradients are compared with each other, and must not be "
+       "clipped; set it to 0"},
+      {with("optimizer: {type: LBFGS, groups: [{match: bias, lr_factor: 2}]}"),
+       "c.yaml:3: optimizer.groups: does not go together with LBFGS: all parameters are one vector"},
+      {with("optimizer: {type: LBFGS, layer_decay: 0.9}"),
+       "c.yaml:3: optimizer.layer_decay: does not go together with LBFGS: all parameters are one vector"},
+      {with("optimizer: {type: LBFGS}\ngradient_compression: {type: int8}"),
+       "c.yaml:4: gradient_compression.type: does not go together with LBFGS: what int8 leaves out depends on the "
+       "steps before"},
+      {with("optimizer: {type: LBFGS}\nstrategy: fp16"),
+       "c.yaml:4: strategy: does not go together with LBFGS: fp16 needs a loss scale that skips steps"},
+      {with("optimizer: {type: LBFGS}\nloss_scale: {type: dynamic}"),
+       "c.yaml:4: loss_scale.type: does not go together with LBFGS: a dynamic loss scale skips steps"},
+      {with("optimizer: {type: LBFGS}\ndevice: emulated:0"),
+       "c.yaml:4: device: does not go together with LBFGS: it works in the processor's memory alone; set "
+       "sharding.offload_optimizer to true"},
+      {with("optimizer: {type: LBFGS}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
+       "c.yaml:4: scheduler.cycle_momentum: LBFGS has neither momentum nor betas; set cycle_momentum to false"},
       {with("optimizer: {type: LARS, trust_coefficient: 0}"),
        "c.yaml:3: optimizer.trust_coefficient: expects a number > 0, got '0'"},
       {with("optimizer: {type: Rprop, weight_decay: 0.1}"),

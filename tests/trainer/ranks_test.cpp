@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/comm/run_ranks.h"
 #include "keel/trainer/checkpoint.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -17,15 +16,6 @@ namespace keel {
 namespace {
 
 using namespace testing;
-
-// The run by n ranks; what each was told.
-std::vector<std::unique_ptr<Recorder>> train_by(int n, const Config& config, std::int64_t stop_after = INT64_MAX) {
-  std::vector<std::unique_ptr<Recorder>> recorders;
-  // One rank alone hears of the signal.
-  for (int r = 0; r < n; ++r) recorders.push_back(std::make_unique<Recorder>(r == n - 1 ? stop_after : INT64_MAX));
-  run_ranks(n, [&](Communicator& ranks) { train(config, *recorders[static_cast<std::size_t>(ranks.rank())], ranks); });
-  return recorders;
-}
 
 const std::vector<std::string> kStrategies = {"ddp", "zero1", "zero2", "zero3"};
 
@@ -80,9 +70,9 @@ TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   for (const OptimizerEntry& entry : optimizers()) {
     const TemporaryFolder place;
     const std::string rate = entry.has("relative_step") ? "lr: 1e-3, relative_step: false" : "lr: 1e-3";
-    const std::vector<std::string> options = {
-        concat("optimizer={type: ", entry.name, ", ", rate, ", layer_decay: 0.9}"), "strategy=zero2-bf16",
-        "scheduler.min_lr=0"};
+    const std::vector<std::string> options = {concat("optimizer={type: ", entry.name, ", ", rate,
+                                                     entry.make == nullptr ? ", layer_decay: 0.9}" : ", history: 5}"),
+                                              "strategy=zero2-bf16", "scheduler.min_lr=0"};
     const auto run = [&](const char* name, std::string more = "resume=never") {
       std::vector<std::string> all = options;
       all.push_back(std::move(more));

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
 
+#include "keel/dist/comm/run_ranks.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/trainer.h"
@@ -61,6 +63,16 @@ log: {every: 1}
 threads: 2
 )",
                       "small.yaml", settings);
+}
+
+// The run by n ranks; what each was told.
+inline std::vector<std::unique_ptr<Recorder>> train_by(int n, const Config& config,
+                                                       std::int64_t stop_after = INT64_MAX) {
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  // One rank alone hears of the signal.
+  for (int r = 0; r < n; ++r) recorders.push_back(std::make_unique<Recorder>(r == n - 1 ? stop_after : INT64_MAX));
+  run_ranks(n, [&](Communicator& ranks) { train(config, *recorders[static_cast<std::size_t>(ranks.rank())], ranks); });
+  return recorders;
 }
 
 inline std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }

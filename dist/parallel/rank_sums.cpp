@@ -1,0 +1,34 @@
+#include "keel/dist/parallel/rank_sums.h"
+
+#include <chrono>
+#include <vector>
+
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+
+RankSums::RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks,
+                   int sharers)
+    : ranks_(ranks),
+      context_(context),
+      sharers_(sharers),
+      gathered_(zeros(collectives, {ranks.size(), count}, DType::f64, Purpose::workspace)),
+      mine_(context == collectives ? gathered_.select(0, ranks.rank())
+                                   : zeros(context, {count}, DType::f64, Purpose::workspace)),
+      all_(sharers > 1 ? zeros(context, {count}, DType::f64, Purpose::workspace) : mine_) {}
+
+void RankSums::add(CombineOp op) {
+  if (sharers_ == 1 || mine_.numel() == 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  const bool apart = context_ != gathered_.context();
+  const Tensor own = gathered_.select(0, ranks_.rank());
+  if (apart) kernels::copy_into(own, transfer(mine_, own.context(), Purpose::workspace));
+  ranks_.all_gather(own, gathered_.flatten()).wait();
+  const Tensor all = apart ? transfer(gathered_, context_, Purpose::workspace) : gathered_;
+  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  std::vector<Tensor> terms;
+  for (int rank = 0; rank < sharers_; ++rank) terms.push_back(all.select(0, rank));
+  kernels::combine({.terms = terms, .out = all_, .op = op});
+}
+
+}  // namespace keel

@@ -1,0 +1,171 @@
+// Steps of an optimizer that evaluates the loss itself.
+
+#include <algorithm>
+#include <cmath>
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+// Of the step that follows `taken` others.
+double rate_of(const StepArgs& args, std::int64_t taken) {
+  if (!args.curves.rates.defined()) return args.lr;
+  const std::int64_t at = std::min(taken, args.curves.rates.numel() - 1);
+  return args.curves.rates.slice(0, at, at + 1).item();
+}
+
+}  // namespace
+
+// The mean loss of all ranks as a function of the weights that this one owns. In stage 0 every rank owns and moves all
+// of them, but counts its shard alone.
+class Sharded::Evaluations final : public Objective {
+ public:
+  Evaluations(Sharded& engine, const Closure& closure, const StepArgs& args)
+      : engine_(engine), closure_(closure), args_(args), begin_(engine.state()), first_(begin_) {
+    for (const auto& unit : engine.units_) {
+      if (!unit->trainable()) continue;
+      units_.push_back(unit.get());
+      weights_.push_back(unit->own_weights());
+    }
+    gradient_.resize(units_.size());
+  }
+
+  double evaluate() override {
+    if (evaluations_ > 0) publish();
+    engine_.zero_grad();
+    engine_.state_.copy_from_host(&begin_);
+    const double mine = closure_();
+    const double tokens = static_cast<double>(engine_.tokens_);
+    engine_.decide(args_);
+    const StepState decided = engine_.state();
+    if (evaluations_++ == 0) first_ = decided;
+    const double loss = add(*engine_.losses_, tokens > 0 ? mine * tokens : 0) / decided.tokens;
+    check(loss, decided);
+    for (std::size_t i = 0; i < units_.size(); ++i) gradient_[i] = mean_gradient(*units_[i], decided.gradient_scale);
+    return loss;
+  }
+  const std::vector<Tensor>& weights() override { return weights_; }
+  const std::vector<Tensor>& gradient() override { return gradient_; }
+  std::vector<Tensor> counted(const std::vector<Tensor>& x) const override {
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < units_.size(); ++i) parts.push_back(units_[i]->counted(x[i]));
+    return parts;
+  }
+  double sum(double mine) override { return add(*engine_.dots_, mine); }
+  double largest(double mine) override { return add(*engine_.dots_, mine, CombineOp::maximum); }
+
+  // Tells the model and the other ranks what the weights have become.
+  void publish() {
+    for (ShardUnit* unit : units_) {
+      unit->adopt_weights();
+      unit->share_updates();
+      if (engine_.offloads_) engine_.offload_bytes_ += static_cast<std::int64_t>(unit->own_values().bytes());
+    }
+  }
+  PendingStep finish() {
+    publish();
+    engine_.zero_grad();
+    first_.partial = {};
+    engine_.state_.copy_from_host(&first_);
+    return {engine_, engine_.state_, evaluations_};
+  }
+  void abandon() {
+    publish();
+    engine_.zero_grad();
+    engine_.state_.copy_from_host(&begin_);
+  }
+  double rate() const { return rate_of(args_, begin_.steps); }
+
+ private:
+  static double add(RankSums& sums, double mine, CombineOp op = CombineOp::sum) {
+    *sums.mine().data<double>() = mine;
+    sums.add(op);
+    return *sums.all().data<double>();
+  }
+
+  // Every rank knows the same of them.
+  void check(double loss, const StepState& decided) const {
+    const auto refuse = [&](const std::string& what) {
+      throw AgreedError(concat(engine_.optimizer_->name(), ": ", what, " in evaluation ", evaluations_, " of the step"),
+                        ErrorKind::numeric);
+    };
+    if (decided.tokens == 0) refuse("no rank has a token");
+    if (!std::isfinite(loss)) refuse(concat("the loss is ", loss));
+    if (decided.taken == 0)
+      refuse(concat("the gradient of ", engine_.parameter_at(decided.first_bad), " is not finite"));
+  }
+
+  // In the numbers of the weights, where the optimizer works.
+  Tensor mean_gradient(const ShardUnit& unit, double scale) const {
+    Tensor gradient = unit.own_gradient();
+    if (engine_.offloads_) {
+      engine_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
+      gradient = kernels::to(gradient, unit.update_context(), Purpose::workspace);
+    }
+    gradient = kernels::cast(gradient, engine_.state_dtype());
+    kernels::scale(gradient, scale);
+    return gradient;
+  }
+
+  Sharded& engine_;
+  const Closure& closure_;
+  const StepArgs& args_;
+  StepState begin_, first_;  // before the step, and as the first evaluation decided
+  std::vector<ShardUnit*> units_;
+  std::vector<Tensor> weights_, gradient_;
+  int evaluations_ = 0;
+};
+
+void Sharded::check_closure_options() const {
+  const std::string_view name = optimizer_->name();
+  const auto require = [&](bool holds, std::string_view why) {
+    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
+  };
+  require(options_.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
+  require(!options_.compression.kind().feedback,
+          "compression with error feedback is not offered: a gradient must depend on the weights alone");
+  require(options_.scaling.growth == 1 && options_.scaling.backoff == 1,
+          "a dynamic loss scale is not offered: it skips steps");
+  require(offloads_ || context_.device().type == DeviceType::cpu,
+          "works in the processor's memory alone; on a device it needs offload_optimizer");
+  for (const auto& unit : units_)
+    for (const Segment& segment : unit->layout().segments)
+      require(options_.groups(segment.name, segment.shape).lr_factor == 1,
+              "all parameters are one vector, and have no rates of their own");
+}
+
+PendingStep Sharded::step(const Closure& closure, double lr) {
+  StepArgs args;
+  args.lr = lr;
+  return step(closure, args);
+}
+
+PendingStep Sharded::step(const Closure& closure, const StepCurves& curves) {
+  StepArgs args;
+  args.curves = curves;
+  return step(closure, args);
+}
+
+PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {
+  KEEL_CHECK(optimizer_->needs_closure(), optimizer_->name(), " needs no closure: step() follows backward()");
+  Evaluations objective(*this, closure, args);
+  std::vector<std::vector<Tensor>> state(optimizer_->state_names().size());
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    for (std::size_t kind = 0; kind < optimizer_state_[i].size(); ++kind)
+      state[kind].push_back(optimizer_state_[i][kind]);
+  try {
+    optimizer_->minimise(objective, state, shared_, objective.rate());
+  } catch (const AgreedError&) {
+    objective.abandon();
+    throw;
+  } catch (...) {
+    if (size() == 1) objective.abandon();  // otherwise the other ranks do not know of it
+    throw;
+  }
+  return objective.finish();
+}
+
+}  // namespace keel
