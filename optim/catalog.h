@@ -50,6 +50,7 @@ struct OptimizerEntry {
   std::string_view summary;
   std::vector<OptionDefault> options;  // lr among them
   UpdateSettings (*settings)(const OptimizerOptions&);
+  bool takes_rows = false;  // Optimizer::takes_rows()
 
   bool has(std::string_view option) const;
 };

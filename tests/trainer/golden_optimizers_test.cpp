@@ -178,7 +178,8 @@ TEST(GoldenOptimizers, EveryCaseOfTheFileAndEveryOptimizerHasATest) {
     const std::string type = each.options.substr(each.options.find("type: ") + 6);
     types.insert(find_optimizer(type.substr(0, type.find(','))).name);
   }
-  for (const OptimizerEntry& entry : optimizers()) known.insert(entry.name);
+  for (const OptimizerEntry& entry : optimizers())
+    if (!entry.takes_rows) known.insert(entry.name);  // else: golden_sparse_adam_test.cpp
   EXPECT_EQ(tested, stored);
   EXPECT_EQ(types, known);
 }
