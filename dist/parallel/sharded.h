@@ -175,6 +175,7 @@ class Sharded {
 
   friend class PendingStep;
   PendingStep step(StepArgs args);
+  void take_rows();
   void update_offloaded();
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;
