@@ -58,7 +58,7 @@ void RowGradient::add(const Tensor& ids, const Tensor& values) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   const auto count = static_cast<std::int64_t>(all.size());
-  const Context& context = values_.context();
+  const Context context = values_.context();  // outlives the values, which may be replaced
   bool adds = !had.empty();
   if (all.size() != had.size()) {
     const Tensor wider = empty(context, {count, table_[1]}, values_.dtype(), Purpose::gradient);

@@ -220,8 +220,8 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {type: Adafactor, decay_rate: 0.8}"),
        "c.yaml:3: optimizer.decay_rate: expects a number <= 0, got '0.8'"},
       {with("optimizer: {type: OneBitLamb}"),
-       "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, Adamax, NAdam, RAdam, Adagrad, "
-       "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS or Adafactor, got 'OneBitLamb'"},
+       "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, SparseAdam, Adamax, NAdam, "
+       "RAdam, Adagrad, Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS or Adafactor, got 'OneBitLamb'"},
       {with("optimizer: {type: LARS, trust_coefficient: 0}"),
        "c.yaml:3: optimizer.trust_coefficient: expects a number > 0, got '0'"},
       {with("optimizer: {type: Rprop, weight_decay: 0.1}"),
