@@ -18,8 +18,8 @@
 
 namespace keel {
 
-// One sum, of three all-gathers. With n ranks that have r rows of w numbers at most, whose wire's dtype has b bytes,
-// the algorithm `direct` sends (n - 1) (8 + r (8 + w b)) bytes from each rank.
+// One sum: three all-gathers. By the algorithm `direct`, each of n ranks sends (n - 1) (8 + r (8 + w b)) bytes, where
+// r is the most rows that a rank has, w a row's numbers, and b their bytes on the wire.
 class RowSums {
  public:
   // Tells the others how many rows there are.

@@ -254,7 +254,7 @@ void ShardUnit::keep_rows(const RowGradient& sum) {
   buffer_.zero_grad();
 }
 
-void ShardUnit::take_rows(bool counts) const {
+void ShardUnit::count_rows(bool counts) const {
   if (buffer_.sparse) buffer_.segments.front().parameter->variable.leaf()->takes_rows = counts;
 }
 

@@ -89,8 +89,8 @@ class ShardUnit {
   void finish_reduce();
   // Forgets what was added since the last step.
   void zero_grad();
-  // Whether what is looked up from now on counts as used.
-  void take_rows(bool counts) const;
+  // Whether the rows that are looked up from now on count as used.
+  void count_rows(bool counts) const;
   // Null where gradients are not compressed with error feedback.
   GradientCompressor* compressor() const { return compressor_.get(); }
 

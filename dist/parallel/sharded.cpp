@@ -297,7 +297,7 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
   leaves_left_.clear();
   for (const auto& unit : units_) {
     leaves_left_.push_back(unit->layout().segments.size());
-    unit->take_rows(options.tokens > 0);
+    unit->count_rows(options.tokens > 0);
   }
   next_bucket_ = 0;
 

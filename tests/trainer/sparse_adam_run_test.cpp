@@ -14,18 +14,11 @@ namespace {
 
 using namespace keel::testing;
 
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) { return error.what(); }
-  return "";
-}
-
 TEST(SparseAdamRun, IsRefusedWhereAModelHasDenseGradientsBeforeAnythingIsWritten) {
   const TemporaryFolder place;
   const Config config = small_run(place, "a", {"optimizer.type=sparse_adam"});
   Recorder recorder;
-  const std::string refusal = refusal_of([&] { train(config, recorder); });
+  const std::string refusal = error_of([&] { train(config, recorder); });
   EXPECT_EQ(refusal.rfind("SparseAdam takes gradients that are kept as rows alone, and that of wte.weight is dense", 0),
             0U)
       << refusal;
@@ -34,7 +27,7 @@ TEST(SparseAdamRun, IsRefusedWhereAModelHasDenseGradientsBeforeAnythingIsWritten
 
 TEST(SparseAdamRun, RefusesIllegalValuesWithTheirKeyAndLine) {
   const auto refusal = [](const std::string& options) {
-    return refusal_of([&] {
+    return error_of([&] {
       parse_config("steps: 5\ndata: {type: addition}\noptimizer:\n  type: SparseAdam\n  " + options, "c.yaml");
     });
   };

@@ -7,6 +7,7 @@
 #include "keel/dist/parallel/plan.h"
 #include "keel/kernels/elementwise.h"
 #include "tests/dist/parallel/rows_support.h"
+#include "tests/temporary_folder.h"
 
 namespace keel {
 namespace {
@@ -267,13 +268,6 @@ TEST(ShardedRows, SkipAStepWhoseGradientIsNotFiniteAndNameTheTable) {
   });
 }
 
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) { return error.what(); }
-  return "";
-}
-
 TEST(ShardedRows, RefuseDenseGradientsAndDenseOptimizersByName) {
   const Context context = testing::context(1);
   struct Mixed : Module {
@@ -288,15 +282,15 @@ TEST(ShardedRows, RefuseDenseGradientsAndDenseOptimizersByName) {
       "SparseAdam takes gradients that are kept as rows alone, and that of head.weight is dense: freeze it, make it an "
       "embedding with sparse gradients, or take another optimizer, such as Adam";
   Mixed mixed;
-  EXPECT_EQ(refusal_of([&] { Sharded(mixed, context, sparse_adam()); }), dense);
-  EXPECT_EQ(refusal_of([&] { plan_rank(lay_out(mixed), *sparse_adam(), {}, 1, 0); }), dense);
-  EXPECT_EQ(refusal_of([&] { Sharded(mixed, context, make_adamw()); }),
+  EXPECT_EQ(error_of([&] { Sharded(mixed, context, sparse_adam()); }), dense);
+  EXPECT_EQ(error_of([&] { plan_rank(lay_out(mixed), *sparse_adam(), {}, 1, 0); }), dense);
+  EXPECT_EQ(error_of([&] { Sharded(mixed, context, make_adamw()); }),
             "AdamW takes dense gradients, and that of table.weight is kept as rows: take SparseAdam, or an embedding "
             "with dense gradients (sparse = false)");
   mixed.head.weight.set_trainable(false);
   mixed.head.bias.set_trainable(false);
-  EXPECT_EQ(refusal_of([&] { Sharded(mixed, context, sparse_adam()); }), "");
-  EXPECT_EQ(refusal_of([&] { plan_rank(lay_out(mixed), *sparse_adam(), {}, 1, 0); }),
+  EXPECT_EQ(error_of([&] { Sharded(mixed, context, sparse_adam()); }), "");
+  EXPECT_EQ(error_of([&] { plan_rank(lay_out(mixed), *sparse_adam(), {}, 1, 0); }),
             "memory and bytes of table.weight, whose gradient is kept as rows, follow from what each batch looks up; "
             "there is no plan of them");
   struct Vector : Module {
@@ -305,7 +299,7 @@ TEST(ShardedRows, RefuseDenseGradientsAndDenseOptimizersByName) {
     void visit(Visitor& v) override { v("scale", scale); }
   };
   Vector vector;
-  EXPECT_EQ(refusal_of([&] { Sharded(vector, context, sparse_adam()); }),
+  EXPECT_EQ(error_of([&] { Sharded(vector, context, sparse_adam()); }),
             "the gradient of scale, of shape (4), cannot be kept as rows: it is no table (vocabulary, width)");
 }
 
