@@ -37,6 +37,11 @@ std::optional<Destination> Need::destination(std::size_t input) const {
   return Destination{leaf->grad, leaf->has_grad};
 }
 
+Leaf* Need::sparse_leaf(std::size_t input) const {
+  const std::shared_ptr<Leaf>& leaf = node_.inputs()[input].leaf;
+  return leaf && leaf->sparse ? leaf.get() : nullptr;
+}
+
 Node::Node(std::string_view name, std::span<const Tensor> outputs, std::span<const Variable> inputs,
            std::span<const Tensor> saved, BackwardFunction function)
     : name_(name), saved_(saved), function_(std::move(function)) {

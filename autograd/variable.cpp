@@ -17,6 +17,10 @@ WithGrad::WithGrad() : previous_(current_mode) { current_mode = GradMode::record
 WithGrad::~WithGrad() { current_mode = previous_; }
 
 void Leaf::accumulate(Tensor contribution) {
+  KEEL_CHECK(
+      !sparse, "the gradient of ", name.empty() ? "a table" : name, ", of shape ", shape,
+      ", is kept as rows, so only look-ups (embedding) may use it; another operation has given all of it: keep a "
+      "dense gradient (sparse = false)");
   const bool already_there =
       grad.defined() && contribution.storage() == grad.storage() && contribution.offset() == grad.offset();
   if (!already_there) {
@@ -33,6 +37,12 @@ void Leaf::accumulate(Tensor contribution) {
     }
   }
   has_grad = true;
+}
+
+void Leaf::accumulate_rows(const Tensor& ids, const Tensor& values) {
+  if (!has_grad) rows = RowGradient(values.context(), shape, dtype);
+  has_grad = true;
+  if (takes_rows) rows.add(ids, values);
 }
 
 Variable::Variable(Tensor value, bool requires_grad) : value_(std::move(value)) {
@@ -58,12 +68,19 @@ Variable Variable::from_node(Tensor value, std::shared_ptr<Node> node, int outpu
 
 Tensor Variable::grad() const {
   KEEL_CHECK(node_ == nullptr, "only leaves keep a gradient; this ", value_, " was computed by ", node_->name());
+  KEEL_CHECK(!leaf_ || !leaf_->sparse, "the gradient of this ", value_, " is kept as rows: row_grad()");
   return leaf_ && leaf_->has_grad ? leaf_->grad : Tensor();
+}
+
+RowGradient Variable::row_grad() const {
+  KEEL_CHECK(leaf_ && leaf_->sparse, "the gradient of this ", value_, " is not kept as rows");
+  return leaf_->has_grad ? leaf_->rows : RowGradient();
 }
 
 void Variable::zero_grad() const {
   if (!leaf_) return;
   leaf_->has_grad = false;
+  leaf_->rows = RowGradient();
   if (!leaf_->assigned) leaf_->grad = Tensor();
 }
 

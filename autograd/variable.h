@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/autograd/row_gradient.h"
 #include "keel/runtime/tensor.h"
 
 namespace keel {
@@ -20,14 +21,20 @@ using ReadyHook = std::function<void(BackwardPass&)>;
 struct Leaf {
   std::string name;  // for messages; may be empty
   Dims shape;
-  DType dtype = DType::f32;
-  Tensor grad;            // undefined until written, unless a buffer was assigned
-  bool has_grad = false;  // whether `grad` holds a contribution since the last zero_grad
-  bool assigned = false;  // `grad` is a view of a buffer that somebody else owns
+  DType dtype = DType::f32;  // of the gradient, unless a buffer was assigned
+  Tensor grad;               // undefined until written, unless a buffer was assigned
+  bool has_grad = false;     // whether `grad` holds a contribution since the last zero_grad
+  bool assigned = false;     // `grad` is a view of a buffer that somebody else owns
+  // The gradient of a table is kept as rows, not in `grad`. Only look-ups may use such a leaf.
+  bool sparse = false;
+  RowGradient rows;
+  bool takes_rows = true;  // false: what is looked up does not count
   std::vector<ReadyHook> on_ready;
 
   // Adds one contribution (of `shape`), converting the dtype. May keep `contribution` itself.
   void accumulate(Tensor contribution);
+  // The same of rows: values (ids..., width) for the rows `ids`.
+  void accumulate_rows(const Tensor& ids, const Tensor& values);
 };
 
 // A handle: copies refer to the same node of the same graph.
@@ -45,8 +52,11 @@ class Variable {
   const Context& context() const { return value_.context(); }
   bool requires_grad() const { return node_ != nullptr || leaf_ != nullptr; }
 
-  // The accumulated gradient of a leaf; undefined when none has landed since zero_grad().
+  // The accumulated gradient of a leaf; undefined when none has landed since zero_grad(). An Error where it is kept as
+  // rows.
   Tensor grad() const;
+  // The same of a leaf whose gradient is kept as rows.
+  RowGradient row_grad() const;
   // Forgets the gradient; the next contribution overwrites instead of adding.
   void zero_grad() const;
   // The same numbers outside the graph.

@@ -5,6 +5,7 @@
 
 #include "keel/kernels/checks.h"
 #include "keel/kernels/table.h"
+#include "keel/kernels/update_rule.h"
 
 namespace keel {
 
@@ -39,6 +40,10 @@ int norm_count(const UpdateSettings& settings) {
       settings);
 }
 
+bool takes_rows(const UpdateSettings& settings) {
+  return std::visit([]<class Settings>(const Settings&) { return kUpdatesRows<Settings>; }, settings);
+}
+
 std::string problem_of(const UpdateSettings& settings) {
   return std::visit([](const auto& each) { return each.problem(); }, settings);
 }
@@ -67,6 +72,26 @@ void check_state(const char* op, const Tensor& state, const Context& context) {
   check_tensor(op, "step state", state, {sizeof(StepState)}, DType::u8, context);
 }
 
+// The gradient of some rows of the parameter, seen as a table.
+void check_rows(const char* op, const UpdateArgs& args) {
+  const Tensor& gradient = args.gradient;
+  KEEL_CHECK(takes_rows(args.settings), op, ": updates no single rows");
+  check_context(op, "gradient", gradient, args.parameter.context());
+  check_tensor(op, "rows", args.rows, {args.rows.numel()}, DType::i64, args.parameter.context().host());
+  KEEL_CHECK(gradient.rank() == 2 && gradient.dim(0) == args.rows.numel() && gradient.dim(1) > 0 &&
+                 args.parameter.numel() % gradient.dim(1) == 0 &&
+                 (gradient.dtype() == DType::f32 || gradient.dtype() == args.parameter.dtype()),
+             op, ": the gradient of ", args.rows.numel(), " rows of ", args.parameter,
+             " must be (rows, width), in f32 or the parameter's dtype, got ", gradient);
+  check_dense(op, "gradient", gradient);
+  check_dense(op, "rows", args.rows);
+  const std::int64_t count = args.parameter.numel() / gradient.dim(1);
+  const std::int64_t* const rows = args.rows.numel() > 0 ? args.rows.data<std::int64_t>() : nullptr;
+  for (std::int64_t i = 0; i < args.rows.numel(); ++i)
+    KEEL_CHECK(rows[i] >= 0 && rows[i] < count && (i == 0 || rows[i - 1] < rows[i]), op, ": rows must ascend in [0, ",
+               count, "), got ", rows[i], " at position ", i);
+}
+
 // All but what the elements share.
 void check_update(const char* op, const UpdateArgs& args) {
   const Tensor& parameter = args.parameter;
@@ -78,8 +103,10 @@ void check_update(const char* op, const UpdateArgs& args) {
                " is its own master copy, but one was given: ", args.master);
   else if (!args.stochastic_rounding || args.master.defined()) check_flat(op, "master", args.master, parameter, wide);
   check_defined(op, "gradient", args.gradient);
-  check_flat(op, "gradient", args.gradient, parameter,
-             args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
+  if (args.rows.defined()) check_rows(op, args);
+  else
+    check_flat(op, "gradient", args.gradient, parameter,
+               args.gradient.dtype() == DType::f32 ? DType::f32 : parameter.dtype());
   check_state(op, args.step, parameter.context());
   const std::string problem = problem_of(args.settings);
   KEEL_CHECK(problem.empty(), op, ": ", problem);

@@ -44,6 +44,9 @@ struct UpdateArgs {
   Tensor shared = {};
   UpdateSettings settings;
   RangeSettings range = {};
+  // Of a table, only these rows (i64, ascending, each once, in the processor's memory) are read and written; the
+  // gradient is theirs alone, (rows, width), and the other tensors are the table's. Undefined: all elements.
+  Tensor rows = {};
   // A bf16 or f16 parameter is rounded up or down at random (keel/kernels/stochastic_rounding.h), and needs no master:
   // without one it holds the weights itself. Its element i draws number first + i of the step's stream, so that the
   // bits do not depend on how the parameters are cut into ranges.
@@ -64,6 +67,8 @@ double initial_state(const UpdateSettings& settings, std::size_t kind);
 const SharedNumber* shared_number(const UpdateSettings& settings);  // null: none
 // How many norms over whole parameters the rule needs.
 int norm_count(const UpdateSettings& settings);
+// Whether the rule updates single rows of a table.
+bool takes_rows(const UpdateSettings& settings);
 // What is wrong with them; empty: nothing.
 std::string problem_of(const UpdateSettings& settings);
 // Whether weights decay under the rule at all.

@@ -38,6 +38,11 @@ inline constexpr bool kHasNorms = requires {
 };
 
 template <class Settings>
+inline constexpr bool kUpdatesRows = requires {
+  Settings::kTakesRows;
+};
+
+template <class Settings>
 inline constexpr bool kHasShared = requires {
   Settings::kShared;
 };

@@ -42,8 +42,9 @@ void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPoli
   buffer.values = empty(context, {buffer.padded}, policy.parameter, Purpose::parameter);
   if (!buffer.trainable) return;
   if (policy.master()) buffer.master = empty(context, {buffer.padded}, DType::f32, Purpose::optimizer);
-  buffer.gradient =
-      empty(context, {buffer.padded}, accumulates ? policy.gradient : policy.parameter, Purpose::gradient);
+  buffer.row_dtype = accumulates ? policy.gradient : policy.parameter;
+  if (buffer.sparse) return;
+  buffer.gradient = empty(context, {buffer.padded}, buffer.row_dtype, Purpose::gradient);
   kernels::fill(buffer.gradient.slice(0, buffer.numel, buffer.padded), 0);
 }
 
@@ -52,22 +53,29 @@ void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPoli
 std::vector<FlatBuffer> lay_out(Module& model, int shards) {
   std::vector<FlatBuffer> buffers;
   for (const Occurrence& found : find_parameters(model)) {
+    const bool sparse = found.state->sparse && found.state->trainable;
+    KEEL_CHECK(!sparse || found.state->shape.size() == 2, "the gradient of ", found.path, ", of shape ",
+               found.state->shape, ", cannot be kept as rows: it is no table (vocabulary, width)");
     const auto same = [&](const FlatBuffer& buffer) {
-      return buffer.unit == found.unit && buffer.trainable == found.state->trainable;
+      return !sparse && !buffer.sparse && buffer.unit == found.unit && buffer.trainable == found.state->trainable;
     };
     auto at = std::find_if(buffers.begin(), buffers.end(), same);
     if (at == buffers.end()) {
       at = buffers.insert(buffers.end(), FlatBuffer{});
       at->unit = found.unit;
       at->trainable = found.state->trainable;
+      at->sparse = sparse;
     }
     const std::int64_t numel = product(found.state->shape);
     at->segments.push_back({found.path, found.state->shape, at->numel, numel, found.state});
     at->numel += numel;
     at->tied = at->tied || found.count > 1;
   }
-  const std::int64_t alignment = std::lcm<std::int64_t>(kFlatAlignment, shards);
-  for (FlatBuffer& buffer : buffers) buffer.padded = (buffer.numel + alignment - 1) / alignment * alignment;
+  for (FlatBuffer& buffer : buffers) {
+    const std::int64_t width = buffer.sparse ? std::max<std::int64_t>(buffer.segments[0].shape[1], 1) : 1;
+    const std::int64_t alignment = std::lcm<std::int64_t>(kFlatAlignment, shards * width);
+    buffer.padded = (buffer.numel + alignment - 1) / alignment * alignment;
+  }
   return buffers;
 }
 
@@ -82,6 +90,11 @@ void attach_parameters(FlatBuffer& buffer) {
     if (!buffer.trainable) continue;
     Leaf& leaf = *parameter.variable.leaf();
     leaf.name = segment.name;
+    leaf.sparse = buffer.sparse;
+    if (buffer.sparse) {
+      leaf.dtype = buffer.row_dtype;
+      continue;
+    }
     leaf.grad = view_of(buffer.gradient);
     leaf.assigned = true;
   }
@@ -120,7 +133,8 @@ void FlatBuffer::zero_grad() {
 void FlatBuffer::complete_gradient() {
   for (const Segment& segment : segments) {
     Leaf& leaf = *segment.parameter->variable.leaf();
-    if (!leaf.has_grad) kernels::fill(leaf.grad, 0);
+    if (!leaf.has_grad && sparse) leaf.rows = RowGradient(values.context(), segment.shape, row_dtype);
+    else if (!leaf.has_grad) kernels::fill(leaf.grad, 0);
     leaf.has_grad = true;
   }
 }

@@ -38,13 +38,16 @@ struct FlatBuffer {
   std::int64_t numel = 0;   // of all segments
   std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment and to whole shards
   bool tied = false;        // one of the parameters occurs in several places
-  Tensor values;            // (padded), the policy's parameter dtype
-  Tensor master;            // f32 (padded) where the policy has one; else undefined
-  Tensor gradient;          // (padded) when trainable
+  // One table alone, whose gradient is kept as rows of `row_dtype`. Shards have whole rows.
+  bool sparse = false;
+  DType row_dtype = DType::f32;
+  Tensor values;    // (padded), the policy's parameter dtype
+  Tensor master;    // f32 (padded) where the policy has one; else undefined
+  Tensor gradient;  // (padded) when trainable and not sparse
 
   // Gradients are overwritten by their first contribution; no memory is touched here.
   void zero_grad();
-  // Writes zeros where no contribution has landed, so that the whole gradient range is valid.
+  // Writes zeros where no contribution has landed, so that the whole gradient range is valid; of rows, none.
   void complete_gradient();
 };
 
@@ -57,7 +60,8 @@ struct MaterializeOptions {
 };
 
 // The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
-// parts. A parameter that occurs in several places belongs to the root unit.
+// parts. A parameter that occurs in several places belongs to the root unit, and one whose gradient is kept as rows has
+// a buffer of its own.
 std::vector<FlatBuffer> lay_out(Module& model, int shards = 1);
 // Makes the parameters views of the buffer's values and gradient.
 void attach_parameters(FlatBuffer& buffer);

@@ -45,8 +45,10 @@ void Linear::visit(Visitor& v) {
   v("bias", bias);
 }
 
-Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights)
-    : weight({vocabulary, width}, weights) {}
+Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights, bool sparse)
+    : weight({vocabulary, width}, weights) {
+  weight.set_sparse(sparse);
+}
 Variable Embedding::operator()(const Tensor& ids) const { return embedding(weight, ids); }
 void Embedding::visit(Visitor& v) { v("weight", weight); }
 

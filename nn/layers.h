@@ -33,11 +33,13 @@ class Linear : public Layer {
   void visit(Visitor& v) override;
 };
 
-// Rows of a table: ids (...) -> (..., width).
+// Rows of a table: ids (...) -> (..., width). With `sparse`, the gradient is kept as the rows that were looked up,
+// which SparseAdam takes; nothing but look-ups may then use the table.
 class Embedding : public Module {
  public:
   Parameter weight;  // (vocabulary, width)
-  Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights = Initializer::normal(1));
+  Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights = Initializer::normal(1),
+            bool sparse = false);
   Variable operator()(const Tensor& ids) const;
   void visit(Visitor& v) override;
 };

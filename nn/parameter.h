@@ -38,13 +38,14 @@ class Parameter {
     Dims shape;
     Initializer initializer;
     bool trainable = true;
-    std::string name;   // its path in the model; set by materialize()
-    Variable variable;  // set by materialize()
+    bool sparse = false;  // its gradient is kept as rows: keel/autograd/row_gradient.h
+    std::string name;     // its path in the model; set by materialize()
+    Variable variable;    // set by materialize()
   };
 
   Parameter() = default;  // absent: a bias that is switched off
   Parameter(const Dims& shape, Initializer initializer, bool trainable = true)
-      : state_(std::make_shared<State>(State{shape, initializer, trainable, {}, {}})) {}
+      : state_(std::make_shared<State>(State{shape, initializer, trainable, false, {}, {}})) {}
   Parameter(Parameter&&) = default;
   Parameter& operator=(Parameter&&) = default;
   Parameter tie() const {
@@ -57,6 +58,7 @@ class Parameter {
   const Dims& shape() const { return state_->shape; }
   bool trainable() const { return state_->trainable; }
   void set_trainable(bool trainable) const { state_->trainable = trainable; }  // before materialize()
+  void set_sparse(bool sparse) const { state_->sparse = sparse; }              // before materialize()
   const std::string& name() const { return state_->name; }
   const std::shared_ptr<State>& state() const { return state_; }
 

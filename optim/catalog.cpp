@@ -80,6 +80,18 @@ std::vector<OptimizerEntry> make_entries() {
          settings.correct_bias = false;
          return settings;
        }},
+      {"SparseAdam",
+       "sparse_adam",
+       "Adam for embeddings whose gradients are kept as rows: only the rows that were used change. It takes no others.",
+       {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         AdamSettings settings = adam_settings(o);
+         settings.decoupled = false;
+         settings.epsilon_first = true;
+         return settings;
+       },
+       nullptr,
+       true},
       {"Adamax",
        "",
        "Adam with the largest gradient that fades instead of the mean square.",
@@ -330,7 +342,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const Opt
                                        .variants = std::move(of_groups),
                                        .weight_decay = entry.has("weight_decay") ? options.weight_decay : 0,
                                        .stochastic_rounding = options.stochastic_rounding,
-                                       .seed = seed});
+                                       .seed = seed,
+                                       .takes_rows = entry.takes_rows});
 }
 
 }  // namespace keel

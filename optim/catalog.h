@@ -56,6 +56,7 @@ struct OptimizerEntry {
   UpdateSettings (*settings)(const OptimizerOptions&);
   // Instead of settings, of one that needs a closure: it has one group, and treats all parameters alike.
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&) = nullptr;
+  bool takes_rows = false;  // Optimizer::takes_rows()
 
   bool has(std::string_view option) const;
 };

@@ -22,6 +22,7 @@ UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& 
       .stochastic_rounding = options.stochastic_rounding,
       .seed = options.seed,
       .first = range.first};
+  args.rows = range.rows;
   KEEL_CHECK(range.state.size() <= args.state.size(), "a range has ", range.state.size(), " states");
   std::copy(range.state.begin(), range.state.end(), args.state.begin());
   return args;
@@ -44,6 +45,7 @@ void check_options(std::string_view name, const ElementwiseOptions& options) {
     KEEL_CHECK(keeps_the_same, name, ": a group's options must not change what is kept for each element");
   }
   KEEL_CHECK(options.weight_decay >= 0, name, ": weight_decay must not be negative, got ", options.weight_decay);
+  KEEL_CHECK(!options.takes_rows || takes_rows(options.settings), name, ": its rule updates no single rows");
   KEEL_CHECK(options.weight_decay == 0 || decays(options.settings), name, ": has no weight decay, got ",
              options.weight_decay);
 }
@@ -60,6 +62,7 @@ class Elementwise final : public Optimizer {
   double initial_state(std::size_t kind) const override { return keel::initial_state(options_.settings, kind); }
   const SharedNumber* shared_number() const override { return keel::shared_number(options_.settings); }
   bool needs_master() const override { return !options_.stochastic_rounding; }
+  bool takes_rows() const override { return options_.takes_rows; }
 
   int passes() const override { return norm_count(options_.settings) > 0 ? 1 : 0; }
   std::int64_t sum_count(int, const Dims&) const override { return norm_count(options_.settings); }
@@ -69,7 +72,12 @@ class Elementwise final : public Optimizer {
   }
 
   void update(std::span<const ParameterRange> ranges, const StepInput& input) const override {
-    for (const ParameterRange& range : ranges) kernels::update(update_args(options_, range, input));
+    for (const ParameterRange& range : ranges) {
+      KEEL_CHECK(range.rows.defined() == options_.takes_rows, name_,
+                 options_.takes_rows ? " takes gradients that are kept as rows, and got a dense one"
+                                     : " takes dense gradients, and got rows");
+      kernels::update(update_args(options_, range, input));
+    }
   }
 
   void advance(const StepInput& input) const override {

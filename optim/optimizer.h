@@ -40,6 +40,9 @@ struct ParameterRange {
   std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
+  // With optimizers that take rows, a range is whole rows of one table, and the gradient, (rows, width), is of these of
+  // them: i64, ascending, each once, in the processor's memory.
+  Tensor rows = {};
   // With optimizers that measure, a range is of one parameter alone:
   Dims shape = {};                    // of all of it
   std::int64_t begin = 0;             // where the range begins in it
@@ -71,6 +74,8 @@ class Optimizer {
   virtual const SharedNumber* shared_number() const { return nullptr; }
   // Whether parameters that are narrower than f32 have master weights beside them.
   virtual bool needs_master() const { return true; }
+  // Whether it updates single rows of tables, whose gradients are kept as rows, and nothing else.
+  virtual bool takes_rows() const { return false; }
   // An optimizer that needs to know whole parameters measures them before it updates, in so many passes. In each, every
   // rank measures its parts; these are added in the order of ranks before the next pass.
   virtual int passes() const { return 0; }
@@ -103,7 +108,8 @@ struct ElementwiseOptions {
   // Weights narrower than f32 have no masters, and are rounded up or down at random:
   // keel/kernels/stochastic_rounding.h.
   bool stochastic_rounding = false;
-  std::uint64_t seed = 0;  // of that rounding
+  std::uint64_t seed = 0;   // of that rounding
+  bool takes_rows = false;  // Optimizer::takes_rows(); an Error where the rule does not
 };
 // `name` must outlive the optimizer. An Error where the settings make no sense.
 std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options);

@@ -274,6 +274,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t state_bytes =
       wide * static_cast<std::int64_t>(optimizer.state_names().size()) + (policy.master() ? 4 : 0);
   const ShardingOptions& sharding = options.sharding;
+  check_gradients(layout, optimizer);
+  for (const FlatBuffer& buffer : layout)
+    KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
+               ", whose gradient is kept as rows, follow from what each batch looks up; there is no plan of them");
   const std::int64_t reductions =
       kShardingStages[sharding.stage].gradients && sharding.reduce_each_backward ? options.micro_batches : 1;
   const int group = shard_ranks(sharding, ranks), groups = ranks / group;

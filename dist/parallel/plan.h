@@ -77,7 +77,7 @@ int shard_ranks(const ShardingOptions& options, int ranks);
 // whose first unit needs no gradient of its input may gather that unit once less where nothing is prefetched; where
 // activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options say so, whatever
 // the device. `algorithm`: that of the communicator (keel/dist/comm/algorithms.h); the bytes of others than "direct"
-// are read off their schedules.
+// are read off their schedules. An Error where a gradient is kept as rows: memory and bytes follow from the data then.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, std::string_view algorithm = "direct");
 

@@ -83,6 +83,10 @@ void ShardUnit::send_values() {
 
 void ShardUnit::make_gradients(const Memory& memory) {
   const DType dtype = memory.accumulates || buffer_.tied ? memory.policy.gradient : memory.policy.parameter;
+  if (buffer_.sparse) {
+    buffer_.row_dtype = dtype;
+    return;
+  }
   const Purpose purpose = gradients_sharded_ ? Purpose::bucket : Purpose::gradient;
   // Memory that comes and goes is this rank's alone.
   buffer_.gradient = gradients_sharded_ ? empty(context_, {buffer_.padded}, dtype, purpose)
@@ -108,6 +112,17 @@ void ShardUnit::make_gradients(const Memory& memory) {
     gradient.restore();
     if (buffer_.numel < buffer_.padded) kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
   });
+}
+
+Span ShardUnit::rows_of(Span elements) const {
+  const std::int64_t width = std::max<std::int64_t>(buffer_.segments.front().shape[1], 1);
+  return {elements.begin / width, elements.end / width};
+}
+
+Tensor ShardUnit::shard_gradient() const {
+  if (!buffer_.sparse) return counted(own_gradient_);
+  const Span rows = rows_of(shard_);
+  return own_rows_.between(rows.begin, rows.end).values().flatten();
 }
 
 Tensor ShardUnit::counted(const Tensor& owned) const {
@@ -170,7 +185,14 @@ void ShardUnit::share_updates() {
 
 void ShardUnit::begin_reduce(double scale) {
   buffer_.complete_gradient();
-  if (communicator_.size() == 1 && replicas_ == nullptr) return;
+  const bool alone = communicator_.size() == 1 && replicas_ == nullptr;
+  if (buffer_.sparse) {
+    const RowGradient& rows = buffer_.segments.front().parameter->variable.leaf()->rows;
+    if (alone) own_rows_ = rows;
+    else row_sums_.emplace(rows, wire_, communicator_, subject_);
+    return;
+  }
+  if (alone) return;
   if (compressor_) return compressor_->begin(buffer_.gradient, scale);
   crosses_groups_ = replicas_ != nullptr;
   const bool converts = buffer_.gradient.dtype() != wire_;
@@ -195,14 +217,40 @@ void ShardUnit::begin_reduce(double scale) {
 }
 
 void ShardUnit::continue_reduce() {
+  if (row_sums_) return row_sums_->proceed();
   if (compressor_) return compressor_->proceed();
   if (!std::exchange(crosses_groups_, false)) return;
   wait(reducing_);
   reducing_ = replicas_->all_reduce(received_, CombineOp::sum, subject_);
 }
 
+// The sum inside the group, and then across groups.
+void ShardUnit::finish_rows() {
+  const Span owned = rows_of(owned_);
+  for (Communicator* across = replicas_;; across = nullptr) {
+    const RowGradient sum = row_sums_->finish(owned);
+    waited_ms_ += row_sums_->waited_ms();
+    row_sums_.reset();
+    if (across == nullptr) return keep_rows(sum);
+    row_sums_.emplace(sum, wire_, *across, subject_);
+  }
+}
+
+void ShardUnit::keep_rows(const RowGradient& sum) {
+  const RowGradient rows = sum.cast(buffer_.row_dtype);
+  if (gradient_begun_ && gradients_sharded_) own_rows_.add(rows.indices(), rows.values());
+  else own_rows_ = rows;
+  gradient_begun_ = true;
+  buffer_.zero_grad();
+}
+
+void ShardUnit::count_rows(bool counts) const {
+  if (buffer_.sparse) buffer_.segments.front().parameter->variable.leaf()->takes_rows = counts;
+}
+
 void ShardUnit::finish_reduce() {
   if (communicator_.size() == 1 && replicas_ == nullptr) return;
+  if (row_sums_) return finish_rows();
   if (compressor_) {
     const Tensor sum = compressor_->finish();
     const WorkTimer::Scope timing(codec_);
@@ -226,6 +274,7 @@ void ShardUnit::finish_reduce() {
 void ShardUnit::zero_grad() {
   if (!trainable()) return;
   buffer_.zero_grad();
+  own_rows_ = {};
   gradient_begun_ = false;
   if (compressor_) compressor_->end_step(false);
 }

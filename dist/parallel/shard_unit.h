@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/comm/schedule.h"
 #include "keel/dist/parallel/gradient_compressor.h"
+#include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/nn/flat_buffer.h"
 #include "keel/runtime/work_timer.h"
@@ -21,6 +23,8 @@ namespace keel {
 //   stage 1   whole                whole                            shard
 //   stage 2   whole                shard; whole while backward runs shard
 //   stage 3   shard; whole in use  as stage 2                       shard
+//
+// Of a table whose gradient is kept as rows, there is no such memory for it: own_rows() are those of what is owned.
 class ShardUnit {
  public:
   struct Memory {
@@ -47,6 +51,10 @@ class ShardUnit {
   // Of the owned elements, dense, on the device.
   const Tensor& own_values() const { return own_values_; }
   const Tensor& own_gradient() const { return own_gradient_; }
+  // The same of a gradient that is kept as rows, once it was reduced: rows of the whole table.
+  bool sparse() const { return buffer_.sparse; }
+  const RowGradient& own_rows() const { return own_rows_; }
+  Span rows_of(Span elements) const;
   // The weights as the optimizer sees them, in fp32 where there are masters: on the processor if it is offloaded.
   const Tensor& own_weights() const { return own_master_.defined() ? own_master_ : update_values_; }
   // What the optimizer reads and writes, in the memory where it works: own_values() and own_gradient(), or copies.
@@ -55,6 +63,8 @@ class ShardUnit {
   const Tensor& own_master() const { return own_master_; }  // undefined without masters
   // Of numbers of the owned elements, those of this rank's shard without padding: what it counts in norms and sums.
   Tensor counted(const Tensor& owned) const;
+  // The gradient of this rank's shard, without padding, as the norm counts it; of rows, those that there are.
+  Tensor shard_gradient() const;
 
   // Tells the values what own_weights() have become, and the device what update_values() have; share_updates() tells
   // the other ranks.
@@ -73,13 +83,17 @@ class ShardUnit {
   // Gradients. begin_reduce() sends the whole ones, finish_reduce() waits and leaves the sum over ranks in
   // own_gradient(), added to what earlier passes of this step left there. Between the two, continue_reduce() goes from
   // the sum inside a group to that across groups, and from the first to the second collective of compressed ones.
-  std::int64_t gradient_bytes() const { return static_cast<std::int64_t>(buffer_.gradient.bytes()); }
+  std::int64_t gradient_bytes() const {  // of rows: 0, before there are any
+    return buffer_.gradient.defined() ? static_cast<std::int64_t>(buffer_.gradient.bytes()) : 0;
+  }
   // `scale`: by which gradients are larger than they should be.
   void begin_reduce(double scale = 1);
   void continue_reduce();
   void finish_reduce();
   // Forgets what was added since the last step.
   void zero_grad();
+  // Whether the rows that are looked up from now on count as used.
+  void count_rows(bool counts) const;
   // Null where gradients are not compressed with error feedback.
   GradientCompressor* compressor() const { return compressor_.get(); }
 
@@ -93,6 +107,8 @@ class ShardUnit {
   void make_gradients(const Memory& memory);
   void touch();
   void wait(Work& work);
+  void finish_rows();
+  void keep_rows(const RowGradient& sum);
 
   FlatBuffer buffer_;  // values and gradient may be without memory
   Context context_;
@@ -104,7 +120,9 @@ class ShardUnit {
   int subject_;
   Span shard_, owned_;
   Tensor own_values_, own_master_, own_gradient_, update_values_;
-  bool gradient_begun_ = false;  // own_gradient_ holds a sum of this step
+  RowGradient own_rows_;
+  std::optional<RowSums> row_sums_;
+  bool gradient_begun_ = false;  // own_gradient_ or own_rows_ holds a sum of this step
   Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;

@@ -84,8 +84,8 @@ std::string Sharded::describe(Module& model) const {
       sharding.offload_optimizer, "; optimizer ", optimizer_->name(), '\n');
   for (const FlatBuffer& unit : lay_out(model, communicator_.size()))
     for (const Segment& segment : unit.segments)
-      lines +=
-          concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", " in unit '", unit.unit, "'\n");
+      lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",
+                      " in unit '", unit.unit, "'\n");
   return lines;
 }
 
@@ -106,7 +106,9 @@ void Sharded::make_units(Module& model) {
                            .accumulates = options_.micro_batches > 1,
                            .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
-  for (FlatBuffer& layout : lay_out(model, group.size())) {
+  std::vector<FlatBuffer> layouts = lay_out(model, group.size());
+  check_gradients(layouts, *optimizer_);
+  for (FlatBuffer& layout : layouts) {
     memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
     units_.push_back(
         std::make_unique<ShardUnit>(std::move(layout), context_, group, replicas_.get(), options_.sharding, memory));
@@ -300,7 +302,10 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
   const bool gradients_sharded = kShardingStages[options_.sharding.stage].gradients;
   reducing_ = size() > 1 && (options.last || (gradients_sharded && options_.sharding.reduce_each_backward));
   leaves_left_.clear();
-  for (const auto& unit : units_) leaves_left_.push_back(unit->layout().segments.size());
+  for (const auto& unit : units_) {
+    leaves_left_.push_back(unit->layout().segments.size());
+    unit->count_rows(options.tokens > 0);
+  }
   next_bucket_ = 0;
 
   const Tensor seed = kernels::full(loss.context(), loss.shape(), static_cast<double>(options.tokens), loss.dtype());

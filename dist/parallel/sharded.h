@@ -94,7 +94,8 @@ class Sharded {
 
   // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over tokens, so that micro-batches
   // of different sizes weigh as they should. With the last one, or with each (see ShardingOptions), gradients are
-  // summed over the ranks while backward goes on. A rank without tokens takes part all the same.
+  // summed over the ranks while backward goes on. A rank without tokens takes part all the same, and uses no
+  // rows of gradients that are kept as rows.
   void backward(const Variable& loss, const BackwardOptions& options = {});
   // Counts a backward that happens outside, on a rank alone: one that was recorded as a graph and is repeated.
   void count_backward(const BackwardOptions& options);
@@ -194,6 +195,7 @@ class Sharded {
   PendingStep step(StepArgs args);
   PendingStep step(const Closure& closure, const StepArgs& args);
   void decide(StepArgs args);
+  void take_rows();
   void update_offloaded();
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
                                              const Tensor& gradient) const;

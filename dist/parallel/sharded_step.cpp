@@ -52,7 +52,7 @@ void Sharded::decide(StepArgs args) {
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
     if (size() == 1) unit->begin_reduce();
-    if (counts) kernels::add_squares(unit->counted(unit->own_gradient()), state_, before + unit->shard().begin);
+    if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
     before += unit->layout().numel;
   }
   kernels::add_tokens(state_, static_cast<double>(tokens_));
@@ -71,6 +71,7 @@ PendingStep Sharded::step(StepArgs args) {
   KEEL_CHECK(!optimizer_->needs_closure(), optimizer_->name(),
              " evaluates the loss several times in a step: step() needs a closure for it");
   decide(std::move(args));
+  take_rows();
   if (offloads_) {
     update_offloaded();
   } else {
@@ -90,12 +91,29 @@ PendingStep Sharded::step(StepArgs args) {
   return {*this, state_};
 }
 
+// Gives the ranges of tables whose gradients are kept as rows those of this step, where the optimizer works. Such a
+// unit is one table, whose range is whole rows.
+void Sharded::take_rows() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const ShardUnit& unit = *units_[i];
+    if (!unit.sparse() || unit_ranges_[i].count() == 0) continue;
+    ParameterRange& range = ranges_[static_cast<std::size_t>(unit_ranges_[i].begin)];
+    const RowGradient& gradient = unit.own_rows();
+    std::vector<std::int64_t> rows(gradient.rows().begin(), gradient.rows().end());
+    for (std::int64_t& row : rows) row -= unit.rows_of(unit.owned()).begin;
+    range.rows = from_values(unit.update_context().host(), rows, {gradient.count()}, Purpose::workspace);
+    range.gradient = kernels::to(gradient.values(), unit.update_context(), Purpose::workspace);
+    if (offloads_) offload_bytes_ += static_cast<std::int64_t>(range.gradient.bytes());
+  }
+}
+
 // The ranges of a unit, with a gradient that has come to the processor.
 std::vector<ParameterRange> Sharded::with_gradients(std::span<const ParameterRange> ranges, Span of_unit,
                                                     std::size_t unit, const Tensor& gradient) const {
   std::vector<ParameterRange> moved;
   for (std::int64_t r = of_unit.begin; r < of_unit.end; ++r) {
     moved.push_back(ranges[static_cast<std::size_t>(r)]);
+    if (units_[unit]->sparse()) continue;  // take_rows() has brought it
     const std::int64_t begin = moved.back().gradient.offset() - units_[unit]->own_gradient().offset();
     moved.back().gradient = gradient.slice(0, begin, begin + moved.back().gradient.numel());
   }
@@ -109,7 +127,7 @@ void Sharded::update_offloaded() {
   std::vector<HostCopy> gradients;
   for (const auto& unit : units_) {
     gradients.emplace_back();
-    if (!unit->trainable()) continue;
+    if (!unit->trainable() || unit->sparse()) continue;
     gradients.back() = HostCopy(unit->own_gradient());
     offload_bytes_ += static_cast<std::int64_t>(unit->own_gradient().bytes());
   }
@@ -125,7 +143,8 @@ void Sharded::update_offloaded() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
-    optimizer_->update(with_gradients(ranges_, unit_ranges_[i], i, gradients[i].get()), input);
+    optimizer_->update(with_gradients(ranges_, unit_ranges_[i], i, unit.sparse() ? Tensor() : gradients[i].get()),
+                       input);
     unit.send_values();
     offload_bytes_ += static_cast<std::int64_t>(unit.own_values().bytes());
   }
@@ -147,6 +166,11 @@ StepResult PendingStep::get() const {
 
 void Sharded::zero_grad() {
   for (const auto& unit : units_) unit->zero_grad();
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->sparse() && unit_ranges_[i].count() > 0) {
+      ParameterRange& range = ranges_[static_cast<std::size_t>(unit_ranges_[i].begin)];
+      range.rows = range.gradient = Tensor();
+    }
   tokens_ = 0;
   last_seen_ = false;
 }

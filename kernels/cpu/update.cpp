@@ -12,9 +12,9 @@ namespace {
 
 StepState& state_of(const Tensor& step) { return *reinterpret_cast<StepState*>(step.data<std::uint8_t>()); }
 
-// A chunk of flat ranges, which begins with element `begin`. P and G are the dtypes of parameter and gradient;
-// `weights` is the master copy, or the parameter itself when it is its own, or null: then a narrow parameter holds the
-// only weights.
+// A chunk of flat ranges, which begins with element `begin`; that of the gradient, with another. P and G are the dtypes
+// of parameter and gradient; `weights` is the master copy, or the parameter itself when it is its own, or null: then a
+// narrow parameter holds the only weights.
 template <class P, class G>
 struct Range {
   using A = Accumulator<P>;
@@ -23,14 +23,13 @@ struct Range {
   A* weights = nullptr;
   const G* gradient;
 
-  Range(const Tensor& parameter_tensor, const Tensor& master, const Tensor& gradient_tensor, std::int64_t begin,
-        std::int64_t end)
+  Range(const UpdateArgs& args, std::int64_t begin, std::int64_t count, std::int64_t gradient_begin)
       : begin(begin),
-        count(end - begin),
-        parameter(parameter_tensor.data<P>() + begin),
-        gradient(gradient_tensor.data<G>() + begin) {
+        count(count),
+        parameter(args.parameter.data<P>() + begin),
+        gradient(args.gradient.data<G>() + gradient_begin) {
     if constexpr (std::is_same_v<P, A>) weights = parameter;
-    else if (master.defined()) weights = master.data<A>() + begin;
+    else if (args.master.defined()) weights = args.master.data<A>() + begin;
   }
 };
 
@@ -106,12 +105,24 @@ void update_by(const Settings& settings, const UpdateArgs& args, std::index_sequ
   const double* shared = args.shared.defined() ? args.shared.data<double>() : nullptr;
   const auto rule = Settings::template Rule<A>::of(settings, args.range, state, shared);
   const PhiloxKey key = rounding_key(rounding_seed(args.seed), state.steps);
-  parallel_for(args.parameter.context(), args.parameter.numel(), kElementGrain,
-               [&](std::int64_t begin, std::int64_t end) {
-                 update_range(rule, Range<P, G>(args.parameter, args.master, args.gradient, begin, end),
-                              {args.stochastic_rounding, key, static_cast<std::uint64_t>(args.first + begin)},
-                              (args.state[I].template data<A>() + begin)...);
-               });
+  const auto update_at = [&](std::int64_t begin, std::int64_t count, std::int64_t gradient_begin) {
+    update_range(rule, Range<P, G>(args, begin, count, gradient_begin),
+                 {args.stochastic_rounding, key, static_cast<std::uint64_t>(args.first + begin)},
+                 (args.state[I].template data<A>() + begin)...);
+  };
+  const Context& context = args.parameter.context();
+  if constexpr (kUpdatesRows<Settings>) {
+    if (args.rows.defined()) {
+      const std::int64_t* const rows = args.rows.data<std::int64_t>();
+      const std::int64_t width = args.gradient.dim(1);
+      parallel_for(context, args.rows.numel(), row_grain(width), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) update_at(rows[i] * width, width, i * width);
+      });
+      return;
+    }
+  }
+  parallel_for(context, args.parameter.numel(), kElementGrain,
+               [&](std::int64_t begin, std::int64_t end) { update_at(begin, end - begin, begin); });
 }
 
 void update(const UpdateArgs& args) {

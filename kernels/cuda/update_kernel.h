@@ -50,7 +50,7 @@ __device__ void store_quad(T* to, int count, bool whole, const T (&in)[kQuad]) {
   }
 }
 
-// Flat tensors of one length.
+// Flat tensors of one length, or some rows of them: then `gradient` alone has `count` elements.
 template <class P, class G, std::size_t kKept>
 struct Flat {
   P* parameter;
@@ -143,6 +143,31 @@ __global__ void update_kernel(Flat<P, G, kKept> flat, Settings settings, RangeSe
   }
 }
 
+// The update of the elements of some rows: a thread for each of them.
+template <class Settings, std::size_t kKept, class P, class G>
+__global__ void update_rows_kernel(Flat<P, G, kKept> flat, const std::int64_t* rows, std::int64_t width,
+                                   Settings settings, RangeSettings range, const StepState* state, const double* shared,
+                                   Rounding rounding) {
+  using Rule = typename Settings::template Rule<float>;
+  if (state->taken == 0) return;
+  KEEL_SHARED(Rule, shared_rule, 1);
+  if (threadIdx.x == 0) shared_rule[0] = Rule::of(settings, range, *state, shared);
+  __syncthreads();
+  const std::int64_t from = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (from >= flat.count) return;
+  const std::int64_t at = rows[from / width] * width + from % width;
+  float weights[kQuad] = {flat.master != nullptr ? flat.master[at] : widen(flat.parameter[at])};
+  float kept[kKept + 1][kQuad];
+#pragma unroll
+  for (int k = 0; k < static_cast<int>(kKept); ++k) kept[k][0] = flat.kept[k][at];
+  apply<Rule, kKept>(shared_rule[0], widen(flat.gradient[from]), weights[0], kept, 0,
+                     std::make_index_sequence<kKept>{});
+#pragma unroll
+  for (int k = 0; k < static_cast<int>(kKept); ++k) flat.kept[k][at] = kept[k][0];
+  if (flat.master != nullptr) flat.master[at] = weights[0];
+  store_weights(flat.parameter, at, 1, false, weights, rounding, rounding_key(rounding.seed, state->steps));
+}
+
 // Few passes a block where there is little to do, so that all of the device has some; several where there is much, so
 // that preparing the rule costs little.
 inline std::int64_t elements_per_block(std::int64_t count) {
@@ -157,7 +182,7 @@ bool quads_fit(const T* data) {
 
 template <class P, class G, std::size_t kKept>
 Flat<P, G, kKept> flat_of(const UpdateArgs& args) {
-  const std::int64_t count = args.parameter.numel();
+  const std::int64_t count = args.gradient.numel();
   const auto floats = [](const Tensor& x) { return x.defined() ? x.data<float>() : nullptr; };
   Flat<P, G, kKept> flat{args.parameter.data<P>(),
                          floats(args.master),
@@ -178,10 +203,21 @@ template <class Settings, std::size_t kKept, class P, class G>
 void run_update(const Settings& settings, const UpdateArgs& args) {
   const Flat<P, G, kKept> flat = flat_of<P, G, kKept>(args);
   const Rounding rounding{args.stochastic_rounding, rounding_seed(args.seed), static_cast<std::uint64_t>(args.first)};
+  const auto* const state = reinterpret_cast<const StepState*>(args.step.data<std::uint8_t>());
+  const double* const shared = args.shared.defined() ? args.shared.data<double>() : nullptr;
+  const cudaStream_t stream = stream_of(args.parameter);
+  if constexpr (kUpdatesRows<Settings>) {
+    if (args.rows.defined()) {
+      const Tensor rows = transfer(args.rows, args.parameter.context(), Purpose::workspace);
+      launch(Settings::kName.data(), update_rows_kernel<Settings, kKept, P, G>,
+             {static_cast<unsigned>(ceil_div(flat.count, kThreads)), kThreads}, stream, flat, rows.data<std::int64_t>(),
+             args.gradient.dim(1), settings, args.range, state, shared, rounding);
+      return;
+    }
+  }
   launch(Settings::kName.data(), update_kernel<Settings, kKept, P, G>,
-         {static_cast<unsigned>(ceil_div(flat.count, flat.per_block)), kThreads}, stream_of(args.parameter), flat,
-         settings, args.range, reinterpret_cast<const StepState*>(args.step.data<std::uint8_t>()),
-         args.shared.defined() ? args.shared.data<double>() : nullptr, rounding);
+         {static_cast<unsigned>(ceil_div(flat.count, flat.per_block)), kThreads}, stream, flat, settings, args.range,
+         state, shared, rounding);
 }
 
 }  // namespace detail
@@ -200,7 +236,7 @@ void visit_update(const Settings& settings, const UpdateArgs& args, const Run& r
 
 template <class Settings>
 void update_by(const Settings& settings, const UpdateArgs& args) {
-  if (args.parameter.numel() == 0) return;
+  if (args.gradient.numel() == 0) return;
   visit_update(settings, args, [&]<std::size_t kKept, class P, class G>() {
     detail::run_update<Settings, kKept, P, G>(settings, args);
   });

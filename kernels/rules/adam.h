@@ -7,6 +7,8 @@
 //   Transformers'  AdamW: epsilon is added to sqrt(v) itself, before the correction of its bias, and p decays after the
 //                  update; without correct_bias both biases are 1
 //   TensorFlow's   AdamW without correction of the bias
+//   SparseAdam     PyTorch's: epsilon as in Transformers' AdamW, no decay, and of a table only the rows that were used;
+//                  what is kept of the others does not decay, and steps count for all
 
 #include "keel/kernels/rules/rule.h"
 
@@ -24,6 +26,7 @@ struct AdamSettings {
   bool decay_last = false;     // after the update; if decoupled
 
   static constexpr std::string_view kName = "adam";
+  static constexpr bool kTakesRows = true;
   template <class A>
   using Rule = AdamRule<A>;
   std::vector<std::string_view> state_names() const {

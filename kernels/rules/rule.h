@@ -10,6 +10,7 @@
 //     double initial_state(std::size_t kind);        // optional: what a state begins as, instead of 0
 //     static constexpr SharedNumber kShared;         // optional: a number that all elements share
 //     static constexpr bool kDecays = false;         // optional: there is no weight decay
+//     static constexpr bool kTakesRows = true;       // optional: may update single rows of a table
 //     static constexpr int kNorms = 2;               // optional: norms over whole parameters that the rule needs
 //     template <class A> using Rule = XRule<A>;
 //   };

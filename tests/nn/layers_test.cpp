@@ -7,8 +7,10 @@
 #include <functional>
 #include <numeric>
 
+#include "keel/autograd/backward.h"
 #include "keel/autograd/elementwise.h"
 #include "keel/autograd/gradcheck.h"
+#include "keel/autograd/reduce.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/state.h"
 #include "keel/nn/transformer.h"
@@ -128,6 +130,37 @@ TEST(Layers, ParametersAreNamedByTheirPathAndLoadedByName) {
   load_state(second, state_dict(one));
   EXPECT_EQ(doubles(one(x).value()), doubles(two(x).value()));
   EXPECT_EQ(count_parameters(one), 3 * 4 + 4 + 4 * 5 + 5 + 5 * 2 + 2);
+}
+
+TEST(Layers, ASparseEmbeddingHasABufferOfWholeRowsAndNoMemoryForAGradient) {
+  struct Tables : Module {
+    Embedding dense{5, 3}, sparse{50, 3, Initializer::normal(1), true}, frozen{5, 3, Initializer::normal(1), true};
+    Tables() { frozen.weight.set_trainable(false); }
+    void visit(Visitor& v) override {
+      v("dense", dense);
+      v("sparse", sparse);
+      v("frozen", frozen);
+    }
+  };
+  const Context context = testing::context(1);
+  Tables tables;
+  for (const int shards : {1, 3, 4})
+    for (const FlatBuffer& buffer : lay_out(tables, shards))
+      EXPECT_EQ(buffer.padded % (buffer.sparse ? shards * 3 : shards), 0) << buffer.segments[0].name;
+  std::vector<FlatBuffer> buffers = materialize(tables, context);
+  ASSERT_EQ(buffers.size(), 3U);
+  EXPECT_EQ(context.memory()[Purpose::gradient].current, static_cast<std::size_t>(buffers[0].padded) * 4);
+  const std::vector<std::int32_t> ids = {7, 49, 7};
+  backward(sum(tables.sparse(from_values(context, ids, {3}))));
+  EXPECT_EQ(doubles(tables.sparse.weight.variable().row_grad().values()), (std::vector<double>{2, 2, 2, 1, 1, 1}));
+  for (FlatBuffer& buffer : buffers) {
+    EXPECT_EQ(buffer.sparse, buffer.segments[0].name == "sparse.weight");
+    EXPECT_EQ(buffer.gradient.defined(), buffer.segments[0].name == "dense.weight");
+    if (!buffer.trainable) continue;
+    buffer.zero_grad();
+    buffer.complete_gradient();
+  }
+  EXPECT_EQ(tables.sparse.weight.variable().row_grad().count(), 0);
 }
 
 TEST(Layers, AWrongInputIsAnErrorThatShowsTheShapes) {

@@ -14,12 +14,19 @@ using testing::error_of;
 
 TEST(OptimizerCatalog, FindsOptimizersByNameAndByOtherProgramsWords) {
   for (const OptimizerEntry& entry : optimizers()) EXPECT_EQ(&find_optimizer(entry.name), &entry);
-  const std::pair<std::string_view, std::string_view> words[] = {{"adamw", "AdamW"},      {"ADAM", "Adam"},
-                                                                 {"fuse_adam", "AdamW"},  {"FusedAdam", "AdamW"},
-                                                                 {"tf_adamw", "TFAdamW"}, {"hf-adamw", "HFAdamW"},
-                                                                 {"sgd", "SGD"},          {"rms_prop", "RMSprop"},
-                                                                 {"CPUAdam", "AdamW"},    {"DeepSpeedCPUAdam", "AdamW"},
-                                                                 {"nadam", "NAdam"},      {"lion", "Lion"}};
+  const std::pair<std::string_view, std::string_view> words[] = {{"adamw", "AdamW"},
+                                                                 {"ADAM", "Adam"},
+                                                                 {"fuse_adam", "AdamW"},
+                                                                 {"FusedAdam", "AdamW"},
+                                                                 {"tf_adamw", "TFAdamW"},
+                                                                 {"hf-adamw", "HFAdamW"},
+                                                                 {"sgd", "SGD"},
+                                                                 {"rms_prop", "RMSprop"},
+                                                                 {"CPUAdam", "AdamW"},
+                                                                 {"DeepSpeedCPUAdam", "AdamW"},
+                                                                 {"nadam", "NAdam"},
+                                                                 {"lion", "Lion"},
+                                                                 {"sparse_adam", "SparseAdam"}};
   for (const auto& [word, name] : words) EXPECT_EQ(find_optimizer(word).name, name) << word;
   EXPECT_NE(error_of([] { find_optimizer("AdmaW"); }).find("got 'AdmaW'; did you mean 'AdamW'?"), std::string::npos);
   EXPECT_NE(error_of([] { find_optimizer("momentumless"); }).find("expects one of AdamW, SGD, Adam"),

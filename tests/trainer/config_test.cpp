@@ -227,7 +227,7 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {type: Adafactor, decay_rate: 0.8}"),
        "c.yaml:3: optimizer.decay_rate: expects a number <= 0, got '0.8'"},
       {with("optimizer: {type: OneBitLamb}"),
-       "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, Adamax, NAdam, RAdam, Adagrad, "
+       "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, SparseAdam, Adamax, NAdam, RAdam, Adagrad, "
        "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS, Adafactor or LBFGS, got 'OneBitLamb'"},
       {with("optimizer:\n  type: LBFGS\n  max_iter: 0"),
        "c.yaml:5: optimizer.max_iterations: expects a whole number from 1 to 100000, got '0'"},

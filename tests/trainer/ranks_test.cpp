@@ -68,6 +68,7 @@ TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
 
 TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   for (const OptimizerEntry& entry : optimizers()) {
+    if (entry.takes_rows) continue;  // refuses this model: sparse_adam_run_test.cpp, which has tables for it
     const TemporaryFolder place;
     const std::string rate = entry.has("relative_step") ? "lr: 1e-3, relative_step: false" : "lr: 1e-3";
     const std::vector<std::string> options = {concat("optimizer={type: ", entry.name, ", ", rate,

@@ -1,0 +1,54 @@
+#pragma once
+// Sums over ranks of gradients that are kept as rows.
+//
+// Ranks tell each other how many rows each has, and then all send all: indices and values, filled up to the most that
+// one of them has. Every rank adds up the rows that it updates, in the order of ranks, in fp32, and rounds once to the
+// wire's dtype. So what travels follows from what was looked up and not from the size of the table, and all stages have
+// the same bits, since they do the same. (Whole gradients and a mask of their rows would need the memory of the table.)
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "keel/autograd/row_gradient.h"
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/schedule.h"
+#include "keel/nn/flat_buffer.h"
+#include "keel/optim/optimizer.h"
+
+namespace keel {
+
+// One sum: three all-gathers. By the algorithm `direct`, each of n ranks sends (n - 1) (8 + r (8 + w b)) bytes, where
+// r is the most rows that a rank has, w a row's numbers, and b their bytes on the wire.
+class RowSums {
+ public:
+  // Tells the others how many rows there are.
+  RowSums(const RowGradient& own, DType wire, Communicator& ranks, int subject);
+  // Sends them, once all ranks have told. Every rank calls it at the same point of its collectives; again: nothing.
+  void proceed();
+  // The rows of the table in [part.begin, part.end) of the sum, in the wire's dtype.
+  RowGradient finish(Span part);
+  // Milliseconds in which this thread has waited for the other ranks.
+  double waited_ms() const { return waited_ms_; }
+
+ private:
+  void wait(const Work& work);
+
+  RowGradient own_;
+  DType wire_;
+  Communicator& ranks_;
+  int subject_;
+  Tensor own_count_, counts_;     // i64 (1), (ranks)
+  Tensor own_indices_, indices_;  // i64 (most), (ranks * most)
+  Tensor own_values_, values_;    // (most, width), (ranks * most, width)
+  Work counting_, sending_[2];
+  std::int64_t most_ = -1;  // rows of a rank
+  std::vector<std::int64_t> rows_of_rank_;
+  double waited_ms_ = 0;
+};
+
+// An Error that names the first parameter whose gradient the optimizer does not take: one that is kept as rows, or one
+// that is not.
+void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer);
+
+}  // namespace keel
