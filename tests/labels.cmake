@@ -19,8 +19,8 @@ foreach(layer IN ITEMS runtime kernels autograd nn optim comm lab parallel data 
       list(APPEND suites_seen "${suite}")
       set_tests_properties("${case}" PROPERTIES LABELS "quick;sanitize")
     elseif(layer MATCHES "^(emulation|cuda)$")
-      # One order of threads is enough there: all three take minutes.
-      if(NOT case MATCHES "/(reverse|shuffled)|TwentySteps")
+      # One order of threads is enough there, and one way between devices: all take minutes.
+      if(NOT case MATCHES "/(reverse|shuffled|StagedDevices)|TwentySteps")
         set_tests_properties("${case}" PROPERTIES LABELS sanitize)
       endif()
     elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all

@@ -61,7 +61,7 @@ std::vector<std::vector<double>> compressed(const Context& context, Communicator
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
-    const auto seed = static_cast<std::uint64_t>(10 * step + ranks.rank());
+    const auto seed = 10 * static_cast<std::uint64_t>(step) + static_cast<std::uint64_t>(ranks.rank());
     kernels::copy_into(gradient.slice(0, 0, layout.numel), uniform_tensor(context, {layout.numel}, seed));
     compressor->begin(gradient, scale);
     compressor->proceed();

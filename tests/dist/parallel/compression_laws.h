@@ -29,7 +29,7 @@ struct World {
   UnitNet net() const { return UnitNet(width, layers); }
 };
 
-inline void PrintTo(const World& world, std::ostream* out) { *out << world.name; }
+inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << world.name; }
 
 class CompressionLaws : public ::testing::TestWithParam<World> {
  protected:
