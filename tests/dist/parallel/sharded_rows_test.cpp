@@ -14,14 +14,6 @@ namespace {
 
 using namespace keel::testing;
 
-std::vector<double> numbers_of(const TensorParts& parts) {
-  std::vector<double> all;
-  for (const TensorPart& part : parts)
-    if (part.numel() > 0)
-      for (const double value : doubles(part.values)) all.push_back(value);
-  return all;
-}
-
 struct Outcome {
   std::vector<double> weights;
   double norm = 0;
