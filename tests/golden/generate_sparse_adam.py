@@ -29,14 +29,15 @@ CASES = {
 
 
 def make_problem():
-    """Rows 3 to 11 are used at random and repeat; 0 never; 1 in one step; 2 in every fifth, with gradients of 0."""
+    """Rows 3 to 11 are used at random and repeat; 0 never; 1 in one step; 2 in every fifth, with gradients of 0
+    but in the first."""
     start = golden.values(SEED, "start", (ROWS, WIDTH), 1.0)
     gradients = golden.values(SEED, "gradients", (STEPS, USED, WIDTH), 1.0)
     draws = golden.values(SEED, "rows", (STEPS, USED), 1.0)
     rows = 3 + np.floor((draws + 1) / 2 * (ROWS - 3)).astype(np.int64)
     rows[ONCE_AT, 5] = ONCE
     rows[::5, 2] = rows[::5, 6] = STILL
-    gradients[rows == STILL] = 0.0
+    gradients[1:][rows[1:] == STILL] = 0.0  # its moments decay in the steps that use it
     assert not (rows == NEVER).any() and rows.max() < ROWS
     return start, rows, gradients
 

@@ -103,8 +103,8 @@ TEST_F(SparseAdamGolden, HasARowThatIsNeverUsedOneThatIsUsedOnceAndOneWithoutGra
       EXPECT_EQ(i / used, static_cast<std::size_t>(kOnceAt));
     }
     for (std::size_t j = i + 1; j < (i / used + 1) * used; ++j) repeated += rows[i] == rows[j];
-    if (rows[i] != kStill) continue;
-    ++still;
+    if (rows[i] != kStill || i < used) continue;
+    ++still;  // after the first step, which gives it means that fade
     for (std::size_t c = 0; c < width; ++c) EXPECT_EQ(gradients[i * width + c], 0);
   }
   EXPECT_EQ(once, 1U);

@@ -39,14 +39,6 @@ void train(Sharded& engine, const UnitNet& net, Communicator& comm, int first, i
   }
 }
 
-std::vector<double> numbers_of(const TensorParts& parts) {
-  std::vector<double> all;
-  for (const TensorPart& part : parts)
-    if (part.numel() > 0)
-      for (const double value : doubles(part.values)) all.push_back(value);
-  return all;
-}
-
 TEST(ShardedOptimizers, GiveTheSameBitsInEveryStage) {
   for (const RuleCase& rule : every_rule()) {
     std::vector<std::vector<double>> weights(4);

@@ -87,4 +87,13 @@ inline std::vector<double> whole_values(const Sharded& engine) {
   return all;
 }
 
+// The numbers of all parts that this rank has.
+inline std::vector<double> numbers_of(const TensorParts& parts) {
+  std::vector<double> all;
+  for (const TensorPart& part : parts)
+    if (part.numel() > 0)
+      for (const double value : doubles(part.values)) all.push_back(value);
+  return all;
+}
+
 }  // namespace keel::testing
