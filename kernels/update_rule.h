@@ -38,6 +38,11 @@ inline constexpr bool kHasNorms = requires {
 };
 
 template <class Settings>
+inline constexpr bool kHasCodes = requires {
+  Settings::kSigns;
+};
+
+template <class Settings>
 inline constexpr bool kHasShared = requires {
   Settings::kShared;
 };

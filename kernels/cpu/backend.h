@@ -20,6 +20,7 @@ void add_embedding(KernelTable& table);
 void add_select(KernelTable& table);
 void add_combine(KernelTable& table);
 void add_update(KernelTable& table);
+void add_update_blocks(KernelTable& table);
 void add_norms_of_updates(KernelTable& table);
 void add_factors(KernelTable& table);
 

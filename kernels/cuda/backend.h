@@ -24,6 +24,7 @@ void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);
 void add_combine(KernelTable& table);
 void add_update(KernelTable& table);
+void add_update_blocks(KernelTable& table);
 void add_factors(KernelTable& table);
 
 // What libraries do better, where this build has them; what they do not take goes to keel's own kernels, such as:
