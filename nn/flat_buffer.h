@@ -35,7 +35,7 @@ struct FlatBuffer {
   std::string unit;  // path of the unit; "" is the root
   bool trainable = true;
   std::vector<Segment> segments;
-  std::int64_t numel = 0;   // of all segments
+  std::int64_t numel = 0;   // up to the end of the last segment
   std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment and to whole shards
   bool tied = false;        // one of the parameters occurs in several places
   Tensor values;            // (padded), the policy's parameter dtype
@@ -46,6 +46,8 @@ struct FlatBuffer {
   void zero_grad();
   // Writes zeros where no contribution has landed, so that the whole gradient range is valid.
   void complete_gradient();
+  // Writes zeros to what is no parameter's of elements [begin, begin + target.numel()), a dense tensor.
+  void clear_gaps(std::int64_t begin, const Tensor& target) const;
 };
 
 inline constexpr std::int64_t kFlatAlignment = 128;  // elements
@@ -57,8 +59,9 @@ struct MaterializeOptions {
 };
 
 // The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
-// parts. A parameter that occurs in several places belongs to the root unit.
-std::vector<FlatBuffer> lay_out(Module& model, int shards = 1);
+// parts. A parameter that occurs in several places belongs to the root unit. Parameters of at least `block` elements
+// begin at a multiple of it, and so does each part, so that no cut goes through a block of any of them.
+std::vector<FlatBuffer> lay_out(Module& model, int shards = 1, std::int64_t block = 1);
 // Makes the parameters views of the buffer's values and gradient.
 void attach_parameters(FlatBuffer& buffer);
 // Writes the initial numbers of elements [begin, begin + target.numel()) of the buffer to a dense tensor; what is no

@@ -35,6 +35,7 @@ struct OptimizerOptions {
   std::array<double, 2> epsilons = {};
   double clip_threshold = 0, decay_rate = 0, beta1 = 0;
   bool scale_parameter = false, relative_step = false, warmup_init = false;
+  std::int64_t min_8bit_size = 0;
   bool stochastic_rounding = false;
   bool operator==(const OptimizerOptions&) const = default;
 };
