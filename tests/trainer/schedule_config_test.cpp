@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "keel/nn/layers.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"

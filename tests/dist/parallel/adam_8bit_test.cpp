@@ -109,6 +109,7 @@ Whole run(int ranks, int number, int first, int last, DType dtype = DType::f32, 
       engine.load_optimizer_state(from->state, from->steps);
     }
     train(engine, net, first, last);
+    for (const auto& unit : engine.units()) unit->wait_gathered();  // before the lock: others send
     const TensorParts weights = engine.weights(), state = engine.optimizer_state();
     const std::lock_guard lock(mutex);
     add_parts(whole, weights);
@@ -184,6 +185,24 @@ TEST(Adam8bit, LayoutsCutNoBlockOfAParameter) {
         end = segment.offset + segment.numel;
       }
     }
+}
+
+TEST(EmbeddingTables, AreFoundByTheirModuleAlsoWhereTheyAreTied) {
+  struct Model : Module {
+    Linear head{4, 6, false};
+    Embedding words{6, 4};
+    Linear embedding{4, 4};  // by its name alone
+    Model() { head.weight = words.weight.tie(); }
+    void visit(Visitor& v) override {
+      v("head", head);
+      v("words", words);
+      v("embedding", embedding);
+    }
+  } model;
+  EXPECT_EQ(embedding_tables(model), (std::vector<std::string>{"head.weight", "words.weight"}));
+  const GroupRule rule = keep_full_state(decay_matrices_only, embedding_tables(model));
+  EXPECT_TRUE(rule("head.weight", {6, 4}).full_state);
+  EXPECT_FALSE(rule("embedding.weight", {4, 4}).full_state);
 }
 
 }  // namespace
