@@ -79,7 +79,9 @@ TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
 TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   for (const OptimizerEntry& entry : optimizers()) {
     const TemporaryFolder place;
-    const std::string rate = entry.has("relative_step") ? "lr: 1e-3, relative_step: false" : "lr: 1e-3";
+    std::string rate = "lr: 1e-3";
+    if (entry.has("relative_step")) rate += ", relative_step: false";
+    if (entry.has("min_8bit_size")) rate += ", min_8bit_size: 256";
     const std::vector<std::string> options = {
         concat("optimizer={type: ", entry.name, ", ", rate, ", layer_decay: 0.9}"), "strategy=zero2-bf16",
         "scheduler.min_lr=0"};
