@@ -13,6 +13,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "keel/runtime/hd.h"
 
@@ -31,7 +32,7 @@ struct DynamicMap {
   static constexpr int kBuckets =
       static_cast<int>(std::bit_cast<std::uint32_t>(1.0f) >> kDroppedBits) - kFirstBucket + 1;
   static constexpr int kBucketWords = (kBuckets + 3) / 4;  // of 4 bytes
-  static constexpr float kNoBorder = 2;
+  static constexpr float kNoBorder = std::numeric_limits<float>::infinity();
 
   int zero;   // the code of 0; below it are the negative numbers
   int sizes;  // above 0; the last is 1
@@ -44,10 +45,10 @@ struct DynamicMap {
 // The number of the size that is nearest to that of x, counted from 0; x is a float's bits without the sign. Of what is
 // larger than 1, or no number, any. `smaller` and `borders` are a map's, wherever they lie.
 template <class Smaller, class Borders>
-KEEL_HD int nearest_size(std::uint32_t x, const Smaller& smaller, const Borders& borders) {
-  int bucket = static_cast<int>(x >> DynamicMap::kDroppedBits) - DynamicMap::kFirstBucket;
+KEEL_HD std::int32_t nearest_size(std::int32_t x, const Smaller& smaller, const Borders& borders) {
+  std::int32_t bucket = (x >> DynamicMap::kDroppedBits) - DynamicMap::kFirstBucket;
   bucket = bucket < 0 ? 0 : bucket < DynamicMap::kBuckets ? bucket : DynamicMap::kBuckets - 1;
-  const int size = smaller[bucket];
+  const std::int32_t size = smaller[bucket];
   return size + (std::bit_cast<float>(x) > borders[size] ? 1 : 0);
 }
 
@@ -95,12 +96,11 @@ static_assert(finds_every_size(kMapWithSigns) && finds_every_size(kMapWithoutSig
 
 // The code of the number that is nearest to x; x as at nearest_size().
 template <class Smaller, class Borders>
-KEEL_HD std::uint8_t code_of(bool has_signs, float x, const Smaller& smaller, const Borders& borders) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  int size = nearest_size(bits & 0x7fffffffu, smaller, borders);
-  if (!has_signs) return static_cast<std::uint8_t>(size);
-  if (bits >> 31 != 0) size = -(size < 127 ? size : 127);
-  return static_cast<std::uint8_t>(127 + size);
+KEEL_HD std::int32_t code_of(bool has_signs, float x, const Smaller& smaller, const Borders& borders) {
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const std::int32_t size = nearest_size(bits & 0x7fffffff, smaller, borders);
+  if (!has_signs) return size;
+  return bits < 0 ? 127 - (size < 127 ? size : 127) : 127 + size;
 }
 
 }  // namespace keel
