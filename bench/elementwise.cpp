@@ -190,7 +190,28 @@ void add_update(std::vector<Kernel>& kernels, const std::string& name, const Upd
                      }});
 }
 
+// States in codes: two bytes a number, and the scales of its block.
+void add_update_blocks(std::vector<Kernel>& kernels, DType dtype) {
+  const double size = static_cast<double>(size_of(dtype));
+  const double bytes = 8.0 + (dtype == DType::f32 ? 1 : 2) * size + 4 * (1 + 4.0 / kStateBlock);
+  kernels.push_back(
+      {concat("update adamw, 8 bits ", dtype), bytes, [=](const Context& context, std::int64_t rows) -> Contestant {
+         UpdateArgs args{};
+         args.parameter = input(context, rows, dtype).flatten();
+         if (dtype != DType::f32) args.master = input(context, rows, DType::f32).flatten();
+         args.gradient = input(context, rows, dtype, 2).flatten();
+         for (const std::size_t kind : {0, 1}) {
+           args.state[kind] = zeros(context, {args.parameter.numel()}, DType::u8);
+           args.scales[kind] = zeros(context, {state_blocks(args.parameter.numel())});
+         }
+         args.step = kernels::make_step_state(context, {.steps = 7, .taken = 1, .lr = 1e-3});
+         args.settings = AdamSettings{.beta2 = 0.99, .decoupled = true};
+         return [args] { kernels::update(args); };
+       }});
+}
+
 void add_updates(std::vector<Kernel>& kernels, DType dtype) {
+  add_update_blocks(kernels, dtype);
   add_update(kernels, "update adamw", AdamSettings{.beta2 = 0.99, .decoupled = true}, dtype);
   add_update(kernels, "update adam", AdamSettings{}, dtype);
   add_update(kernels, "update adam amsgrad", AdamSettings{.amsgrad = true}, dtype);

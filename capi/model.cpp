@@ -48,7 +48,7 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
       precision = gather_values(ranks, choose_precision(site_->context, config_.model.width).precision).front();
     ranks_.emplace(config_, site_->context, ranks);
     engine_.emplace(network_->module(), site_->context, **ranks_, make_optimizer(config_),
-                    engine_options(config_, parts_));
+                    engine_options(config_, parts_, network_->module()));
     if (const std::string note = check_groups(config_, *engine_); !note.empty())
       site_->context.log(LogLevel::warning, note);
   });

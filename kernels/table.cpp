@@ -30,6 +30,7 @@ void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_combine(table);
   cpu::add_codec(table);
   cpu::add_update(table);
+  cpu::add_update_blocks(table);
   cpu::add_norms_of_updates(table);
   cpu::add_factors(table);
 #ifdef KEEL_HAVE_ONEDNN

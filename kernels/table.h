@@ -62,6 +62,7 @@ struct KernelTable {
   void (*fill_empty_rows)(const Tensor& x, PhiloxKey key) = nullptr;
 
   void (*update)(const UpdateArgs&) = nullptr;
+  void (*update_blocks)(const UpdateArgs&) = nullptr;  // states in 8 bits
   void (*advance_shared)(const AdvanceArgs&) = nullptr;
   void (*measure_norms)(const UpdateArgs&, const Tensor& squares) = nullptr;
   void (*sum_factors)(const Tensor& gradient, std::int64_t begin, const Factored& shape, const Tensor& step,

@@ -1,7 +1,9 @@
 #include "keel/kernels/update.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 #include "keel/kernels/checks.h"
 #include "keel/kernels/table.h"
@@ -48,6 +50,15 @@ std::string problem_of(const UpdateSettings& settings) {
   return std::visit([](const auto& each) { return each.problem(); }, settings);
 }
 
+bool has_codes(const UpdateSettings& settings) {
+  return std::visit(
+      []<class Settings>(const Settings& each) {
+        if constexpr (requires { Settings::kSigns; }) return each.state_names().size() == std::size(Settings::kSigns);
+        else return false;
+      },
+      settings);
+}
+
 bool decays(const UpdateSettings& settings) {
   return std::visit(
       []<class Settings>(const Settings&) {
@@ -66,6 +77,31 @@ void check_flat(const char* op, const char* role, const Tensor& tensor, const Te
   KEEL_CHECK(tensor.numel() == parameter.numel() && tensor.dtype() == dtype, op, ": ", role, " must be ", dtype,
              " with the ", parameter.numel(), " elements of the parameter, got ", tensor);
   check_dense(op, role, tensor);
+}
+
+bool keeps_codes(const UpdateArgs& args) {
+  return std::any_of(args.scales.begin(), args.scales.end(), [](const Tensor& each) { return each.defined(); });
+}
+
+// What is kept for the weights: in numbers, or in codes and scales.
+void check_kept(const char* op, const UpdateArgs& args, DType wide) {
+  const std::vector<std::string_view> kept = state_names(args.settings);
+  const bool codes = keeps_codes(args);
+  KEEL_CHECK(!codes || has_codes(args.settings), op, ": keeps no states in 8 bits, but scales of blocks were given");
+  for (std::size_t i = 0; i < args.state.size(); ++i) {
+    if (i >= kept.size()) {
+      KEEL_CHECK(!args.state[i].defined() && !args.scales[i].defined(), op, ": keeps ", kept.size(),
+                 " numbers for each weight, got more");
+      continue;
+    }
+    const std::string name(kept[i]), scales = name + "'s scales";
+    check_flat(op, name.c_str(), args.state[i], args.parameter, codes ? DType::u8 : wide);
+    if (!codes) continue;
+    check_defined(op, scales.c_str(), args.scales[i]);
+    check_tensor(op, scales.c_str(), args.scales[i], {state_blocks(args.parameter.numel())}, wide,
+                 args.parameter.context());
+    check_dense(op, scales.c_str(), args.scales[i]);
+  }
 }
 
 void check_state(const char* op, const Tensor& state, const Context& context) {
@@ -112,11 +148,7 @@ void check_update(const char* op, const UpdateArgs& args) {
   KEEL_CHECK(problem.empty(), op, ": ", problem);
   KEEL_CHECK(args.range.weight_decay == 0 || decays(args.settings), op, ": has no weight decay, got ",
              args.range.weight_decay);
-  const std::vector<std::string_view> kept = state_names(args.settings);
-  for (std::size_t i = 0; i < args.state.size(); ++i) {
-    if (i < kept.size()) check_flat(op, kept[i].data(), args.state[i], parameter, wide);
-    else KEEL_CHECK(!args.state[i].defined(), op, ": keeps ", kept.size(), " numbers for each weight, got more");
-  }
+  check_kept(op, args, wide);
 }
 
 void check_shared(const char* op, const UpdateSettings& settings, const Tensor& shared, const Context& context) {
@@ -137,11 +169,13 @@ void update(const UpdateArgs& args) {
   check_update(op, args);
   const Context& context = args.parameter.context();
   check_shared(op, args.settings, args.shared, context);
-  run_kernel(context, op, kernel_table(context).update, args);
+  const KernelTable& table = kernel_table(context);
+  run_kernel(context, op, keeps_codes(args) ? table.update_blocks : table.update, args);
   for (const Tensor& tensor : {args.parameter, args.master})
     if (tensor.defined()) tensor.mark_written();
-  for (const Tensor& state : args.state)
-    if (state.defined()) state.mark_written();
+  for (const auto& states : {args.state, args.scales})
+    for (const Tensor& state : states)
+      if (state.defined()) state.mark_written();
 }
 
 void measure_norms(const UpdateArgs& args, const Tensor& squares) {

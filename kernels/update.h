@@ -38,7 +38,10 @@ struct UpdateArgs {
   Tensor master;     // f32; undefined when `parameter` is f32 (or f64) itself; see `stochastic_rounding`
   Tensor gradient;   // f32 or the parameter's dtype
   std::array<Tensor, kMostKept> state = {};  // as many as the settings name: f32 (f64 for an f64 parameter); written
-  Tensor step;                               // a state that decide_step() has written
+  // Where one is given, each state is codes of 8 bits, u8, and has scales beside it, f32 (f64 for f64), one for each
+  // kStateBlock elements from the first on: keel/kernels/dynamic_map.h. Of rules that has_codes() for; written.
+  std::array<Tensor, kMostKept> scales = {};
+  Tensor step;  // a state that decide_step() has written
   // f64: the number that all elements share (1), where the settings have one; or the squares of the norms
   // (norm_count()) that measure_norms() has found of the parts of a parameter, added up.
   Tensor shared = {};
@@ -71,6 +74,8 @@ int norm_count(const UpdateSettings& settings);
 bool takes_rows(const UpdateSettings& settings);
 // What is wrong with them; empty: nothing.
 std::string problem_of(const UpdateSettings& settings);
+// Whether the states may be kept in 8 bits.
+bool has_codes(const UpdateSettings& settings);
 // Whether weights decay under the rule at all.
 bool decays(const UpdateSettings& settings);
 

@@ -43,6 +43,11 @@ inline constexpr bool kUpdatesRows = requires {
 };
 
 template <class Settings>
+inline constexpr bool kHasCodes = requires {
+  Settings::kSigns;
+};
+
+template <class Settings>
 inline constexpr bool kHasShared = requires {
   Settings::kShared;
 };

@@ -45,12 +45,13 @@ void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPoli
   buffer.row_dtype = accumulates ? policy.gradient : policy.parameter;
   if (buffer.sparse) return;
   buffer.gradient = empty(context, {buffer.padded}, buffer.row_dtype, Purpose::gradient);
-  kernels::fill(buffer.gradient.slice(0, buffer.numel, buffer.padded), 0);
+  buffer.clear_gaps(0, buffer.gradient);
 }
 
 }  // namespace
 
-std::vector<FlatBuffer> lay_out(Module& model, int shards) {
+std::vector<FlatBuffer> lay_out(Module& model, int shards, std::int64_t block) {
+  const auto round_up = [](std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; };
   std::vector<FlatBuffer> buffers;
   for (const Occurrence& found : find_parameters(model)) {
     const bool sparse = found.state->sparse && found.state->trainable;
@@ -67,14 +68,14 @@ std::vector<FlatBuffer> lay_out(Module& model, int shards) {
       at->sparse = sparse;
     }
     const std::int64_t numel = product(found.state->shape);
-    at->segments.push_back({found.path, found.state->shape, at->numel, numel, found.state});
-    at->numel += numel;
+    const std::int64_t offset = numel < block ? at->numel : round_up(at->numel, block);
+    at->segments.push_back({found.path, found.state->shape, offset, numel, found.state});
+    at->numel = offset + numel;
     at->tied = at->tied || found.count > 1;
   }
   for (FlatBuffer& buffer : buffers) {
     const std::int64_t width = buffer.sparse ? std::max<std::int64_t>(buffer.segments[0].shape[1], 1) : 1;
-    const std::int64_t alignment = std::lcm<std::int64_t>(kFlatAlignment, shards * width);
-    buffer.padded = (buffer.numel + alignment - 1) / alignment * alignment;
+    buffer.padded = round_up(buffer.numel, std::lcm(kFlatAlignment, shards * std::lcm(width, block)));
   }
   return buffers;
 }
@@ -111,8 +112,7 @@ void initialise(const FlatBuffer& buffer, std::uint64_t seed, std::int64_t begin
                                         numbers.data<float>());
     kernels::copy_into(target.slice(0, from - begin, to - begin), kernels::to(numbers, context, Purpose::workspace));
   }
-  if (end > buffer.numel)
-    kernels::fill(target.slice(0, std::max(buffer.numel - begin, std::int64_t{0}), target.numel()), 0);
+  buffer.clear_gaps(begin, target);
 }
 
 std::vector<FlatBuffer> materialize(Module& model, const Context& context, const MaterializeOptions& options) {
@@ -128,6 +128,20 @@ std::vector<FlatBuffer> materialize(Module& model, const Context& context, const
 
 void FlatBuffer::zero_grad() {
   for (const Segment& segment : segments) segment.parameter->variable.zero_grad();
+}
+
+void FlatBuffer::clear_gaps(std::int64_t begin, const Tensor& target) const {
+  const auto clear = [&](std::int64_t from, std::int64_t to) {
+    from = std::max(from - begin, std::int64_t{0});
+    to = std::min(to - begin, target.numel());
+    if (from < to) kernels::fill(target.slice(0, from, to), 0);
+  };
+  std::int64_t end = 0;  // of the segments before
+  for (const Segment& segment : segments) {
+    clear(end, segment.offset);
+    end = segment.offset + segment.numel;
+  }
+  clear(end, padded);
 }
 
 void FlatBuffer::complete_gradient() {

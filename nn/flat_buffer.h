@@ -35,7 +35,7 @@ struct FlatBuffer {
   std::string unit;  // path of the unit; "" is the root
   bool trainable = true;
   std::vector<Segment> segments;
-  std::int64_t numel = 0;   // of all segments
+  std::int64_t numel = 0;   // up to the end of the last segment
   std::int64_t padded = 0;  // elements in memory: numel rounded up to kFlatAlignment and to whole shards
   bool tied = false;        // one of the parameters occurs in several places
   // One table alone, whose gradient is kept as rows of `row_dtype`. Shards have whole rows.
@@ -49,6 +49,8 @@ struct FlatBuffer {
   void zero_grad();
   // Writes zeros where no contribution has landed, so that the whole gradient range is valid; of rows, none.
   void complete_gradient();
+  // Writes zeros to what is no parameter's of elements [begin, begin + target.numel()), a dense tensor.
+  void clear_gaps(std::int64_t begin, const Tensor& target) const;
 };
 
 inline constexpr std::int64_t kFlatAlignment = 128;  // elements
@@ -61,8 +63,9 @@ struct MaterializeOptions {
 
 // The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
 // parts. A parameter that occurs in several places belongs to the root unit, and one whose gradient is kept as rows has
-// a buffer of its own.
-std::vector<FlatBuffer> lay_out(Module& model, int shards = 1);
+// a buffer of its own. Parameters of at least `block` elements begin at a multiple of it, and so does each part, so that
+// no cut goes through a block of any of them.
+std::vector<FlatBuffer> lay_out(Module& model, int shards = 1, std::int64_t block = 1);
 // Makes the parameters views of the buffer's values and gradient.
 void attach_parameters(FlatBuffer& buffer);
 // Writes the initial numbers of elements [begin, begin + target.numel()) of the buffer to a dense tensor; what is no

@@ -1,6 +1,7 @@
 #include "keel/nn/layers.h"
 
 #include <array>
+#include <set>
 
 #include "keel/autograd/functions.h"
 
@@ -51,6 +52,18 @@ Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, Initializer we
 }
 Variable Embedding::operator()(const Tensor& ids) const { return embedding(weight, ids); }
 void Embedding::visit(Visitor& v) { v("weight", weight); }
+
+std::vector<std::string> embedding_tables(Module& model) {
+  std::set<const Parameter::State*> tables;
+  for_each_module(model, [&](const std::string&, Module& module) {
+    if (const auto* embedding = dynamic_cast<const Embedding*>(&module)) tables.insert(embedding->weight.state().get());
+  });
+  std::vector<std::string> names;
+  for_each_parameter(model, [&](const std::string& name, Parameter& parameter) {
+    if (tables.contains(parameter.state().get())) names.push_back(name);
+  });
+  return names;
+}
 
 LayerNorm::LayerNorm(std::int64_t width, bool with_bias, double epsilon)
     : weight({width}, Initializer::ones()), epsilon(epsilon) {

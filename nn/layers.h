@@ -44,6 +44,9 @@ class Embedding : public Module {
   void visit(Visitor& v) override;
 };
 
+// The names of all parameters that are an Embedding's table, wherever else they occur.
+std::vector<std::string> embedding_tables(Module& model);
+
 class LayerNorm : public Layer {
  public:
   Parameter weight, bias;  // (width); bias may be absent

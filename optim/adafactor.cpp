@@ -26,7 +26,7 @@ class Adafactor final : public Optimizer {
     if (settings_.beta1 == 0) return {};
     return {"m"};
   }
-  std::vector<StateKind> parameter_state(const Dims& shape) const override {
+  std::vector<StateKind> parameter_state(const Dims& shape, const ParameterGroup&) const override {
     if (!is_factored(shape)) return {{"v", {}}};
     const Factored factored = Factored::of(shape);
     return {{"v_rows", Dims{factored.batch, factored.rows}}, {"v_columns", Dims{factored.batch, factored.columns}}};

@@ -21,6 +21,12 @@ AdamSettings adam_settings(const OptimizerOptions& o) {
 
 using Options = const OptimizerOptions&;
 
+AdamSettings adam_8bit_settings(Options o) {
+  AdamSettings settings = adam_settings(o);
+  settings.min_8bit_size = o.min_8bit_size;
+  return settings;
+}
+
 // lr first; defaults are those of the libraries that the optimizers come from. Those with settings may round at random.
 std::vector<OptimizerEntry> make_entries() {
   std::vector<OptimizerEntry> entries = {
@@ -202,6 +208,26 @@ std::vector<OptimizerEntry> make_entries() {
        [](Options o) -> UpdateSettings {
          return LionSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .maximize = o.maximize};
        }},
+      {"Adam8bit",
+       "adam_8bit|adam_bnb_8bit",
+       "AdamW8bit without decay; where there is one, it is of the weights themselves, as in bitsandbytes.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0"},
+        {"min_8bit_size", "4096"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings { return adam_8bit_settings(o); }},
+      {"AdamW8bit",
+       "adamw_8bit|adamw_bnb_8bit|bnb_8bit",
+       "AdamW whose means are codes of 8 bits, but for embeddings and small parameters.",
+       {{"lr", "1e-3"},
+        {"betas", "[0.9, 0.999]"},
+        {"eps", "1e-8"},
+        {"weight_decay", "0.01"},
+        {"min_8bit_size", "4096"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings { return adam_8bit_settings(o); }},
       // eps and decay as in the paper's BERT and in apex (DeepSpeed: 1e-8 and 0), bounds as in DeepSpeed.
       {"LAMB",
        "Lamb|FusedLamb",

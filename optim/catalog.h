@@ -35,6 +35,7 @@ struct OptimizerOptions {
   std::array<double, 2> epsilons = {};
   double clip_threshold = 0, decay_rate = 0, beta1 = 0;
   bool scale_parameter = false, relative_step = false, warmup_init = false;
+  std::int64_t min_8bit_size = 0;
   bool stochastic_rounding = false;
   int max_iterations = 0, max_evaluations = 0, history = 0;
   double tolerance_gradient = 0, tolerance_change = 0;

@@ -44,6 +44,14 @@ GroupRule group_by_name(std::vector<GroupPattern> patterns) {
   };
 }
 
+GroupRule keep_full_state(GroupRule rule, std::vector<std::string> names) {
+  return [rule = std::move(rule), names = std::move(names)](std::string_view name, const Dims& shape) {
+    ParameterGroup group = rule(name, shape);
+    group.full_state = std::find(names.begin(), names.end(), name) != names.end();
+    return group;
+  };
+}
+
 std::int64_t depth_of(std::string_view name, std::int64_t blocks) {
   std::int64_t block = -1;
   any_part(name, '.', [&](std::string_view part) {

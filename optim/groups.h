@@ -27,6 +27,9 @@ struct GroupPattern {
 // options, its variant; where none fits or says a decay, decay_matrices_only() does.
 GroupRule group_by_name(std::vector<GroupPattern> patterns);
 
+// `rule`, with whole states for parameters of these names, where an optimizer keeps others in 8 bits.
+GroupRule keep_full_state(GroupRule rule, std::vector<std::string> names);
+
 // The depth of a parameter in a model of so many blocks: 0 for embeddings, i + 1 in block i (the first whole number
 // between dots of the name), blocks + 1 for what comes after the last.
 std::int64_t depth_of(std::string_view name, std::int64_t blocks);

@@ -24,6 +24,7 @@ struct ParameterGroup {
   double decay_factor = 1;
   std::optional<double> weight_decay = {};  // instead of the optimizer's own
   std::size_t variant = 0;                  // which settings hold: see ElementwiseOptions
+  bool full_state = false;                  // no state in 8 bits
   bool operator==(const ParameterGroup&) const = default;
 };
 
@@ -43,7 +44,7 @@ struct ParameterRange {
   // With optimizers that take rows, a range is whole rows of one table, and the gradient, (rows, width), is of these of
   // them: i64, ascending, each once, in the processor's memory.
   Tensor rows = {};
-  // With optimizers that measure, a range is of one parameter alone:
+  // With optimizers that treat parameters one by one, a range is of one alone:
   Dims shape = {};                    // of all of it
   std::int64_t begin = 0;             // where the range begins in it
   std::vector<Tensor> measured = {};  // f64, by pass: what measure() writes of a part
@@ -53,7 +54,14 @@ struct ParameterRange {
 // What an optimizer keeps of one parameter, beside what it keeps for each element of all.
 struct StateKind {
   std::string_view name;
-  std::optional<Dims> shape = {};  // kept whole wherever a part of the parameter is; none: a number for each element
+  std::optional<Dims> shape = {};  // kept whole wherever a part of the parameter is; none: a number for each block
+  std::int64_t block = 1;          // elements, counted from the beginning of the parameter
+  bool codes = false;              // u8; otherwise f32 (f64 for f64)
+
+  // Of so many elements: what is kept, and its bytes where wide numbers have so many.
+  std::int64_t count(std::int64_t elements) const { return shape ? product(*shape) : (elements + block - 1) / block; }
+  std::int64_t bytes(std::int64_t elements, std::int64_t wide) const { return count(elements) * (codes ? 1 : wide); }
+  DType dtype(DType wide) const { return codes ? DType::u8 : wide; }
 };
 
 // What all ranges of a step share.
@@ -85,8 +93,14 @@ class Optimizer {
   virtual void measure(int /*pass*/, std::span<const ParameterRange> /*parts*/, const StepInput& /*input*/) const {}
   // Of all ranges, once the sums of a pass are those of whole parameters.
   virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
-  // What it keeps of a parameter of that shape besides, in f32 (f64 for f64) and at first 0.
-  virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/) const { return {}; }
+  // Whether a range must be of one parameter alone.
+  virtual bool one_by_one() const { return passes() > 0; }
+  // What it keeps of a parameter of that shape and group besides, at first 0; if it treats them one by one.
+  virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
+    return {};
+  }
+  // A range begins at a multiple of so many elements of its parameter: what lay_out() wants to know.
+  virtual std::int64_t block() const { return 1; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
   // An optimizer that evaluates the loss itself, several times in a step: minimise() takes the place of all above.
   virtual bool needs_closure() const { return false; }

@@ -12,5 +12,7 @@ void check_options(std::string_view name, const ElementwiseOptions& options);
 
 // Of AdafactorSettings.
 std::unique_ptr<Optimizer> make_adafactor(std::string_view name, const ElementwiseOptions& options);
+// Of AdamSettings with states in 8 bits.
+std::unique_ptr<Optimizer> make_adam_8bit(std::string_view name, const ElementwiseOptions& options);
 
 }  // namespace keel

@@ -10,6 +10,7 @@
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/staged_communicator.h"
 #include "keel/dist/lab/contestant.h"
+#include "keel/nn/layers.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
 
@@ -166,7 +167,7 @@ StepCurves make_curves(const Config& config, const Context& context) {
   return curves;
 }
 
-ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) {
+ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
   options.policy = PrecisionPolicy::of(dtype_of(config.strategy.precision));
@@ -176,7 +177,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches) 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
-  options.groups = with_layer_factors(make_groups(config), config);
+  options.groups = keep_full_state(with_layer_factors(make_groups(config), config), embedding_tables(model));
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

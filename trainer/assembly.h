@@ -30,8 +30,8 @@ std::string check_groups(const Config& config, const Sharded& engine);
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);
 
-// `config.strategy.precision` must have been decided.
-ShardedOptions engine_options(const Config& config, std::int64_t micro_batches);
+// `config.strategy.precision` must have been decided. The embeddings of the model keep states that are not in 8 bits.
+ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);
 
 // What the engine talks through: the ranks' own communicator for the processor; among GPUs NCCL, or copies in the
 // memory of their processors.

@@ -54,7 +54,7 @@ class Candidate {
         model_(gpt_options(config, task.vocabulary)),
         device_ranks_(config, context, ranks),
         engine_(model_, context, *device_ranks_, make_optimizer(config),
-                engine_options(config, static_cast<std::int64_t>(micro_batches_.size()))),
+                engine_options(config, static_cast<std::int64_t>(micro_batches_.size()), model_)),
         steps_({.model = model_,
                 .engine = engine_,
                 .ranks = ranks,
@@ -108,7 +108,8 @@ class Candidate {
   void compute_formulas(Training& result) {
     ShardedOptions options = engine_.options();
     if (context_.device().type == DeviceType::cpu) options.sharding.offload_optimizer = false;  // it is there already
-    const std::vector<FlatBuffer> layout = lay_out(model_, shard_ranks(options.sharding, ranks_.size()));
+    const std::vector<FlatBuffer> layout =
+        lay_out(model_, shard_ranks(options.sharding, ranks_.size()), engine_.optimizer().block());
     const RankPlan plan =
         plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank(), algorithm_of(config_).name);
     result.sent_by_formula = plan.traffic.sent();

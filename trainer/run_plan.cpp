@@ -14,14 +14,6 @@
 #include "keel/trainer/task.h"
 
 namespace keel {
-namespace {
-
-std::vector<FlatBuffer> layout_of(const Config& config, std::int64_t vocabulary, int shards) {
-  Gpt model(gpt_options(config, vocabulary));
-  return lay_out(model, shards);
-}
-
-}  // namespace
 
 std::int64_t planned_vocabulary(const Config& config) {
   if (config.model.vocabulary > 0) return config.model.vocabulary;
@@ -32,7 +24,8 @@ std::int64_t planned_vocabulary(const Config& config) {
 
 ModelSize measure_model(const Config& config, std::int64_t vocabulary) {
   ModelSize size;
-  for (const FlatBuffer& unit : layout_of(config, vocabulary, 1)) {
+  Gpt model(gpt_options(config, vocabulary));
+  for (const FlatBuffer& unit : lay_out(model)) {
     size.parameters += unit.numel;
     ++size.units;
     if (unit.numel <= size.largest_unit) continue;
@@ -47,11 +40,12 @@ std::int64_t planned_micro_batches(const Config& config, int ranks) {
 }
 
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
-  ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks));
+  Gpt model(gpt_options(config, vocabulary));
+  ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks), model);
   if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
-  const std::vector<FlatBuffer> layout = layout_of(config, vocabulary, shard_ranks(options.sharding, ranks));
-  return plan_rank(layout, *make_optimizer(config), options, ranks, 0,
-                   lab::find_contestant(config.sharding.algorithm).algorithm);
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
+  const std::vector<FlatBuffer> layout = lay_out(model, shard_ranks(options.sharding, ranks), optimizer->block());
+  return plan_rank(layout, *optimizer, options, ranks, 0, lab::find_contestant(config.sharding.algorithm).algorithm);
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path) {

@@ -50,7 +50,8 @@ const OptionRow kOptions[] = {
     {"weight_decay",
      KEEL_OPTION(weight_decay),
      kFromZero,
-     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Lion, LAMB, Adafactor and "
+     "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Adam8bit, AdamW8bit, Lion, LAMB, "
+     "Adafactor and "
      "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
      "penalty).",
      {},
@@ -106,6 +107,11 @@ const OptionRow kOptions[] = {
      "The rate is min(0.01, 1 / sqrt(steps)), times what the schedule makes of 1; lr is not given. "
      "transformers-framework has it off."},
     {"warmup_init", KEEL_OPTION(warmup_init), kAny, "With relative_step: 1e-6 times the steps instead of 0.01."},
+    {"min_8bit_size",
+     KEEL_OPTION(min_8bit_size),
+     {.low = 256},
+     "Parameters of so many numbers keep their means in 8 bits, in blocks of 256; smaller ones and embeddings in "
+     "fp32."},
     {"max_iterations", KEEL_OPTION(max_iterations), kFromOne, "Directions in a step.", "max_iter"},
     {"max_evaluations", KEEL_OPTION(max_evaluations), kCount,
      "Evaluations of loss and gradient after which a step takes no further direction; 0: 5/4 of max_iterations.",

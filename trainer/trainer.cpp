@@ -82,7 +82,7 @@ class Run {
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
     engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config),
-                    engine_options(config_, static_cast<std::int64_t>(micro_batches_.size())));
+                    engine_options(config_, static_cast<std::int64_t>(micro_batches_.size()), model_));
     if (const std::string note = check_groups(config_, *engine_); !note.empty() && ranks.rank() == 0)
       observer_.on_message(LogLevel::warning, note);
     trace_->watch(model_);

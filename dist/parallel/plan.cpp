@@ -242,17 +242,18 @@ std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& 
   return count;
 }
 
-// Numbers that an optimizer keeps of single parameters, where it updates the elements `owned` of a unit.
-std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optimizer, Span owned) {
-  std::int64_t count = 0;
+// Bytes that an optimizer keeps of single parameters, where it updates the elements `owned` of a unit.
+std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optimizer, const GroupRule& groups,
+                                Span owned, std::int64_t wide) {
+  std::int64_t bytes = 0;
   for (const Segment& segment : buffer.segments) {
     const std::int64_t begin = std::max(segment.offset, owned.begin);
     const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
     if (begin >= end) continue;
-    for (const StateKind& kind : optimizer.parameter_state(segment.shape))
-      count += kind.shape ? product(*kind.shape) : end - begin;
+    for (const StateKind& kind : optimizer.parameter_state(segment.shape, groups(segment.name, segment.shape)))
+      bytes += kind.bytes(end - begin, wide);
   }
-  return count;
+  return bytes;
 }
 
 }  // namespace
@@ -301,7 +302,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
     if (unit.compression) plan.memory.undelivered += unit.compression->state;
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
-    const std::int64_t state = unit.owned * state_bytes + wide * kept_of_parameters(layout[i], optimizer, owned);
+    const std::int64_t state =
+        unit.owned * state_bytes + kept_of_parameters(layout[i], optimizer, options.groups, owned, wide);
     const std::int64_t values = unit.owned * unit.value_bytes;
     if (sharding.offload_optimizer) {
       plan.memory.host += state + values;

@@ -72,7 +72,7 @@ std::int64_t control_bytes(int ranks);
 // The ranks that a unit's shards are spread over: what lay_out() wants to know.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// `layout`: lay_out(model, shard_ranks(...)). Assumes what a transformer does: the units' forward passes follow the
+// `layout`: lay_out(model, shard_ranks(...), optimizer.block()). Assumes what a transformer does: the units' forward passes follow the
 // order of the layout inside the root's, backward takes them in reverse, and reads the parameters of each. A model
 // whose first unit needs no gradient of its input may gather that unit once less where nothing is prefetched; where
 // activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options say so, whatever

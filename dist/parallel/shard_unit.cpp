@@ -91,7 +91,7 @@ void ShardUnit::make_gradients(const Memory& memory) {
   // Memory that comes and goes is this rank's alone.
   buffer_.gradient = gradients_sharded_ ? empty(context_, {buffer_.padded}, dtype, purpose)
                                         : communicator_.allocate(context_, buffer_.padded, dtype, purpose);
-  kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
+  buffer_.clear_gaps(0, buffer_.gradient);
   if (memory.compression.kind().feedback && communicator_.size() > 1)
     compressor_ = make_gradient_compressor(buffer_, context_, communicator_,
                                            {.compression = memory.compression,
@@ -110,7 +110,7 @@ void ShardUnit::make_gradients(const Memory& memory) {
   storage.set_touch_hook([this](Storage& gradient) {
     if (gradient.resident()) return;
     gradient.restore();
-    if (buffer_.numel < buffer_.padded) kernels::fill(buffer_.gradient.slice(0, buffer_.numel, buffer_.padded), 0);
+    buffer_.clear_gaps(0, buffer_.gradient);
   });
 }
 

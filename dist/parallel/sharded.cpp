@@ -82,7 +82,7 @@ std::string Sharded::describe(Module& model) const {
       sharding.keep_last_unit, "; prefetch ", sharding.prefetch, "; persistence threshold ",
       sharding.persistence_threshold, "; strict ", sharding.strict, "; groups of ", sharding.group, "; offload ",
       sharding.offload_optimizer, "; optimizer ", optimizer_->name(), '\n');
-  for (const FlatBuffer& unit : lay_out(model, communicator_.size()))
+  for (const FlatBuffer& unit : lay_out(model, communicator_.size(), optimizer_->block()))
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",
                       " in unit '", unit.unit, "'\n");
@@ -106,7 +106,7 @@ void Sharded::make_units(Module& model) {
                            .accumulates = options_.micro_batches > 1,
                            .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
-  std::vector<FlatBuffer> layouts = lay_out(model, group.size());
+  std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->block());
   check_gradients(layouts, *optimizer_);
   for (FlatBuffer& layout : layouts) {
     memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
@@ -173,16 +173,18 @@ ParameterRange Sharded::range_of(std::size_t unit, std::int64_t begin, std::int6
 }
 
 // What the optimizer keeps of one parameter besides, where this rank updates a part of it.
-std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const Segment& segment) {
+std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const Segment& segment,
+                                                  const ParameterGroup& group) {
   const std::int64_t begin = std::max(segment.offset, unit.owned().begin);
   const std::int64_t end = std::min(segment.offset + segment.numel, unit.owned().end);
   std::vector<Tensor> kept;
-  for (const StateKind& kind : optimizer_->parameter_state(segment.shape)) {
-    TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(segment.shape)};
+  for (const StateKind& kind : optimizer_->parameter_state(segment.shape, group)) {
+    const Dims whole = kind.block == 1 ? segment.shape : Dims{kind.count(segment.numel)};
+    TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(whole)};
     if (begin < end) {
-      part.begin = kind.shape ? 0 : begin - segment.offset;
-      part.values = zeros(unit.update_context(), {kind.shape ? product(*kind.shape) : end - begin}, state_dtype(),
-                          Purpose::optimizer);
+      part.begin = kind.shape ? 0 : (begin - segment.offset) / kind.block;
+      part.values =
+          zeros(unit.update_context(), {kind.count(end - begin)}, kind.dtype(state_dtype()), Purpose::optimizer);
       kept.push_back(part.values);
     }
     parameter_state_.push_back(part);
@@ -190,34 +192,37 @@ std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const S
   return kept;
 }
 
-// Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer measures whole
-// parameters. `before`, `parameter`: numbers and parameters that are trained in the units before.
+// Neighbours of one group are updated as one range, as far as this rank owns them; unless the optimizer treats
+// parameters one by one. `before`, `parameter`: numbers and parameters that are trained in the units before.
 void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter) {
   const auto first_range = static_cast<std::int64_t>(ranges_.size()),
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
+  const bool one_by_one = optimizer_->one_by_one();
   const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
-    for (last = first + 1; !sums_ && last < segments.size() && group_of(last) == group;) ++last;
+    for (last = first + 1; !one_by_one && last < segments.size() && group_of(last) == group;) ++last;
     const std::int64_t begin = segments[first].offset, end = segments[last - 1].offset + segments[last - 1].numel;
     const Span owned = units_[unit]->owned();
     const std::vector<Tensor> kept =
-        sums_ ? make_parameter_state(*units_[unit], segments[first]) : std::vector<Tensor>{};
+        one_by_one ? make_parameter_state(*units_[unit], segments[first], group) : std::vector<Tensor>{};
     const auto add = [&](std::vector<ParameterRange>& to, const Span& among) {
       const Span span{std::max(begin, among.begin), std::min(end, among.end)};
       if (span.begin >= span.end) return;
       to.push_back(range_of(unit, span.begin, span.end));
       to.back().group = group;
       to.back().first = before + span.begin;
-      if (!sums_) return;
+      if (!one_by_one) return;
       to.back().shape = segments[first].shape;
       to.back().begin = span.begin - begin;
-      const std::vector<StateKind> kinds = optimizer_->parameter_state(segments[first].shape);
+      const std::vector<StateKind> kinds = optimizer_->parameter_state(segments[first].shape, group);
       for (std::size_t k = 0; k < kinds.size(); ++k) {
-        const std::int64_t from = span.begin - std::max(begin, owned.begin);
-        to.back().state.push_back(kinds[k].shape ? kept[k] : kept[k].slice(0, from, from + span.count()));
+        const std::int64_t from = (span.begin - std::max(begin, owned.begin)) / kinds[k].block;
+        to.back().state.push_back(kinds[k].shape ? kept[k]
+                                                 : kept[k].slice(0, from, from + kinds[k].count(span.count())));
       }
+      if (!sums_) return;
       to.back().measured = sums_->of_part(parameter + first);
       to.back().sums = sums_->of_whole(parameter + first);
     };

@@ -176,7 +176,7 @@ class Sharded {
   void make_state();
   void make_sums();
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter);
-  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment);
+  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
   DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void make_buckets();

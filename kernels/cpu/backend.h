@@ -21,6 +21,7 @@ void add_select(KernelTable& table);
 void add_combine(KernelTable& table);
 void add_codec(KernelTable& table);  // also what makes narrow matrices orthonormal
 void add_update(KernelTable& table);
+void add_update_blocks(KernelTable& table);
 void add_norms_of_updates(KernelTable& table);
 void add_factors(KernelTable& table);
 

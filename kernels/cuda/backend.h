@@ -26,6 +26,7 @@ void add_combine(KernelTable& table);
 void add_codec(KernelTable& table);
 void add_orthonormalise(KernelTable& table);  // and fill_empty_rows
 void add_update(KernelTable& table);
+void add_update_blocks(KernelTable& table);
 void add_factors(KernelTable& table);
 
 // What libraries do better, where this build has them; what they do not take goes to keel's own kernels, such as:

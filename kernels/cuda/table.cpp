@@ -12,6 +12,7 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_codec(table);
   add_orthonormalise(table);
   add_update(table);
+  add_update_blocks(table);
   add_factors(table);
   add_matmul(table);
   add_reduce(table);

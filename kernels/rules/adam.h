@@ -9,7 +9,9 @@
 //   TensorFlow's   AdamW without correction of the bias
 //   SparseAdam     PyTorch's: epsilon as in Transformers' AdamW, no decay, and of a table only the rows that were used;
 //                  what is kept of the others does not decay, and steps count for all
+//   bitsandbytes'  AdamW whose m and v are codes of 8 bits (keel/kernels/dynamic_map.h), but for small parameters
 
+#include "keel/kernels/dynamic_map.h"
 #include "keel/kernels/rules/rule.h"
 
 namespace keel {
@@ -22,18 +24,25 @@ struct AdamSettings {
   bool amsgrad = false, maximize = false;
   bool decoupled = false;  // decay of the weights themselves; else part of the gradient
   bool correct_bias = true;
-  bool epsilon_first = false;  // before the correction of v's bias
-  bool decay_last = false;     // after the update; if decoupled
+  bool epsilon_first = false;      // before the correction of v's bias
+  bool decay_last = false;         // after the update; if decoupled
+  std::int64_t min_8bit_size = 0;  // parameters of so many elements keep m and v in 8 bits; 0: none does
 
   static constexpr std::string_view kName = "adam";
   static constexpr bool kTakesRows = true;
+  static constexpr bool kSigns[] = {true, false};
   template <class A>
   using Rule = AdamRule<A>;
   std::vector<std::string_view> state_names() const {
     if (amsgrad) return {"m", "v", "v_max"};
     return {"m", "v"};
   }
-  std::string problem() const { return rules::problem_of_betas(beta1, beta2); }
+  std::string problem() const {
+    if (min_8bit_size != 0 && min_8bit_size < kStateBlock)
+      return concat("min_8bit_size must be at least a block of ", kStateBlock, " elements, or 0, got ", min_8bit_size);
+    if (min_8bit_size != 0 && amsgrad) return "amsgrad is not offered in 8 bits";
+    return rules::problem_of_betas(beta1, beta2);
+  }
 };
 
 template <class A>

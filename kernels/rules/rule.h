@@ -12,6 +12,7 @@
 //     static constexpr bool kDecays = false;         // optional: there is no weight decay
 //     static constexpr bool kTakesRows = true;       // optional: may update single rows of a table
 //     static constexpr int kNorms = 2;               // optional: norms over whole parameters that the rule needs
+//     static constexpr bool kSigns[] = {true};       // optional: states may be kept in 8 bits; which have signs
 //     template <class A> using Rule = XRule<A>;
 //   };
 //

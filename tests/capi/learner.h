@@ -52,7 +52,7 @@ struct CppLearner {
   TrainState state;
 
   CppLearner(Communicator& ranks, const Config& config)
-      : ranks(ranks), engine(net, context, ranks, make_optimizer(config), engine_options(config, 1)) {
+      : ranks(ranks), engine(net, context, ranks, make_optimizer(config), engine_options(config, 1, net)) {
     state.config = to_yaml(config);
   }
   double step(int number, int rank = 0) {

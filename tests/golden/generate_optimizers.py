@@ -22,7 +22,10 @@ STORED = (1, 2, 7, 50)
 PROBLEMS = {
     "problem": {"decayed": (23,), "free": (11,), "still": (5,)},
     "matrices": {"decayed": (7, 5), "free": (3, 11), "still": (4, 3), "decayed_vector": (13,), "free_vector": (6,)},
+    "blocks": {"decayed": (4140,), "free": (600,), "still": (5,)},
 }
+# The gradient of step i in `blocks` begins with number i of a row, so that the file holds one row for all steps.
+ROWS = ("blocks",)
 
 
 def values(name, shape, scale):
@@ -33,11 +36,22 @@ def is_free(name):
     return name.startswith("free")
 
 
-def make_problem(shapes):
+def make_problem(problem, shapes):
+    """Start, gradients of all steps, and what the file holds of them."""
     start = {name: values(f"{name}/start", shape, 1.0) for name, shape in shapes.items()}
+    if problem in ROWS:
+        # Of sizes from 1 to 0.01. Of smaller ones v becomes 0 in 8 bits, and whatever m is then left makes a long step.
+        rows = {name: values(f"{name}/row", (shape[0] + STEPS,), 1.0) for name, shape in shapes.items()}
+        for row in rows.values():
+            row *= (10.0 ** -(np.arange(row.size) % 3)).astype(np.float32)
+        gradients = {
+            name: np.stack([row[step : step + shapes[name][0]] for step in range(STEPS)]) for name, row in rows.items()
+        }
+        gradients["still"][:] = 0.0
+        return start, gradients, rows
     gradients = {name: values(f"{name}/gradients", (STEPS, *shape), 1.0) for name, shape in shapes.items()}
     gradients["still"][:] = 0.0
-    return start, gradients
+    return start, gradients, gradients
 
 
 def rate(lr, step):
@@ -207,6 +221,88 @@ def adafactor(eps=(1e-30, 1e-3), clip=1.0, decay_rate=-0.8, beta1=None, scale=Tr
     return update
 
 
+def dynamic_map(has_signs):
+    """Dettmers et al. 2022: sizes from 0 to 1, of which each decade has twice as many as the one below."""
+    sizes = [0.0]
+    for decade in range(7):
+        edges = np.linspace(0.1, 1.0, (1 if has_signs else 2) * 2**decade + 1)
+        sizes.extend(10.0 ** (decade - 6) * (edges[:-1] + edges[1:]) / 2)
+    return np.array([*sizes, 1.0], dtype=np.float32)
+
+
+def keep_8bit(x, has_signs, block=256):
+    """What is left of x: the nearest sizes times the largest of each block, chosen in fp32."""
+    sizes = dynamic_map(has_signs)
+    borders = (sizes[:-1] + sizes[1:]) / np.float32(2)
+    kept = np.empty_like(x)
+    for begin in range(0, x.size, block):
+        part = x[begin : begin + block]
+        scale = np.abs(part).max()
+        ratio = (part / scale if scale > 0 else part).astype(np.float32)
+        number = np.searchsorted(borders, np.abs(ratio), side="left")
+        number = np.where(ratio < 0, np.minimum(number, 127), number)  # there is no -1
+        kept[begin : begin + block] = np.sign(ratio) * sizes[number] * scale
+    return kept
+
+
+def adam_8bit(betas=(0.9, 0.999), eps=1e-8, min_size=4096):
+    """As bitsandbytes: AdamW on m and v that are in 8 bits between the steps."""
+
+    def update(p, g, state, t, lr, decay):
+        moments(g, state, betas)
+        p = p * (1 - lr * decay)
+        p = p - lr / (1 - betas[0] ** t) * state["m"] / (np.sqrt(state["v"] / (1 - betas[1] ** t)) + eps)
+        if p.size >= min_size:
+            state["m"], state["v"] = keep_8bit(state["m"], True), keep_8bit(state["v"], False)
+        return p
+
+    return update
+
+
+EIGHT_BITS = {"adam_8bit": {"betas": (0.9, 0.95)}, "adamw_8bit": {}, "adamw_8bit_small": {"min_size": 512}}
+
+
+def verify_8bit(gradients, start):
+    """The formula against bitsandbytes on the processor, in fp32, for one group at a constant rate.
+
+    On processors bitsandbytes (0.50.2) does not find the nearest code of every number, as it does on GPUs; here it is
+    given what does.
+    """
+    try:
+        import bitsandbytes
+        from bitsandbytes.backends.cpu import ops
+    except ImportError:
+        print("optimizers.safetensors: 8-bit states were not compared with bitsandbytes, which is not installed")
+        return
+
+    def encode(x, code, scales, codes, block):
+        for at, begin in enumerate(range(0, x.numel(), block)):
+            part = x[begin : begin + block]
+            scales[at] = part.abs().max()
+            distances = (part / scales[at].clamp(min=1e-38)).unsqueeze(1) - code
+            codes[begin : begin + block] = distances.abs().argmin(1).to(torch.uint8)
+
+    ops._quant_blockwise_fp32_direct = encode
+    for has_signs in (True, False):
+        theirs = bitsandbytes.functional.create_dynamic_map(signed=has_signs).numpy()
+        assert np.allclose(theirs[theirs >= 0], dynamic_map(has_signs), rtol=2e-7, atol=0), has_signs
+    for case, options in EIGHT_BITS.items():
+        update, state = adam_8bit(**options), {name: {"m": 0.0, "v": 0.0} for name in start}
+        mine = {name: array.astype(np.float64) for name, array in start.items()}
+        parameters = {name: torch.from_numpy(array.copy()).requires_grad_() for name, array in start.items()}
+        theirs = {"min_8bit_size": options.get("min_size", 4096), "betas": options.get("betas", (0.9, 0.999))}
+        optimizer = bitsandbytes.optim.AdamW8bit(list(parameters.values()), lr=1e-2, weight_decay=0.1, **theirs)
+        for step in range(STEPS):
+            for name, parameter in parameters.items():
+                parameter.grad = torch.from_numpy(gradients[name][step].copy())
+                mine[name] = update(mine[name], gradients[name][step].astype(np.float64), state[name], step + 1, 1e-2, 0.1)
+            optimizer.step()
+        for name, parameter in parameters.items():
+            error = np.linalg.norm(mine[name] - parameter.detach().numpy()) / np.linalg.norm(mine[name])
+            # Numbers at the border of two codes may fall to either side in fp32.
+            assert error < 5e-6, (case, name, error)
+
+
 ADAFACTORS = {
     "adafactor": ({}, 1.0),
     "adafactor_warmup": ({"warmup": True, "decay_rate": -0.6}, 1.0),
@@ -312,19 +408,24 @@ def matrix_cases():
     }
 
 
+def block_cases():
+    """Optimizers that keep states in blocks."""
+    return {case: (run_formula, adam_8bit(**options), 0.1, 1e-2) for case, options in EIGHT_BITS.items()}
+
+
 def generate():
     result = {}
-    for (problem, shapes), each in zip(PROBLEMS.items(), (cases(), matrix_cases())):
-        start, gradients = make_problem(shapes)
+    for (problem, shapes), each in zip(PROBLEMS.items(), (cases(), matrix_cases(), block_cases())):
+        start, gradients, stored = make_problem(problem, shapes)
         for name, array in start.items():
             result[f"{problem}/{name}"] = array
             if name != "still":
-                result[f"{problem}/{name}_gradients"] = gradients[name]
+                result[f"{problem}/{name}_gradients"] = stored[name]
         for case, (run, factory, decay, lr) in each.items():
             history = list(run(factory, decay, lr, start, gradients))
             for name in shapes:
                 result[f"{case}/{name}"] = np.stack([history[step - 1][name] for step in STORED])
-    verify_adafactor(gradients, start)
+        {"matrices": verify_adafactor, "blocks": verify_8bit}.get(problem, lambda *_: None)(gradients, start)
     return result
 
 

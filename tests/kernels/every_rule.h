@@ -33,6 +33,7 @@ inline std::vector<RuleCase> every_rule() {
       {"adamw with amsgrad", AdamSettings{.beta2 = 0.5, .amsgrad = true, .decoupled = true}},
       {"adamw of Transformers", AdamSettings{.decoupled = true, .epsilon_first = true, .decay_last = true}},
       {"adamw of TensorFlow", AdamSettings{.epsilon = 1e-6, .decoupled = true, .correct_bias = false}},
+      {"adamw in 8 bits", AdamSettings{.decoupled = true, .min_8bit_size = 256}},
       {"adamax", AdamaxSettings{}},
       {"nadam", NAdamSettings{}},
       {"nadam, decoupled", NAdamSettings{.momentum_decay = 0.1, .decoupled = true, .maximize = true}},

@@ -36,7 +36,7 @@ struct Matrix {
     if (dtype != wide) range.master = tensor_of(context, doubles(range.parameter), {product(shape)});
     range.shape = shape;
     range.state.push_back(zeros(context, {product(shape)}, wide));
-    for (const StateKind& kind : optimizer->parameter_state(shape))
+    for (const StateKind& kind : optimizer->parameter_state(shape, {}))
       range.state.push_back(zeros(context, {product(*kind.shape)}, wide));
     for (int pass = 0; pass < optimizer->passes(); ++pass)
       range.sums.push_back(zeros(context, {optimizer->sum_count(pass, shape)}, DType::f64));
@@ -67,7 +67,8 @@ TEST(Adafactor, KeepsRowsAndColumnsOfMatricesAndEachElementOfVectors) {
     for (const StateKind& kind : kinds) all.push_back(kind.name);
     return all;
   };
-  const std::vector<StateKind> matrix = make()->parameter_state({2, 3, 7, 5}), vector = make()->parameter_state({7});
+  const std::vector<StateKind> matrix = make()->parameter_state({2, 3, 7, 5}, {}),
+                               vector = make()->parameter_state({7}, {});
   EXPECT_EQ(names(matrix), (std::vector<std::string_view>{"v_rows", "v_columns"}));
   EXPECT_EQ(*matrix[0].shape, (Dims{6, 7}));
   EXPECT_EQ(*matrix[1].shape, (Dims{6, 5}));

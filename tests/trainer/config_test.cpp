@@ -228,7 +228,7 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
        "c.yaml:3: optimizer.decay_rate: expects a number <= 0, got '0.8'"},
       {with("optimizer: {type: OneBitLamb}"),
        "c.yaml:3: optimizer.type: expects AdamW, SGD, Adam, HFAdamW, TFAdamW, SparseAdam, Adamax, NAdam, RAdam, Adagrad, "
-       "Adadelta, RMSprop, Rprop, ASGD, Lion, LAMB, LARS, Adafactor or LBFGS, got 'OneBitLamb'"},
+       "Adadelta, RMSprop, Rprop, ASGD, Lion, Adam8bit, AdamW8bit, LAMB, LARS, Adafactor or LBFGS, got 'OneBitLamb'"},
       {with("optimizer:\n  type: LBFGS\n  max_iter: 0"),
        "c.yaml:5: optimizer.max_iterations: expects a whole number from 1 to 100000, got '0'"},
       {with("optimizer: {type: LBFGS, history: 0}"),
@@ -264,10 +264,12 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {type: LARS, trust_coefficient: 0}"),
        "c.yaml:3: optimizer.trust_coefficient: expects a number > 0, got '0'"},
       {with("optimizer: {type: Rprop, weight_decay: 0.1}"),
-       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, LAMB, SGD, "
-       "Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, LARS or Adafactor, and optimizer.type is "
-       "Rprop; "
-       "remove one of the two"},
+       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, AdamW8bit, "
+       "LAMB, "
+       "SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS or Adafactor, and "
+       "optimizer.type is Rprop; remove one of the two"},
+      {with("optimizer: {type: AdamW8bit, min_8bit_size: 100}"),
+       "c.yaml:3: optimizer.min_8bit_size: expects a whole number >= 256, got '100'"},
       {with("optimizer: {type: Rprop, groups: [{match: bias, weight_decay: 1}]}"),
        "c.yaml:3: optimizer.groups: a group has a weight decay, but Rprop has none"},
       {with("optimizer: {groups: [{match: bias, momentum: 0.5}]}"),

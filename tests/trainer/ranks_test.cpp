@@ -70,7 +70,9 @@ TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   for (const OptimizerEntry& entry : optimizers()) {
     if (entry.takes_rows) continue;  // refuses this model: sparse_adam_run_test.cpp, which has tables for it
     const TemporaryFolder place;
-    const std::string rate = entry.has("relative_step") ? "lr: 1e-3, relative_step: false" : "lr: 1e-3";
+    std::string rate = "lr: 1e-3";
+    if (entry.has("relative_step")) rate += ", relative_step: false";
+    if (entry.has("min_8bit_size")) rate += ", min_8bit_size: 256";
     const std::vector<std::string> options = {concat("optimizer={type: ", entry.name, ", ", rate,
                                                      entry.make == nullptr ? ", layer_decay: 0.9}" : ", history: 5}"),
                                               "strategy=zero2-bf16", "scheduler.min_lr=0"};

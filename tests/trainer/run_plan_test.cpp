@@ -13,10 +13,16 @@ namespace {
 
 struct Quiet : TrainObserver {};
 
+constexpr const char* kSmallBlocks = "AdamW8bit, min_8bit_size: 256";
+
+constexpr std::pair<const char*, const char*> kRuns[] = {{"ddp-fp32", "AdamW"},   {"zero1-bf16", "AdamW"},
+                                                         {"zero2-bf16", "AdamW"}, {"zero3-fp32", "AdamW"},
+                                                         {"zero3-bf16", "AdamW"}, {"zero2-bf16", kSmallBlocks}};
+
 TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
   for (const int ranks : {2, 3})
-    for (const char* strategy : {"ddp-fp32", "zero1-bf16", "zero2-bf16", "zero3-fp32", "zero3-bf16"}) {
-      SCOPED_TRACE(concat(strategy, " on ", ranks, " ranks"));
+    for (const auto& [strategy, optimizer] : kRuns) {
+      SCOPED_TRACE(concat(strategy, " with ", optimizer, " on ", ranks, " ranks"));
       const testing::TemporaryFolder folder;
       // No evaluation before the end, so that all bytes between two records are those of steps.
       const Config config = parse_config(
@@ -24,7 +30,7 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
               "steps: 5\nmodel: {layers: 2, heads: 2, width: 32, block: 9}\ndata: {type: addition, digits: 2}\n"
               "batch: {global: 12, micro: 2}\nscheduler: {warmup: 1}\neval: {every: 0, samples: 10}\nlog: {every: 1}\n"
               "threads: 1\nstrategy: ",
-              strategy, "\nrun: ", folder / "run", '\n'),
+              strategy, "\noptimizer: {type: ", optimizer, "}\nrun: ", folder / "run", '\n'),
           "plan.yaml");
       EXPECT_FALSE(read_measured_run(config.run).has_value());
       run_ranks(ranks, [&](Communicator& communicator) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "keel/nn/layers.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
@@ -198,13 +199,14 @@ TEST(LearningRate, AnOptimizerWithoutMomentumRefusesACycledOne) {
 
 TEST(LearningRate, LayersHaveTheirFactors) {
   const Config config = config_of("type: polynomial_decay_layerwise, warmup: 10, min_lr: 0, layer_decay: 0.5");
-  const GroupRule groups = engine_options(config, 1).groups;  // four layers
+  Linear model(1, 1);
+  const GroupRule groups = engine_options(config, 1, model).groups;  // four layers
   const auto factor = [&](std::string_view name) { return groups(name, {8, 8}).lr_factor; };
   EXPECT_EQ(factor("ln_f.weight"), 1);
   EXPECT_EQ(factor("h.3.attn.c_attn.weight"), 0.5);
   EXPECT_EQ(factor("h.0.mlp.c_fc.bias"), 0.0625);
   EXPECT_EQ(factor("wte.weight"), 0.03125);
-  EXPECT_EQ(engine_options(config_of("type: cosine"), 1).groups("wte.weight", {8, 8}).lr_factor, 1);
+  EXPECT_EQ(engine_options(config_of("type: cosine"), 1, model).groups("wte.weight", {8, 8}).lr_factor, 1);
 }
 
 TEST(ScheduleConfig, TheCommittedReferencePageIsTheGeneratedOne) {

@@ -199,8 +199,8 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const auto optimizer = [&] { return make_elementwise("test", made); };
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
-    const RankPlan plan =
-        plan_rank(lay_out(*planned, shard_ranks(options.sharding, ranks)), *optimizer(), options, ranks, comm.rank());
+    const RankPlan plan = plan_rank(lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->block()),
+                                    *optimizer(), options, ranks, comm.rank());
     Sharded engine(*model, context, comm, optimizer(), options);
     const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
     const std::int64_t kept[] = {counted(Purpose::parameter), counted(Purpose::gradient), counted(Purpose::optimizer)};
