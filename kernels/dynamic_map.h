@@ -57,20 +57,18 @@ constexpr DynamicMap make_dynamic_map(bool has_signs) {
   map.zero = has_signs ? 127 : 0;
   map.sizes = DynamicMap::kCodes - 1 - map.zero;
   constexpr double kEnds[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-  int size = 0;
+  const auto zero = static_cast<std::size_t>(map.zero);
+  std::size_t size = 0;
   for (int decade = 0; decade < 7; ++decade) {
     const int parts = (has_signs ? 1 : 2) << decade;
     for (int part = 0; part < parts; ++part) {
       const auto number = static_cast<float>(kEnds[decade] * (0.1 + 0.9 * (part + 0.5) / parts));
-      map.values[static_cast<std::size_t>(map.zero + ++size)] = number;
-      if (has_signs) map.values[static_cast<std::size_t>(map.zero - size)] = -number;
+      map.values[zero + ++size] = number;
+      if (has_signs) map.values[zero - size] = -number;
     }
   }
   map.values[DynamicMap::kCodes - 1] = 1;
-  for (int i = 0; i < map.sizes; ++i) {
-    const auto code = static_cast<std::size_t>(map.zero + i);
-    map.borders[static_cast<std::size_t>(i)] = (map.values[code] + map.values[code + 1]) / 2;
-  }
+  for (std::size_t i = 0; i < size + 1; ++i) map.borders[i] = (map.values[zero + i] + map.values[zero + i + 1]) / 2;
   map.borders[static_cast<std::size_t>(map.sizes)] = DynamicMap::kNoBorder;
   int smaller = 0;
   for (int bucket = 0; bucket < DynamicMap::kBuckets; ++bucket) {
