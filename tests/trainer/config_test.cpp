@@ -236,9 +236,9 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimizer: {type: LBFGS, line_search: wolfe}"),
        "c.yaml:3: optimizer.line_search: expects none or strong_wolfe, got 'wolfe'"},
       {with("optimizer: {type: LBFGS, weight_decay: 0.1}"),
-       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, LAMB, SGD, "
-       "Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, LARS or Adafactor, and optimizer.type is "
-       "LBFGS; remove one of the two"},
+       "c.yaml:3: optimizer.weight_decay: applies only when optimizer.type is AdamW, HFAdamW, TFAdamW, AdamW8bit, "
+       "LAMB, SGD, Adam, Adamax, NAdam, RAdam, Adagrad, Adadelta, RMSprop, ASGD, Lion, Adam8bit, LARS or Adafactor, "
+       "and optimizer.type is LBFGS; remove one of the two"},
       {with("optimizer: {history: 5}"),
        "c.yaml:3: optimizer.history: applies only when optimizer.type is LBFGS, and optimizer.type is AdamW; remove "
        "one of the two"},
