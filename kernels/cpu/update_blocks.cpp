@@ -26,11 +26,15 @@ const WideMap<kSigns>& wide_map() {
   return map;
 }
 
+// Loops of one width each are what compilers turn into vector code.
+
 // numbers = codes as sizes times the scale.
 template <bool kSigns, class A>
 void decode_block(const std::uint8_t* codes, A scale, std::int64_t count, A* __restrict numbers) {
   const float* const values = wide_map<kSigns>().map.values.data();
-  for (std::int64_t i = 0; i < count; ++i) numbers[i] = static_cast<A>(values[codes[i]]) * scale;
+  std::int32_t wide_codes[kStateBlock];
+  for (std::int64_t i = 0; i < count; ++i) wide_codes[i] = codes[i];
+  for (std::int64_t i = 0; i < count; ++i) numbers[i] = static_cast<A>(values[wide_codes[i]]) * scale;
 }
 
 template <class A>
@@ -55,7 +59,6 @@ A encode_block(const A* __restrict numbers, std::int64_t count, std::uint8_t* __
     std::fill_n(codes, count, static_cast<std::uint8_t>(wide.map.zero));
     return scale;
   }
-  // Three loops of one width each, which compilers turn into vector code.
   float ratios[kStateBlock];
   std::int32_t wide_codes[kStateBlock];
   for (std::int64_t i = 0; i < count; ++i) ratios[i] = static_cast<float>(numbers[i] / scale);
