@@ -1,17 +1,13 @@
 #include "keel/dist/parallel/gradient_compressor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
-
-double milliseconds_now() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Tensor copy_of(const Tensor& x) {
   const Tensor copy = empty(x.context(), x.shape(), x.dtype(), Purpose::bucket);
@@ -34,9 +30,10 @@ GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& 
 
 void GradientCompressor::wait() {
   timer_.stop();
-  const double began = milliseconds_now();
-  std::exchange(work_, {}).wait();
-  waited_ms_ += milliseconds_now() - began;
+  {
+    const Stopwatch watch(waited_ms_);
+    std::exchange(work_, {}).wait();
+  }
   timer_.start();
 }
 

@@ -1,9 +1,9 @@
 #include "keel/dist/parallel/rank_sums.h"
 
-#include <chrono>
 #include <vector>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 
@@ -17,15 +17,19 @@ RankSums::RankSums(std::int64_t count, const Context& context, const Context& co
                                    : zeros(context, {count}, DType::f64, Purpose::workspace)),
       all_(sharers > 1 ? zeros(context, {count}, DType::f64, Purpose::workspace) : mine_) {}
 
-void RankSums::add(CombineOp op) {
-  if (sharers_ == 1 || mine_.numel() == 0) return;
-  const auto begin = std::chrono::steady_clock::now();
+// What all ranks have put in, where the optimizer works.
+Tensor RankSums::gather() {
+  const Stopwatch watch(waited_ms_);
   const bool apart = context_ != gathered_.context();
   const Tensor own = gathered_.select(0, ranks_.rank());
   if (apart) kernels::copy_into(own, transfer(mine_, own.context(), Purpose::workspace));
   ranks_.all_gather(own, gathered_.flatten()).wait();
-  const Tensor all = apart ? transfer(gathered_, context_, Purpose::workspace) : gathered_;
-  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return apart ? transfer(gathered_, context_, Purpose::workspace) : gathered_;
+}
+
+void RankSums::add(CombineOp op) {
+  if (sharers_ == 1 || mine_.numel() == 0) return;
+  const Tensor all = gather();
   std::vector<Tensor> terms;
   for (int rank = 0; rank < sharers_; ++rank) terms.push_back(all.select(0, rank));
   kernels::combine({.terms = terms, .out = all_, .op = op});

@@ -23,6 +23,8 @@ class RankSums {
   double waited_ms() const { return waited_ms_; }
 
  private:
+  Tensor gather();
+
   Communicator& ranks_;
   Context context_;
   int sharers_;

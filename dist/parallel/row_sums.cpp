@@ -1,12 +1,12 @@
 #include "keel/dist/parallel/row_sums.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -38,9 +38,8 @@ RowSums::RowSums(const RowGradient& own, DType wire, Communicator& ranks, int su
 }
 
 void RowSums::wait(const Work& work) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch(waited_ms_);
   work.wait();
-  waited_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void RowSums::proceed() {
