@@ -63,6 +63,19 @@ TEST(CommCommand, NamesTheRankThatComesLate) {
   EXPECT_EQ(lab::load_report(sandbox / "c.json").records.at(0).out_of_place->straggler, 1) << outcome.out;
 }
 
+// A ring of two ranks sends two messages one after the other.
+TEST(CommCommand, MessagesOfASlowerNetworkTakeTheirTime) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel(
+      "comm --threads -N 2 --algorithms ring,backend --delay 2000 --bandwidth 1M --json c.json -b 8K -e 8K -n 2 -w 1");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("# backend: a slower network is made of keel's own messages\n"), std::string::npos)
+      << outcome.out;
+  const lab::Report report = lab::load_report(sandbox / "c.json");
+  ASSERT_EQ(report.records.size(), 1u);
+  EXPECT_GE(report.records[0].out_of_place->min_us, 2 * (2000 + 4096));
+}
+
 TEST(CommCommand, CountsPretendedNodesApart) {
   const Sandbox sandbox;
   ASSERT_EQ(
@@ -91,6 +104,8 @@ TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
            {"-n 0", "--iters"},
            {"--late two", "--late expects a rank and a number"},
            {"--late 1:50", "there is no rank 1 among 1"},
+           {"--bandwidth 0", "--bandwidth needs a size above 0"},
+           {"--delay -1", "--delay"},
            {"--corrupt 0:0 --no-check", "--no-check switches it off"},
            {"--device cuda:77", "cuda:77"},
            {"--json absent/c.json", "--json absent/c.json: the folder"},

@@ -41,6 +41,20 @@ std::string last_line(const std::string& text) {
   return end == std::string::npos ? "" : text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
 }
 
+TEST(Train, OnASlowerNetworkLearnsTheSame) {
+  const Sandbox sandbox;
+  const std::string what = "train addition.yaml steps=3 strategy=zero1-fp32 --thread-ranks 2 run=";
+  const Outcome quick = sandbox.keel(what + "quick"), slow = sandbox.keel(what + "slow --delay 500 --bandwidth 100M");
+  ASSERT_EQ(quick.code, 0) << quick.err;
+  ASSERT_EQ(slow.code, 0) << slow.err;
+  EXPECT_NE((slow.out + slow.err).find("as on a slower network: every message takes 500 us and its bytes at 100M"),
+            std::string::npos)
+      << slow.out << slow.err;
+  EXPECT_EQ(sandbox.read("slow/model.safetensors"), sandbox.read("quick/model.safetensors"));
+  for (const double waited : values_of(records_of(sandbox.read("slow/metrics.jsonl")), "exposed_ms"))
+    EXPECT_GE(waited, 0.5);
+}
+
 TEST(Train, OnATextLeavesMetricsModelTokenizerAndCheckpoints) {
   const Sandbox sandbox;
   const Outcome outcome = sandbox.keel("train text.yaml run=made");
