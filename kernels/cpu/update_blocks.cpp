@@ -18,7 +18,7 @@ template <bool kSigns>
 struct WideMap {
   const DynamicMap& map = kSigns ? kMapWithSigns : kMapWithoutSigns;
   std::array<std::int32_t, DynamicMap::kBuckets> smaller;
-  WideMap() { std::copy(map.smaller.begin(), map.smaller.end(), smaller.begin()); }
+  WideMap() { std::copy_n(map.smaller.begin(), smaller.size(), smaller.begin()); }
 };
 template <bool kSigns>
 const WideMap<kSigns>& wide_map() {
