@@ -6,7 +6,7 @@
 
 #include "keel/dist/comm/slow_transport.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   std::vector<std::byte> bytes(*std::max_element(lengths.begin(), lengths.end()));
   std::copy_n(reinterpret_cast<const std::byte*>(mine.data()), mine.size(), bytes.begin());
   std::vector<std::string> texts;
-  for (const std::vector<std::byte>& theirs : gather_bytes(communicator, std::move(bytes)))
+  for (const std::vector<std::byte>& theirs : gather_bytes(communicator, bytes))
     texts.emplace_back(reinterpret_cast<const char*>(theirs.data()), lengths[texts.size()]);
   return texts;
 }

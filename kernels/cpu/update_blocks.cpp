@@ -1,6 +1,7 @@
 // Updates of weights whose states are kept in blocks of codes: a block becomes numbers, is updated while it is in the
 // first cache, and becomes codes again.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <type_traits>

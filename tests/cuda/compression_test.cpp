@@ -78,7 +78,7 @@ TEST_F(DeviceCompressor, HasTheBitsOfTheProcessors) {
     if (n > most()) continue;
     on_devices(n, [](const DeviceRank& own) {
       const Context host = testing::context(1);
-      for (const Compression& compression : {kInt8, top(0.03), top(1), kPowerSgd})
+      for (const Compression& compression : {kInt8, top_k_of(0.03), top_k_of(1), kPowerSgd})
         for (const bool whole : {false, true}) {
           UnitNet net(32, 1);
           const double scale = whole ? 1 : 64;

@@ -41,8 +41,8 @@ class CompressionLaws : public ::testing::TestWithParam<World> {
 
 inline constexpr Compression kInt8 = {.type = Compression::Type::int8};
 inline constexpr Compression kPowerSgd = {.type = Compression::Type::power_sgd, .rank = 3};
-inline Compression top(double fraction) { return {.type = Compression::Type::top_k, .fraction = fraction}; }
-inline std::vector<Compression> all_kinds() { return {kInt8, top(0.03), kPowerSgd}; }
+inline Compression top_k_of(double fraction) { return {.type = Compression::Type::top_k, .fraction = fraction}; }
+inline std::vector<Compression> all_kinds() { return {kInt8, top_k_of(0.03), kPowerSgd}; }
 
 inline std::string text_of(const Compression& c) { return concat(c.kind().name, ' ', c.fraction, ' ', c.rank); }
 
@@ -127,7 +127,7 @@ TEST_P(CompressionLaws, OfAllNumbersIsNoneToTheBit) {
     for (const int n : GetParam().ranks) {
       const Trained plain = train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = stage(number)});
       const Trained whole =
-          train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = options_of(number, top(1))});
+          train(GetParam(), {.ranks = n, .steps = GetParam().steps, .options = options_of(number, top_k_of(1))});
       EXPECT_EQ(whole.weights, plain.weights) << "stage " << number << ", " << n << " ranks";
       EXPECT_EQ(whole.losses, plain.losses);
     }
@@ -209,7 +209,8 @@ TEST_P(CompressionLaws, LosesNothing) {
       };
       const std::vector<double> expected = sums(stage(number));
       for (const Compression& compression :
-           {kInt8, top(0.01), kPowerSgd, Compression{.type = Compression::Type::power_sgd, .rank = GetParam().width}})
+           {kInt8, top_k_of(0.01), kPowerSgd,
+            Compression{.type = Compression::Type::power_sgd, .rank = GetParam().width}})
         EXPECT_LT(relative_error(sums(options_of(number, compression)), expected), 2e-6)
             << text_of(compression) << ", stage " << number << ", " << n << " ranks";
     }

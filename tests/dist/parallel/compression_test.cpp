@@ -25,7 +25,7 @@ TEST(Compression, TrainsNearlyAsWell) {
   };
   const Trained plain = train(kProcessors, {.ranks = 2, .steps = 100, .options = stage(1), .rate = 5});
   ASSERT_GT(way(plain), 0.2 * plain.losses.front());
-  for (const Compression& compression : {kInt8, top(0.1), kPowerSgd})
+  for (const Compression& compression : {kInt8, top_k_of(0.1), kPowerSgd})
     EXPECT_GT(way(train(kProcessors, {.ranks = 2, .steps = 100, .options = options_of(1, compression), .rate = 5})),
               0.9 * way(plain))
         << text_of(compression);
@@ -45,11 +45,11 @@ TEST(Compression, SendsTheBytesOfItsFormula) {
     const std::int64_t int8 = part + 4 * ((part + 255) / 256);
     const std::int64_t tenth = 8 * static_cast<std::int64_t>(std::ceil(0.03 * static_cast<double>(part)));
     expect(1, kInt8, (n - 1) * int8);
-    expect(1, top(0.03), (n - 1) * tenth);
+    expect(1, top_k_of(0.03), (n - 1) * tenth);
     // The whole sum: payloads to all, or those of a shard to one and the sum of it to all.
     expect(0, kInt8, std::min((n - 1) * n * int8, (n - 1) * (int8 + 4 * part)));
-    expect(0, top(0.03), (n - 1) * n * tenth);
-    expect(0, top(1), (n - 1) * 8 * part + (n - 1) * part * 4);
+    expect(0, top_k_of(0.03), (n - 1) * n * tenth);
+    expect(0, top_k_of(1), (n - 1) * 8 * part + (n - 1) * part * 4);
     // 65 x 64 by three columns, and the 65 numbers of the bias.
     const auto all_reduce = [&](std::int64_t count) {
       const std::int64_t own = keel::part({0, count}, n, 0).count();
