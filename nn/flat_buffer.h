@@ -63,8 +63,8 @@ struct MaterializeOptions {
 
 // The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
 // parts. A parameter that occurs in several places belongs to the root unit, and one whose gradient is kept as rows has
-// a buffer of its own. Parameters of at least `block` elements begin at a multiple of it, and so does each part, so that
-// no cut goes through a block of any of them.
+// a buffer of its own. Parameters of at least `block` elements begin at a multiple of it, and so does each part, so
+// that no cut goes through a block of any of them.
 std::vector<FlatBuffer> lay_out(Module& model, int shards = 1, std::int64_t block = 1);
 // Makes the parameters views of the buffer's values and gradient.
 void attach_parameters(FlatBuffer& buffer);

@@ -72,12 +72,13 @@ std::int64_t control_bytes(int ranks);
 // The ranks that a unit's shards are spread over: what lay_out() wants to know.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// `layout`: lay_out(model, shard_ranks(...), optimizer.block()). Assumes what a transformer does: the units' forward passes follow the
-// order of the layout inside the root's, backward takes them in reverse, and reads the parameters of each. A model
-// whose first unit needs no gradient of its input may gather that unit once less where nothing is prefetched; where
-// activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options say so, whatever
-// the device. `algorithm`: that of the communicator (keel/dist/comm/algorithms.h); the bytes of others than "direct"
-// are read off their schedules. An Error where a gradient is kept as rows: memory and bytes follow from the data then.
+// `layout`: lay_out(model, shard_ranks(...), optimizer.block()). Assumes what a transformer does: the units' forward
+// passes follow the order of the layout inside the root's, backward takes them in reverse, and reads the parameters of
+// each. A model whose first unit needs no gradient of its input may gather that unit once less where nothing is
+// prefetched; where activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options
+// say so, whatever the device. `algorithm`: that of the communicator (keel/dist/comm/algorithms.h); the bytes of others
+// than "direct" are read off their schedules. An Error where a gradient is kept as rows: memory and bytes follow from
+// the data then.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, std::string_view algorithm = "direct");
 
