@@ -35,24 +35,16 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
     : context_(context),
       own_communicator_(std::move(own)),
       communicator_(communicator != nullptr ? *communicator : *own_communicator_),
-      control_(communicator_.split(0, communicator_.rank())),
       optimizer_(std::move(optimizer)),
       options_(options),
       offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
-  const int stage = options.sharding.stage;
-  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
-             "the stages of sharding are 0 to 3, got ", stage);
+  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->block());
+  check_options(layout);
   options_.policy.keeps_master = optimizer_->needs_master();
-  check_agreement(*control_, describe(model), "ranks differ in their model or options");
+  control_ = communicator_.split(0, rank());
+  check_agreement(*control_, describe(layout), "ranks differ in their model or options");
   make_groups();
-  if (options_.compression.kind().feedback) {
-    KEEL_CHECK(replicas_ == nullptr, "gradient compression ", options_.compression.kind().name,
-               " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
-               "leaves out");
-    KEEL_CHECK(options_.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
-  }
   make_units(model);
-  if (optimizer_->needs_closure()) check_closure_options();
   make_state();
   make_buckets();
   watch_leaves();
@@ -66,8 +58,25 @@ Sharded::~Sharded() {
       for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->on_ready.clear();
 }
 
+// What each rank refuses by itself, before there is a communicator that the others could still be using.
+void Sharded::check_options(std::span<const FlatBuffer> layout) const {
+  const int stage = options_.sharding.stage, group = options_.sharding.group;
+  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
+             "the stages of sharding are 0 to 3, got ", stage);
+  KEEL_CHECK(group >= 0 && (group == 0 || size() % group == 0), "groups of ", group, " ranks do not divide the ",
+             size(), " that there are");
+  if (options_.compression.kind().feedback) {
+    KEEL_CHECK(!has_replicas(), "gradient compression ", options_.compression.kind().name,
+               " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
+               "leaves out");
+    KEEL_CHECK(options_.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
+  }
+  check_gradients(layout, *optimizer_);
+  if (optimizer_->needs_closure()) check_closure_options(layout);
+}
+
 // All that decides which collectives a rank asks for, and what they hold.
-std::string Sharded::describe(Module& model) const {
+std::string Sharded::describe(std::span<const FlatBuffer> layout) const {
   const ShardingOptions& sharding = options_.sharding;
   const LossScaling& scaling = options_.scaling;
   std::string lines = concat(
@@ -82,18 +91,21 @@ std::string Sharded::describe(Module& model) const {
       sharding.keep_last_unit, "; prefetch ", sharding.prefetch, "; persistence threshold ",
       sharding.persistence_threshold, "; strict ", sharding.strict, "; groups of ", sharding.group, "; offload ",
       sharding.offload_optimizer, "; optimizer ", optimizer_->name(), '\n');
-  for (const FlatBuffer& unit : lay_out(model, communicator_.size(), optimizer_->block()))
+  for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",
                       " in unit '", unit.unit, "'\n");
   return lines;
 }
 
+bool Sharded::has_replicas() const {
+  const int group = options_.sharding.group;
+  return group != 0 && group != size() && kShardingStages[options_.sharding.stage].optimizer;
+}
+
 void Sharded::make_groups() {
-  const int ranks = communicator_.size(), group = options_.sharding.group;
-  KEEL_CHECK(group >= 0 && (group == 0 || ranks % group == 0), "groups of ", group, " ranks do not divide the ", ranks,
-             " that there are");
-  if (group == 0 || group == ranks || !kShardingStages[options_.sharding.stage].optimizer) return;
+  if (!has_replicas()) return;
+  const int group = options_.sharding.group;
   group_ = communicator_.split(rank() / group, rank() % group);
   replicas_ = communicator_.split(rank() % group, rank() / group);
 }
@@ -107,7 +119,6 @@ void Sharded::make_units(Module& model) {
                            .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
   std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->block());
-  check_gradients(layouts, *optimizer_);
   for (FlatBuffer& layout : layouts) {
     memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
     units_.push_back(

@@ -169,8 +169,10 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  std::string describe(Module& model) const;
-  void check_closure_options() const;
+  void check_options(std::span<const FlatBuffer> layout) const;
+  void check_closure_options(std::span<const FlatBuffer> layout) const;
+  std::string describe(std::span<const FlatBuffer> layout) const;
+  bool has_replicas() const;
   void make_groups();
   void make_units(Module& model);
   void make_state();

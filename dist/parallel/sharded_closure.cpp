@@ -119,7 +119,7 @@ class Sharded::Evaluations final : public Objective {
   int evaluations_ = 0;
 };
 
-void Sharded::check_closure_options() const {
+void Sharded::check_closure_options(std::span<const FlatBuffer> layout) const {
   const std::string_view name = optimizer_->name();
   const auto require = [&](bool holds, std::string_view why) {
     if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
@@ -131,8 +131,8 @@ void Sharded::check_closure_options() const {
           "a dynamic loss scale is not offered: it skips steps");
   require(offloads_ || context_.device().type == DeviceType::cpu,
           "works in the processor's memory alone; on a device it needs offload_optimizer");
-  for (const auto& unit : units_)
-    for (const Segment& segment : unit->layout().segments)
+  for (const FlatBuffer& unit : layout)
+    for (const Segment& segment : unit.segments)
       require(options_.groups(segment.name, segment.shape).lr_factor == 1,
               "all parameters are one vector, and have no rates of their own");
 }

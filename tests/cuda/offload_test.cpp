@@ -1,5 +1,7 @@
 // An optimizer in the processor's memory, for a model on a device.
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "keel/optim/lbfgs.h"
@@ -121,6 +123,27 @@ TEST_F(Offload, LbfgsGivesTheSameBitsInEveryStage) {
       if (number == 0) reference = values;
       EXPECT_TRUE(values == reference) << "stage " << number;
     });
+}
+
+// Every rank refuses by itself, one of them late: the first one to leave must not take the communicator with it.
+TEST_F(Offload, WhatEveryRankRefusesLeavesTheCommunicatorToUse) {
+  KEEL_NEEDS_DEVICES(2);
+  on_devices(2, [&](const DeviceRank& own) {
+    UnitNet net;
+    ShardedOptions options = testing::stage(2);
+    options.sharding.offload_optimizer = true;
+    options.groups = [&](std::string_view, const Dims&) {
+      if (own.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      return ParameterGroup{.lr_factor = 0.5};
+    };
+    try {
+      Sharded(net, own.context, own.devices, make_lbfgs({}), options);
+      ADD_FAILURE() << "rates of their own were taken";
+    } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what(); }
+    const Tensor ranks = brought(own.context, own.rank(), 4, DType::f32);
+    own.devices.all_reduce(ranks).wait();
+    EXPECT_EQ(ranks.to_vector<float>().size(), 4u);
+  });
 }
 
 TEST_F(Offload, KeepsNoStateOnTheDeviceAndMovesGradientsAndWeightsOnce) {
