@@ -88,6 +88,7 @@ std::string output_of(const std::vector<std::string>& command) {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
   const pid_t child = ::fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     replace_input_by_nothing();
     ::dup2(ends[1], STDOUT_FILENO);
     if (const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDERR_FILENO);

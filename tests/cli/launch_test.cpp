@@ -53,7 +53,7 @@ TEST(Launch, TheCommandsOfOtherTrainersAreRead) {
 
 TEST(Launch, WhatFollowsTheProgramIsItsOwn) {
   const Outcome outcome = run_keel("launch -N 1 --dry-run sh -c 'exit 3' -N 2 --threads train");
-  EXPECT_TRUE(outcome.out.ends_with(" sh -c 'exit 3' -N 2 --threads train\n")) << outcome.out << outcome.err;
+  EXPECT_TRUE(outcome.out.ends_with("sh -c 'exit 3' -N 2 --threads train\n")) << outcome.out << outcome.err;
   EXPECT_EQ(run_keel("launch -N 1 sh -c 'exit 3'").code, 3);
 }
 

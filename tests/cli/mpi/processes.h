@@ -1,8 +1,10 @@
 #pragma once
 // The processes that a launcher started, and may have left behind.
 
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 namespace keel::testing {
 
@@ -16,6 +18,16 @@ inline std::string processes_in(const std::string& folder) {
     if (std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/" == folder) found += name + "\n";
   }
   return found;
+}
+
+// The same of those that stay for four seconds more: what was killed may still be on its way out.
+inline std::string processes_left_in(const std::string& folder) {
+  std::string left = processes_in(folder);
+  for (int looks = 0; looks < 80 && !left.empty(); ++looks) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    left = processes_in(folder);
+  }
+  return left;
 }
 
 }  // namespace keel::testing
