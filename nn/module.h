@@ -36,7 +36,7 @@ class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
   virtual void forward_begins(const Module& module) = 0;
-  virtual void forward_ends(const Module& module) = 0;
+  virtual void forward_ends(const Module& module) noexcept = 0;  // from a destructor
 };
 
 // Modules move, they do not copy; clone() of nn/state.h is the explicit copy.

@@ -15,7 +15,7 @@ class Path : public ForwardObserver {
     for_each_module(model, [&](const std::string& path, Module& module) { names_[&module] = path; });
   }
   void forward_begins(const Module& module) override { inside_.push_back(names_.at(&module)); }
-  void forward_ends(const Module&) override { inside_.pop_back(); }
+  void forward_ends(const Module&) noexcept override { inside_.pop_back(); }
   std::string innermost() const { return inside_.empty() || inside_.back().empty() ? "the model" : inside_.back(); }
 
  private:

@@ -43,13 +43,6 @@ Work CorruptedCommunicator::begin(const Collective& collective) {
   return Work(std::make_shared<CorruptedOperation>(std::move(work), collective.output, element_));
 }
 
-Work DelayedCommunicator::begin(const Collective& collective) {
-  const PhiloxWords words =
-      stream_block({static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(rank())}, number_++);
-  std::this_thread::sleep_for(longest_ * words[0] / 0xffffffffull);
-  return inner_.begin(collective);
-}
-
 Work WatchedCommunicator::begin(const Collective& collective) {
   callback_((*number_)++, collective);
   return inner_.begin(collective);
@@ -58,5 +51,12 @@ Work WatchedCommunicator::begin(const Collective& collective) {
 std::unique_ptr<Communicator> WatchedCommunicator::split(int color, int key) {
   return std::unique_ptr<Communicator>(new WatchedCommunicator(inner_.split(color, key), *this));
 }
+
+DelayedCommunicator::DelayedCommunicator(Communicator& inner, std::uint64_t seed, std::chrono::microseconds longest)
+    : WatchedCommunicator(inner, [=, rank = inner.rank()](std::int64_t number, const Collective&) {
+        const PhiloxWords words = stream_block({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(rank)},
+                                               static_cast<std::uint64_t>(number));
+        std::this_thread::sleep_for(longest * words[0] / 0xffffffffull);
+      }) {}
 
 }  // namespace keel

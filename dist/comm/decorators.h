@@ -33,19 +33,6 @@ class CommunicatorDecorator : public Communicator {
   Communicator& inner_;
 };
 
-// Sleeps before each collective, for a time in [0, longest] that depends on seed, rank and number.
-class DelayedCommunicator : public CommunicatorDecorator {
- public:
-  DelayedCommunicator(Communicator& inner, std::uint64_t seed, std::chrono::microseconds longest)
-      : CommunicatorDecorator(inner), seed_(seed), longest_(longest) {}
-  Work begin(const Collective& collective) override;
-
- private:
-  std::uint64_t seed_;
-  std::chrono::microseconds longest_;
-  std::uint64_t number_ = 0;
-};
-
 // Changes one element of each result on one rank, once it is there: what a check must find. Results of devices are not
 // offered.
 class CorruptedCommunicator : public CommunicatorDecorator {
@@ -76,6 +63,12 @@ class WatchedCommunicator : public CommunicatorDecorator {
   std::unique_ptr<Communicator> own_ = {};  // the inner one, where this one was split off
   Callback callback_;
   std::shared_ptr<std::int64_t> number_ = std::make_shared<std::int64_t>(0);
+};
+
+// Sleeps before each collective, for a time in [0, longest] that depends on seed, rank and number.
+class DelayedCommunicator : public WatchedCommunicator {
+ public:
+  DelayedCommunicator(Communicator& inner, std::uint64_t seed, std::chrono::microseconds longest);
 };
 
 }  // namespace keel

@@ -15,7 +15,7 @@ class Sharded::UnitObserver : public ForwardObserver {
  public:
   UnitObserver(Sharded& engine, std::size_t unit) : engine_(engine), unit_(unit) {}
   void forward_begins(const Module&) override { engine_.forward_begins(unit_); }
-  void forward_ends(const Module&) override { engine_.forward_ends(unit_); }
+  void forward_ends(const Module&) noexcept override { engine_.forward_ends(unit_); }
 
  private:
   Sharded& engine_;
@@ -297,12 +297,14 @@ void Sharded::forward_begins(std::size_t unit) {
   units_[unit]->wait_gathered();
 }
 
-void Sharded::forward_ends(std::size_t unit) {
+void Sharded::forward_ends(std::size_t unit) noexcept try {
   communicator_.poll();
   if (in_backward_ || !options_.sharding.reshard_after_forward || units_[unit]->layout().unit.empty()) return;
   const bool is_last = unit == forward_order_.back();
   if (is_last && options_.sharding.keep_last_unit && grad_mode() == GradMode::record) return;
   units_[unit]->release();
+} catch (const Error&) {
+  // The ranks have failed; every later call of the communicator throws it, and from there it may go on.
 }
 
 void Sharded::count_backward(const BackwardOptions& options) {

@@ -186,7 +186,7 @@ class Sharded {
   void watch_modules(Module& model);
 
   void forward_begins(std::size_t unit);
-  void forward_ends(std::size_t unit);
+  void forward_ends(std::size_t unit) noexcept;
   void gradient_begins(std::size_t unit);
   void gradient_ready(std::size_t unit);
   void send_ready_buckets(bool all);

@@ -31,7 +31,7 @@ class TracedModules::Observer : public ForwardObserver {
  public:
   Observer(std::shared_ptr<State> state, std::size_t unit) : state_(std::move(state)), unit_(unit) {}
   void forward_begins(const Module&) override { begin_ = Trace::now(); }
-  void forward_ends(const Module&) override {
+  void forward_ends(const Module&) noexcept override {
     State::Unit& unit = state_->units[unit_];
     state_->trace->add(TraceRow::compute, unit.forward, begin_);
     unit.ready = 0;

@@ -48,14 +48,6 @@ ShardedOptions options_of(int number, DType dtype = DType::f32) {
 
 LbfgsOptions few(bool searches) { return {.max_iterations = 3, .history = 4, .strong_wolfe = searches}; }
 
-std::vector<double> numbers_of(const TensorParts& parts) {
-  std::vector<double> all;
-  for (const TensorPart& part : parts)
-    if (part.numel() > 0)
-      for (const double value : doubles(part.values)) all.push_back(value);
-  return all;
-}
-
 // What rank 0 has after some steps.
 struct Outcome {
   std::vector<double> weights, shared, grad_norms;
