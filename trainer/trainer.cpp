@@ -314,12 +314,17 @@ class Run {
     }
   }
 
+  // Whether the other ranks throw the same.
+  bool is_agreed(const std::exception& error) const {
+    return ranks_.size() == 1 || dynamic_cast<const AgreedError*>(&error) != nullptr;
+  }
+
   // In the middle of a run a full disk is no reason to lose the training.
   void save_or_warn() {
     try {
       save();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::io) throw;
+      if (error.kind() != ErrorKind::io || !is_agreed(error)) throw;
       observer_.on_message(LogLevel::error, concat("no checkpoint of step ", state_.step, ": ", error.what()));
     }
   }
@@ -338,6 +343,7 @@ class Run {
         if (each > 0) return;  // the checkpoint before is worth more
       if (saved_ < state_.step) save();
     } catch (const std::exception& error) {
+      if (!is_agreed(error)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
       try {
         observer_.on_message(LogLevel::error, concat("step ", state_.step, " could not be saved: ", error.what()));
       } catch (...) { return; }  // the error that ended the run is the one to report
