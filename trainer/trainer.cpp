@@ -167,9 +167,20 @@ class Run {
       if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
     write_memory();
+    if (published_ != state_.step) save_or_publish();
+  }
+
+  // A run that ended between its last checkpoint and the weights beside it has only them to publish.
+  void save_or_publish() {
+    std::error_code differs;
+    const std::string path = folder_.checkpoint(state_.step);
+    const bool is_there =
+        resume_ && resume_->state.step == state_.step && std::filesystem::equivalent(resume_->path, path, differs);
     // As the first rank sees it: file systems may show others an older state.
-    const int has_model = gather_values(ranks_, std::filesystem::exists(folder_.model()) ? 1 : 0).front();
-    if (saved_ < state_.step || has_model == 0) save();
+    if (gather_values(ranks_, is_there ? 1 : 0).front() == 0) return save();
+    together(ranks_, [&] {
+      if (is_first()) publish_weights(path, folder_.model());
+    });
   }
 
   bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
@@ -303,6 +314,7 @@ class Run {
       observer_.on_checkpoint({state_.step, path});
       if (is_first()) remove_old_checkpoints();
     });
+    published_ = state_.step;
   }
 
   void remove_old_checkpoints() const {
@@ -370,8 +382,9 @@ class Run {
   double measured_ms_ = 0;                  // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
-  std::int64_t saved_ = 0;  // step of the newest checkpoint
-  int skipped_ = 0;         // steps in a row
+  std::int64_t saved_ = 0;       // step of the newest checkpoint
+  std::int64_t published_ = -1;  // step of the weights beside the checkpoints; -1: not of this session
+  int skipped_ = 0;              // steps in a row
   double step_seconds_ = 0;
   TrainResult result_;
 };
