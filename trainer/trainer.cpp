@@ -17,13 +17,11 @@
 #include "keel/kernels/update.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
-#include "keel/trainer/checkpoint.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
-#include "keel/trainer/resume.h"
-#include "keel/trainer/run_folder.h"
+#include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_trace.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
@@ -76,7 +74,8 @@ class Run {
         micro_batches_(agreed(
             ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
         model_(agreed(ranks, [&] { return Gpt(gpt_options(config, task_.vocabulary)); })),
-        resume_(find_resume(config, folder_, task_, observer_, ranks)) {
+        resume_(find_resume(config, folder_, task_, observer_, ranks)),
+        checkpoints_(folder_, config.checkpoint.keep, resume_) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
     device_ranks_.emplace(config_, context_, ranks);
@@ -89,7 +88,7 @@ class Run {
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
     state_.config = to_yaml(config_);
-    saved_ = measured_step_ = state_.step;
+    measured_step_ = state_.step;
     if (ranks.size() > 1) return;
     if (const std::string note = single_process_note(config.strategy); !note.empty())
       observer_.on_message(LogLevel::info, note);
@@ -167,20 +166,7 @@ class Run {
       if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
     write_memory();
-    if (published_ != state_.step) save_or_publish();
-  }
-
-  // A run that ended between its last checkpoint and the weights beside it has only them to publish.
-  void save_or_publish() {
-    std::error_code differs;
-    const std::string path = folder_.checkpoint(state_.step);
-    const bool is_there =
-        resume_ && resume_->state.step == state_.step && std::filesystem::equivalent(resume_->path, path, differs);
-    // As the first rank sees it: file systems may show others an older state.
-    if (gather_values(ranks_, is_there ? 1 : 0).front() == 0) return save();
-    together(ranks_, [&] {
-      if (is_first()) publish_weights(path, folder_.model());
-    });
+    checkpoints_.save_the_last(*engine_, ranks_, state_, observer_);
   }
 
   bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
@@ -305,26 +291,7 @@ class Run {
     });
   }
 
-  void save() {
-    const std::string path = folder_.checkpoint(state_.step);
-    save_checkpoint(path, *engine_, ranks_, state_);
-    saved_ = state_.step;
-    together(ranks_, [&] {
-      if (is_first()) publish_weights(path, folder_.model());
-      observer_.on_checkpoint({state_.step, path});
-      if (is_first()) remove_old_checkpoints();
-    });
-    published_ = state_.step;
-  }
-
-  void remove_old_checkpoints() const {
-    std::vector<std::int64_t> steps = folder_.checkpoint_steps();
-    while (static_cast<std::int64_t>(steps.size()) > config_.checkpoint.keep) {
-      std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
-      std::filesystem::remove_all(folder_.checkpoint(steps.front()), ignored);
-      steps.erase(steps.begin());
-    }
-  }
+  void save() { checkpoints_.save(*engine_, ranks_, state_, observer_); }
 
   // Whether the other ranks throw the same.
   bool is_agreed(const std::exception& error) const {
@@ -353,7 +320,7 @@ class Run {
         if (part.numel() > 0 && !kernels::all_finite(part.values)) ++bad;
       for (const int each : gather_values(ranks_, bad))
         if (each > 0) return;  // the checkpoint before is worth more
-      if (saved_ < state_.step) save();
+      if (checkpoints_.newest() < state_.step) save();
     } catch (const std::exception& error) {
       if (!is_agreed(error)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
       try {
@@ -371,6 +338,7 @@ class Run {
   std::vector<RowRange> micro_batches_;  // of this rank
   Gpt model_;
   std::optional<Resume> resume_;
+  RunCheckpoints checkpoints_;
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;
   std::optional<Sharded> engine_;
@@ -382,9 +350,7 @@ class Run {
   double measured_ms_ = 0;                  // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
-  std::int64_t saved_ = 0;       // step of the newest checkpoint
-  std::int64_t published_ = -1;  // step of the weights beside the checkpoints; -1: not of this session
-  int skipped_ = 0;              // steps in a row
+  int skipped_ = 0;  // steps in a row
   double step_seconds_ = 0;
   TrainResult result_;
 };
