@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "keel/dist/comm/decorators.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/sharding_support.h"
 
@@ -12,28 +13,32 @@ using namespace keel::testing;
 
 class NcclSharded : public NcclRanks {
  protected:
-  // Losses, norms and all weights of a few steps.
+  // Losses, norms and all weights of a few steps, of one rank.
+  static std::vector<double> steps(const DeviceRank& own, Communicator& devices, int stage, DType dtype) {
+    UnitNet net;
+    ShardedOptions options = testing::stage(stage);
+    options.policy = PrecisionPolicy::of(dtype);
+    options.clip = 1;
+    Sharded engine(net, own.context, devices, make_adamw({}), options);
+    std::vector<double> seen;
+    for (int step = 0; step < 2; ++step) {
+      const Tensor x = rows(own.context, step, devices, 0, 1, 100, dtype);
+      const Tensor y = rows(own.context, step, devices, 0, 1, 900, dtype);
+      const Variable loss = mse_loss(net(x), Variable(y));
+      engine.backward(loss, {.tokens = x.dim(0), .last = true});
+      const StepResult result = engine.step(1e-2).get();
+      EXPECT_TRUE(result.taken);
+      seen.push_back(loss.value().item());
+      seen.push_back(result.grad_norm);
+    }
+    for (const double value : whole_values(engine)) seen.push_back(value);
+    return seen;
+  }
   static std::vector<double> train(int ranks, int stage, DType dtype, std::uint64_t drain_seed = 0) {
     std::vector<double> outcome;
     on_devices(ranks,
                [&](const DeviceRank& own) {
-                 UnitNet net;
-                 ShardedOptions options = testing::stage(stage);
-                 options.policy = PrecisionPolicy::of(dtype);
-                 options.clip = 1;
-                 Sharded engine(net, own.context, own.devices, make_adamw({}), options);
-                 std::vector<double> seen;
-                 for (int step = 0; step < 2; ++step) {
-                   const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
-                   const Tensor y = rows(own.context, step, own.devices, 0, 1, 900, dtype);
-                   const Variable loss = mse_loss(net(x), Variable(y));
-                   engine.backward(loss, {.tokens = x.dim(0), .last = true});
-                   const StepResult result = engine.step(1e-2).get();
-                   EXPECT_TRUE(result.taken);
-                   seen.push_back(loss.value().item());
-                   seen.push_back(result.grad_norm);
-                 }
-                 for (const double value : whole_values(engine)) seen.push_back(value);
+                 const std::vector<double> seen = steps(own, own.devices, stage, dtype);
                  if (own.rank() == 0) outcome = seen;
                },
                {.drain_seed = drain_seed});
@@ -59,6 +64,33 @@ TEST_F(NcclSharded, NoOrderOfWorkThatEventsAllowChangesABit) {
     const std::vector<double> reference = train(2, stage, DType::f32);
     for (const std::uint64_t seed : {1, 2, 3})
       EXPECT_TRUE(train(2, stage, DType::f32, seed) == reference) << "stage " << stage << ", seed " << seed;
+  }
+}
+
+// In making the engine, in a forward or backward pass or in an update.
+TEST_F(NcclSharded, AFaultBeforeAnyCollectiveEndsEveryRank) {
+  KEEL_NEEDS_DEVICES(3);
+  constexpr int kRanks = 3, kFailing = 1;
+  for (const int stage : {0, 3}) {
+    std::int64_t asked = 0;
+    const auto watched = [&](const WatchedCommunicator::Callback& watch) {
+      return messages(kRanks, [&](const DeviceRank& own) {
+        WatchedCommunicator devices(own.devices, [&](std::int64_t at, const Collective& collective) {
+          if (own.rank() == kFailing) watch(at, collective);
+        });
+        steps(own, devices, stage, DType::f32);
+      });
+    };
+    watched([&](std::int64_t at, const Collective&) { asked = at + 1; });
+    EXPECT_GT(asked, 10);
+    for (std::int64_t fault = 0; fault < asked; fault += 1 + asked / 12) {
+      const std::string reason = concat("a fault before collective ", fault);
+      const std::vector<std::string> told = watched([&](std::int64_t at, const Collective&) {
+        if (at == fault) throw Error(reason);
+      });
+      EXPECT_EQ(told[kFailing], reason);
+      for (const std::string& message : told) EXPECT_NE(message, "") << reason;
+    }
   }
 }
 
