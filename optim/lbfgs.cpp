@@ -175,6 +175,7 @@ class Step {
         if (!is_last) loss = evaluate();
       }
     } catch (...) {
+      if (!objective_.may_take_back()) throw;
       assign(objective_.weights(), begin);
       state_.step = 0;  // nothing has moved, and there is nothing to remember
       --state_.iterations;

@@ -21,6 +21,9 @@ class Objective {
   // Over all ranks, in an order that is the same on each.
   virtual double sum(double mine) { return mine; }
   virtual double largest(double mine) { return mine; }
+  // In a handler of what one of these has thrown: whether weights() may be written. Other ranks, who do not know of it,
+  // could be reading them.
+  virtual bool may_take_back() const { return true; }
 };
 
 // What a step found.

@@ -56,6 +56,14 @@ class Sharded::Evaluations final : public Objective {
   }
   double sum(double mine) override { return add(*engine_.dots_, mine); }
   double largest(double mine) override { return add(*engine_.dots_, mine, CombineOp::maximum); }
+  bool may_take_back() const override {
+    if (engine_.size() == 1) return true;
+    try {
+      throw;
+    } catch (const AgreedError&) { return true; } catch (...) {
+      return false;
+    }
+  }
 
   // Tells the model and the other ranks what the weights have become.
   void publish() {
@@ -158,11 +166,8 @@ PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {
       state[kind].push_back(optimizer_state_[i][kind]);
   try {
     optimizer_->minimise(objective, state, shared_, objective.rate());
-  } catch (const AgreedError&) {
-    objective.abandon();
-    throw;
   } catch (...) {
-    if (size() == 1) objective.abandon();  // otherwise the other ranks do not know of it
+    if (objective.may_take_back()) objective.abandon();
     throw;
   }
   return objective.finish();
