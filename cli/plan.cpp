@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,10 +14,12 @@
 
 #include "commands.h"
 #include "keel/optim/catalog.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
 #include "machine.h"
+#include "step_trace.h"
 
 namespace keel::cli {
 namespace {
@@ -29,6 +32,7 @@ Examples:
   keel plan c.yaml -N 8                          every stage, in the configuration's precision
   keel plan c.yaml -N 64 sharding.group=8        a group of 8 ranks shares out a whole copy
   keel plan c.yaml --json
+  keel plan c.yaml -N 8 --strat zero3-bf16 --trace traces
   keel plan c.yaml --strat zero1-bf16 --predict 8,64 --from comm.json --ranks-per-node 8
 
 The figures are those of rank 0, than which no rank needs more, by the formulas in keel/dist/parallel/plan.h; activations
@@ -36,10 +40,15 @@ are not part of them. "at once" is what stages 2 and 3 have whole for a while, a
 run that came to an end, what it measured stands below what the formulas say of it; what it sent is an average between the
 first and the last record of metrics.jsonl, with evaluations, and a record may cut a step's messages apart.
 
+--trace writes what each rank computes and asks for in a step, for one strategy, into FOLDER/step.<rank>.json: a graph
+for simulators, in the terms of MLCommons Chakra (docs/comm.md).
+
 --predict says how long a step will take on more ranks, for one strategy: computing as the run in the run's folder has
 measured it, and collectives by the model of `keel comm --predict`, calibrated from the files that `keel comm --json`
 wrote (docs/comm.md). "high" and "low" are an interval; beyond 8 times the most ranks in those files the line says
 "extrapolated".)";
+
+constexpr int kMostTraces = 4096;
 
 struct Arguments {
   std::string config;
@@ -50,6 +59,7 @@ struct Arguments {
   std::vector<int> predict;
   std::vector<std::string> from;
   int ranks_per_node = 0;
+  std::string trace;
 };
 
 // "-N 64", and "-N=64", of which the parser leaves "=64".
@@ -234,8 +244,19 @@ void print_predictions(const std::vector<StepPrediction>& predictions, const std
                each.is_extrapolated ? "  extrapolated" : "");
 }
 
+void write_traces(const std::string& folder, const Config& config, int ranks, std::int64_t vocabulary) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) throw Error(concat("cannot make the folder '", folder, "': ", code.message()), ErrorKind::io);
+  for (int rank = 0; rank < ranks; ++rank)
+    write_text_file(concat(folder, "/step.", rank, ".json"),
+                    to_chakra(trace_run(config, ranks, rank, vocabulary), ranks, rank).dump(1) + "\n");
+}
+
 void run(Arguments arguments) {
   const int ranks = rank_count(arguments.ranks);
+  KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
+             " at most; -N asks for ", ranks);
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
   Config config = load_config(arguments.config, arguments.overrides);
   const bool chose_precision = decide_precision(config);
@@ -251,6 +272,7 @@ void run(Arguments arguments) {
     measured = Comparison{std::move(*found), plan};
   }
   const std::vector<StepPrediction> predictions = predict(arguments, config, vocabulary, measured);
+  if (!arguments.trace.empty()) write_traces(arguments.trace, config, ranks, vocabulary);
   if (arguments.json) return print_json(config, model, ranks, rows, measured, predictions);
   print_text(config, model, ranks, chose_precision, rows, measured);
   print_predictions(predictions, to_string(config.strategy));
@@ -279,6 +301,7 @@ void add_plan(CLI::App& program) {
       ->add_option("--ranks-per-node", arguments->ranks_per_node, "Of the predicted ranks; all share one without it.")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  command->add_option("--trace", arguments->trace, "A folder for the graph of each rank's step.")->type_name("FOLDER");
   command->add_flag("--json", arguments->json, "Print JSON, with sizes in bytes.");
   command->footer(kFooter);
   command->callback([arguments] { run(*arguments); });

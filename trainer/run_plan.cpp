@@ -39,13 +39,35 @@ std::int64_t planned_micro_batches(const Config& config, int ranks) {
   return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
 }
 
+namespace {
+
+// What formulas need to know of a configured run.
+struct PlannedRun {
+  PlannedRun(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor)
+      : model(gpt_options(config, vocabulary)),
+        options(engine_options(config, planned_micro_batches(config, ranks), model)),
+        optimizer(make_optimizer(config)),
+        layout(lay_out(model, shard_ranks(options.sharding, ranks), optimizer->block())) {
+    if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
+  }
+  Gpt model;
+  ShardedOptions options;
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<FlatBuffer> layout;
+};
+
+}  // namespace
+
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
-  Gpt model(gpt_options(config, vocabulary));
-  ShardedOptions options = engine_options(config, planned_micro_batches(config, ranks), model);
-  if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
-  const std::vector<FlatBuffer> layout = lay_out(model, shard_ranks(options.sharding, ranks), optimizer->block());
-  return plan_rank(layout, *optimizer, options, ranks, 0, lab::find_contestant(config.sharding.algorithm).algorithm);
+  const PlannedRun run(config, ranks, vocabulary, on_processor);
+  return plan_rank(run.layout, *run.optimizer, run.options, ranks, 0,
+                   lab::find_contestant(config.sharding.algorithm).algorithm);
+}
+
+std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary) {
+  const PlannedRun run(config, ranks, vocabulary, false);
+  const RowRange rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
+  return trace_step(run.layout, *run.optimizer, run.options, ranks, rank, (rows.end - rows.begin) * config.model.block);
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path) {

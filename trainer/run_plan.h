@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "keel/dist/parallel/plan.h"
+#include "keel/dist/parallel/step_trace.h"
 #include "keel/trainer/config.h"
 
 namespace keel {
@@ -29,6 +29,9 @@ std::int64_t planned_micro_batches(const Config& config, int ranks);
 // Rank 0's plan, than which no rank needs more. `config.strategy.precision` must have been decided. `on_processor`:
 // what would be offloaded is there already, as it is with device=cpu.
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
+
+// What a rank does in a step, in order.
+std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary);
 
 // Of steps between two records, on average, in milliseconds.
 struct StepTime {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/sandbox.h"
@@ -94,6 +95,48 @@ TEST(PlanCommand, TakesAutoForBf16AndSaysSo) {
   EXPECT_NE(outcome.out.find("zero2-bf16"), std::string::npos) << outcome.out;
 }
 
+// What a rank sends by the direct algorithm: of an all-gather its shard to each other one, of a reduce-scatter theirs.
+std::int64_t bytes_sent(const json& nodes, int ranks) {
+  std::int64_t sent = 0;
+  for (const json& node : nodes) {
+    if (node["type"] != "COMM_COLL_NODE") continue;
+    std::map<std::string, std::int64_t> attributes;
+    for (const json& each : node["attr"])
+      if (each.contains("int64_val")) attributes[each["name"]] = each["int64_val"];
+    constexpr int kAllReduce = 0;
+    sent += (attributes["comm_type"] == kAllReduce ? 2 : 1) * attributes["comm_size"] / ranks * (ranks - 1);
+  }
+  return sent;
+}
+
+TEST(PlanCommand, TracesTheCollectivesThatItCounts) {
+  const Sandbox sandbox;
+  for (const char* strategy : {"ddp-fp32", "zero1-fp32", "zero2-bf16", "zero3-bf16"}) {
+    const json plan = plan_of(sandbox, concat("text.yaml -N 2 batch.micro=1 --trace traces --strat ", strategy));
+    for (int rank = 0; rank < 2; ++rank) {
+      const json trace = json::parse(sandbox.read(concat("traces/step.", rank, ".json")));
+      EXPECT_EQ(trace["rank"], rank);
+      EXPECT_EQ(bytes_sent(trace["nodes"], 2), plan["plans"][strategy]["sent_bytes"]) << strategy;
+      std::map<std::string, int> computed;
+      for (const json& node : trace["nodes"]) {
+        if (node["type"] == "COMP_NODE") ++computed[node["name"]];
+        for (const char* kind : {"data_deps", "ctrl_deps"})
+          for (const json& before : node[kind]) EXPECT_LT(before, node["id"]);
+      }
+      EXPECT_EQ(computed, (std::map<std::string, int>{{"forward h.0", 2},
+                                                      {"backward h.0", 2},
+                                                      {"forward the rest", 2},
+                                                      {"backward the rest", 2},
+                                                      {"update", 1}}));
+    }
+  }
+  // 12,288 numbers of matrices in the block, and 16 tokens of one sequence.
+  const json trace = json::parse(sandbox.read("traces/step.0.json"));
+  for (const json& node : trace["nodes"])
+    for (const json& each : node["attr"])
+      if (each["name"] == "num_ops" && node["name"] == "forward h.0") { EXPECT_EQ(each["int64_val"], 2 * 16 * 12288); }
+}
+
 TEST(PlanCommand, SaysWhatIsWrong) {
   const Sandbox sandbox;
   const auto refuses = [&](const std::string& arguments, const std::string& words) {
@@ -103,6 +146,7 @@ TEST(PlanCommand, SaysWhatIsWrong) {
   };
   refuses("text.yaml -N 0", "-N expects a number of ranks from 1 to 1048576, got '0'");
   refuses("text.yaml -N 4x", "got '4x'");
+  refuses("text.yaml -N 8192 --trace traces", "--trace writes a file for each rank, of 4096 at most");
   refuses("text.yaml -N 5", "a global batch of 4 sequences is too small for 5 ranks");
   refuses("text.yaml --strat zero7", "zero7");
   refuses("text.yaml -N 4 sharding.group=3 strategy=zero2-bf16", "groups of 3 ranks");

@@ -1,13 +1,14 @@
 // Plans against the numbers of the design, and against what the engine counts.
 
-#include "keel/dist/parallel/plan.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <numeric>
 
 #include "keel/autograd/checkpoint.h"
+#include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/step_trace.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/kernels/every_rule.h"
 
@@ -191,16 +192,49 @@ std::vector<Variant> variants() {
       {"rank 2", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::power_sgd, .rank = 2}; }, true}};
 }
 
+// "all_gather of 4160 x 4".
+std::string to_text(CollectiveKind kind, std::int64_t count, std::int64_t width) {
+  return concat(name_of(kind), " of ", count, " x ", width);
+}
+
+// A collective of parameters or gradients, as the engine asks for it; "" for the ranks' words beside them.
+std::string asked_text(const Collective& asked) {
+  const bool is_data = asked.dtype() == DType::f32 || asked.dtype() == DType::bf16 || asked.dtype() == DType::f16;
+  return is_data ? to_text(asked.kind, asked.count(), static_cast<std::int64_t>(size_of(asked.dtype()))) : "";
+}
+
+// The collectives of a trace in their order, which must be those of the plan.
+std::vector<std::string> collectives_of(const std::vector<TraceNode>& trace, const RankPlan& plan) {
+  std::vector<std::string> all, planned;
+  for (const TraceNode& node : trace) {
+    const PlannedCollective& each = node.collective;
+    if (node.kind == TraceNode::Kind::collective) all.push_back(to_text(each.kind, each.count, each.width));
+  }
+  for (const PlannedCollective& each : plan.collectives)
+    planned.insert(planned.end(), static_cast<std::size_t>(each.times), to_text(each.kind, each.count, each.width));
+  std::vector<std::string> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  std::sort(planned.begin(), planned.end());
+  EXPECT_EQ(sorted, planned);
+  return all;
+}
+
 // Trains two steps and compares the second one's counts, on each rank, with the rank's plan.
 void expect_as_planned(const std::string& what, const Case& c, int ranks, const ShardedOptions& options,
                        const ElementwiseOptions& made) {
   std::mutex mutex;
-  run_ranks(ranks, [&](Communicator& comm) {
+  run_ranks(ranks, [&](Communicator& direct) {
+    std::vector<std::string> asked;
+    WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
+      if (const std::string text = asked_text(collective); !text.empty()) asked.push_back(text);
+    });
     const auto optimizer = [&] { return make_elementwise("test", made); };
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
-    const RankPlan plan = plan_rank(lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->block()),
-                                    *optimizer(), options, ranks, comm.rank());
+    const std::vector<FlatBuffer> layout =
+        lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->block());
+    const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank());
+    const std::vector<TraceNode> trace = trace_step(layout, *optimizer(), options, ranks, comm.rank(), 3);
     Sharded engine(*model, context, comm, optimizer(), options);
     const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
     const std::int64_t kept[] = {counted(Purpose::parameter), counted(Purpose::gradient), counted(Purpose::optimizer)};
@@ -215,6 +249,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     step();
     const std::int64_t before = engine.data_traffic().sent(), control = engine.control_traffic().sent();
     context.allocator().reset_peaks();
+    asked.clear();
     step();
     const std::lock_guard lock(mutex);
     SCOPED_TRACE(concat(what, ", stage ", options.sharding.stage, ", ", options.micro_batches, " micro-batches, rank ",
@@ -225,6 +260,10 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     EXPECT_EQ(plan.memory.buckets, static_cast<std::int64_t>(context.memory()[Purpose::bucket].peak));
     EXPECT_EQ(plan.traffic.sent(), engine.data_traffic().sent() - before);
     EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
+    const std::vector<std::string> traced = collectives_of(trace, plan);
+    if (options.compression.type != Compression::Type::int8 && options.compression.type != Compression::Type::top_k) {
+      EXPECT_EQ(traced, asked);
+    }
   });
 }
 

@@ -1,0 +1,102 @@
+#pragma once
+// A step of the engine as the layout of a model tells it: which units are gathered, computed and reduced, in what
+// order, and what is in memory meanwhile. Beneath plan.h and step_trace.h.
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "keel/dist/parallel/plan.h"
+
+namespace keel {
+
+// One unit on one rank, in elements and bytes.
+struct PlannedUnit {
+  bool root, trainable;
+  bool shards_parameters, shards_gradients;
+  std::int64_t whole, shard, owned;                      // elements
+  std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
+  bool converts;                                         // gradients to the wire's dtype
+  std::optional<CompressionPlan> compression = {};       // where there is error feedback
+
+  // Its parameters are sent around once they are updated.
+  bool shares_updates() const { return trainable && !shards_parameters && owned != whole; }
+};
+
+// What plan_rank() asks of its arguments.
+void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                   int ranks, int rank);
+
+// Where shards are spread over `ranks`, of which this is `rank`.
+std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
+                                    int rank);
+
+// All parameters of a unit, so many times.
+PlannedCollective gather_of(const PlannedUnit& unit, std::int64_t times = 1);
+// What becomes of a unit's gradient, each time that it is summed; `groups`: of ranks that have all shards.
+std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64_t times, int groups);
+
+// What a rank does with a unit.
+struct StepEvent {
+  // Collectives only begin: of a reduction the first, and later the others.
+  enum class Kind : unsigned char { gather, forward, backward, reduce, continue_reduce };
+  Kind kind;
+  std::size_t unit;
+  std::int64_t micro_batch;
+};
+
+// Follows Sharded and ShardUnit through a step after the first: all events before the update, and the most that is in
+// memory for a while. `groups`: of ranks that have all shards.
+class PlannedStep {
+ public:
+  PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOptions& options, int groups);
+
+  const std::vector<StepEvent>& events() const { return events_; }
+  void report(MemoryPlan& memory) const;
+  // The unit whose forward pass is the last.
+  std::size_t last_unit() const { return order_.back(); }
+
+ private:
+  struct State {
+    bool gathered = false, gradient = false, begun = false;
+    bool more_is_due = false;   // other collectives than the first
+    bool holds_before = false;  // what compression had left before this step
+    std::int64_t received = 0;  // bytes of its own for a reduction
+  };
+  struct Count {
+    std::int64_t now = 0, peak = 0;
+    void add(std::int64_t bytes);
+  };
+
+  void count(Count& kind, std::int64_t bytes);
+  void gather(std::size_t unit);
+  void release(std::size_t unit);
+  void hold_gradient(std::size_t unit, bool wanted);
+  void forward();
+  void backward(bool reduces);
+  void compute_backward(std::size_t place);
+  void fill_bucket(std::size_t unit);
+  void send_bucket();
+  void reduce(std::size_t unit);
+  void receive(std::size_t unit, std::int64_t bytes);
+  void proceed(std::size_t unit);
+  void finish_oldest();
+  void note(StepEvent::Kind kind, std::size_t unit) { events_.push_back({kind, unit, micro_batch_}); }
+
+  const std::vector<PlannedUnit>& units_;
+  const ShardingOptions& sharding_;
+  std::vector<std::size_t> order_;  // of the forward pass
+  std::vector<State> states_;
+  std::vector<StepEvent> events_ = {};
+  std::int64_t micro_batch_ = 0;
+  bool shards_gradients_, crosses_groups_;
+  std::size_t under_way_;                 // sums at a time
+  std::deque<std::size_t> sent_ = {};     // units whose sums are under way
+  std::vector<std::size_t> bucket_ = {};  // units whose gradients are there, and go together
+  std::int64_t bucket_bytes_ = 0, buckets_ = 0;
+  Count gathered_ = {}, gradients_ = {}, all_ = {};
+};
+
+}  // namespace keel

@@ -1,0 +1,141 @@
+#include "keel/dist/parallel/step_trace.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "keel/dist/parallel/planned_step.h"
+
+namespace keel {
+namespace {
+
+using Kind = TraceNode::Kind;
+
+// "" is the root.
+std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
+
+std::int64_t matrix_numbers(const FlatBuffer& unit) {
+  std::int64_t numbers = 0;
+  for (const Segment& segment : unit.segments)
+    if (segment.shape.size() >= 2) numbers += segment.numel;
+  return numbers;
+}
+
+// Adds node after node, and remembers whose result each unit waits for.
+class Tracer {
+ public:
+  Tracer(std::span<const FlatBuffer> layout, const std::vector<PlannedUnit>& units, int groups, std::int64_t tokens)
+      : layout_(layout), units_(units), groups_(groups), tokens_(tokens), gathered_(units.size()) {}
+
+  void add(const StepEvent& event, bool sends) {
+    micro_batch_ = event.micro_batch;
+    switch (event.kind) {
+      case StepEvent::Kind::gather:
+        if (sends) gather(event.unit, {});
+        return;
+      case StepEvent::Kind::forward: return compute("forward ", event.unit, 2);
+      case StepEvent::Kind::backward: return compute("backward ", event.unit, 4);
+      case StepEvent::Kind::reduce:
+        if (sends) begin_reduce(event.unit);
+        return;
+      case StepEvent::Kind::continue_reduce:
+        if (sends) continue_reduce(event.unit);
+        return;
+    }
+  }
+  void update(bool sends) {
+    TraceNode node{.name = "update", .micro_batch = micro_batch_};
+    needs_last_compute(node);
+    for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
+    for (const PlannedUnit& unit : units_)
+      if (unit.trainable) node.bytes += unit.owned * unit.value_bytes;
+    const std::size_t place = push_compute(std::move(node));
+    for (std::size_t unit = 0; sends && unit < units_.size(); ++unit)
+      if (units_[unit].shares_updates()) gather(unit, place);
+  }
+  std::vector<TraceNode> take() { return std::move(nodes_); }
+
+ private:
+  // Of a unit's gradient: the collectives that are still to come, and the node before them.
+  struct Reduction {
+    std::vector<PlannedCollective> left;
+    std::size_t last = 0;
+  };
+
+  void compute(const char* what, std::size_t unit, std::int64_t operations) {
+    TraceNode node{.name = what + name_of_unit(layout_[unit]),
+                   .micro_batch = micro_batch_,
+                   .operations = operations * tokens_ * matrix_numbers(layout_[unit]),
+                   .bytes = units_[unit].whole * units_[unit].value_bytes};
+    needs_last_compute(node);
+    if (gathered_[unit]) node.needs.push_back(*gathered_[unit]);
+    push_compute(std::move(node));
+  }
+  void gather(std::size_t unit, std::optional<std::size_t> of) {
+    TraceNode node{.kind = Kind::collective,
+                   .name = "gather " + name_of_unit(layout_[unit]),
+                   .micro_batch = micro_batch_,
+                   .collective = gather_of(units_[unit])};
+    if (of) node.needs.push_back(*of);
+    else if (last_compute_) node.follows.push_back(*last_compute_);
+    gathered_[unit] = push_collective(std::move(node));
+  }
+  void begin_reduce(std::size_t unit) {
+    Reduction& reduction = reductions_[unit];
+    reduction.left = reductions_of(units_[unit], 1, groups_);
+    reduction.last = *last_compute_;
+    reduce_once(unit, reduction);
+  }
+  void continue_reduce(std::size_t unit) {
+    Reduction& reduction = reductions_[unit];
+    while (!reduction.left.empty()) reduce_once(unit, reduction);
+  }
+  void reduce_once(std::size_t unit, Reduction& reduction) {
+    if (reduction.left.empty()) return;
+    TraceNode node{.kind = Kind::collective,
+                   .name = "reduce " + name_of_unit(layout_[unit]),
+                   .micro_batch = micro_batch_,
+                   .needs = {reduction.last},
+                   .collective = reduction.left.front()};
+    reduction.left.erase(reduction.left.begin());
+    reduction.last = push_collective(std::move(node));
+  }
+
+  void needs_last_compute(TraceNode& node) const {
+    if (last_compute_) node.needs.push_back(*last_compute_);
+  }
+  std::size_t push_compute(TraceNode node) {
+    nodes_.push_back(std::move(node));
+    return *(last_compute_ = nodes_.size() - 1);
+  }
+  std::size_t push_collective(TraceNode node) {
+    if (last_collective_) node.follows.push_back(*last_collective_);
+    nodes_.push_back(std::move(node));
+    return *(last_collective_ = nodes_.size() - 1);
+  }
+
+  std::span<const FlatBuffer> layout_;
+  const std::vector<PlannedUnit>& units_;
+  int groups_;
+  std::int64_t tokens_, micro_batch_ = 1;
+  std::vector<TraceNode> nodes_ = {};
+  std::vector<std::optional<std::size_t>> gathered_;  // by unit: where it was last
+  std::map<std::size_t, Reduction> reductions_ = {};  // by unit
+  std::optional<std::size_t> last_compute_ = {}, last_collective_ = {};
+};
+
+}  // namespace
+
+std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                  const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
+  check_planned(layout, optimizer, options, ranks, rank);
+  const int group = shard_ranks(options.sharding, ranks);
+  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
+  const PlannedStep step(units, options, ranks / group);
+  Tracer tracer(layout, units, ranks / group, tokens);
+  for (const StepEvent& event : step.events()) tracer.add(event, ranks > 1);
+  tracer.update(ranks > 1);
+  return tracer.take();
+}
+
+}  // namespace keel
