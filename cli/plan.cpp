@@ -276,6 +276,8 @@ void run(Arguments arguments) {
   if (arguments.json) return print_json(config, model, ranks, rows, measured, predictions);
   print_text(config, model, ranks, chose_precision, rows, measured);
   print_predictions(predictions, to_string(config.strategy));
+  if (!arguments.trace.empty())
+    fmt::print("\na step of each rank as {} is in {}/step.<rank>.json\n", to_string(config.strategy), arguments.trace);
 }
 
 }  // namespace
