@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "keel/runtime/error.h"
+#include "tests/error_of.h"
 
 namespace keel::testing {
 
@@ -29,14 +30,5 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
-
-// The message of the Error that f throws, or an empty text when it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) { return error.what(); }
-  return {};
-}
 
 }  // namespace keel::testing

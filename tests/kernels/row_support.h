@@ -5,6 +5,7 @@
 #include <string>
 
 #include "keel/runtime/tensor.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 
 namespace keel::testing {
@@ -24,15 +25,6 @@ inline double tolerance(DType dtype) {
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && a.is_contiguous() && b.is_contiguous() &&
          (a.numel() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
-}
-
-// The message of the Error that f throws; "no error" without one.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) { return error.what(); }
-  return "no error";
 }
 
 // d(value)/d(x) at each element of an f64 tensor, by central differences of step `step`.
