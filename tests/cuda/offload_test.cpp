@@ -91,6 +91,22 @@ TEST_F(Offload, MeasuresWholeParametersWhereTheOptimizerIs) {
   }
 }
 
+// Blocks of codes, whose roundings on a processor and on a device may differ by a code.
+TEST_F(Offload, KeepsStatesInEightBitsWhereTheOptimizerIs) {
+  KEEL_NEEDS_DEVICES(2);
+  const ElementwiseOptions optimizer{.settings = AdamSettings{.decoupled = true, .min_8bit_size = 4096},
+                                     .weight_decay = 0.01};
+  const auto values = [&](int number, bool offload) {
+    return train(2, number, DType::f32, offload, 0, optimizer).values;
+  };
+  const std::vector<double> offloaded = values(0, true), resident = values(0, false);
+  for (const int number : {2, 3}) {
+    EXPECT_TRUE(values(number, true) == offloaded) << number;
+    EXPECT_TRUE(values(number, false) == resident) << number;
+  }
+  EXPECT_LT(relative_error(offloaded, resident), 1e-3);
+}
+
 // L-BFGS works in the processor's memory alone, and evaluates the loss on the device.
 TEST_F(Offload, LbfgsGivesTheSameBitsInEveryStage) {
   KEEL_NEEDS_DEVICES(2);

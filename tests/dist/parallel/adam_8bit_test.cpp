@@ -134,6 +134,34 @@ TEST(Adam8bit, GivesTheSameBitsInEveryStageAndForAnyNumberOfRanks) {
   }
 }
 
+TEST(Adam8bit, GivesTheSameBitsInEveryStageOfCompressedGradients) {
+  const auto whole_of = [](int ranks, int number, const Compression& compression) {
+    Whole whole;
+    std::mutex mutex;
+    run_ranks(ranks, [&](Communicator& comm) {
+      const Context context = testing::context(1);
+      Net net;
+      ShardedOptions options = options_of(number, net);
+      options.compression = compression;
+      Sharded engine(net, context, comm, make(), options);
+      train(engine, net, 0, 4);
+      for (const auto& unit : engine.units()) unit->wait_gathered();
+      const std::lock_guard lock(mutex);
+      add_parts(whole, engine.weights());
+      add_parts(whole, engine.optimizer_state());
+    });
+    return whole;
+  };
+  for (const Compression::Type type : {Compression::Type::int8, Compression::Type::top_k, Compression::Type::power_sgd})
+    for (const int ranks : {2, 3}) {
+      const Whole first = whole_of(ranks, 0, {.type = type, .fraction = 0.1});
+      EXPECT_NE(first, whole_of(ranks, 0, {}));
+      for (const int number : {1, 2, 3})
+        EXPECT_EQ(whole_of(ranks, number, {.type = type, .fraction = 0.1}), first)
+            << Compression{.type = type}.kind().name << ", stage " << number << ", " << ranks << " ranks";
+    }
+}
+
 TEST(Adam8bit, GoesOnWithOtherRanksAndStagesAsIfItHadNeverStopped) {
   const Whole straight = run(1, 0, 0, 4);
   Saved saved;
