@@ -12,7 +12,6 @@ int comm_type(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::all_reduce: return 0;
     case CollectiveKind::all_gather: return 2;
-    case CollectiveKind::broadcast: return 5;
     case CollectiveKind::all_to_all: return 6;
     case CollectiveKind::reduce_scatter: return 7;
     default: throw Error(concat("a step has no ", name_of(kind)), ErrorKind::internal);

@@ -30,7 +30,7 @@ ModelSize measure_model(const Config& config, std::int64_t vocabulary) {
     ++size.units;
     if (unit.numel <= size.largest_unit) continue;
     size.largest_unit = unit.numel;
-    size.largest_name = unit.unit.empty() ? "the rest" : unit.unit;
+    size.largest_name = name_of_unit(unit);
   }
   return size;
 }

@@ -110,12 +110,9 @@ class Run {
                    state_.step);
     try {
       loop();
-    } catch (const AgreedError&) {
-      save_after_failure();
-      throw;
     } catch (...) {
       // Where the other ranks do not know of it they cannot save, either.
-      if (ranks_.size() == 1 || failure_is_known_) save_after_failure();
+      if (is_thrown_by_all(ranks_) || failure_is_known_) save_after_failure();
       throw;
     }
     result_.step = state_.step;
@@ -293,17 +290,12 @@ class Run {
 
   void save() { checkpoints_.save(*engine_, ranks_, state_, observer_); }
 
-  // Whether the other ranks throw the same.
-  bool is_agreed(const std::exception& error) const {
-    return ranks_.size() == 1 || dynamic_cast<const AgreedError*>(&error) != nullptr;
-  }
-
   // In the middle of a run a full disk is no reason to lose the training.
   void save_or_warn() {
     try {
       save();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::io || !is_agreed(error)) throw;
+      if (error.kind() != ErrorKind::io || !is_thrown_by_all(ranks_)) throw;
       observer_.on_message(LogLevel::error, concat("no checkpoint of step ", state_.step, ": ", error.what()));
     }
   }
@@ -322,7 +314,7 @@ class Run {
         if (each > 0) return;  // the checkpoint before is worth more
       if (checkpoints_.newest() < state_.step) save();
     } catch (const std::exception& error) {
-      if (!is_agreed(error)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
+      if (!is_thrown_by_all(ranks_)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
       try {
         observer_.on_message(LogLevel::error, concat("step ", state_.step, " could not be saved: ", error.what()));
       } catch (...) { return; }  // the error that ended the run is the one to report

@@ -14,6 +14,15 @@ std::string line_at(const std::string& lines, std::size_t place) {
 
 }  // namespace
 
+bool is_thrown_by_all(const Communicator& communicator) {
+  if (communicator.size() == 1) return true;
+  try {
+    throw;
+  } catch (const AgreedError&) { return true; } catch (...) {
+    return false;
+  }
+}
+
 void together(Communicator& communicator, const std::function<void()>& f) {
   if (communicator.size() == 1) return f();
   std::string complaint;

@@ -68,6 +68,8 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
+std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
+
 int shard_ranks(const ShardingOptions& options, int ranks) {
   return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
 }

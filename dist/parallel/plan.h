@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -68,6 +69,9 @@ struct RankPlan {
 
 // What the ranks tell each other at the end of a step: one all-gather of so many bytes.
 std::int64_t control_bytes(int ranks);
+
+// The path of a unit's module; "the rest" for what is in no unit of its own.
+std::string name_of_unit(const FlatBuffer& unit);
 
 // The ranks that a unit's shards are spread over: what lay_out() wants to know.
 int shard_ranks(const ShardingOptions& options, int ranks);

@@ -25,7 +25,7 @@ struct PlannedUnit {
   bool shares_updates() const { return trainable && !shards_parameters && owned != whole; }
 };
 
-// What plan_rank() asks of its arguments.
+// What plan_rank() and trace_step() ask of their arguments.
 void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank);
 

@@ -56,14 +56,7 @@ class Sharded::Evaluations final : public Objective {
   }
   double sum(double mine) override { return add(*engine_.dots_, mine); }
   double largest(double mine) override { return add(*engine_.dots_, mine, CombineOp::maximum); }
-  bool may_take_back() const override {
-    if (engine_.size() == 1) return true;
-    try {
-      throw;
-    } catch (const AgreedError&) { return true; } catch (...) {
-      return false;
-    }
-  }
+  bool may_take_back() const override { return is_thrown_by_all(engine_.communicator_); }
 
   // Tells the model and the other ranks what the weights have become.
   void publish() {

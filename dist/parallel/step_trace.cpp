@@ -11,9 +11,6 @@ namespace {
 
 using Kind = TraceNode::Kind;
 
-// "" is the root.
-std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
-
 std::int64_t matrix_numbers(const FlatBuffer& unit) {
   std::int64_t numbers = 0;
   for (const Segment& segment : unit.segments)
