@@ -13,6 +13,9 @@ struct BuildInfo {
   std::string_view flags;
   std::string_view cuda;    // how its kernels were compiled, or why there are none
   std::string_view onednn;  // where the build found it, or why it is not used
+  // Of a build with nvcc: version and place of each as "13.1.0 (/usr/lib/libcublasLt.so)", or why it is not used.
+  std::string_view cublaslt, cudnn, nccl;
+  std::string_view nvrtc;  // of such a build: the file in which cuDNN has the compiler that it needs at run time
 };
 
 const BuildInfo& build_info();

@@ -97,6 +97,35 @@ void print_devices() {
                             library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
 }
 
+// What the loader gave this process of a library that the build found. `number` asks the function for the version.
+template <class Number>
+void print_cuda_library(std::string_view name, std::string_view built, const char* function, Number&& number) {
+  const LoadedFunction found = loaded_function(function);
+  if (found.address == nullptr) return print(name, built);  // which says why not
+  const std::string version = library_version(number(found.address));
+  print(name, fmt::format("{} ({}){}", version, found.file,
+                          built.starts_with(version + " ") ? "" : fmt::format("; built with {}", built)));
+}
+
+void print_cuda_libraries() {
+  const BuildInfo& info = build_info();
+  if (info.cublaslt.empty()) return;  // not a build with nvcc
+  const auto returned = [](void* f) { return static_cast<std::int64_t>(reinterpret_cast<std::size_t (*)()>(f)()); };
+  const auto written = [](void* f) {
+    int version = 0;
+    reinterpret_cast<int (*)(int*)>(f)(&version);
+    return std::int64_t{version};
+  };
+  print_cuda_library("cuBLASLt", info.cublaslt, "cublasLtGetVersion", returned);
+  print_cuda_library("cuDNN", info.cudnn, "cudnnGetVersion", returned);
+  print_cuda_library("NCCL", info.nccl, "ncclGetVersion", written);
+  const std::string nvrtc(info.nvrtc);
+  print("libnvrtc",
+        library_loads(nvrtc.c_str())
+            ? fmt::format("{} loads", nvrtc)
+            : fmt::format("{} does not load: cuDNN has kernels that it compiles with it (LD_LIBRARY_PATH)", nvrtc));
+}
+
 void print_distribution() {
   const Launcher::Kind mpi = mpi_of_this_build();
   if (mpi == Launcher::Kind::none) print("MPI", "not part of this build: ranks are threads");
@@ -107,6 +136,7 @@ void print_environment() {
   const Context context = Context::create();
   print_build();
   print_devices();
+  print_cuda_libraries();
   print_machine(context);
   print_matmul(context);
   print_distribution();

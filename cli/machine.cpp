@@ -1,14 +1,17 @@
 #include "machine.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 
 namespace keel::cli {
 
@@ -63,6 +66,21 @@ std::string binary_size(double bytes) {
     bytes /= 1024;
   }
   return fmt::format("{:.1f} TiB", bytes);
+}
+
+LoadedFunction loaded_function(const char* name) {
+  LoadedFunction found;
+  found.address = ::dlsym(RTLD_DEFAULT, name);
+  if (Dl_info about; found.address != nullptr && ::dladdr(found.address, &about) != 0) {
+    std::error_code none;
+    const auto path = std::filesystem::canonical(about.dli_fname, none);
+    found.file = none ? about.dli_fname : path.string();
+  }
+  return found;
+}
+
+std::string library_version(std::int64_t number) {
+  return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 
 }  // namespace keel::cli

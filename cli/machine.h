@@ -1,6 +1,7 @@
 #pragma once
 // What the operating system says about this machine, for `keel env` and `keel launch`.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,5 +25,15 @@ int online_processors();
 
 // "62.8 GiB".
 std::string binary_size(double bytes);
+
+// Where the loader found a function for this process, and the file that it is in; no address when there is none.
+struct LoadedFunction {
+  void* address = nullptr;
+  std::string file;
+};
+LoadedFunction loaded_function(const char* name);
+
+// "13.1.0" of 130100, as NVIDIA's libraries tell their versions.
+std::string library_version(std::int64_t number);
 
 }  // namespace keel::cli

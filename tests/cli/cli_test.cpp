@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "cli/machine.h"
@@ -112,6 +113,20 @@ TEST(Machine, SizesAreShort) {
   EXPECT_EQ(binary_size(1536), "1.5 KiB");
   EXPECT_EQ(binary_size(24.0 * (1 << 30)), "24.0 GiB");
   EXPECT_EQ(binary_size(2048.0 * (1 << 30)), "2.0 TiB");
+}
+
+TEST(Machine, FindsTheLibraryThatAFunctionWasLoadedFrom) {
+  const LoadedFunction found = loaded_function("getpid");
+  EXPECT_NE(found.address, nullptr);
+  EXPECT_NE(found.file.find("libc"), std::string::npos) << found.file;
+  EXPECT_TRUE(std::filesystem::exists(found.file)) << found.file;
+  EXPECT_EQ(loaded_function("keel_has_no_such_function").address, nullptr);
+}
+
+TEST(Machine, ReadsVersionsAsNvidiaWritesThem) {
+  EXPECT_EQ(library_version(130100), "13.1.0");  // cuBLASLt
+  EXPECT_EQ(library_version(91002), "9.10.2");   // cuDNN
+  EXPECT_EQ(library_version(22809), "2.28.9");   // NCCL
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+# Which of NVIDIA's libraries a build with CUDA uses: cuBLASLt, cuDNN and NCCL. scripts/lib/cuda_libraries looks for those
+# that fit nvcc: beside CUDA, where the system keeps libraries, and in what pip brought.
+#
+# Of each, keel_cublaslt_found says whether it is used and keel_cublaslt_state which one it is, or why there is none: configuring
+# prints that, `keel env` prints that, and cuda_libraries.tsv in the build folder holds it. KEEL_CUBLASLT_INCLUDE and
+# KEEL_CUBLASLT_LIBRARY are its places; who sets both chooses them.
+function(keel_find_cuda_libraries)
+  set(known)
+  foreach(name IN ITEMS cuBLASLt cuDNN NCCL)
+    string(TOUPPER ${name} upper)
+    if(KEEL_${upper}_INCLUDE AND KEEL_${upper}_LIBRARY)
+      list(APPEND known --known ${name} "${KEEL_${upper}_INCLUDE}" "${KEEL_${upper}_LIBRARY}")
+    endif()
+  endforeach()
+  execute_process(COMMAND "${CMAKE_SOURCE_DIR}/scripts/lib/cuda_libraries" "${KEEL_NVCC}" ${known} ${CMAKE_PREFIX_PATH}
+    OUTPUT_VARIABLE text ERROR_VARIABLE said RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed)
+    message(FATAL_ERROR "scripts/lib/cuda_libraries failed: ${said}")
+  endif()
+  set(table "")
+  foreach(name IN ITEMS cuBLASLt cuDNN NCCL)
+    string(TOUPPER ${name} upper)
+    string(TOLOWER ${name} lower)
+    if(NOT text MATCHES "(^|\n)${name}\\|([^|\n]*)\\|([^|\n]*)\\|([^|\n]*)\\|([^\n]*)")
+      message(FATAL_ERROR "scripts/lib/cuda_libraries says nothing of ${name}: ${text}")
+    endif()
+    set(version "${CMAKE_MATCH_2}")
+    set(include "${CMAKE_MATCH_3}")
+    set(library "${CMAKE_MATCH_4}")
+    set(why "${CMAKE_MATCH_5}")
+    set(found OFF)
+    if(NOT KEEL_${upper})
+      set(state "not used: switched off when keel was built (KEEL_${upper}=OFF)")
+    elseif(version)
+      set(found ON)
+      set(state "${version} (${library})")
+      set(KEEL_${upper}_INCLUDE "${include}" CACHE PATH "Headers of ${name}" FORCE)
+      set(KEEL_${upper}_LIBRARY "${library}" CACHE FILEPATH "Library of ${name}" FORCE)
+    else()
+      set(state "not used: ${why}")
+    endif()
+    message(STATUS "${name}: ${state}")
+    string(APPEND table "${name}\t${state}\n")
+    set(keel_${lower}_found ${found} PARENT_SCOPE)
+    set(keel_${lower}_state "${state}" PARENT_SCOPE)
+  endforeach()
+  file(WRITE "${CMAKE_BINARY_DIR}/cuda_libraries.tsv" "${table}")
+endfunction()
+
+keel_find_cuda_libraries()
+# What pip brought lies where no loader looks: installed programs know the way, as those of the build do.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
