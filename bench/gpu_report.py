@@ -1,163 +1,104 @@
 #!/usr/bin/env python3
-"""Writes report.md and report.json from what scripts/gpu-suite recorded in a folder.
+"""Writes report.md and report.json from what scripts/gpu-suite recorded in a folder (bench/gpu_records.py says what).
 
-  gpu_report.py FOLDER
+  gpu_report.py [--print] FOLDER
 
-Reads about.tsv and parts.tsv (NAME, VALUE and PART, STATUS, SECONDS, LIMIT, WHY), bench-*.jsonl of bench_gpu,
-pytorch.jsonl of bench/peers/gpu.py, and tests.log of CTest; any of them may be missing.
+--print prints the report, too, its sections in reverse: what matters most comes last. Exit code 3: something failed.
 """
 
-import glob
 import json
 import os
 import re
 import sys
 
-COPY_GOAL = 0.85
-BENCH_GROUPS = ("memory", "matmul", "attention", "training")
+from gpu_goals import GOALS, MFU
+from gpu_records import PARTS, Suite, first_line, ratio, way_of
+
+COPY_GOAL = next(goal.least for goal in GOALS if goal.name == "memory")
 
 
-def lines_of(path):
-    """The JSON lines of a file; a line that a time limit cut is left out."""
-    if not os.path.exists(path):
-        return []
-    lines = []
-    with open(path, encoding="utf-8") as file:
-        for text in file:
-            try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                continue
-    return lines
-
-
-def table_of(path, columns):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        rows = (line.rstrip("\n").split("\t") for line in file)
-        return [dict(zip(columns, row + [""] * len(columns))) for row in rows]
-
-
-class Suite:
-    """What one run of the suite recorded."""
-
-    def __init__(self, folder):
-        self.about = {
-            row["name"]: row["value"] for row in table_of(os.path.join(folder, "about.tsv"), ("name", "value"))
-        }
-        self.parts = table_of(os.path.join(folder, "parts.tsv"), ("part", "status", "seconds", "limit", "why"))
-        self.cases, self.missing_peak = [], ""
-        for group in BENCH_GROUPS:
-            for path in sorted(glob.glob(os.path.join(folder, f"bench-{group}.jsonl"))):
-                lines = lines_of(path)
-                self.cases += [line for line in lines if line.get("group") == group]
-                self.missing_peak = next((line["peak_missing"] for line in lines if "peak_missing" in line), "")
-        self.peer = lines_of(os.path.join(folder, "pytorch.jsonl"))
-        self.tests = tests_of(os.path.join(folder, "tests.log"))
-
-    def group(self, name, lines=None):
-        return [line for line in (self.cases if lines is None else lines) if line.get("group") == name]
-
-    def case(self, group, name):
-        """The measured line of a case, or nothing."""
-        for line in self.group(group):
-            if line["case"] == name and "error" not in line and "skipped" not in line:
-                return line
-        return {}
-
-    def fastest(self, *names):
-        """The line with most tokens/s among training cases, or nothing."""
-        found = (self.case("training", name) for name in names)
-        return max(
-            (line for line in found if "tokens_per_s" in line), key=lambda line: line["tokens_per_s"], default={}
-        )
-
-    def peer_attention(self, name):
-        return next((line for line in self.group("attention", self.peer) if line["case"] == name), {})
-
-    def peer_training(self, kind):
-        """PyTorch's fastest training of that kind: "compiled" or "eager"."""
-        found = [line for line in self.group("training", self.peer) if kind in line["case"] and "tokens_per_s" in line]
-        return max(found, key=lambda line: line["tokens_per_s"], default={})
-
-
-def tests_of(path):
-    """How many tests passed, failed and were skipped, by CTest's own lines."""
-    if not os.path.exists(path):
-        return {}
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    failed = []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            match = re.match(r"\s*\d+/\d+ Test +#\d+: (\S+) \.*\s*(.*)", line)
-            if not match:
-                continue
-            kind = "passed" if match[2].startswith("Passed") else "skipped" if "Skipped" in match[2] else "failed"
-            counts[kind] += 1
-            if kind == "failed":
-                failed.append(match[1])
-    return {**counts, "names_of_failed": failed}
-
-
-def ratio(a, b):
-    return a / b if a and b else None
-
-
-def goals_of(suite):
-    """Rows (what, ratio or None, goal, detail); a ratio that could not be formed is None."""
-    rows = []
-    small = suite.fastest("gpt2 124M", "gpt2 124M, cuda_graph")
-    for name, line, goal in (("gpt2 124M", small, 0.50), ("gpt2-xl 1.5B", suite.fastest("gpt2-xl 1.5B"), 0.55)):
-        rows.append((f"{name}, T 1024, bf16: MFU", line.get("mfu"), goal, line.get("case", "")))
-    keel = small.get("tokens_per_s")
-    for kind, goal in (("compiled", 1.1), ("eager", None)):
-        peer = suite.peer_training(kind)
-        rows.append(
-            (
-                f"gpt2 124M: tokens/s over PyTorch {kind}",
-                ratio(keel, peer.get("tokens_per_s")),
-                goal,
-                peer.get("how", ""),
-            )
-        )
-    shares = [(line["of_copy"], line["case"]) for line in suite.group("memory") if "of_copy" in line]
-    below = sum(1 for share, _ in shares if share < COPY_GOAL)
-    detail = f"{below} of {len(shares)} kernels are below; the lowest is {min(shares)[1]}" if shares else ""
-    rows.append(
-        (
-            "memory-bound kernels: share of the copy bandwidth, the lowest",
-            min(shares)[0] if shares else None,
-            COPY_GOAL,
-            detail,
-        )
-    )
-    for who, goal in (("own", 0.50), ("library", 0.95)):
-        found = attention_ratios(suite, who)
-        detail = min(found)[1] if found else ""
-        rows.append((f"{who} attention over PyTorch's, the lowest", min(found)[0] if found else None, goal, detail))
-    square = suite.case("matmul", "4096 x 4096 x 4096")
-    rows.append(("own matmul over the library's, 4096 x 4096 x 4096", square.get("own_of_library"), 0.60, ""))
-    return rows
+def lowest(pairs, least):
+    """Of (ratio, case): the lowest, and in words which it is and how many are below the goal."""
+    pairs = sorted((pair for pair in pairs if pair[0]), key=lambda pair: pair[0])
+    if not pairs:
+        return None, ""
+    below = sum(1 for value, _ in pairs if value < least)
+    return pairs[0][0], f"{pairs[0][1]}; {below} of {len(pairs)} below the goal"
 
 
 def attention_ratios(suite, who):
-    found = []
     for line in suite.group("attention"):
         peer = suite.peer_attention(line["case"])
         for direction in ("forward", "backward"):
             value = ratio(line.get(f"{who}_{direction}_tflops"), peer.get(f"{direction}_tflops"))
-            if value:
-                found.append((value, f"{line['case']}, {direction}"))
-    return found
+            yield value, f"{line['case']}, {direction}"
 
 
-def outcome(value, goal):
-    if value is None:
-        return "not measured"
-    if goal is None:
-        return ""
-    return "reached" if value >= goal else "missed"
+def product_ratios(suite, dtype):
+    return [(line.get("own_of_library"), line["case"]) for line in suite.group("matmul") if line.get("dtype") == dtype]
+
+
+def measured(suite, goal):
+    """The ratio of a goal, or None, and a detail."""
+    small = suite.fastest("gpt2 124M", "gpt2 124M, cuda_graph")
+    if goal.name == "mfu_124m":
+        return small.get("mfu"), small.get("case", "")
+    if goal.name == "mfu_1.5b":
+        large = suite.fastest("gpt2-xl 1.5B")
+        return large.get("mfu"), "recomputing blocks" if large.get("recompute") else ""
+    if goal.name == "over_compiled":
+        peer = suite.peer_training("compiled")
+        detail = peer.get("how", "")
+        if peer and not suite.same_run("bench", "peers"):
+            detail += "; of another run than keel's"
+        return ratio(small.get("tokens_per_s"), peer.get("tokens_per_s")), detail
+    if goal.name == "memory":
+        return lowest(((line.get("of_copy"), line["case"]) for line in suite.group("memory")), goal.least)
+    who, kind = goal.name.split("_")[:2]
+    if kind == "attention":
+        return lowest(attention_ratios(suite, who), goal.least)
+    return lowest(product_ratios(suite, {"bf16": "bf16", "fp32": "f32"}[goal.name.split("_")[2]]), goal.least)
+
+
+def outcome(value, least):
+    return "not measured" if value is None else "reached" if value >= least else "missed"
+
+
+def goals_of(suite):
+    for goal in GOALS:
+        value, detail = measured(suite, goal)
+        yield {
+            "what": goal.what,
+            "of": goal.against,
+            "measured": value,
+            "goal": goal.least,
+            "outcome": outcome(value, goal.least),
+            "detail": detail,
+        }
+
+
+def failures_of(suite):
+    """(what, how, why) of each step that did not pass, of libraries that should be in use, and of cases that failed."""
+    for part in suite.there():
+        for step in part.steps:
+            if step.status in ("failed", "cut", "lost"):
+                yield f"{part.name}: {step.name}", step.status, step.why
+    for library, used, why in suite.library_checks():
+        if used is False:
+            yield f"{library} in use", "failed", why
+    for by, lines in (("bench_gpu", suite.cases), ("PyTorch", suite.peer)):
+        for line in lines:
+            if "error" in line:
+                yield f"{by}: {line['group']}, {line['case']}", "failed", line["error"]
+
+
+TROUBLE = re.compile(r"error|fatal|FAILED|terminate called|what\(\):|Traceback|^=========.*(Invalid|hazard|ERROR SUMMARY)")
+
+
+def excerpt(log, most=12):
+    """The lines of a log that tell most of why it failed."""
+    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
+    return [line[:240] for line in lines if TROUBLE.search(line)][:most] or [line[:240] for line in lines[-most:]]
 
 
 def number(value, digits=2):
@@ -165,207 +106,267 @@ def number(value, digits=2):
 
 
 def markdown_table(header, rows):
+    rows = list(rows)
+    if not rows:
+        return
     yield "| " + " | ".join(header) + " |"
     yield "|" + "---|" * len(header)
     for row in rows:
-        yield "| " + " | ".join(str(cell) for cell in row) + " |"
+        yield "| " + " | ".join(first_line(str(cell)).replace("|", "/") for cell in row) + " |"
     yield ""
 
 
-def memory_rows(suite):
-    for line in suite.group("memory"):
-        if "of_copy" in line:
-            share = line["of_copy"]
-            yield (
-                line["case"],
-                number(1e6 * line["seconds"], 1),
-                number(line["gb_per_s"], 0),
-                number(line["copy_gb_per_s"], 0),
-                number(share),
-                outcome(share, COPY_GOAL),
-            )
+def goals_section(suite):
+    rows = (
+        (g["what"], g["of"], number(g["measured"]), number(g["goal"]), g["outcome"], g["detail"]) for g in goals_of(suite)
+    )
+    yield from markdown_table(("what", "of", "measured", "at least", "", ""), rows)
+    yield MFU + (f" {suite.missing_peak}." if suite.missing_peak else "")
+    yield ""
 
 
-def matmul_rows(suite):
-    for line in suite.group("matmul"):
-        if "own_tflops" in line:
-            shape = f"{line['m']} x {line['n']} x {line['k']}"
-            yield (
-                line["case"],
-                shape,
-                number(line["own_tflops"], 1),
-                number(line.get("library_tflops"), 1),
-                number(line.get("own_of_library")),
-                number(line.get("library_of_peak")),
-            )
+def failures_section(suite):
+    failures = list(failures_of(suite))
+    if not failures and not suite.tests.names["failed"]:
+        yield "None."
+        yield ""
+    yield from markdown_table(("what", "how", "why"), failures)
+    for name in suite.tests.names["failed"][:20]:
+        yield f"- test {name}" + "".join(f"\n      {line[:240]}" for line in suite.tests.first_words(name))
+    if suite.tests.names["failed"]:
+        yield ""
+    for part in suite.there():
+        for step in part.steps:
+            if step.status in ("failed", "cut") and step.name != "tests":
+                lines = excerpt(part.log(step.name))
+                if lines:
+                    yield f"{part.name}: {step.name}, from its log:"
+                    yield ""
+                    yield from ("    " + line for line in lines)
+                    yield ""
 
 
-def attention_rows(suite):
-    for line in suite.group("attention"):
-        peer = suite.peer_attention(line["case"])
-        for direction in ("forward", "backward"):
-            own, library, theirs = (
-                x.get(f"{who}{direction}_tflops") for x, who in ((line, "own_"), (line, "library_"), (peer, ""))
-            )
-            if own:
-                yield (
-                    f"{line['case']}, {direction}",
-                    number(own, 1),
-                    number(library, 1),
-                    number(theirs, 1),
-                    peer.get(f"{direction}_by", ""),
-                    number(ratio(own, theirs)),
-                    number(ratio(library, theirs)),
-                )
+def parts_section(suite):
+    last = suite.last().get("commit", "unknown")
+    rows = []
+    for part in suite.there():
+        commit = part.about.get("commit", "unknown")
+        if commit != last:
+            commit += " (the last part: " + last + ")"
+        for step in part.steps:
+            rows.append((part.name, step.name, step.status, step.seconds, step.limit, part.about.get("began", ""), commit))
+    yield from markdown_table(("part", "step", "how it ended", "seconds", "limit", "part began", "commit"), rows)
+    missing = [name for name in PARTS if not suite.parts[name].is_there()]
+    if missing:
+        yield f"Nothing is there of: {', '.join(missing)}."
+        yield ""
+    if suite.tests:
+        names = suite.tests.names
+        yield "Tests of label gpu: " + ", ".join(f"{len(names[kind])} {kind}" for kind in ("passed", "failed", "skipped")) + "."
+        yield ""
+        reasons = {}
+        for name in names["skipped"]:
+            reasons.setdefault(suite.tests.skip_reason(name), []).append(name)
+        for reason, skipped in reasons.items():
+            yield f"- skipped {len(skipped)} ({skipped[0]}{', ...' if len(skipped) > 1 else ''}): {reason}"
+        if reasons:
+            yield ""
 
 
-def training_rows(suite):
+def use_section(suite):
+    about = suite.last()
+    yield from markdown_table(("", "found by the last part"), ((k, v) for k, v in about.items() if k != "run"))
+    rows = [
+        (library, {True: "in use", False: "not in use", None: "nothing tells"}[used], why)
+        for library, used, why in suite.library_checks()
+    ]
+    yield from markdown_table(("library", "by keel's programs", ""), rows)
+
+
+def training_section(suite):
+    rows = []
     for line in suite.group("training"):
-        if "tokens_per_s" in line:
-            how = f"batch {line['batch']}" + (", recomputing blocks" if line.get("recompute") else "")
-            yield (
-                "keel",
+        if line.get("tokens_per_s"):
+            how = f"batch {line.get('batch')}" + (", recomputing blocks" if line.get("recompute") else "")
+            rows.append(("keel", line, how, line.get("mfu")))
+    for line in suite.group("training", suite.peer):
+        if line.get("tokens_per_s"):
+            model = suite.case("training", line["case"].split(",")[0])
+            flops = line["tokens_per_s"] * model["flops_of_token"] if "flops_of_token" in model else None
+            mfu = ratio(flops, 1e12 * suite.peak if suite.peak else None)
+            rows.append(("PyTorch", line, f"batch {line.get('batch')}, {line.get('how')}", mfu))
+    if not rows:
+        return
+    yield "Forward, loss, backward, clipping and AdamW in bf16, T 1024."
+    yield ""
+    header = ("by", "case", "how", "tokens/s", "MFU", "MFLOP a token", "peak GB")
+    yield from markdown_table(
+        header,
+        (
+            (
+                by,
                 line["case"],
                 how,
                 number(line["tokens_per_s"], 0),
-                number(line.get("mfu")),
-                number(line["peak_bytes"] / 1e9, 1),
+                number(mfu),
+                number(line["flops_of_token"] / 1e6, 1) if "flops_of_token" in line else "",
+                number(line.get("peak_bytes", 0) / 1e9, 1),
             )
-    for line in suite.group("training", suite.peer):
-        if "tokens_per_s" in line:
-            yield (
-                "PyTorch",
-                line["case"].split(",")[0],
-                f"batch {line['batch']}, {line['how']}",
-                number(line["tokens_per_s"], 0),
-                "",
-                number(line["peak_bytes"] / 1e9, 1),
+            for by, line, how, mfu in rows
+        ),
+    )
+
+
+def matmul_section(suite):
+    rows = [
+        (
+            line["case"],
+            line.get("dtype", ""),
+            f"{line.get('m')} x {line.get('n')} x {line.get('k')}",
+            number(line["own_tflops"], 1),
+            number(line.get("library_tflops"), 1),
+            number(line.get("own_of_library")),
+            number(line.get("library_of_peak")),
+        )
+        for line in suite.group("matmul")
+        if line.get("own_tflops")
+    ]
+    if rows:
+        yield "TFLOP/s on random numbers; m x n x k."
+        yield ""
+        yield from markdown_table(("product", "dtype", "shape", "own", "library", "own / library", "library / peak"), rows)
+
+
+def attention_section(suite):
+    rows = []
+    for line in suite.group("attention"):
+        peer = suite.peer_attention(line["case"])
+        for way in ("forward", "backward"):
+            own, library, theirs = (
+                x.get(f"{who}{way}_tflops") for x, who in ((line, "own_"), (line, "library_"), (peer, ""))
             )
+            if own:
+                ratios = number(ratio(own, theirs)), number(ratio(library, theirs))
+                figures = number(own, 1), number(library, 1), number(theirs, 1)
+                rows.append((f"{line['case']}, {way}", *figures, peer.get(f"{way}_by", ""), *ratios))
+    if rows:
+        yield "bf16, causal, TFLOP/s; operations of the admitted half, backward 2.5 times forward."
+        yield ""
+        header = ("case", "own", "library", "PyTorch", "PyTorch by", "own / PyTorch", "library / PyTorch")
+        yield from markdown_table(header, rows)
 
 
-def left_out(suite):
-    if suite.missing_peak:
-        yield ("MFU", "not formed", suite.missing_peak)
-    for part in suite.parts:
-        if part["status"] != "passed":
-            yield (part["part"], part["status"], part["why"])
-    for line in suite.cases + suite.peer:
-        for status in ("skipped", "error"):
-            if status in line:
-                yield (f"{line['group']}: {line['case']}", status, line[status].split("\n")[0])
+def memory_section(suite):
+    rows = [
+        (
+            line["case"],
+            number(1e6 * line.get("seconds", 0), 1),
+            number(line.get("gb_per_s"), 0),
+            number(line.get("copy_gb_per_s"), 0),
+            number(line["of_copy"]),
+            outcome(line["of_copy"], COPY_GOAL),
+        )
+        for line in suite.group("memory")
+        if line.get("of_copy")
+    ]
+    if rows:
+        yield "Bytes that must be read and written once, over the time; the copy runs in turn with each kernel."
+        yield ""
+        yield from markdown_table(("kernel", "microseconds", "GB/s", "copy GB/s", "share", f"goal {COPY_GOAL:.2f}"), rows)
+    for line in suite.group("copy", suite.peer):
+        if "gb_per_s" in line:
+            yield f"PyTorch's own copy on the device: {number(line['gb_per_s'], 0)} GB/s."
+            yield ""
 
 
-def logged(suite):
+def whose_section(suite):
+    rows = []
     for line in suite.cases:
+        case, ways = f"{line['group']}: {line['case']}", {}
         for message in line.get("log", ()):
-            yield (f"{line['group']}: {line['case']}", message.split("\n")[0])
+            if way_of(message):
+                ways[way_of(message)] = ways.get(way_of(message), 0) + 1
+            else:
+                rows.append((case, first_line(message)))
+        if ways:
+            rows.append((case, "products by timing: " + ", ".join(f"{way} {count}" for way, count in sorted(ways.items()))))
+    yield from markdown_table(("case", "what the libraries' entries logged"), rows)
 
 
-SECTIONS = (
-    (
-        "Training steps",
-        "Forward, loss, backward, clipping and AdamW in bf16, T 1024. MFU counts 6N + 6LCT operations a token.",
-        ("by", "model", "how", "tokens/s", "MFU", "peak GB"),
-        training_rows,
-    ),
-    (
-        "Matrix products",
-        "bf16, TFLOP/s on random numbers; m x n x k.",
-        ("product", "shape", "own", "library", "own / library", "library / peak"),
-        matmul_rows,
-    ),
-    (
-        "Attention",
-        "bf16, causal, TFLOP/s; operations of the admitted half, backward 2.5 times forward.",
-        ("case", "own", "library", "PyTorch", "PyTorch by", "own / PyTorch", "library / PyTorch"),
-        attention_rows,
-    ),
-    (
-        "Memory-bound kernels",
-        "Bytes that must be read and written once, over the time; the copy runs in turn with each kernel.",
-        ("kernel", "microseconds", "GB/s", "copy GB/s", "share", f"goal {COPY_GOAL}"),
-        memory_rows,
-    ),
+def left_out_section(suite):
+    rows = [
+        (f"{part.name}: {step.name}", step.status, step.why)
+        for part in suite.there()
+        for step in part.steps
+        if step.status == "skipped"
+    ]
+    for by, lines in (("bench_gpu", suite.cases), ("PyTorch", suite.peer)):
+        rows += [(f"{by}: {line['group']}, {line['case']}", "skipped", line["skipped"]) for line in lines if "skipped" in line]
+    yield from markdown_table(("what", "how", "why"), rows)
+
+
+SECTIONS = (  # the most important one first
+    ("Goals", goals_section),
+    ("Failures", failures_section),
+    ("Parts of the run", parts_section),
+    ("What was in use", use_section),
+    ("Left out", left_out_section),
+    ("Training steps", training_section),
+    ("Attention", attention_section),
+    ("Matrix products", matmul_section),
+    ("Memory-bound kernels", memory_section),
+    ("Whose work it was", whose_section),
 )
 
 
-def markdown(suite):
-    about = suite.about
-    yield f"# keel on {about.get('gpu', 'an unknown GPU')}, {about.get('date', 'date unknown')}"
+def markdown(suite, sections=SECTIONS):
+    about = suite.last()
+    yield f"# keel on {about.get('gpu', 'an unknown GPU')}, {about.get('began', 'time unknown')}"
     yield ""
-    yield "Written by `scripts/gpu-suite`; every figure was measured in this one run."
+    yield "Written by `scripts/gpu-suite`; every figure was measured in the parts that are named here."
     yield ""
-    yield from markdown_table(("", ""), about.items())
-    yield "## Goals"
-    yield ""
-    goals = (
-        (what, number(value), goal or "", outcome(value, goal), detail) for what, value, goal, detail in goals_of(suite)
-    )
-    yield from markdown_table(("what", "measured", "goal", "", ""), goals)
-    yield "## Parts of the run"
-    yield ""
-    yield from markdown_table(
-        ("part", "how it ended", "seconds", "limit"),
-        ((p["part"], p["status"], p["seconds"], p["limit"]) for p in suite.parts),
-    )
-    if suite.tests:
-        counts = ", ".join(f"{suite.tests[kind]} {kind}" for kind in ("passed", "failed", "skipped"))
-        names = "; failed: " + ", ".join(suite.tests["names_of_failed"]) if suite.tests["names_of_failed"] else ""
-        yield f"Tests of label gpu: {counts}{names}."
-        yield ""
-    for title, text, header, rows in SECTIONS:
-        found = list(rows(suite))
+    for title, section in sections:
         yield f"## {title}"
         yield ""
-        if found:
-            yield text
-            yield ""
-            yield from markdown_table(header, found)
-        else:
-            yield "Nothing was measured."
-            yield ""
-    copies = [line for line in suite.group("copy", suite.peer) if "gb_per_s" in line]
-    if copies:
-        yield f"PyTorch's own copy on the device: {number(copies[0]['gb_per_s'], 0)} GB/s."
-        yield ""
-    messages = list(logged(suite))
-    if messages:
-        yield "## Whose work it was"
-        yield ""
-        yield "What the libraries' entries logged: the way that timing chose, or why keel's own kernel took their place."
-        yield ""
-        yield from markdown_table(("case", ""), messages)
-    yield "## Left out"
-    yield ""
-    missing = list(left_out(suite))
-    if missing:
-        yield from markdown_table(("what", "how", "why"), missing)
-    else:
-        yield "Nothing."
+        lines = list(section(suite))
+        yield from lines or ("Nothing.", "")
 
 
-def main():
-    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
-        sys.exit("usage: gpu_report.py FOLDER")
-    folder = sys.argv[1]
-    suite = Suite(folder)
-    goals = [
-        {"what": what, "measured": value, "goal": goal, "outcome": outcome(value, goal), "detail": detail}
-        for what, value, goal, detail in goals_of(suite)
-    ]
-    report = {
-        "about": suite.about,
-        "goals": goals,
-        "parts": suite.parts,
-        "tests": suite.tests,
+def as_json(suite):
+    return {
+        "about": {part.name: part.about for part in suite.there()},
+        "goals": list(goals_of(suite)),
+        "failures": [dict(zip(("what", "how", "why"), failure)) for failure in failures_of(suite)],
+        "steps": [step._asdict() for part in suite.there() for step in part.steps],
+        "libraries": [dict(zip(("name", "in_use", "why"), check)) for check in suite.library_checks()],
+        "tests": suite.tests.names,
         "keel": suite.cases,
         "pytorch": suite.peer,
     }
-    with open(os.path.join(folder, "report.json"), "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
-    with open(os.path.join(folder, "report.md"), "w", encoding="utf-8") as file:
-        file.write("\n".join(markdown(suite)).rstrip("\n") + "\n")
+
+
+def write(path, text):
+    """Replaces a file; a disk that is full does not stop the report from being printed."""
+    try:
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(path + ".new", path)
+    except OSError as error:
+        print(f"gpu_report: {path} was not written: {error}", file=sys.stderr)
+
+
+def main():
+    arguments = [argument for argument in sys.argv[1:] if argument != "--print"]
+    if len(arguments) != 1 or not os.path.isdir(arguments[0]):
+        sys.exit("usage: gpu_report.py [--print] FOLDER")
+    folder = arguments[0]
+    suite = Suite(folder)
+    write(os.path.join(folder, "report.json"), json.dumps(as_json(suite), indent=1) + "\n")
+    write(os.path.join(folder, "report.md"), "\n".join(markdown(suite)).rstrip("\n") + "\n")
+    if len(arguments) < len(sys.argv) - 1:
+        print("\n".join(markdown(suite, SECTIONS[::-1])).rstrip("\n"))
+    if any(failures_of(suite)):
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -81,12 +81,6 @@ class Steps {
   bool has_last_ = false;
 };
 
-// Floating-point operations of one token, the recomputed ones not counted: 6 for each parameter, and causal attention.
-double flops_of_token(const GptOptions& options, std::int64_t parameters) {
-  return 6.0 * static_cast<double>(parameters) +
-         6.0 * options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
-}
-
 Json measure_batch(GpuBench& bench, Gpt& model, Sharded& engine, std::int64_t batch, bool graph) {
   const Context& context = engine.context();
   context.allocator().reset_peaks();
@@ -99,7 +93,7 @@ Json measure_batch(GpuBench& bench, Gpt& model, Sharded& engine, std::int64_t ba
   KEEL_CHECK(std::isfinite(last), "the loss became ", last, " after ", first);
 
   const std::int64_t parameters = count_parameters(model), tokens = batch * model.options.block;
-  const double rate = static_cast<double>(tokens) / seconds, flops = flops_of_token(model.options, parameters);
+  const double rate = static_cast<double>(tokens) / seconds, flops = training_flops_of_token(model.options, parameters);
   Json line = {{"batch", batch},           {"time", model.options.block},   {"recompute", model.recompute},
                {"parameters", parameters}, {"step_seconds", seconds},       {"tokens_per_s", rate},
                {"flops_of_token", flops},  {"tflops", 1e-12 * rate * flops}};

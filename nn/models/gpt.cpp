@@ -31,6 +31,11 @@ BlockOptions block_options(const GptOptions& options) {
 
 }  // namespace
 
+double training_flops_of_token(const GptOptions& options, std::int64_t parameters) {
+  const double attention = options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
+  return 6 * (static_cast<double>(parameters) + attention);
+}
+
 GptOptions gpt_by_name(std::string_view name) {
   std::string known;
   for (const GptSize& size : kGptSizes) {

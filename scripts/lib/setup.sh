@@ -75,7 +75,7 @@ ensure_packages() {
 # find_nvcc: where the CUDA compiler is; fails when it is nowhere.
 find_nvcc() {
   local candidate
-  for candidate in "$(command -v nvcc || true)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
+  for candidate in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
     if [ -n "$candidate" ] && [ -x "$candidate" ]; then
       say "$candidate"
       return 0

@@ -58,6 +58,30 @@ TEST(Gpt, TheNamedSizesHaveTheirPublishedParameterCounts) {
   EXPECT_THROW(gpt_by_name("gpt3"), Error);
 }
 
+// Counted product by product: forward, for the gradient of each operand; causal attention over half of the pairs.
+TEST(Gpt, OperationsOfATokenAreThoseOfItsProductsAndSixForOtherParameters) {
+  struct Case {
+    const char* name;
+    double operations;
+  };
+  for (const Case& c : {Case{"gpt2", 803478528}, Case{"gpt2-xl", 9817977600}}) {
+    GptOptions options = gpt_by_name(c.name);
+    options.vocabulary = 50304;
+    Gpt model(options);
+    const double width = static_cast<double>(options.width), time = static_cast<double>(options.block),
+                 layers = options.layers, vocabulary = static_cast<double>(options.vocabulary);
+    const auto product = [](double m, double n, double k) { return 3 * 2 * m * n * k; };
+    double all = product(1, vocabulary, width);
+    for (const double columns : {3 * width, width, 4 * width}) all += layers * product(1, columns, width);
+    all += layers * product(1, width, 4 * width);
+    all += layers * 2 * product(1, time / 2, width);  // scores, and the sum of values
+    const double biases = layers * (3 + 1 + 4 + 1) * width, norms = (2 * layers + 1) * 2 * width;
+    all += 6 * (biases + norms + time * width);
+    EXPECT_EQ(training_flops_of_token(options, count_parameters(model)), all) << c.name;
+    EXPECT_EQ(all, c.operations) << c.name;
+  }
+}
+
 TEST(FlatBuffer, MemoryByPurposeEqualsTheFormula) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Context context = testing::context(1);
