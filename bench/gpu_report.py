@@ -3,7 +3,8 @@
 
   gpu_report.py [--print] FOLDER
 
---print prints the report, too, its sections in reverse: what matters most comes last. Exit code 3: something failed.
+--print prints the report, too, its sections in reverse: what matters most comes last. Exit code 3: something failed, or a file
+could not be written.
 """
 
 import json
@@ -346,13 +347,15 @@ def as_json(suite):
 
 
 def write(path, text):
-    """Replaces a file; a disk that is full does not stop the report from being printed."""
+    """Replaces a file, and says whether it could: a disk that is full does not stop the report from being printed."""
     try:
         with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(path + ".new", path)
+        return True
     except OSError as error:
         print(f"gpu_report: {path} was not written: {error}", file=sys.stderr)
+        return False
 
 
 def main():
@@ -361,11 +364,13 @@ def main():
         sys.exit("usage: gpu_report.py [--print] FOLDER")
     folder = arguments[0]
     suite = Suite(folder)
-    write(os.path.join(folder, "report.json"), json.dumps(as_json(suite), indent=1) + "\n")
-    write(os.path.join(folder, "report.md"), "\n".join(markdown(suite)).rstrip("\n") + "\n")
+    written = [
+        write(os.path.join(folder, "report.json"), json.dumps(as_json(suite), indent=1) + "\n"),
+        write(os.path.join(folder, "report.md"), "\n".join(markdown(suite)).rstrip("\n") + "\n"),
+    ]
     if len(arguments) < len(sys.argv) - 1:
         print("\n".join(markdown(suite, SECTIONS[::-1])).rstrip("\n"))
-    if any(failures_of(suite)):
+    if any(failures_of(suite)) or not all(written):
         sys.exit(3)
 
 

@@ -89,8 +89,10 @@ step() { run "$@" && judge "$1"; } # STEP SECONDS COMMAND...
 write_report() {
   report_status=0
   python3 "$repository/bench/gpu_report.py" "$@" "$out" || report_status=$?
-  { tar -C "$out" --exclude="./${archive##*/}*" -czf "$archive.new" . && mv "$archive.new" "$archive"; } ||
+  { tar -C "$out" --exclude='./*.tar.gz*' -czf "$archive.new" . && mv "$archive.new" "$archive"; } || {
     say "gpu-suite: $archive was not written"
+    report_status=3
+  }
 }
 
 # finish: the report, whatever ended the run. Exit code 1 where something failed.
