@@ -41,6 +41,17 @@ double peak_of(std::string_view name) {
   return 0;
 }
 
+// "group/case" of each line of a file, which may end in the middle of one.
+std::set<std::string> cases_of(const std::string& path) {
+  std::set<std::string> cases;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const Json read = Json::parse(line, nullptr, false);
+    if (read.is_object()) cases.insert(concat(read.value("group", ""), '/', read.value("case", "")));
+  }
+  return cases;
+}
+
 }  // namespace
 
 GpuBench::GpuBench(Device device, const GpuOptions& options)
@@ -49,9 +60,11 @@ GpuBench::GpuBench(Device device, const GpuOptions& options)
       plain_(context_of(device, KernelChoice::plain)),
       automatic_(context_of(device, KernelChoice::automatic,
                             [this](LogLevel, std::string_view message) { log_.emplace_back(message); })),
-      file_(options.out),
+      done_(options.resume ? cases_of(options.out) : std::set<std::string>()),
+      file_(options.out, options.resume ? std::ios::app : std::ios::out),
       start_(now()) {
   KEEL_CHECK(file_.good(), "'", options.out, "' cannot be written");
+  if (options.resume) file_ << '\n';  // the last line may have been cut
   const std::string description = describe_device(device);
   const std::string name = description.substr(0, description.find(','));
   peak_ = peak_of(name);
@@ -70,25 +83,36 @@ void GpuBench::write(const Json& line) {
 }
 
 void GpuBench::run(std::string_view group, const std::string& name, const std::function<Json()>& measure) {
-  if (concat(group, '/', name).find(options_.only) == std::string::npos) return;
+  const std::string full_name = concat(group, '/', name);
+  if (full_name.find(options_.only) == std::string::npos || done_.contains(full_name)) return;
   Json line = {{"group", group}, {"case", name}};
   if (options_.seconds_limit > 0 && seconds_since_start() > options_.seconds_limit) {
     line["skipped"] = "no time was left";
     return write(line);
   }
   log_.clear();
+  Json begun = line;
+  begun["begun"] = true;
+  write(begun);
+  bool failed = false;
   try {
     const Json measured = measure();
     if (options_.rehearse) line["rehearsed"] = true;
     else line.update(measured);
   } catch (const std::exception& error) {
     line["error"] = error.what();
-    failed_ = true;
+    failed = failed_ = true;
   }
   if (!log_.empty()) line["log"] = log_;
-  plain_.allocator().trim();
-  automatic_.allocator().trim();
   write(line);
+  try {
+    for (const Context& context : {plain_, automatic_}) {
+      if (failed) context.synchronize();
+      context.allocator().trim();
+    }
+  } catch (const std::exception& error) {
+    throw DeviceLost(concat("after ", full_name, " the device is lost: ", error.what()));
+  }
 }
 
 std::vector<double> GpuBench::race(const std::vector<Contestant>& contestants, double shortest) const {

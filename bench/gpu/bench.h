@@ -6,10 +6,12 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/error.h"
 #include "keel/runtime/tensor.h"
 
 namespace keel::bench {
@@ -22,6 +24,12 @@ struct GpuOptions {
   double seconds_limit = 0;  // no case begins later than this; 0: no limit
   bool quick = false;        // fewer cases and rounds
   bool rehearse = false;     // tiny shapes, each case once, and no figures: proves that everything runs
+  bool resume = false;       // `out` stays, and the cases that it names are left out
+};
+
+// A case has left the device unusable: only another process can go on.
+class DeviceLost : public Error {
+  using Error::Error;
 };
 
 // Work that a case queues on a context's stream.
@@ -40,8 +48,9 @@ class GpuBench {
   // Dense arithmetic of the card in bf16 as its maker states it, in FLOP/s; 0 where the name is not in the table.
   double peak() const { return peak_; }
 
-  // Runs a case, unless it is not wanted or the time is over, and writes its line: what `measure` returns, or the error
-  // that it throws; and what the libraries' entries had to say, such as that keel's own kernel took their place.
+  // Runs a case, unless it is not wanted, is done or the time is over. Writes a line when it begins, so that one that
+  // ends the program is known, and then its line: what `measure` returns, or the error that it throws; and what the
+  // libraries' entries had to say, such as that keel's own kernel took their place. Throws DeviceLost.
   void run(std::string_view group, const std::string& name, const std::function<Json()>& measure);
   bool any_failed() const { return failed_; }
 
@@ -64,6 +73,7 @@ class GpuBench {
   std::vector<std::string> log_;  // of automatic_, since the running case began: which entry the work really went to
   Context host_, plain_, automatic_;
   double peak_ = 0;
+  std::set<std::string> done_;  // "group/case"
   std::ofstream file_;
   double start_;
   std::uint64_t seed_ = 0;
