@@ -73,7 +73,8 @@ commit_of_sources() {
   else
     hash=${KEEL_COMMIT:-no commit}
   fi
-  sum=$({ git ls-files -z --cached --others --exclude-standard 2>/dev/null || find . \( -name '.?*' -o -name 'build*' -o -name runs \) -prune -o -type f -print0; } |
+  sum=$({ git ls-files -z 2>/dev/null ||
+    find . \( -path './.?*' -o -path './build*' -o -path ./runs -o -path "./${out#"$PWD/"}" -o -name __pycache__ \) -prune -o -type f -print0; } |
     sort -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -c1-8)
   say "$hash, sources $sum"
 }

@@ -88,7 +88,7 @@ step() { run "$@" && judge "$1"; } # STEP SECONDS COMMAND...
 # write_report [--print]: report.md, report.json and the archive of all that is there. Sets report_status.
 write_report() {
   report_status=0
-  python3 "$repository/bench/gpu_report.py" "$@" "$out" || report_status=$?
+  PYTHONDONTWRITEBYTECODE=1 python3 "$repository/bench/gpu_report.py" "$@" "$out" || report_status=$?
   { tar -C "$out" --exclude='./*.tar.gz*' -czf "$archive.new" . && mv "$archive.new" "$archive"; } || {
     say "gpu-suite: $archive was not written"
     report_status=3
