@@ -179,7 +179,9 @@ class Suite:
 
     def peer_training(self, kind):
         """PyTorch's fastest training of that kind: "compiled" or "eager"."""
-        found = [line for line in self.group("training", self.peer) if kind in line["case"] and line.get("tokens_per_s")]
+        found = [
+            line for line in self.group("training", self.peer) if kind in line["case"] and line.get("tokens_per_s")
+        ]
         return max(found, key=lambda line: line["tokens_per_s"], default={})
 
     def library_checks(self):
@@ -194,7 +196,9 @@ class Suite:
 
     def _work_that_went_elsewhere(self, library):
         if library == "NCCL":
-            tests = [(kind, name) for kind, names in self.tests.names.items() for name in names if name.startswith("Nccl")]
+            tests = [
+                (kind, name) for kind, names in self.tests.names.items() for name in names if name.startswith("Nccl")
+            ]
             if tests and all(kind == "skipped" for kind, _ in tests):
                 yield f"all {len(tests)} tests with NCCL were skipped: {self.tests.skip_reason(tests[0][1])}"
             return

@@ -122,7 +122,7 @@ part_build() {
   sed 's/^/build: /; s/\t/: /' "$out/build/libraries.tsv"
   say "$source_commit" >"$build/gpu_suite_commit"
   # Whatever fails: the rest is compiled, and all errors are seen at once.
-  step compile "$(left)" "${with_libraries[@]}" cmake --build "$build" --parallel "$cores" --target gpu_suite -- -k 0 || true
+  step compile "$(left)" cmake --build "$build" --parallel "$cores" --target gpu_suite -- -k 0 || true
   [ ! -x "$build/keel" ] || keel_env >"$out/build/env.txt"
 }
 
