@@ -90,7 +90,6 @@ class Tests:
     """Tests by how they ended, from CTest's own log."""
 
     HEAD = re.compile(r"^\d+/\d+ Testing: (.*)$")
-    END = re.compile(r"^Test (Passed|Failed|Skipped|Timeout)|^(?:\*\*\*)(\w+)")
 
     def __init__(self, part):
         self.names = {"passed": [], "failed": [], "skipped": []}

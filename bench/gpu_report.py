@@ -12,74 +12,13 @@ import os
 import re
 import sys
 
-from gpu_goals import GOALS, MFU
+from gpu_goals import GOALS, KERNELS, MFU, outcome
 from gpu_records import PARTS, Suite, first_line, ratio, way_of
-
-COPY_GOAL = next(goal.least for goal in GOALS if goal.name == "memory")
-
-
-def lowest(pairs, least):
-    """Of (ratio, case): the lowest, and in words which it is and how many are below the goal."""
-    pairs = sorted((pair for pair in pairs if pair[0]), key=lambda pair: pair[0])
-    if not pairs:
-        return None, ""
-    below = sum(1 for value, _ in pairs if value < least)
-    return pairs[0][0], f"{pairs[0][1]}; {below} of {len(pairs)} below the goal"
-
-
-def attention_ratios(suite, who):
-    for line in suite.group("attention"):
-        peer = suite.peer_attention(line["case"])
-        for direction in ("forward", "backward"):
-            value = ratio(line.get(f"{who}_{direction}_tflops"), peer.get(f"{direction}_tflops"))
-            yield value, f"{line['case']}, {direction}"
-
-
-def product_ratios(suite, dtype):
-    return [(line.get("own_of_library"), line["case"]) for line in suite.group("matmul") if line.get("dtype") == dtype]
-
-
-def small_mfu(suite, _):
-    small = suite.fastest("gpt2 124M", "gpt2 124M, cuda_graph")
-    return small.get("mfu"), small.get("case", "")
-
-
-def large_mfu(suite, _):
-    large = suite.fastest("gpt2-xl 1.5B")
-    return large.get("mfu"), "recomputing blocks" if large.get("recompute") else ""
-
-
-def over_compiled(suite, _):
-    small, peer = suite.fastest("gpt2 124M", "gpt2 124M, cuda_graph"), suite.peer_training("compiled")
-    apart = peer and small and not suite.same_run("bench", "peers")
-    return (
-        ratio(small.get("tokens_per_s"), peer.get("tokens_per_s")),
-        peer.get("how", "") + ("; of another run than keel's" if apart else ""),
-    )
-
-
-# How each goal's ratio is formed, or None where it was not measured; and a detail.
-MEASURES = {
-    "mfu_124m": small_mfu,
-    "mfu_1.5b": large_mfu,
-    "over_compiled": over_compiled,
-    "memory": lambda suite, goal: lowest(
-        ((line.get("of_copy"), line["case"]) for line in suite.group("memory")), goal.least
-    ),
-    "own_attention": lambda suite, goal: lowest(attention_ratios(suite, "own"), goal.least),
-    "library_attention": lambda suite, goal: lowest(attention_ratios(suite, "library"), goal.least),
-    "own_products_bf16": lambda suite, goal: lowest(product_ratios(suite, "bf16"), goal.least),
-    "own_products_fp32": lambda suite, goal: lowest(product_ratios(suite, "f32"), goal.least),
-}
-
-
-def outcome(value, least):
-    return "not measured" if value is None else "reached" if value >= least else "missed"
 
 
 def goals_of(suite):
     for goal in GOALS:
-        value, detail = MEASURES[goal.name](suite, goal)
+        value, detail = goal.measure(suite, goal.least)
         yield {
             "what": goal.what,
             "of": goal.against,
@@ -286,7 +225,7 @@ def memory_section(suite):
             number(line.get("gb_per_s"), 0),
             number(line.get("copy_gb_per_s"), 0),
             number(line["of_copy"]),
-            outcome(line["of_copy"], COPY_GOAL),
+            outcome(line["of_copy"], KERNELS.least),
         )
         for line in suite.group("memory")
         if line.get("of_copy")
@@ -295,7 +234,7 @@ def memory_section(suite):
         yield "Bytes that must be read and written once, over the time; the copy runs in turn with each kernel."
         yield ""
         yield from markdown_table(
-            ("kernel", "microseconds", "GB/s", "copy GB/s", "share", f"goal {COPY_GOAL:.2f}"), rows
+            ("kernel", "microseconds", "GB/s", "copy GB/s", "share", f"goal {KERNELS.least:.2f}"), rows
         )
     for line in suite.group("copy", suite.peer):
         if "gb_per_s" in line:
