@@ -94,8 +94,7 @@ class Engine {
                     std::move(gradient));
     } else if (leaf) {
       if (gradient.defined()) leaf->accumulate(std::move(gradient));
-      if (--expected_[leaf.get()] == 0 && !nested_ && leaf->has_grad)
-        for (const ReadyHook& hook : leaf->on_ready) hook(pass_);
+      if (--expected_[leaf.get()] == 0 && !nested_ && leaf->has_grad) leaf->tell_ready(pass_);
     }
   }
 

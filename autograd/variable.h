@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "keel/autograd/row_gradient.h"
@@ -29,12 +30,27 @@ struct Leaf {
   bool sparse = false;
   RowGradient rows;
   bool takes_rows = true;  // false: what is looked up does not count
-  std::vector<ReadyHook> on_ready;
+
+  // Has `hook` called from now on, until its owner asks to forget it. Hooks run in the order in which they came.
+  void when_ready(const void* owner, ReadyHook hook) { on_ready_.push_back({owner, std::move(hook)}); }
+  void forget_hooks(const void* owner) {
+    std::erase_if(on_ready_, [owner](const OwnedHook& hook) { return hook.owner == owner; });
+  }
+  void tell_ready(BackwardPass& pass) const {
+    for (const OwnedHook& hook : on_ready_) hook.call(pass);
+  }
 
   // Adds one contribution (of `shape`), converting the dtype. May keep `contribution` itself.
   void accumulate(Tensor contribution);
   // The same of rows: values (ids..., width) for the rows `ids`.
   void accumulate_rows(const Tensor& ids, const Tensor& values);
+
+ private:
+  struct OwnedHook {
+    const void* owner;
+    ReadyHook call;
+  };
+  std::vector<OwnedHook> on_ready_;
 };
 
 // A handle: copies refer to the same node of the same graph.

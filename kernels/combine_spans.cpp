@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "keel/runtime/dtype.h"
+#include "keel/kernels/widen.h"
 
 namespace keel {
 namespace {
@@ -28,11 +28,6 @@ struct Minimum {
   }
 };
 
-template <class T>
-Accumulator<T> widened(T value) {
-  return static_cast<Accumulator<T>>(value);
-}
-
 // Elements whose sums stay in the first-level cache while the terms pass by.
 constexpr std::int64_t kBlock = 1024;
 
@@ -43,22 +38,22 @@ void combine_block(std::span<const std::byte* const> terms, std::int64_t begin, 
   const auto term = [&](std::size_t i) { return reinterpret_cast<const T*>(terms[i]) + begin; };
   const T* const a = term(0);
   if (terms.size() == 1) {
-    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(widened(a[i]));
+    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(widen(a[i]));
     return;
   }
   const T* const b = term(1);
   if (terms.size() == 2) {
-    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(widened(a[i]), widened(b[i])));
+    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(widen(a[i]), widen(b[i])));
     return;
   }
   alignas(64) A sums[kBlock];
-  for (std::int64_t i = 0; i < count; ++i) sums[i] = op(widened(a[i]), widened(b[i]));
+  for (std::int64_t i = 0; i < count; ++i) sums[i] = op(widen(a[i]), widen(b[i]));
   for (std::size_t k = 2; k + 1 < terms.size(); ++k) {
     const T* const more = term(k);
-    for (std::int64_t i = 0; i < count; ++i) sums[i] = op(sums[i], widened(more[i]));
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = op(sums[i], widen(more[i]));
   }
   const T* const last = term(terms.size() - 1);
-  for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(sums[i], widened(last[i])));
+  for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<O>(op(sums[i], widen(last[i])));
 }
 
 template <class T, class O, class Op>

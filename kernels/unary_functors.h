@@ -197,14 +197,14 @@ struct LeakyRelu {
 // Clevert et al. 2016, with alpha = 1.
 struct Elu {
   static constexpr std::string_view name = "elu";
-  static constexpr Keep keep = Keep::output;
+  static constexpr Keep keep = Keep::input;  // the output plus 1 would have lost the digits of e^x in 16 bits
   template <class T>
   KEEL_HD T forward(T x) const {
     return x > T(0) ? x : math::expm1(x);
   }
   template <class T>
-  KEEL_HD T backward(T grad, T y) const {
-    return y > T(0) ? grad : grad * (y + T(1));
+  KEEL_HD T backward(T grad, T x) const {
+    return x > T(0) ? grad : grad * math::exp(x);
   }
 };
 

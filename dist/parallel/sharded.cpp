@@ -55,7 +55,7 @@ Sharded::~Sharded() {
   for (const auto& [module, observer] : observers_) module->unsubscribe(observer);
   for (const auto& unit : units_)
     if (unit->trainable())
-      for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->on_ready.clear();
+      for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->forget_hooks(this);
 }
 
 // What each rank refuses by itself, before there is a communicator that the others could still be using.
@@ -267,7 +267,7 @@ void Sharded::watch_leaves() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!units_[i]->trainable()) continue;
     for (const Segment& segment : units_[i]->layout().segments)
-      segment.parameter->variable.leaf()->on_ready.push_back([this, i](BackwardPass&) { gradient_ready(i); });
+      segment.parameter->variable.leaf()->when_ready(this, [this, i](BackwardPass&) { gradient_ready(i); });
   }
 }
 

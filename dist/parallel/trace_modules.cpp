@@ -61,14 +61,15 @@ void TracedModules::watch(Module& module, const std::string& path) {
     for_each_parameter(module, [&](const std::string&, Parameter& parameter) {
       if (!parameter.variable().requires_grad()) return;
       ++unit.leaves;
-      parameter.variable().leaf()->on_ready.push_back(
-          [state = state_, index](BackwardPass&) { state->gradient_ready(index); });
+      leaves_.push_back(parameter.variable().leaf());
+      leaves_.back()->when_ready(this, [state = state_, index](BackwardPass&) { state->gradient_ready(index); });
     });
   state_->units.push_back(std::move(unit));
 }
 
 TracedModules::~TracedModules() {
   for (const auto& [module, observer] : observers_) module->unsubscribe(observer);
+  for (const auto& leaf : leaves_) leaf->forget_hooks(this);
   state_->trace = nullptr;
 }
 

@@ -26,6 +26,7 @@ class TracedModules {
 
   std::shared_ptr<State> state_;  // shared with hooks of parameters, which may live longer
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;
+  std::vector<std::shared_ptr<Leaf>> leaves_;  // with a hook
 };
 
 }  // namespace keel

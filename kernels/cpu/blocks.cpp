@@ -17,11 +17,11 @@ const C* load_block(const std::byte* data, const Layout& layout, std::int64_t be
     const T* from = base + row.offset();
     C* to = buffer + done;
     if (stride == 1) {
-      for (int i = 0; i < count; ++i) to[i] = widen<T, C>(from[i]);
+      for (int i = 0; i < count; ++i) to[i] = widen<C>(from[i]);
     } else if (stride == 0) {
-      std::fill_n(to, count, widen<T, C>(*from));
+      std::fill_n(to, count, widen<C>(*from));
     } else {
-      for (int i = 0; i < count; ++i) to[i] = widen<T, C>(from[i * stride]);
+      for (int i = 0; i < count; ++i) to[i] = widen<C>(from[i * stride]);
     }
     done += count;
     if (done < n) row.advance(count);
@@ -39,9 +39,9 @@ void store_block(std::byte* data, const Layout& layout, std::int64_t begin, int 
     const C* from = values + done;
     T* to = base + row.offset();
     if (stride == 1) {
-      for (int i = 0; i < count; ++i) to[i] = narrow<T, C>(from[i]);
+      for (int i = 0; i < count; ++i) to[i] = narrow<T>(from[i]);
     } else {
-      for (int i = 0; i < count; ++i) to[i * stride] = narrow<T, C>(from[i]);
+      for (int i = 0; i < count; ++i) to[i * stride] = narrow<T>(from[i]);
     }
     done += count;
     if (done < n) row.advance(count);

@@ -8,9 +8,9 @@
 
 #include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include "keel/kernels/layout.h"
+#include "keel/kernels/widen.h"
 #include "keel/runtime/parallel.h"
 #include "keel/runtime/tensor.h"
 
@@ -20,17 +20,6 @@ namespace keel::cpu {
 template <class C>
 constexpr int block_length() {
   return static_cast<int>(4096 / sizeof(C));
-}
-
-template <class T, class C>
-C widen(T value) {
-  if constexpr (std::is_arithmetic_v<T>) return static_cast<C>(value);
-  else return static_cast<C>(static_cast<float>(value));
-}
-template <class T, class C>
-T narrow(C value) {
-  if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(value);
-  else return T(static_cast<float>(value));
 }
 
 // Walks the rows (runs along the last dimension) that a range of elements in row-major order covers.

@@ -21,8 +21,7 @@ void drop_channels(const T* x, T* out, std::int64_t count, PhiloxKey key, std::u
     for (std::size_t i = 0; i < 4; ++i) words[4 * b + i] = four[i];
   }
   using C = Accumulator<T>;
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = narrow<T, C>(words[i] >= threshold ? widen<T, C>(x[i]) * scale : C(0));
+  for (std::int64_t i = 0; i < count; ++i) out[i] = narrow<T>(words[i] >= threshold ? widen<C>(x[i]) * scale : C(0));
 }
 
 void dropout(const DropoutArgs& args) {

@@ -2,6 +2,7 @@
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/blocks.h"
+#include "keel/kernels/elementwise_tables.h"
 
 namespace keel::cpu {
 namespace {
@@ -55,30 +56,6 @@ void visit_operand_type(DType dtype, F&& f) {
   }
 }
 
-template <class Op>
-void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
-  visit_operand_type<Op>(x.dtype(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    run_blocks<C, 1>(y, {x}, unary_forward_block<Op, C>, parameter);
-  });
-}
-
-template <class Op>
-void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input, double parameter) {
-  const Tensor& used = Op::keep == Keep::none ? grad_output : kept;
-  if (grad_output.dtype() == DType::f64)
-    run_blocks<double, 2>(grad_input, {grad_output, used}, unary_backward_block<Op, double>, parameter);
-  else run_blocks<float, 2>(grad_input, {grad_output, used}, unary_backward_block<Op, float>, parameter);
-}
-
-template <class Op>
-void binary_forward(const Tensor& a, const Tensor& b, const Tensor& out) {
-  visit_operand_type<Op>(a.dtype(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    run_blocks<C, 2>(out, {a, b}, binary_forward_block<Op, C>, 0);
-  });
-}
-
 template <class Op, class C>
 void binary_backward_as(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b,
                         const Tensor& grad_input) {
@@ -86,32 +63,45 @@ void binary_backward_as(int input, const Tensor& grad_output, const Tensor& a, c
   run_blocks<C, 3>(grad_input, {grad_output, a, b}, block, 0);
 }
 
-template <class Op>
-void binary_backward(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b, const Tensor& grad_input) {
-  if (a.dtype() == DType::f64) binary_backward_as<Op, double>(input, grad_output, a, b, grad_input);
-  else binary_backward_as<Op, float>(input, grad_output, a, b, grad_input);
-}
+struct Loops {
+  template <class Op>
+  static void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
+    visit_operand_type<Op>(x.dtype(), [&](auto tag) {
+      using C = typename decltype(tag)::type;
+      run_blocks<C, 1>(y, {x}, unary_forward_block<Op, C>, parameter);
+    });
+  }
 
-template <class Op>
-constexpr BinaryEntry binary_entry() {
-  if constexpr (is_comparison<Op>) return {binary_forward<Op>, nullptr};
-  else return {binary_forward<Op>, binary_backward<Op>};
-}
+  template <class Op>
+  static void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input,
+                             double parameter) {
+    const Tensor& used = Op::keep == Keep::none ? grad_output : kept;
+    if (grad_output.dtype() == DType::f64)
+      run_blocks<double, 2>(grad_input, {grad_output, used}, unary_backward_block<Op, double>, parameter);
+    else run_blocks<float, 2>(grad_input, {grad_output, used}, unary_backward_block<Op, float>, parameter);
+  }
 
-template <class... Ops>
-UnaryTable unary_table(OpList<Ops...>) {
-  return {UnaryEntry{unary_forward<Ops>, unary_backward<Ops>}...};
-}
-template <class... Ops>
-BinaryTable binary_table(OpList<Ops...>) {
-  return {binary_entry<Ops>()...};
-}
+  template <class Op>
+  static void binary_forward(const Tensor& a, const Tensor& b, const Tensor& out) {
+    visit_operand_type<Op>(a.dtype(), [&](auto tag) {
+      using C = typename decltype(tag)::type;
+      run_blocks<C, 2>(out, {a, b}, binary_forward_block<Op, C>, 0);
+    });
+  }
+
+  template <class Op>
+  static void binary_backward(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b,
+                              const Tensor& grad_input) {
+    if (a.dtype() == DType::f64) binary_backward_as<Op, double>(input, grad_output, a, b, grad_input);
+    else binary_backward_as<Op, float>(input, grad_output, a, b, grad_input);
+  }
+};
 
 }  // namespace
 
 void add_elementwise(KernelTable& table) {
-  table.unary = unary_table(UnaryOps{});
-  table.binary = binary_table(BinaryOps{});
+  table.unary = unary_table<Loops>(UnaryOps{});
+  table.binary = binary_table<Loops>(BinaryOps{});
 }
 
 }  // namespace keel::cpu

@@ -105,9 +105,9 @@ void reduce_columns(const T* base, RowCursor& row, std::int64_t rows, int n, C* 
   for (std::int64_t r = 0; r < rows; ++r, row.advance(1)) {
     const T* const x = base + row.offset();
     if (r == 0)
-      for (int j = 0; j < n; ++j) acc[j] = widen<T, C>(x[j]);
+      for (int j = 0; j < n; ++j) acc[j] = widen<C>(x[j]);
     else
-      for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<T, C>(x[j]));
+      for (int j = 0; j < n; ++j) acc[j] = op(acc[j], widen<C>(x[j]));
   }
 }
 

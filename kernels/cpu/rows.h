@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "keel/kernels/cpu/workspace.h"
-#include "keel/runtime/dtype.h"
+#include "keel/kernels/widen.h"
 #include "keel/runtime/parallel.h"
 
 namespace keel::cpu {
@@ -21,11 +21,6 @@ namespace keel::cpu {
 // Rows of this many columns that are worth a chunk of parallel_for.
 inline std::int64_t row_grain(std::int64_t cols) {
   return std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, cols));
-}
-
-template <class T>
-Accumulator<T> widen(T value) {
-  return static_cast<Accumulator<T>>(value);
 }
 
 // Elements of scratch that widen_row() and staged_row() need for a row of n.

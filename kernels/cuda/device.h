@@ -7,6 +7,7 @@
 
 #include "keel/kernels/cuda/stream.h"
 #include "keel/kernels/table.h"
+#include "keel/kernels/widen.h"
 #include "keel/runtime/math.h"
 
 namespace keel::cuda {
@@ -48,17 +49,6 @@ void visit_word(std::size_t bytes, F&& f) {
     case 8: return f(TypeTag<uint2>{});
     default: return f(TypeTag<uint4>{});
   }
-}
-
-template <class C = float, class T>
-KEEL_HD C widen(T value) {
-  if constexpr (std::is_arithmetic_v<T>) return static_cast<C>(value);
-  else return static_cast<C>(static_cast<float>(value));
-}
-template <class T, class C>
-KEEL_HD T narrow(C value) {
-  if constexpr (std::is_arithmetic_v<T>) return static_cast<T>(value);
-  else return T(static_cast<float>(value));
 }
 
 // 16 bytes of a dense array, moved in one access. Addresses must be multiples of 16.

@@ -3,6 +3,7 @@
 #include "keel/kernels/cuda/backend.h"
 #include "keel/kernels/cuda/operand.h"
 #include "keel/kernels/cuda/quick_functors.h"
+#include "keel/kernels/elementwise_tables.h"
 
 namespace keel::cuda {
 namespace {
@@ -53,62 +54,51 @@ void visit_operand_type(DType dtype, Device device, F&& f) {
 
 bool has_16_bits(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-template <class Op>
-void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
-  if constexpr (HasQuick<Op>)
-    if (has_16_bits(x.dtype()))
-      return run_elementwise<float>(Op::name.data(), y, UnaryForward<Quick<Op>>{parameter}, x);
-  visit_operand_type<Op>(x.dtype(), x.device(), [&](auto tag) {
-    run_elementwise<typename decltype(tag)::type>(Op::name.data(), y, UnaryForward<Op>{parameter}, x);
-  });
-}
+struct Loops {
+  template <class Op>
+  static void unary_forward(const Tensor& x, const Tensor& y, double parameter) {
+    if constexpr (HasQuick<Op>)
+      if (has_16_bits(x.dtype()))
+        return run_elementwise<float>(Op::name.data(), y, UnaryForward<Quick<Op>>{parameter}, x);
+    visit_operand_type<Op>(x.dtype(), x.device(), [&](auto tag) {
+      run_elementwise<typename decltype(tag)::type>(Op::name.data(), y, UnaryForward<Op>{parameter}, x);
+    });
+  }
 
-template <class Op>
-void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input, double parameter) {
-  const Tensor& second = Op::keep == Keep::none ? grad_output : kept;
-  if constexpr (HasQuick<Op>)
-    if (has_16_bits(grad_output.dtype()))
-      return run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Quick<Op>>{parameter}, grad_output,
-                                    second);
-  visit_kernel_type(Op::name, grad_output.dtype(), grad_output.device(), [&](auto) {
-    run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Op>{parameter}, grad_output, second);
-  });
-}
+  template <class Op>
+  static void unary_backward(const Tensor& grad_output, const Tensor& kept, const Tensor& grad_input,
+                             double parameter) {
+    const Tensor& second = Op::keep == Keep::none ? grad_output : kept;
+    if constexpr (HasQuick<Op>)
+      if (has_16_bits(grad_output.dtype()))
+        return run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Quick<Op>>{parameter}, grad_output,
+                                      second);
+    visit_kernel_type(Op::name, grad_output.dtype(), grad_output.device(), [&](auto) {
+      run_elementwise<float>(Op::name.data(), grad_input, UnaryBackward<Op>{parameter}, grad_output, second);
+    });
+  }
 
-template <class Op>
-void binary_forward(const Tensor& a, const Tensor& b, const Tensor& out) {
-  visit_operand_type<Op>(a.dtype(), a.device(), [&](auto tag) {
-    run_elementwise<typename decltype(tag)::type>(Op::name.data(), out, BinaryForward<Op>{}, a, b);
-  });
-}
+  template <class Op>
+  static void binary_forward(const Tensor& a, const Tensor& b, const Tensor& out) {
+    visit_operand_type<Op>(a.dtype(), a.device(), [&](auto tag) {
+      run_elementwise<typename decltype(tag)::type>(Op::name.data(), out, BinaryForward<Op>{}, a, b);
+    });
+  }
 
-template <class Op>
-void binary_backward(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b, const Tensor& grad_input) {
-  visit_kernel_type(Op::name, a.dtype(), a.device(), [&](auto) {
-    run_elementwise<float>(Op::name.data(), grad_input, BinaryBackward<Op>{input}, grad_output, a, b);
-  });
-}
-
-template <class Op>
-constexpr BinaryEntry binary_entry() {
-  if constexpr (is_comparison<Op>) return {binary_forward<Op>, nullptr};
-  else return {binary_forward<Op>, binary_backward<Op>};
-}
-
-template <class... Ops>
-UnaryTable unary_table(OpList<Ops...>) {
-  return {UnaryEntry{unary_forward<Ops>, unary_backward<Ops>}...};
-}
-template <class... Ops>
-BinaryTable binary_table(OpList<Ops...>) {
-  return {binary_entry<Ops>()...};
-}
+  template <class Op>
+  static void binary_backward(int input, const Tensor& grad_output, const Tensor& a, const Tensor& b,
+                              const Tensor& grad_input) {
+    visit_kernel_type(Op::name, a.dtype(), a.device(), [&](auto) {
+      run_elementwise<float>(Op::name.data(), grad_input, BinaryBackward<Op>{input}, grad_output, a, b);
+    });
+  }
+};
 
 }  // namespace
 
 void add_elementwise(KernelTable& table) {
-  table.unary = unary_table(UnaryOps{});
-  table.binary = binary_table(BinaryOps{});
+  table.unary = unary_table<Loops>(UnaryOps{});
+  table.binary = binary_table<Loops>(BinaryOps{});
 }
 
 }  // namespace keel::cuda

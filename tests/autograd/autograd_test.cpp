@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string_view>
+
 #include "keel/autograd/backward.h"
 #include "keel/autograd/functions.h"
 #include "keel/autograd/gradcheck.h"
@@ -151,13 +156,85 @@ TEST(Backward, ReadyHooksFireOnceAfterTheLastContribution) {
   const Variable x(testing::tensor_of(testing::context(1), {3}, {1}), true);
   std::vector<double> seen;
   bool ended = false;
-  x.leaf()->on_ready.push_back([&](BackwardPass& pass) {
+  x.leaf()->when_ready(&ended, [&](BackwardPass& pass) {
     seen.push_back(x.grad().item());
     pass.at_end([&] { ended = true; });
   });
   backward(add(square(x), mul(x, x)));
   EXPECT_EQ(seen, std::vector<double>{12});
   EXPECT_TRUE(ended);
+}
+
+TEST(Backward, ForgettingAnOwnersHooksLeavesThoseOfOthers) {
+  const Variable x(testing::tensor_of(testing::context(1), {3}, {1}), true);
+  int first = 0, second = 0;
+  x.leaf()->when_ready(&first, [&](BackwardPass&) { ++first; });
+  x.leaf()->when_ready(&second, [&](BackwardPass&) { ++second; });
+  x.leaf()->forget_hooks(&first);
+  backward(square(x));
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 1);
+}
+
+// Every operation of the lists has a function for users, which is the operation.
+TEST(Elementwise, EveryOperationHasItsFunction) {
+  const Context context = testing::context(1);
+  const Variable x(uniform_tensor(context, {5}, 1)), y(uniform_tensor(context, {5}, 2));
+  const Variable positive = exp(x);
+  const std::map<std::string_view, std::function<Variable(const Variable&)>> unary_functions = {
+      {"neg", neg},
+      {"abs", abs},
+      {"sign", sign},
+      {"floor", floor},
+      {"exp", exp},
+      {"log", log},
+      {"sqrt", sqrt},
+      {"rsqrt", rsqrt},
+      {"square", square},
+      {"reciprocal", reciprocal},
+      {"sigmoid", sigmoid},
+      {"tanh", tanh},
+      {"relu", relu},
+      {"leaky_relu", [](const Variable& v) { return leaky_relu(v, 0.25); }},
+      {"elu", elu},
+      {"softplus", softplus},
+      {"gelu", gelu},
+      {"gelu_tanh", gelu_tanh},
+      {"silu", silu},
+      {"pow_scalar", [](const Variable& v) { return pow(v, 0.25); }},
+      {"add_scalar", [](const Variable& v) { return shift(v, 0.25); }},
+      {"mul_scalar", [](const Variable& v) { return scale(v, 0.25); }}};
+  for (int op = 0; op < UnaryOps::size; ++op) {
+    const auto found = unary_functions.find(name_of_unary(op));
+    ASSERT_NE(found, unary_functions.end()) << name_of_unary(op) << " has no function in autograd/elementwise.h";
+    EXPECT_EQ(doubles(found->second(positive).value()), doubles(unary(op, positive, 0.25).value())) << found->first;
+  }
+  const std::map<std::string_view, std::function<Variable(const Variable&, const Variable&)>> binary_functions = {
+      {"add", add},
+      {"sub", sub},
+      {"mul", mul},
+      {"div", div},
+      {"maximum", maximum},
+      {"minimum", minimum},
+      {"pow", [](const Variable& a, const Variable& b) { return pow(a, b); }}};
+  for (int op = 0; op < BinaryOps::size; ++op) {
+    if (is_comparison_op(op)) continue;
+    const auto found = binary_functions.find(name_of_binary(op));
+    ASSERT_NE(found, binary_functions.end()) << name_of_binary(op) << " has no function in autograd/elementwise.h";
+    EXPECT_EQ(doubles(found->second(positive, y).value()), doubles(binary(op, positive, y).value())) << found->first;
+  }
+}
+
+// e^x keeps its digits in 16 bits; the output plus 1 has lost them.
+TEST(Elementwise, TheDerivativeOfEluKeepsItsDigitsInSixteenBits) {
+  const Context context = testing::context(1);
+  const Variable x(kernels::cast(testing::tensor_of(context, {3}, {-4, -6, -9}), DType::bf16), true);
+  backward(sum(elu(x)));
+  const std::vector<double> slope = doubles(x.grad());
+  for (std::size_t i = 0; i < slope.size(); ++i) {
+    const double exact = std::exp(doubles(x.value())[i]);
+    EXPECT_NEAR(slope[i], exact, exact / 256);
+  }
 }
 
 TEST(Backward, NothingIsRecordedWithinNoGrad) {
@@ -172,7 +249,7 @@ TEST(Checkpoint, AWeightUsedInsideTwiceAndOutsideGetsOneFullGradient) {
   const auto run = [&](bool recompute, int& fired) {
     const Variable weight(uniform_tensor(context, {4, 4}, 1), true);
     const Variable x(uniform_tensor(context, {3, 4}, 2), true);
-    weight.leaf()->on_ready.push_back([&](BackwardPass&) { ++fired; });
+    weight.leaf()->when_ready(&fired, [&](BackwardPass&) { ++fired; });
     const auto block = [weight](const Variable& in) { return tanh(linear(in, weight, {})); };
     Variable h = recompute ? checkpoint(block, x) : block(x);
     h = recompute ? checkpoint(block, h) : block(h);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "keel/autograd/backward.h"
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "tests/support.h"
@@ -130,6 +131,19 @@ TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
   const std::vector<double> first(after.begin(), after.begin() + 20), second(after.begin() + 20, after.end());
   EXPECT_NE(first, second);
   for (const double value : after) EXPECT_TRUE(value == 1 || value == 1 - 0x1p-8) << value;
+}
+
+TEST(Engine, LeavesHooksOfOthersWhereTheyAreWhenItEnds) {
+  const Context context = testing::context(1);
+  const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+  Net net;
+  int fired = 0;
+  {
+    Sharded engine(net, context, make_sgd());
+    net.first.weight.variable().leaf()->when_ready(&fired, [&](BackwardPass&) { ++fired; });
+  }
+  backward(loss_of(net, x, y));
+  EXPECT_EQ(fired, 1);
 }
 
 TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
