@@ -243,8 +243,8 @@ struct Quotient {
   }
 };
 
-// A quotient of 1 leaves nothing to do but to begin the blocks, so they are a few for each multiprocessor of a large GPU
-// and go on from one part of x to the next.
+// A quotient of 1 leaves nothing to do but to begin the blocks, so they are a few for each multiprocessor of a large
+// GPU and go on from one part of x to the next.
 constexpr std::int64_t kMostScaleBlocks = 1024;
 
 template <class C>

@@ -131,7 +131,8 @@ inline void expect_same_or_neighbours(const Tensor& result, const Tensor& refere
   const std::vector<double> a = doubles(result), b = doubles(reference);
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i])) << result << " element " << i << ": " << a[i] << ", " << b[i];
+    ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i]))
+        << result << " element " << i << ": " << a[i] << ", " << b[i];
     const int exponent = std::max(std::ilogb(std::max(std::fabs(a[i]), std::fabs(b[i]))), half ? -14 : -126);
     ASSERT_LE(std::fabs(a[i] - b[i]), std::ldexp(1.0, exponent - (half ? 10 : 7)))
         << result << " element " << i << ": " << a[i] << " and " << b[i];
