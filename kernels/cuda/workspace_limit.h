@@ -9,8 +9,8 @@
 namespace keel::cuda {
 
 // Bytes that leave a run its own memory: half of what nobody uses now, on the device or in the context's cache, and no
-// more than a quarter of the device. The quarter alone decides wherever memory is not scarce, so that runs on devices of
-// one size choose alike.
+// more than a quarter of the device. The quarter alone decides wherever memory is not scarce, so that runs on devices
+// of one size choose alike.
 inline std::int64_t workspace_limit(const Context& context) {
   context.api().make_current();
   std::size_t free = 0, total = 0;
