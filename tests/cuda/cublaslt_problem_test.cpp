@@ -76,11 +76,12 @@ TEST(CublasltProblem, DescribesWhereEveryElementLies) {
 }
 
 TEST(CublasltProblem, TellsProductsApartWhoseOperandsLieOtherwise) {
-  const auto problem = [](const Tensor& a, bool accumulate = false) {
+  const Tensor b = zeros(context(), {8, 16}, DType::bf16), out = zeros(context(), {8, 16}, DType::bf16);
+  const auto problem = [&](const Tensor& a, bool accumulate = false) {
     MatmulArgs args;
     args.a = a;
-    args.b = zeros(context(), {8, 16}, DType::bf16);
-    args.out = zeros(context(), {8, 16}, DType::bf16);
+    args.b = b;
+    args.out = out;
     args.accumulate = accumulate;
     return problem_of(args).value();
   };
