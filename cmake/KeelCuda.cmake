@@ -3,20 +3,38 @@
 #   ON         nvcc compiles the kernels; the program uses a GPU where there is one
 #   EMULATED   the host's compiler compiles the same files, and the processor runs them as the device emulated:0
 #   OFF        the processor alone
-#   AUTO       ON where nvcc is found, else OFF
+#   AUTO       ON where an nvcc of CUDA 12 or later is found, else OFF
 #
 # Sets keel_cuda to ON, EMULATED or OFF. keel_cuda_sources() names the files that hold device code.
 keel_choice(KEEL_CUDA "CUDA backend" AUTO AUTO ON OFF EMULATED)
 # 80 travels as PTX, too, which the driver of a newer card compiles when the program starts.
 set(KEEL_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING "What nvcc compiles for, as CMAKE_CUDA_ARCHITECTURES")
 
+# keel_nvcc_problem(RESULT): why KEEL_NVCC cannot compile the kernels; empty where it can.
+function(keel_nvcc_problem result)
+  set(problem "")
+  if(NOT KEEL_NVCC)
+    set(problem "there is no nvcc in PATH, /usr/local/cuda/bin or CUDA_HOME/bin")
+  else()
+    # Asked before CMake tries it: an nvcc that is too old fails there with words about the host's compiler.
+    execute_process(COMMAND "${KEEL_NVCC}" --version OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE failed)
+    if(failed OR NOT said MATCHES "release ([0-9]+\\.[0-9]+)")
+      set(problem "${KEEL_NVCC} --version does not tell its release")
+    elseif(CMAKE_MATCH_1 VERSION_LESS 12)
+      set(problem "${KEEL_NVCC} is of CUDA ${CMAKE_MATCH_1}, and keel needs 12 or later, whose nvcc knows C++20")
+    endif()
+  endif()
+  set(${result} "${problem}" PARENT_SCOPE)
+endfunction()
+
 set(keel_cuda ${KEEL_CUDA})
 if(KEEL_CUDA MATCHES "^(AUTO|ON)$")
   find_program(KEEL_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
-  if(KEEL_NVCC)
+  keel_nvcc_problem(keel_without_cuda)
+  if(NOT keel_without_cuda)
     set(keel_cuda ON)
   elseif(KEEL_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "KEEL_CUDA is ON, but there is no nvcc in PATH, /usr/local/cuda/bin or CUDA_HOME/bin")
+    message(FATAL_ERROR "KEEL_CUDA is ON, but ${keel_without_cuda}")
   else()
     set(keel_cuda OFF)
   endif()
@@ -38,6 +56,8 @@ if(keel_cuda STREQUAL "ON")
   find_package(CUDAToolkit REQUIRED)
   message(STATUS "CUDA: ${KEEL_NVCC}, for ${KEEL_CUDA_ARCHITECTURES}")
   include(KeelCudaLibraries)
+elseif(keel_without_cuda)
+  message(STATUS "CUDA: OFF; ${keel_without_cuda}")
 else()
   message(STATUS "CUDA: ${keel_cuda}")
 endif()

@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "keel/kernels/table.h"
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+#include "keel/kernels/cuda/backend.h"
+#endif
 
 namespace keel::kernels {
 namespace {
@@ -71,23 +74,17 @@ void fill_gradient(std::string_view name, Tensor& gradient, const Tensor& like) 
   check_shape(name, gradient, like);
 }
 
-}  // namespace
-
-AttentionArgs attention(AttentionArgs args) {
+// Checks the arguments and allocates what they leave out.
+void complete(AttentionArgs& args) {
   check_inputs(args);
   const Tensor& q = args.q;
   if (!args.out.defined()) args.out = empty_like(q);
   check_shape("out", args.out, q);
   if (!args.lse.defined()) args.lse = empty(q.context(), {q.dim(0), q.dim(1), q.dim(2)}, lse_dtype(q));
   check_lse(args);
-  if (q.numel() == 0) return args;
-  run_kernel(q.context(), "attention", kernel_table(q.context()).attention, args);
-  args.out.mark_written();
-  args.lse.mark_written();
-  return args;
 }
 
-AttentionBackwardArgs attention_backward(AttentionBackwardArgs args) {
+void complete(AttentionBackwardArgs& args) {
   AttentionArgs& forward = args.forward;
   check_inputs(forward);
   KEEL_CHECK(forward.out.defined() && forward.lse.defined(),
@@ -98,11 +95,41 @@ AttentionBackwardArgs attention_backward(AttentionBackwardArgs args) {
   fill_gradient("grad_q", args.grad_q, forward.q);
   fill_gradient("grad_k", args.grad_k, forward.k);
   fill_gradient("grad_v", args.grad_v, forward.v);
+}
+
+// `q`: of the arguments.
+template <class Args>
+std::string backend_of(Args& args, const Tensor& q) {
+  complete(args);
+#if defined(KEEL_GPU) || defined(KEEL_EMULATED)
+  if (q.device().type != DeviceType::cpu) return cuda::attention_backend(args);
+#endif
+  return keel::concat("keel: there are no others on ", q.device());
+}
+
+}  // namespace
+
+AttentionArgs attention(AttentionArgs args) {
+  complete(args);
+  const Tensor& q = args.q;
+  if (q.numel() == 0) return args;
+  run_kernel(q.context(), "attention", kernel_table(q.context()).attention, args);
+  args.out.mark_written();
+  args.lse.mark_written();
+  return args;
+}
+
+AttentionBackwardArgs attention_backward(AttentionBackwardArgs args) {
+  complete(args);
+  const AttentionArgs& forward = args.forward;
   if (forward.q.numel() == 0 && forward.k.numel() == 0) return args;
   const Context& context = forward.q.context();
   run_kernel(context, "attention backward", kernel_table(context).attention_backward, args);
   for (const Tensor& gradient : {args.grad_q, args.grad_k, args.grad_v}) gradient.mark_written();
   return args;
 }
+
+std::string attention_backend(AttentionArgs args) { return backend_of(args, args.q); }
+std::string attention_backend(AttentionBackwardArgs args) { return backend_of(args, args.forward.q); }
 
 }  // namespace keel::kernels

@@ -2,6 +2,7 @@
 // Scaled dot-product attention with memory linear in the sequence length, forward and backward.
 
 #include <cstdint>
+#include <string>
 
 #include "keel/runtime/tensor.h"
 
@@ -37,6 +38,11 @@ namespace kernels {
 AttentionArgs attention(AttentionArgs args);
 // Fills undefined gradients (dense) and returns them inside args.
 AttentionBackwardArgs attention_backward(AttentionBackwardArgs args);
+
+// What computes this and why, in a line: "cuDNN 9.19.0", or "keel" and a reason where the kernels are keel's own. The
+// arguments are as the functions above take them; the answer may change with the memory that is free.
+std::string attention_backend(AttentionArgs args);
+std::string attention_backend(AttentionBackwardArgs args);
 
 }  // namespace kernels
 }  // namespace keel

@@ -26,6 +26,7 @@ std::vector<Shape> all_shapes(const GpuOptions& options) {
 
 struct Pass {
   Contestant forward, backward;
+  AttentionBackwardArgs args;
 };
 
 // x: (batch, time, 3, heads, head size), as one product makes them; the gradient likewise.
@@ -41,7 +42,8 @@ Pass pass_on(const Context& context, const Shape& shape, const Tensor& x, const 
   back.grad_out = GpuBench::shared_with(context, grad).transpose(1, 2);
   const Tensor grad_x = empty_like(here);
   back.grad_q = part(grad_x, 0), back.grad_k = part(grad_x, 1), back.grad_v = part(grad_x, 2);
-  return {{context, [args] { kernels::attention(args); }}, {context, [back] { kernels::attention_backward(back); }}};
+  return {
+      {context, [args] { kernels::attention(args); }}, {context, [back] { kernels::attention_backward(back); }}, back};
 }
 
 Json measure(GpuBench& bench, const Shape& shape) {
@@ -51,13 +53,13 @@ Json measure(GpuBench& bench, const Shape& shape) {
   const KernelTable &own = kernel_table(bench.plain()), &all = kernel_table(bench.automatic());
   const bool library = own.attention != all.attention;
   std::vector<Contestant> contestants;
-  const auto add = [&](const Context& context) {
-    const Pass pass = pass_on(context, shape, x, grad);
+  Pass pass;
+  for (const Context& context : {bench.plain(), bench.automatic()}) {
+    if (context == bench.automatic() && !library) break;
+    pass = pass_on(context, shape, x, grad);
     contestants.push_back(pass.forward);
     contestants.push_back(pass.backward);
-  };
-  add(bench.plain());
-  if (library) add(bench.automatic());
+  }
   const std::vector<double> seconds = bench.race(contestants);
   const double flops = shape.forward_flops();
   Json line = {{"batch", shape.batch},
@@ -67,11 +69,17 @@ Json measure(GpuBench& bench, const Shape& shape) {
                {"own_forward_tflops", 1e-12 * flops / seconds[0]},
                {"own_backward_tflops", 2.5e-12 * flops / seconds[1]}};
   line["library"] = library ? "in this build" : "none in this build";
+  // Whose kernels the library's entry ran, and figures of the library's alone.
+  const auto add_library = [&](const std::string& direction, const std::string& by, double of_forward,
+                               std::size_t own) {
+    line[concat("library_", direction, "_by")] = by;
+    if (by.starts_with("keel")) return;
+    line[concat("library_", direction, "_tflops")] = 1e-12 * of_forward * flops / seconds[own + 2];
+    line[concat("own_of_library_", direction)] = seconds[own + 2] / seconds[own];
+  };
   if (library) {
-    line["library_forward_tflops"] = 1e-12 * flops / seconds[2];
-    line["library_backward_tflops"] = 2.5e-12 * flops / seconds[3];
-    line["own_of_library_forward"] = seconds[2] / seconds[0];
-    line["own_of_library_backward"] = seconds[3] / seconds[1];
+    add_library("forward", kernels::attention_backend(pass.args.forward), 1, 0);
+    add_library("backward", kernels::attention_backend(pass.args), 2.5, 1);
   }
   return line;
 }

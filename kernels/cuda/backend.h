@@ -34,6 +34,12 @@ void add_cudnn_attention(KernelTable& table);
 void attention(const AttentionArgs& args);
 void attention_backward(const AttentionBackwardArgs& args);
 
+// What computes this on the arguments' device; see kernels::attention_backend. The latter two where cuDNN was built in.
+std::string attention_backend(const AttentionArgs& args);
+std::string attention_backend(const AttentionBackwardArgs& args);
+std::string cudnn_backend(const AttentionArgs& args);
+std::string cudnn_backend(const AttentionBackwardArgs& args);
+
 // What multiplies matrices of this dtype on the context's device, in a line.
 std::string matmul_backend(const Context& context, DType dtype);
 

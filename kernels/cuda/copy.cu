@@ -243,10 +243,19 @@ struct Quotient {
   }
 };
 
+// A quotient of 1 leaves nothing to do but to begin the blocks, so they are a few for each multiprocessor of a large
+// GPU and go on from one part of x to the next.
+constexpr std::int64_t kMostScaleBlocks = 1024;
+
 template <class C>
 __global__ void scale_by_kernel(Operands<1> operands, Quotient by) {
   const double quotient = by.value();
-  if (quotient != 1) compute_elements<C>(operands, Times<C>{static_cast<C>(quotient)});
+  if (quotient == 1) return;
+  const Times<C> times{static_cast<C>(quotient)};
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kElementwiseBlock;
+  for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kElementwiseBlock; begin < operands.count;
+       begin += stride)
+    compute_elements<C>(operands, begin, times);
 }
 
 void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor) {
@@ -254,7 +263,7 @@ void scale_by(const Tensor& x, const Tensor& factor, const Tensor& divisor) {
   const Quotient by{factor.raw(), factor.dtype() == DType::f64,
                     divisor.defined() ? divisor.data<std::int64_t>() : nullptr};
   auto* const kernel = x.dtype() == DType::f64 ? scale_by_kernel<double> : scale_by_kernel<float>;
-  launch("scale_by", kernel, elementwise_shape(x.numel()), stream_of(x), Operands<1>(x, x), by);
+  launch("scale_by", kernel, elementwise_shape(x.numel(), kMostScaleBlocks), stream_of(x), Operands<1>(x, x), by);
 }
 
 struct CountFrom {

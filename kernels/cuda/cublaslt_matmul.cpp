@@ -10,11 +10,7 @@
 
 #include <cublasLt.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -22,12 +18,16 @@
 #include <vector>
 
 #include "keel/kernels/cuda/backend.h"
+#include "keel/kernels/cuda/cublaslt_problem.h"
 #include "keel/kernels/cuda/matmul_plan.h"
 #include "keel/kernels/cuda/stream.h"
 #include "keel/kernels/functors.h"
 
 namespace keel::cuda {
 namespace {
+
+using cublaslt::Lines;
+using cublaslt::Problem;
 
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // bytes
 constexpr int kCandidates = 8;                                 // algorithms that are timed
@@ -48,93 +48,6 @@ void expect(cublasStatus_t status, const MatmulArgs& args) {
     throw Error(concat("matmul: cuBLASLt failed on ", args.a, " times ", args.b, " into ", args.out, ": ",
                        cublasLtGetStatusString(status), "; kernels=plain avoids it"),
                 ErrorKind::internal);
-}
-
-// One matrix of each batch, as the library wants it: `pitch` elements from line to line, and a line is a column of the
-// matrix where `turned`.
-struct Lines {
-  std::int64_t turned, pitch, batch_stride;
-  bool operator==(const Lines&) const = default;
-};
-
-// Everything that an algorithm is chosen for.
-struct Problem {
-  std::int64_t m, n, k, batches;
-  Lines a, b, out;
-  std::int64_t dtype, out_dtype, accumulate, epilogue, pre_activation_pitch;  // a pitch of 0: there is none
-  std::int64_t alignments[5];  // bytes, of a, b, out, pre_activation, bias
-  bool operator==(const Problem&) const = default;
-};
-
-struct ProblemHash {
-  std::size_t operator()(const Problem& problem) const {
-    std::array<std::int64_t, sizeof(Problem) / sizeof(std::int64_t)> words;
-    std::memcpy(words.data(), &problem, sizeof problem);
-    std::uint64_t hash = 1469598103934665603u;  // FNV-1a
-    for (const std::int64_t word : words) hash = (hash ^ static_cast<std::uint64_t>(word)) * 1099511628211u;
-    return hash;
-  }
-};
-
-std::int64_t alignment_of(const Tensor& x) {
-  const auto address = reinterpret_cast<std::uintptr_t>(x.raw());
-  return static_cast<std::int64_t>(std::min<std::uintptr_t>(256, address & (~address + 1)));
-}
-
-// Where an extent is 1 its stride has no meaning.
-std::optional<Lines> lines_of(const Tensor& x) {
-  const std::int64_t rows = x.dim(-2), cols = x.dim(-1), row = x.stride(-2), col = x.stride(-1);
-  const auto round_up = [](std::int64_t length) { return (length + 7) / 8 * 8; };
-  if ((cols == 1 || col == 1) && (rows == 1 || row >= cols)) return Lines{0, rows == 1 ? round_up(cols) : row, 0};
-  if ((rows == 1 || row == 1) && (cols == 1 || col >= rows)) return Lines{1, cols == 1 ? round_up(rows) : col, 0};
-  return {};
-}
-
-// The one stride with which a tensor's matrices follow each other, if there is one.
-std::optional<std::int64_t> batch_stride_of(const Tensor& x) {
-  std::int64_t stride = 0, count = 1;  // of the dimensions seen so far
-  for (int d = x.rank() - 3; d >= 0; --d) {
-    if (x.dim(d) == 1) continue;
-    if (count == 1) stride = x.stride(d);
-    else if (x.stride(d) != stride * count) return {};
-    count *= x.dim(d);
-  }
-  return stride;
-}
-
-// What the library is asked, or nothing where keel's own kernel has to do it.
-std::optional<Problem> problem_of(const MatmulArgs& args) {
-  const bool fused = args.epilogue != Epilogue::none;
-  Problem p = {};
-  p.m = args.out.dim(-2);
-  p.n = args.out.dim(-1);
-  p.k = args.a.dim(-1);
-  p.batches = args.out.numel() / (p.m * p.n);
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  if (p.k == 0 || std::max({p.m, p.n, p.k, p.batches}) > most) return {};
-  if (fused && (p.batches > 1 || args.out.dtype() != args.a.dtype() || alignment_of(args.bias) < 16)) return {};
-  const auto read = [](const Tensor& x, Lines& lines) {
-    const auto found = lines_of(x);
-    const auto stride = batch_stride_of(x);
-    if (!found || !stride) return false;
-    lines = *found;
-    lines.batch_stride = *stride;
-    return true;
-  };
-  if (!read(args.a, p.a) || !read(args.b, p.b) || !read(args.out, p.out) || p.out.turned != 0) return {};
-  p.dtype = static_cast<std::int64_t>(args.a.dtype());
-  p.out_dtype = static_cast<std::int64_t>(args.out.dtype());
-  p.accumulate = args.accumulate;
-  p.epilogue = static_cast<std::int64_t>(args.epilogue);
-  p.alignments[0] = alignment_of(args.a);
-  p.alignments[1] = alignment_of(args.b);
-  p.alignments[2] = alignment_of(args.out);
-  if (fused) p.alignments[4] = alignment_of(args.bias);
-  if (args.pre_activation.defined()) {
-    p.pre_activation_pitch = p.m == 1 ? p.out.pitch : args.pre_activation.stride(-2);
-    p.alignments[3] = alignment_of(args.pre_activation);
-  }
-  return p;
 }
 
 cudaDataType_t type_of(std::int64_t dtype) {
@@ -214,8 +127,14 @@ Call describe(const Problem& p, const MatmulArgs& args, bool gelu_after) {
   return call;
 }
 
-// The library's best algorithms, fastest by its own guess first; none where it cannot do the problem. Sums of parts of
-// k stay in fp32 and in a fixed order.
+// What a log says of a product.
+template <class... Parts>
+void tell(const MatmulArgs& args, LogLevel level, const Parts&... parts) {
+  args.a.context().log(level, concat("matmul: ", args.a, " times ", args.b, " into ", args.out, ": ", parts...));
+}
+
+// The library's best algorithms, fastest by its own guess first; none where it cannot do the problem or fails to
+// choose. Sums of parts of k stay in fp32 and in a fixed order.
 std::vector<Call> candidates(cublasLtHandle_t handle, const Problem& p, const MatmulArgs& args, bool gelu_after) {
   if (!gelu_after && p.pre_activation_pitch != 0 && (p.pre_activation_pitch % 8 != 0 || p.alignments[3] < 16))
     return {};
@@ -239,8 +158,12 @@ std::vector<Call> candidates(cublasLtHandle_t handle, const Problem& p, const Ma
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, &call.operation, &call.left, &call.right, &call.out, &call.out,
                                      &preference, tunes() ? kCandidates : 1, results, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
-  expect(status, args);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+      tell(args, LogLevel::warning, "cuBLASLt's choice of algorithms failed: ", cublasLtGetStatusString(status),
+           "; without it, keel's own kernel");
+    return {};
+  }
   std::vector<Call> calls;
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
@@ -323,8 +246,8 @@ Plan choose(cublasLtHandle_t handle, const std::vector<Call>& calls, const Matmu
     best.call = call;
   }
   const char* way = !best.call ? "keel's own kernel" : best.call->gelu_after ? "cuBLASLt, then GELU" : "cuBLASLt";
-  args.a.context().log(LogLevel::info, concat("matmul: ", args.a, " times ", args.b, ": ", way, ", ", shortest, " ms (",
-                                              calls.size(), " algorithms tried; keel's own kernel ", own, " ms)"));
+  tell(args, LogLevel::info, way, ", ", shortest, " ms (", calls.size(), " algorithms tried; keel's own kernel ", own,
+       " ms)");
   return best;
 }
 
@@ -347,7 +270,10 @@ class Library {
   Plan plan(const Problem& problem, const MatmulArgs& args) {
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(problem); found != plans_.end()) return found->second;
-    if (is_recording(args.a.context())) return {};
+    if (is_recording(args.a.context())) {
+      tell(args, LogLevel::info, "keel's own kernel in a graph that is recorded before this product ever ran");
+      return {};  // for this time
+    }
     if (plans_.size() >= kMost) plans_.clear();
     return plans_[problem] = make(problem, args);
   }
@@ -356,8 +282,11 @@ class Library {
   static constexpr std::size_t kMost = 1024;  // a training run never comes near
 
   Plan make(const Problem& problem, const MatmulArgs& args) const {
-    std::vector<Call> calls = candidates(handle_, problem, args, false);
-    if (args.epilogue == Epilogue::bias_gelu)
+    const bool gelu = args.epilogue == Epilogue::bias_gelu;
+    std::vector<Call> calls;
+    // The library may take the hardware's tanh for its GELU, which is too coarse for f32.
+    if (!gelu || args.out.dtype() != DType::f32) calls = candidates(handle_, problem, args, false);
+    if (gelu)
       for (const Call& call : candidates(handle_, problem, args, true)) calls.push_back(call);
     if (calls.empty()) return {};
     return tunes() ? choose(handle_, calls, args) : Plan{calls.front()};
@@ -365,13 +294,13 @@ class Library {
 
   std::mutex mutex_;
   cublasLtHandle_t handle_ = nullptr;
-  std::unordered_map<Problem, Plan, ProblemHash> plans_;
+  std::unordered_map<Problem, Plan, cublaslt::ProblemHash> plans_;
 };
 
 void multiply_cublaslt(const MatmulArgs& args) {
   if (args.a.dtype() == DType::f64) return multiply_own(args);  // which says that it cannot
   if (args.same_bits) return multiply_own(args);
-  const std::optional<Problem> problem = problem_of(args);
+  const std::optional<Problem> problem = cublaslt::problem_of(args);
   if (!problem) return multiply_own(args);
   const Context& context = args.a.context();
   context.api().make_current();  // for the handle, which may be made here

@@ -7,6 +7,7 @@
 #include "keel/kernels/cuda/attention_padding.h"
 #include "keel/kernels/cuda/backend.h"
 #include "keel/kernels/cuda/stream.h"
+#include "keel/kernels/cuda/workspace_limit.h"
 #include "keel/runtime/device_api.h"
 
 // Attention by cuDNN: plans are made once for each shape and layout and kept with the context. What cuDNN does not
@@ -20,13 +21,23 @@ using cudnn::Uid;
 
 // Generation asks for one more key in each step: a plan for each would cost more than it saves.
 constexpr std::int64_t kFewestQueries = 64;
-// Plans that are kept; beyond it all are made anew.
+// Plans that are kept; beyond it all are made anew, apart from those of graphs.
 constexpr std::size_t kMostPlans = 128;
-// The deterministic backward pass holds one 16-bit number for each pair of a query and a key.
-constexpr std::int64_t kMostWorkspace = std::int64_t{2} << 30;
 // 9.10.2: attention of 9.10.0 and 9.10.1 is known to be faulty, and masks were written otherwise before.
 constexpr std::size_t kOldest = 91002;
 
+std::string name_of_library() {
+  const std::size_t version = cudnnGetVersion();
+  return concat("cuDNN ", version / 10000, '.', version / 100 % 100, '.', version % 100);
+}
+
+std::string name_of(const AttentionCase& c) {
+  return concat(c.backward ? "attention backward (batch " : "attention (batch ", c.batch, ", heads ", c.heads, '/',
+                c.kv_heads, ", queries ", c.queries, ", keys ", c.keys, ", head size ", c.size, ')');
+}
+
+// Plans of one context. The deterministic backward pass works in 2 bytes for each pair of a query and a key of all
+// heads: where workspace_limit() or the device has no room for that, keel's own kernels take its place.
 class State {
  public:
   State() = default;
@@ -37,50 +48,94 @@ class State {
     if (handle_ != nullptr) cudnnDestroy(handle_);
   }
 
-  // Calls run(handle, plan) with a handle on the context's stream; false where there is no plan.
+  // Calls run(handle, plan, workspace) with a handle on the context's stream; false where there is no plan.
   template <class Run>
   bool with_plan(const Context& context, const AttentionCase& which, Run&& run) {
     const std::lock_guard lock(mutex_);
     context.api().make_current();
-    const AttentionPlan* plan = find(context, which);
-    if (plan == nullptr) return false;
+    Tensor workspace;
+    Kept* const kept = find(context, which);
+    if (kept == nullptr || !has_room(context, which, *kept, workspace)) return false;
     cudnn::check(cudnnSetStream(handle_, static_cast<cudaStream_t>(context.stream().native())), "choosing a stream");
-    run(handle_, *plan);
+    run(handle_, kept->plan, workspace.raw());
     return true;
   }
 
- private:
-  // Null where there is none.
-  const AttentionPlan* find(const Context& context, const AttentionCase& which) {
-    auto known = plans_.find(which);
-    if (known == plans_.end()) {
-      if (is_recording(context)) return nullptr;
-      if (plans_.size() >= kMostPlans) plans_.clear();
-      known = plans_.emplace(which, make(context, which)).first;
-    }
-    return known->second.plan ? &known->second : nullptr;
+  // Why the case goes to keel's own kernels; empty where cuDNN does it.
+  std::string why_not(const Context& context, const AttentionCase& which) {
+    const std::lock_guard lock(mutex_);
+    context.api().make_current();
+    const Kept* const kept = find(context, which);
+    return kept == nullptr ? "a graph is recorded, and there was no plan before" : kept->why_not;
   }
 
-  AttentionPlan make(const Context& context, const AttentionCase& which) {
-    try {
-      const std::size_t version = cudnnGetVersion();
-      if (version < kOldest) throw Error(concat("cuDNN ", version, " is older than ", kOldest), ErrorKind::unsupported);
-      if (handle_ == nullptr) cudnn::check(cudnnCreate(&handle_), "creating a handle");
-      AttentionPlan plan = cudnn::plan_attention(which, {.handle = handle_});
-      if (plan.plan->workspace_bytes() > kMostWorkspace)
-        throw Error(concat("cuDNN asks for a workspace of ", plan.plan->workspace_bytes(), " bytes"),
-                    ErrorKind::unsupported);
-      return plan;
-    } catch (const Error& error) {
-      context.log(std::exchange(told_, true) ? LogLevel::info : LogLevel::warning,
-                  concat("attention: keel's own kernels instead of cuDNN's; ", error.what()));
-      return {};
+ private:
+  struct Kept {
+    AttentionPlan plan;
+    std::string why_not;    // the plan is not used; empty where it is
+    bool recorded = false;  // in a graph, which launches the plan's kernels as long as it lives
+  };
+
+  // Null where a graph is recorded and the case is new.
+  Kept* find(const Context& context, const AttentionCase& which) {
+    const bool recording = is_recording(context);
+    auto known = plans_.find(which);
+    if (known == plans_.end()) {
+      if (recording) {
+        context.log(LogLevel::info,
+                    concat(name_of(which), ": keel's own kernels in a graph that is recorded before this ever ran"));
+        return nullptr;
+      }
+      if (plans_.size() >= kMostPlans) forget_plans(context);
+      known = plans_.emplace(which, make(context, which)).first;
     }
+    known->second.recorded |= recording;
+    return &known->second;
+  }
+
+  void forget_plans(const Context& context) {
+    context.synchronize();  // their kernels may be under way
+    std::erase_if(plans_, [](const auto& entry) { return !entry.second.recorded; });
+  }
+
+  Kept make(const Context& context, const AttentionCase& which) {
+    Kept kept;
+    try {
+      if (cudnnGetVersion() < kOldest)
+        throw Error(concat(name_of_library(), " is older than 9.10.2"), ErrorKind::unsupported);
+      if (handle_ == nullptr) cudnn::check(cudnnCreate(&handle_), "creating a handle");
+      kept.plan = cudnn::plan_attention(which, {.handle = handle_});
+      const std::int64_t bytes = kept.plan.plan->workspace_bytes(), most = workspace_limit(context);
+      if (bytes > most)
+        give_up(context, which, kept, concat("its plan works in ", bytes, " bytes and may have ", most));
+    } catch (const Error& error) { give_up(context, which, kept, error.what()); }
+    return kept;
+  }
+
+  // Allocates what the plan works in. What does not fit once is not tried again, so that a run does not change its ways
+  // more often than it must.
+  bool has_room(const Context& context, const AttentionCase& which, Kept& kept, Tensor& workspace) {
+    if (!kept.why_not.empty()) return false;
+    try {
+      workspace = empty(context, {kept.plan.plan->workspace_bytes()}, DType::u8, Purpose::workspace);
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::io) throw;  // anything but a full device
+      give_up(context, which, kept, error.what());
+      return false;
+    }
+  }
+
+  void give_up(const Context& context, const AttentionCase& which, Kept& kept, std::string why) {
+    if (!kept.recorded) kept.plan = {};
+    context.log(std::exchange(told_, true) ? LogLevel::info : LogLevel::warning,
+                concat(name_of(which), ": keel's own kernels instead of cuDNN's; ", why));
+    kept.why_not = std::move(why);
   }
 
   std::mutex mutex_;
   cudnnHandle_t handle_ = nullptr;
-  std::map<AttentionCase, AttentionPlan> plans_;
+  std::map<AttentionCase, Kept> plans_;
   bool told_ = false;
 };
 
@@ -122,15 +177,10 @@ struct Lengths {
   }
 };
 
-Tensor workspace_of(const Context& context, const AttentionPlan& plan) {
-  return empty(context, {plan.plan->workspace_bytes()}, DType::u8, Purpose::workspace);
-}
-
 void attention_by_cudnn(const AttentionArgs& args) {
   const Context& context = args.q.context();
-  const auto run = [&](cudnnHandle_t handle, const AttentionPlan& plan) {
+  const auto run = [&](cudnnHandle_t handle, const AttentionPlan& plan, void* workspace) {
     const Lengths lengths(args);
-    const Tensor workspace = workspace_of(context, plan);
     std::vector<std::pair<Uid, void*>> tensors = {{plan.q, args.q.raw()},
                                                   {plan.k, args.k.raw()},
                                                   {plan.v, args.v.raw()},
@@ -139,7 +189,7 @@ void attention_by_cudnn(const AttentionArgs& args) {
     if (args.lengths.defined())
       tensors.insert(tensors.end(),
                      {{plan.query_lengths, lengths.queries.raw()}, {plan.key_lengths, lengths.keys.raw()}});
-    plan.plan->run(handle, tensors, workspace.raw());
+    plan.plan->run(handle, tensors, workspace);
     if (args.lengths.defined()) clear_blind_queries(args, args.out, args.lse);
   };
   if (!takes(args) || !context.resource<State>().with_plan(context, AttentionCase(args), run)) attention(args);
@@ -148,9 +198,8 @@ void attention_by_cudnn(const AttentionArgs& args) {
 void attention_backward_by_cudnn(const AttentionBackwardArgs& args) {
   const AttentionArgs& forward = args.forward;
   const Context& context = forward.q.context();
-  const auto run = [&](cudnnHandle_t handle, const AttentionPlan& plan) {
+  const auto run = [&](cudnnHandle_t handle, const AttentionPlan& plan, void* workspace) {
     const Lengths lengths(forward);
-    const Tensor workspace = workspace_of(context, plan);
     const Tensor delta = empty(context, forward.lse.shape(), DType::f32, Purpose::workspace);
     std::vector<std::pair<Uid, void*>> tensors = {
         {plan.q, forward.q.raw()},        {plan.k, forward.k.raw()},        {plan.v, forward.v.raw()},
@@ -160,7 +209,7 @@ void attention_backward_by_cudnn(const AttentionBackwardArgs& args) {
     if (forward.lengths.defined())
       tensors.insert(tensors.end(),
                      {{plan.query_lengths, lengths.queries.raw()}, {plan.key_lengths, lengths.keys.raw()}});
-    plan.plan->run(handle, tensors, workspace.raw());
+    plan.plan->run(handle, tensors, workspace);
     if (!forward.lengths.defined()) return;
     clear_blind_queries(forward, args.grad_q);
     clear_padded_keys(forward, args.grad_k);
@@ -169,7 +218,19 @@ void attention_backward_by_cudnn(const AttentionBackwardArgs& args) {
   if (!takes(args) || !context.resource<State>().with_plan(context, AttentionCase(args), run)) attention_backward(args);
 }
 
+// `forward`: the arguments, or a part of them.
+template <class Args>
+std::string backend_of(const Args& args, const AttentionArgs& forward) {
+  if (!takes(args)) return "keel: cuDNN is not asked for such a dtype, head size, length or alignment";
+  const Context& context = forward.q.context();
+  const std::string why_not = context.resource<State>().why_not(context, AttentionCase(args));
+  return why_not.empty() ? name_of_library() : concat("keel: ", why_not);
+}
+
 }  // namespace
+
+std::string cudnn_backend(const AttentionArgs& args) { return backend_of(args, args); }
+std::string cudnn_backend(const AttentionBackwardArgs& args) { return backend_of(args, args.forward); }
 
 void add_cudnn_attention(KernelTable& table) {
   table.attention = attention_by_cudnn;

@@ -4,6 +4,11 @@
 
 #include "keel/runtime/error.h"
 
+// Headers that know devices by description; see Target::described.
+#if CUDNN_VERSION >= 90800
+#define KEEL_CUDNN_DESCRIBES_DEVICES
+#endif
+
 namespace keel::cuda::cudnn {
 
 namespace {
@@ -43,13 +48,18 @@ void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) 
 
 void Descriptor::finalize(const char* what) const { check(cudnnBackendFinalize(get()), what); }
 
-Target Target::described(const std::string& properties) {
+Target Target::described([[maybe_unused]] const std::string& properties) {
+#ifdef KEEL_CUDNN_DESCRIBES_DEVICES
   Target target;
   target.device = Descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   target.device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, properties.data(),
                     static_cast<std::int64_t>(properties.size()));
   target.device.finalize("device properties");
   return target;
+#else
+  throw Error(concat("this was compiled with cuDNN ", CUDNN_VERSION, ", which plans only for devices that it has"),
+              ErrorKind::unsupported);
+#endif
 }
 
 Uid Graph::add(cudnnDataType_t type, const Extents& shape, const Extents& strides, bool between, bool by_value) {
@@ -159,12 +169,14 @@ void Graph::matmul(Uid a, Uid b, Uid result, const Lengths& lengths) {
 namespace {
 
 // The results of a heuristic, best first; none, and why, where it has none for this graph.
-std::vector<Descriptor> configurations(const Target& target, const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                       std::string& reasons) {
+std::vector<Descriptor> configurations([[maybe_unused]] const Target& target, const Descriptor& graph,
+                                       cudnnBackendHeurMode_t mode, std::string& reasons) {
   const Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+#ifdef KEEL_CUDNN_DESCRIBES_DEVICES
   if (target.device.get() != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.device);
+#endif
   if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) {
     reasons += "; " + last_reason();
     return {};
@@ -183,7 +195,7 @@ std::vector<Descriptor> configurations(const Target& target, const Descriptor& g
     check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
                                    &count, handles.data()),
           "listing engines");
-  results.resize(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  results.resize(std::min(results.size(), static_cast<std::size_t>(std::max<std::int64_t>(count, 0))));
   if (results.empty()) reasons += "; " + last_reason();
   return results;
 }
@@ -200,13 +212,17 @@ bool is_nondeterministic(const Descriptor& configuration) {
   check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes),
         "reading the engine's notes");
-  return std::find(notes, notes + count, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) != notes + count;
+  // cuDNN counts those that there are, and a later version than that of the headers may know more.
+  auto* const end = notes + std::min<std::int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  return std::find(notes, end, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) != end;
 }
 
 Descriptor build(const Target& target, const Descriptor& config) {
   const Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (target.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &target.handle);
+#ifdef KEEL_CUDNN_DESCRIBES_DEVICES
   else plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.device);
+#endif
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
   plan.finalize("plan");
   return plan;

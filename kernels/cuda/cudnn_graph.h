@@ -41,7 +41,8 @@ class Descriptor {
 struct Target {
   cudnnHandle_t handle = nullptr;
   Descriptor device = {};
-  // Properties in cuDNN's JSON; of cuDNN 9.11 and later.
+  // Properties in cuDNN's JSON. cuDNN 9.11 is the first that plans by them; an Error of kind unsupported where this was
+  // compiled with headers that do not know such devices (before 9.8).
   static Target described(const std::string& properties);
 };
 

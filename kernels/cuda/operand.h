@@ -122,10 +122,10 @@ struct Operands {
   }
 };
 
-// out = f(in...) for the elements of this block: f takes N numbers of C, or the element's number without inputs.
+// out = f(in...) for the kElementwiseBlock elements from `begin` on, by one block: f takes N numbers of C, or the
+// element's number without inputs.
 template <class C, int N, class F>
-__device__ void compute_elements(const Operands<N>& operands, const F& f) {
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kElementwiseBlock;
+__device__ void compute_elements(const Operands<N>& operands, std::int64_t begin, const F& f) {
   if (operands.runs && begin + kElementwiseBlock <= operands.count) {
     const std::int64_t first = begin + static_cast<std::int64_t>(threadIdx.x) * kRun;
     C in[N > 0 ? N : 1][kRun], out[kRun];
@@ -157,12 +157,12 @@ __device__ void compute_elements(const Operands<N>& operands, const F& f) {
 
 template <class C, int N, class F>
 __global__ void elementwise_kernel(Operands<N> operands, F f) {
-  compute_elements<C>(operands, f);
+  compute_elements<C>(operands, static_cast<std::int64_t>(blockIdx.x) * kElementwiseBlock, f);
 }
 
-// A block for each kElementwiseBlock elements.
-inline LaunchShape elementwise_shape(std::int64_t count) {
-  return {static_cast<unsigned>(ceil_div(count, kElementwiseBlock)), kElementwiseThreads};
+// A block for each kElementwiseBlock elements, but no more than `most`.
+inline LaunchShape elementwise_shape(std::int64_t count, std::int64_t most = INT64_MAX) {
+  return {grid_of(std::min(ceil_div(count, kElementwiseBlock), most)), kElementwiseThreads};
 }
 
 // Queues out = f(in...), element by element. The inputs have out's shape (strides of 0 where they repeat) and may be

@@ -1,6 +1,23 @@
 #include "keel/kernels/cuda/backend.h"
 
 namespace keel::cuda {
+namespace {
+
+// `forward`: the arguments, or a part of them.
+template <class Args>
+std::string attention_backend_of([[maybe_unused]] const Args& args, const AttentionArgs& forward) {
+  if (forward.q.context().kernel_choice() == KernelChoice::plain) return "keel: kernels=plain";
+#ifdef KEEL_HAVE_CUDNN
+  return cudnn_backend(args);
+#else
+  return "keel: built without cuDNN";
+#endif
+}
+
+}  // namespace
+
+std::string attention_backend(const AttentionArgs& args) { return attention_backend_of(args, args); }
+std::string attention_backend(const AttentionBackwardArgs& args) { return attention_backend_of(args, args.forward); }
 
 void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_elementwise(table);

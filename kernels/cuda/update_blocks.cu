@@ -144,6 +144,7 @@ __global__ void update_blocks_kernel(Flat<P, G, 0> flat, Coded<sizeof...(I)> cod
       store_weights(flat.parameter, at, count, whole, weights, rounding, key);
     }
     const float scales[] = {largest_size(kept[I])...};
+    __syncwarp();  // all lanes have read the block's old scales: what a shuffle orders is not memory
     if (lane == 0) ((coded.scales[I][block] = scales[I]), ...);
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {

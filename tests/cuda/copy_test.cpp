@@ -188,6 +188,18 @@ TEST_P(CopyOnDevice, ScaleByReadsItsFactorOnTheDevice) {
   }
 }
 
+TEST_P(CopyOnDevice, ScaleByGoesOnWhereThereIsMoreThanItsBlocksBeginWith) {
+  if (GetParam() != Order::forward) return;                    // one order is enough for a test of this size
+  constexpr std::int64_t kCount = 2 * 1024 * 2048 + 2048 + 5;  // of bf16, which holds the numbers to 256
+  std::vector<bf16> numbers;
+  for (std::int64_t i = 0; i < kCount; ++i) numbers.emplace_back(static_cast<float>(i % 251));
+  const Tensor x = from_values(device, numbers, {kCount});
+  kernels::scale_by(x, tensor_of(device, {0.5}, {}));
+  const std::vector<bf16> got = x.to_vector<bf16>();
+  for (std::int64_t i = 0; i < kCount; ++i)
+    ASSERT_EQ(static_cast<float>(got[static_cast<std::size_t>(i)]), 0.5f * static_cast<float>(i % 251)) << i;
+}
+
 TEST_P(CopyOnDevice, ScaleByOneLeavesEveryBit) {
   const std::vector<std::uint16_t> bits = {0x7f81, 0x0001};
   const Tensor x = empty(device, {2}, DType::bf16);

@@ -1,4 +1,4 @@
-// Whether cuDNN has plans for keel's attention graphs, on devices that are only described.
+// Whether cuDNN has plans for keel's attention graphs, on devices that are only described, and when it runs them.
 //
 // Plans are compiled, so that the CUDA driver's library must be there; a GPU need not. The toolkit's stub of it, found
 // as libcuda.so.1, is enough for engines to be found and compiled, though not for their workspace to be asked.
@@ -7,10 +7,8 @@
 
 #include "keel/kernels/cuda/cudnn_attention.h"
 
-#include <gtest/gtest.h>
-
-#include "keel/runtime/error.h"
-#include "tests/support.h"
+#include "keel/kernels/cuda/workspace_limit.h"
+#include "tests/cuda/device.h"
 
 namespace keel::cuda::cudnn {
 namespace {
@@ -54,7 +52,7 @@ AttentionCase packed(bool backward, std::int64_t kv_heads, std::int64_t time, st
 class CudnnPlans : public ::testing::TestWithParam<Described> {
  protected:
   void SetUp() override {
-    if (cudnnGetVersion() < 91100)
+    if (cudnnGetVersion() < 91100 || CUDNN_VERSION < 90800)
       GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " plans only for devices that it has";
   }
   // The bytes of workspace of the plan, or -1 where this machine cannot compile plans; 0 where all that failed is to
@@ -97,6 +95,72 @@ TEST_P(CudnnPlans, ExistForEveryMaskAndBothDirections) {
     for (const AttentionCase& which : {plain, full, grouped, later}) EXPECT_GE(workspace_of(which), 0);
   }
 }
+
+// Packed queries, keys and values, out and their gradients, of which none was computed.
+AttentionBackwardArgs attention_of(const Context& context, std::int64_t batch, std::int64_t heads, std::int64_t time) {
+  const auto part = [](const Tensor& packed, int i) { return packed.select(2, i).transpose(1, 2); };
+  const auto numbers = [&](const Dims& shape, std::uint64_t seed) {  // the same in each sequence and head
+    const Tensor x = empty(context, shape, DType::bf16);
+    kernels::copy_into(x.transpose(1, -2), testing::uniform_tensor(context, {time, 64}, seed, DType::bf16));
+    return x;
+  };
+  const Tensor x = numbers({batch, time, 3, heads, 64}, 1), grad = empty_like(x);
+  AttentionBackwardArgs args;
+  args.forward.q = part(x, 0), args.forward.k = part(x, 1), args.forward.v = part(x, 2);
+  args.forward.out = empty(context, {batch, time, heads, 64}, DType::bf16).transpose(1, 2);
+  args.forward.lse = empty(context, {batch, heads, time});
+  args.forward.causal = true;
+  args.grad_out = numbers({batch, time, heads, 64}, 2).transpose(1, 2);
+  args.grad_q = part(grad, 0), args.grad_k = part(grad, 1), args.grad_v = part(grad, 2);
+  return args;
+}
+
+class CudnnOnDevice : public testing::OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (IsSkipped()) return;
+    automatic = Context::create({.device = testing::kTestDevice,
+                                 .log = [this](LogLevel, std::string_view line) { log.append(line).append("\n"); }});
+  }
+  std::string log;
+  Context automatic;
+};
+
+TEST_P(CudnnOnDevice, DoesTheBackwardPassOfLongSequences) {
+  constexpr std::int64_t kBatch = 3, kHeads = 32, kTime = 4096, kPairs = kBatch * kHeads * kTime * kTime;
+  if (workspace_limit(automatic) < 3 * kPairs)
+    GTEST_SKIP() << "a workspace may have " << workspace_limit(automatic) << " bytes here, and this test wants "
+                 << 3 * kPairs;
+  const AttentionBackwardArgs args = attention_of(automatic, kBatch, kHeads, kTime),
+                              own = attention_of(device, kBatch, kHeads, kTime);
+  for (const AttentionBackwardArgs& each : {args, own}) {
+    kernels::attention(each.forward);
+    kernels::attention_backward(each);
+  }
+  EXPECT_EQ(kernels::attention_backend(own), "keel: kernels=plain");
+  EXPECT_EQ(kernels::attention_backend(args).rfind("cuDNN ", 0), 0u) << kernels::attention_backend(args);
+  const auto last = [](const Tensor& x) { return testing::doubles(x.select(0, kBatch - 1).select(0, kHeads - 1)); };
+  EXPECT_LT(testing::relative_error(last(args.grad_q), last(own.grad_q)), 3e-2);
+  EXPECT_LT(testing::relative_error(last(args.grad_k), last(own.grad_k)), 3e-2);
+  EXPECT_LT(testing::relative_error(last(args.grad_v), last(own.grad_v)), 3e-2);
+}
+
+TEST_P(CudnnOnDevice, GivesWayAndSaysSoWhereItWouldTakeTheRunsMemory) {
+  const AttentionBackwardArgs args = attention_of(automatic, 1, 8, 65536);  // 64 GiB for its pairs
+  const std::string backend = kernels::attention_backend(args);
+  if (workspace_limit(automatic) > std::int64_t{64} << 30)
+    GTEST_SKIP() << "this device has room for 64 GiB of workspace";
+  EXPECT_EQ(backend.rfind("keel: ", 0), 0u) << backend;
+  EXPECT_NE(log.find("attention backward (batch 1, heads 8/8, queries 65536, keys 65536, head size 64): keel's own "
+                     "kernels instead of cuDNN's; " +
+                     backend.substr(6)),
+            log.npos)
+      << log;
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudnnOnDevice, ::testing::ValuesIn(testing::test_orders()),
+                         [](const auto& info) { return ::testing::PrintToString(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(, CudnnPlans,
                          ::testing::Values(Described{"A100", 800, 108, 166912}, Described{"H100", 900, 132, 232448}),

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -117,6 +119,24 @@ inline void expect_close(const Tensor& result, const std::vector<double>& refere
 inline void expect_close(const Tensor& result, const Tensor& reference, double factor = 1, double floor = 0) {
   EXPECT_EQ(result.shape(), reference.shape());
   expect_close(result, doubles(reference), factor, floor);
+}
+
+// Two results of a 16-bit dtype that each were rounded once, from fp32 numbers less than one step of the dtype apart:
+// rounding keeps their order, so that they are the same number or neighbours. They are neighbours where the middle of
+// two lies between them, however little they differ, and then half a step, as rounding() has it, is too little.
+inline void expect_same_or_neighbours(const Tensor& result, const Tensor& reference) {
+  const bool half = result.dtype() == DType::f16;
+  ASSERT_TRUE(half || result.dtype() == DType::bf16) << result;
+  ASSERT_EQ(result.shape(), reference.shape());
+  const std::vector<double> a = doubles(result), b = doubles(reference);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i]))
+        << result << " element " << i << ": " << a[i] << ", " << b[i];
+    const int exponent = std::max(std::ilogb(std::max(std::fabs(a[i]), std::fabs(b[i]))), half ? -14 : -126);
+    ASSERT_LE(std::fabs(a[i] - b[i]), std::ldexp(1.0, exponent - (half ? 10 : 7)))
+        << result << " element " << i << ": " << a[i] << " and " << b[i];
+  }
 }
 
 }  // namespace keel::testing
