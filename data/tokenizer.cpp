@@ -16,10 +16,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kFormat = "keel tokenizer";
-constexpr int kVersion = 1;
+constexpr int kFormatVersion = 1;
 
 json described(const Tokenizer& tokenizer) {
-  return {{"format", kFormat}, {"version", kVersion}, {"type", tokenizer.name()}};
+  return {{"format", kFormat}, {"version", kFormatVersion}, {"type", tokenizer.name()}};
 }
 
 // "line 3, column 7": both from 1, columns in characters.
@@ -179,8 +179,8 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view text) {
   try {
     const json object = json::parse(text);
     KEEL_CHECK(object.is_object() && object.value("format", "") == kFormat, "it has no \"format\": \"", kFormat, "\"");
-    KEEL_CHECK(object.at("version") == kVersion, "its version is ", object.at("version").dump(),
-               "; this program reads version ", kVersion);
+    KEEL_CHECK(object.at("version") == kFormatVersion, "its version is ", object.at("version").dump(),
+               "; this program reads version ", kFormatVersion);
     return row_named(object.at("type").get_ref<const std::string&>()).from_json(object);
   } catch (const json::exception& error) {
     throw Error(concat("it is not the JSON of a tokenizer: ", json_reason(error.what())));

@@ -8,11 +8,11 @@
 namespace keel {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSmallestBlock = 64;
 
 // Sizes are rounded to 1/8 of their magnitude, so that nearly equal requests share blocks.
 std::size_t block_size(std::size_t bytes) {
-  std::size_t step = kAlignment;
+  std::size_t step = kSmallestBlock;
   while (step * 8 < bytes) step *= 2;
   return (bytes + step - 1) / step * step;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Milliseconds that something took.
+// The time that something took.
 
 #include <chrono>
 
@@ -9,8 +9,11 @@ namespace keel {
 inline double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-// Adds the time from here to the end of the scope to a sum.
+// Adds the milliseconds from here to the end of the scope to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(double& sum) : sum_(sum) {}

@@ -31,7 +31,7 @@ constexpr Size kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20
 }  // namespace
 
 // A key may be given by its own name or by another program's word for it, and only once.
-void Resolver::add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out) {
+void Resolver::add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out) {
   const std::string key = own_key(written, value);
   for (const Given& given : out)
     if (given.key == key && given.place.override_number == place.override_number && key != written)
@@ -40,10 +40,10 @@ void Resolver::add(std::string_view written, YamlNode value, const Place& place,
 }
 
 // Lists the leaves below `mapping`, with their full keys. Two levels are enough for every key.
-void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
+void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
                        std::vector<Given>& out) {
   for (const YamlEntry& entry : mapping.entries) {
-    const Place place = override_place ? *override_place : file_place(entry.line);
+    const WrittenPlace place = override_place ? *override_place : file_place(entry.line);
     const std::string key = prefix + entry.key;
     // DeepSpeed's JSON has the parameters of a schedule and of an optimizer one level deeper.
     if ((key == "scheduler.params" || key == "optimizer.params") && entry.value.kind == YamlNode::Kind::mapping) {
@@ -71,7 +71,7 @@ void Resolver::add_file(std::string_view yaml) {
 }
 
 void Resolver::add_override(const std::string& text) {
-  const Place place = {0, ++overrides_, concat(source_, ", '", text, "'")};
+  const WrittenPlace place = {0, ++overrides_, concat(source_, ", '", text, "'")};
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
   YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
@@ -97,7 +97,7 @@ void Resolver::mark_broken(std::string_view key_or_section) {
 }
 
 // The first line of the key's section, where that is in the file.
-Place Resolver::missing_place(std::string_view key) const {
+WrittenPlace Resolver::missing_place(std::string_view key) const {
   for (const Given& given : given_)
     if (given.place.override_number == 0 && is_inside(given.key, key.substr(0, key.find('.')))) return given.place;
   return {kNoLine, 0, name_};
@@ -157,7 +157,7 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
     try {
       set_value(*applicable, config_, given->value);
     } catch (const YamlError& error) {
-      const Place place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
+      const WrittenPlace place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
       const std::string_view what = error.what();  // begins with a place in the value, or is about all of it
       report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
       mark_broken(key);
@@ -203,7 +203,7 @@ void Resolver::require(bool holds, std::initializer_list<std::string_view> keys,
   for (const std::string_view key : keys)
     if (broken_.contains(key)) return;
   if (holds) return;
-  Place place = {kNoLine, 0, name_};
+  WrittenPlace place = {kNoLine, 0, name_};
   for (const std::string_view key : keys)
     if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
       place = given->place;

@@ -20,7 +20,7 @@ namespace keel {
 inline constexpr int kNoLine = std::numeric_limits<int>::max();
 
 // Where a value was written: a line of the file, or an override.
-struct Place {
+struct WrittenPlace {
   int line = kNoLine;
   int override_number = 0;  // from 1; 0: in the file
   std::string text;         // "c.yaml:7" or "command line, 'steps=x'"
@@ -28,7 +28,7 @@ struct Place {
 };
 
 struct Problem {
-  Place place;
+  WrittenPlace place;
   std::string message;
   ErrorKind kind = ErrorKind::input;
 };
@@ -36,7 +36,7 @@ struct Problem {
 struct Given {
   std::string key;  // "optimizer.lr"
   YamlNode value;   // a mapping only where it is empty or deeper than sections go
-  Place place;
+  WrittenPlace place;
 };
 
 // Turns what was written into a Config and collects everything that is wrong with it.
@@ -50,17 +50,17 @@ class Resolver {
   Config resolve();
 
  private:
-  Place file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
-  Place missing_place(std::string_view key) const;
-  void report(const Place& place, std::string message) { problems_.push_back({place, std::move(message)}); }
-  void report_key(std::string_view key, const Place& place, std::string_view message) {
+  WrittenPlace file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
+  WrittenPlace missing_place(std::string_view key) const;
+  void report(const WrittenPlace& place, std::string message) { problems_.push_back({place, std::move(message)}); }
+  void report_key(std::string_view key, const WrittenPlace& place, std::string_view message) {
     report(place, concat(key, ": ", message));
     mark_broken(key);
   }
   void mark_broken(std::string_view key_or_section);
 
-  void add(std::string_view written, YamlNode value, const Place& place, std::vector<Given>& out);
-  void flatten(const std::string& prefix, const YamlNode& mapping, const Place* override_place,
+  void add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out);
+  void flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
                std::vector<Given>& out);
   const Given* find(std::string_view key) const;
   void check_names();

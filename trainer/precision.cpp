@@ -3,29 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
 
 constexpr double kProbeSeconds = 0.05;
-constexpr std::int64_t kRows = 256;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr std::int64_t kProbeRows = 256;
 
 // Products x (rows, width) times w (width, 4 width) in one number type, and the best rate seen, in GFLOP/s.
 class Products {
  public:
   Products(const Context& context, DType dtype, std::int64_t width)
-      : x_(zeros(context, {kRows, width}, dtype, Purpose::workspace)),
+      : x_(zeros(context, {kProbeRows, width}, dtype, Purpose::workspace)),
         w_(zeros(context, {width, 4 * width}, dtype, Purpose::workspace)),
-        out_(empty(context, {kRows, 4 * width}, dtype, Purpose::workspace)),
-        operations_(2.0 * kRows * static_cast<double>(width * 4 * width)) {
+        out_(empty(context, {kProbeRows, 4 * width}, dtype, Purpose::workspace)),
+        operations_(2.0 * kProbeRows * static_cast<double>(width * 4 * width)) {
     kernels::matmul(x_, w_, {.into = out_});  // warms up
     out_.context().synchronize();
   }

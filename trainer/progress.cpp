@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
@@ -99,10 +99,7 @@ ConsoleObserver::~ConsoleObserver() {
   if (!shown_.empty()) out_ << '\n' << std::flush;
 }
 
-double ConsoleObserver::now() const {
-  if (options_.now) return options_.now();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double ConsoleObserver::now() const { return options_.now ? options_.now() : seconds_now(); }
 
 // Everything that fits: the step and the loss always, then the other parts, then a bar in the room that is left.
 std::string ConsoleObserver::progress_line(const StepReport& report) const {

@@ -7,7 +7,7 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kIntroduction = R"(# Learning-rate schedules
+constexpr std::string_view kSchedulesIntroduction = R"(# Learning-rate schedules
 
 The section `scheduler` of a configuration names a schedule and its parameters; docs/config.md lists their values and
 limits, and `keel schedule c.yaml` draws the curve without training. A schedule is a pure function from the number of
@@ -74,7 +74,7 @@ std::string parameters_of(const ScheduleKind& kind) {
 }  // namespace
 
 std::string schedule_reference() {
-  std::string text(kIntroduction);
+  std::string text(kSchedulesIntroduction);
   text += "| type | also | factor on optimizer.lr | parameters (default) | from |\n|---|---|---|---|---|\n";
   for (const ScheduleKind& kind : schedule_kinds())
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n", kind.name, words(kind.aliases), kind.formula,

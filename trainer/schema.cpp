@@ -7,6 +7,7 @@
 #include "keel/dist/lab/contestant.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
+#include "keel/trainer/schema_rows.h"
 
 namespace keel {
 namespace {
@@ -94,8 +95,6 @@ std::string_view closure_optimizers() {
   return choices;
 }
 
-constexpr Range kAny = {};
-constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }

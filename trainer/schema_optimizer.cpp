@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <deque>
 
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
-#include "keel/trainer/schema.h"
+#include "keel/trainer/schema_rows.h"
 
 namespace keel {
 namespace {
@@ -17,8 +16,6 @@ namespace {
 #define KEEL_OPTION(member) \
   [](Config & config) -> auto& { return config.optimizer.member; }
 
-constexpr Range kAny = {};
-constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
 constexpr Range kFromZero = {.low = 0};
 constexpr Range kAboveZero = {.low = 0, .low_open = true};
 constexpr Range kUpToOne = {.low = 0, .high = 1};
@@ -132,12 +129,6 @@ const OptionRow kOptions[] = {
 
 #undef KEEL_OPTION
 
-// Texts that rows point to.
-std::string_view kept(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text));
-}
-
 int index_of(std::string_view name) {
   int index = 0;
   for (const OptimizerEntry& entry : optimizers()) {
@@ -147,7 +138,7 @@ int index_of(std::string_view name) {
   throw Error(concat("there is no optimizer '", name, "'"));
 }
 
-ChoiceField type_field() {
+ChoiceField optimizer_field() {
   std::string names, others;
   const auto add = [&](std::string_view word, std::string_view name) {
     if (word != name) others += concat(others.empty() ? "" : "|", word, "=", name);
@@ -260,7 +251,7 @@ GroupPattern read_group(const YamlNode& node) {
 std::vector<SchemaRow> optimizer_rows() {
   std::vector<SchemaRow> rows;
   rows.push_back(
-      {"optimizer.type", type_field(), optimizers().front().name, kAny, {}, kept(type_help()), "optim|name"});
+      {"optimizer.type", optimizer_field(), optimizers().front().name, kAny, {}, kept(type_help()), "optim|name"});
   for (const OptionRow& option : kOptions) add_rows(option, rows);
   Access<std::vector<GroupPattern>> groups = [](Config & config) -> auto& { return config.optimizer.groups; };
   rows.push_back(

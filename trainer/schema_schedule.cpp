@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
 
 #include "keel/runtime/error.h"
-#include "keel/trainer/schema.h"
 #include "keel/trainer/schema_names.h"
+#include "keel/trainer/schema_rows.h"
 
 namespace keel {
 namespace {
@@ -17,12 +16,6 @@ const ScheduleKind& kind_of(const ScheduleSettings& settings) {
   return schedule_kinds()[static_cast<std::size_t>(settings.type)];
 }
 
-// Texts that rows point to.
-std::string_view kept(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text));
-}
-
 // Two uses that one row can describe.
 bool same_row(const ScheduleUse& a, const ScheduleUse& b) {
   return a.parameter == b.parameter && a.standard == b.standard && a.choices == b.choices;
@@ -30,7 +23,7 @@ bool same_row(const ScheduleUse& a, const ScheduleUse& b) {
 
 Range range_of(const ScheduleLimits& limits) { return {limits.low, limits.high, limits.low_open, limits.high_open}; }
 
-ChoiceField type_field() {
+ChoiceField schedule_field() {
   std::string names, others;
   for (const ScheduleKind& kind : schedule_kinds()) {
     names += concat(names.empty() ? "" : "|", kind.name);
@@ -178,7 +171,7 @@ std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& 
 std::vector<SchemaRow> scheduler_rows() {
   std::vector<SchemaRow> rows = {
       {.key = "scheduler.type",
-       .field = type_field(),
+       .field = schedule_field(),
        .standard = "cosine",
        .range = {},
        .when = {},

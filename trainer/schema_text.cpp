@@ -50,7 +50,7 @@ struct ValueWords {
   std::string operator()(const ScheduleField& field) const { return describe_schedule_values(*field.use); }
 };
 
-std::string_view section_of(std::string_view key) {
+std::string_view first_section_of(std::string_view key) {
   const std::size_t dot = key.find('.');
   return dot == std::string_view::npos ? std::string_view{} : key.substr(0, dot);
 }
@@ -112,7 +112,7 @@ strategy: bf16
 device: auto
 )";
 
-constexpr std::string_view kIntroduction = R"(# Configuration
+constexpr std::string_view kConfigIntroduction = R"(# Configuration
 
 `keel train CONFIG.yaml [KEY=VALUE ...]` reads one YAML file. Every key is listed below; a key that is unknown,
 contradicts another one or has a value out of range is an error that names file, line and the nearest key, and
@@ -156,8 +156,8 @@ std::string config_help() {
   std::string text = "Keys of a configuration: name = default, then its values and its meaning.\n";
   std::string_view section = "?";
   for (const SchemaRow& row : schema()) {
-    if (section_of(row.key) != section || section.empty()) text += '\n';
-    section = section_of(row.key);
+    if (first_section_of(row.key) != section || section.empty()) text += '\n';
+    section = first_section_of(row.key);
     text += heading(row);
     text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, kHelpWidth);
   }
@@ -165,16 +165,16 @@ std::string config_help() {
 }
 
 std::string config_reference() {
-  std::string text = fmt::format(fmt::runtime(kIntroduction), kExample);
+  std::string text = fmt::format(fmt::runtime(kConfigIntroduction), kExample);
   std::vector<std::string_view> sections;
   for (const SchemaRow& row : schema())
-    if (std::find(sections.begin(), sections.end(), section_of(row.key)) == sections.end())
-      sections.push_back(section_of(row.key));
+    if (std::find(sections.begin(), sections.end(), first_section_of(row.key)) == sections.end())
+      sections.push_back(first_section_of(row.key));
   for (const std::string_view section : sections) {
     text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : section);
     text += "| key | values | default | applies when | meaning |\n|---|---|---|---|---|\n";
     for (const SchemaRow& row : schema())
-      if (section_of(row.key) == section)
+      if (first_section_of(row.key) == section)
         text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, cell(describe_values(row)),
                             cell(default_cell(row)), cell(describe_condition(row)), cell(row.help));
   }

@@ -17,8 +17,8 @@ std::atomic<bool> installed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-constexpr std::size_t kCount = std::size(kSignals);
-struct sigaction previous[kCount];
+constexpr std::size_t kSignalCount = std::size(kSignals);
+struct sigaction previous[kSignalCount];
 
 void handle(int signal_number) {
   int none = 0;
@@ -43,14 +43,14 @@ SignalScope::SignalScope() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;  // an interrupted write goes on
   sigemptyset(&action.sa_mask);
-  for (std::size_t i = 0; i < kCount; ++i) {
+  for (std::size_t i = 0; i < kSignalCount; ++i) {
     ::sigaction(kSignals[i], nullptr, &previous[i]);
     if (previous[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }
 
 SignalScope::~SignalScope() {
-  for (std::size_t i = 0; i < kCount; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+  for (std::size_t i = 0; i < kSignalCount; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
   installed = false;
 }
 

@@ -16,6 +16,7 @@
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/stopwatch.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/metrics.h"
@@ -30,10 +31,6 @@ namespace keel {
 namespace {
 
 constexpr int kMostSkipped = 10;  // steps in a row whose gradient may be not finite
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Chosen once, when the run begins: a probe may come out differently the next time, and on another rank.
 Strategy::Precision decide_precision(const Config& config, const Context& context, const std::optional<Resume>& resume,

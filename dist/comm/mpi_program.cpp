@@ -17,7 +17,7 @@ enum News : int { failed, left, gone };
 constexpr std::size_t kLongestReason = 1'000;
 
 constexpr auto kTimeToPart = std::chrono::seconds(1);
-constexpr auto kTimeToTell = std::chrono::milliseconds(100);
+constexpr auto kTimeToHear = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void MpiProgram::wait_for_the_others() {
     look();
     const bool in_peace = !failure_ && !unwinds;
     const bool is_done = flights_.empty() && (!in_peace || gone_ == size_ - 1);
-    if (is_done || Clock::now() - waits_since > (in_peace ? Clock::duration(kTimeToPart) : kTimeToTell)) break;
+    if (is_done || Clock::now() - waits_since > (in_peace ? Clock::duration(kTimeToPart) : kTimeToHear)) break;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   if (failure_ || gone_ != size_ - 1) return;

@@ -18,9 +18,6 @@ using Clock = MpiProgram::Clock;
 
 // The MPI tag of a split's messages: the largest that MPI promises.
 constexpr int kSplitTag = 32'767;
-// A rank that unwinds from an exception leaves its groups before it can tell the reason; and a message to a rank that
-// has left may just have arrived there.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
 // A rank that waits gives its core to others at each poll for so long, then sleeps between polls for a small part of
 // the time that it has waited.
 constexpr auto kTimeToYield = std::chrono::milliseconds(2);
@@ -133,7 +130,7 @@ class MpiMessage : public Message {
     const MpiProgram::Left* left =
         program_->departure(group_->id, group_->members[static_cast<std::size_t>(route_.peer)]);
     if (left == nullptr) return;
-    // What a rank sent before it left may arrive after the news.
+    // What a rank sent before it left may arrive after the news, and what was sent to it may just have arrived there.
     if (!route_.is_send && !left->abruptly &&
         group_->peers[static_cast<std::size_t>(route_.peer)].received < left->sent)
       return;

@@ -7,9 +7,6 @@
 namespace keel {
 namespace {
 
-// A rank that unwinds from an exception leaves its groups before it can tell the reason.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
-
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace

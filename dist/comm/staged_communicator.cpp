@@ -60,7 +60,7 @@ class Staged {
 };
 
 // The collectives whose inputs have not arrived. Ranks must begin them in one order.
-struct Queue {
+struct StagedQueue {
   std::unique_ptr<Communicator> ranks;
   std::deque<std::shared_ptr<Staged>> waiting;
 
@@ -83,7 +83,7 @@ struct Queue {
 
 class StagedOperation final : public Operation {
  public:
-  StagedOperation(std::shared_ptr<Queue> queue, std::shared_ptr<Staged> staged)
+  StagedOperation(std::shared_ptr<StagedQueue> queue, std::shared_ptr<Staged> staged)
       : queue_(std::move(queue)), staged_(std::move(staged)) {}
   bool advance() override {
     queue_->begin_what_has_arrived();
@@ -97,14 +97,14 @@ class StagedOperation final : public Operation {
   }
 
  private:
-  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<StagedQueue> queue_;
   std::shared_ptr<Staged> staged_;
 };
 
 class StagedCommunicator final : public Communicator {
  public:
   explicit StagedCommunicator(std::unique_ptr<Communicator> ranks)
-      : queue_(std::make_shared<Queue>(Queue{std::move(ranks), {}})) {}
+      : queue_(std::make_shared<StagedQueue>(StagedQueue{std::move(ranks), {}})) {}
   int rank() const override { return ranks().rank(); }
   int size() const override { return ranks().size(); }
   const std::vector<int>& nodes() const override { return ranks().nodes(); }
@@ -134,7 +134,7 @@ class StagedCommunicator final : public Communicator {
  private:
   Communicator& ranks() const { return *queue_->ranks; }
 
-  std::shared_ptr<Queue> queue_;  // shared with operations
+  std::shared_ptr<StagedQueue> queue_;  // shared with operations
 };
 
 }  // namespace

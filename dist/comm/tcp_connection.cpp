@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kStaged = 64 << 10;
 // What is missing of a message goes straight to its place from this size on.
-constexpr std::size_t kDirect = 16 << 10;
+constexpr std::size_t kReadInPlace = 16 << 10;
 // Of messages other than those of collectives: reasons.
 constexpr std::size_t kLongestText = 64 << 10;
 constexpr int kFramesAtOnce = 16;
@@ -79,7 +79,7 @@ bool TcpConnection::read(Listener& listener) {
   bool any = false;
   for (int round = 0; round < kRounds && is_open(); ++round) {
     const std::size_t missing = incoming_ ? incoming_->bytes - incoming_->received : 0;
-    if (missing >= kDirect && incoming_->memory != nullptr) {
+    if (missing >= kReadInPlace && incoming_->memory != nullptr) {
       const std::ptrdiff_t received = socket_.receive_some(incoming_->memory + incoming_->received, missing);
       if (received == 0) return any;
       any = true;

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kMagic = 0x6c65656b;  // "keel"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kLongestReason = 4'000;
+constexpr std::size_t kLongestRefusal = 4'000;
 // Rank 0 gives up first, as it knows who did not come.
 constexpr auto kGrace = std::chrono::seconds(2);
 
@@ -292,7 +292,7 @@ class Meeting {
     Answer answer;
     if (!read_all(socket(0), &answer, sizeof(answer), until) || answer.magic != kMagic) throw no_answer();
     if (answer.verdict != Verdict::welcome) {
-      std::string reason(std::min<std::uint64_t>(answer.bytes, kLongestReason), '\0');
+      std::string reason(std::min<std::uint64_t>(answer.bytes, kLongestRefusal), '\0');
       if (!read_all(socket(0), reason.data(), reason.size(), until)) throw no_answer();
       throw Error(reason, answer.verdict == Verdict::wrong_input ? ErrorKind::input : ErrorKind::peer);
     }

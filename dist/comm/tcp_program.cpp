@@ -19,7 +19,7 @@ constexpr std::size_t kLongestReason = 1'000;
 
 // How long a rank that goes waits until the others go, too: in peace, and otherwise for the reason to reach them.
 constexpr auto kTimeToPart = std::chrono::seconds(1);
-constexpr auto kTimeToTell = std::chrono::milliseconds(100);
+constexpr auto kTimeToHear = std::chrono::milliseconds(100);
 
 std::uint64_t family_of(std::uint64_t group) { return group >> 56 & 0x7f; }
 std::uint64_t without_internal(std::uint64_t group) { return group & ~(std::uint64_t{1} << 63); }
@@ -47,7 +47,7 @@ bool TcpProgram::has_failed() const { return !failures_.empty() || std::uncaught
 void TcpProgram::part() {
   is_parting_ = true;
   const bool failed = has_failed();
-  const Clock::time_point until = Clock::now() + (failed ? kTimeToTell : Clock::duration(kTimeToPart));
+  const Clock::time_point until = Clock::now() + (failed ? kTimeToHear : Clock::duration(kTimeToPart));
   for (int r = 0; r < size(); ++r)
     if (r != rank_) tell(r, {.kind = TcpHeader::goodbye, .tag = failed ? 1U : 0U}, {}, false);
   const auto is_done = [&](const TcpConnection& peer) {

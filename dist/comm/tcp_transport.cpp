@@ -14,9 +14,6 @@ namespace {
 
 using Clock = TcpProgram::Clock;
 
-// A rank that unwinds from an exception leaves its groups before it can tell the reason, and one that has heard it may
-// go before others have.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
 // Who waits for something in shared memory, of which no connection tells, gives its core to others at each look for so
 // long, then sleeps between looks for a small part of the time that it has waited.
 constexpr auto kTimeToYield = std::chrono::milliseconds(2);

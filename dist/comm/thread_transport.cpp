@@ -20,23 +20,23 @@
 namespace keel {
 namespace {
 
-// Sender, receiver and tag: messages of one channel keep their order.
-using Channel = std::tuple<int, int, std::uint64_t>;
+// Sender, receiver and tag: messages of one envelope keep their order.
+using Envelope = std::tuple<int, int, std::uint64_t>;
 
 using Clock = std::chrono::steady_clock;
 
 // How often a rank that blocks looks whether another one failed.
 constexpr auto kPatience = std::chrono::milliseconds(5);
-// A rank that unwinds from an exception leaves its groups before it can tell the reason.
-constexpr auto kTimeToTell = std::chrono::seconds(1);
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kAreaAlignment = 4096;  // a page
 // A rank that waits gives its core to others so often before it sleeps, as waking it takes longer. Where others keep
 // the core, because more than the ranks run on it, sleeping gets it back sooner: then it does so the next times.
 constexpr int kYields = 20, kRests = 100;
 constexpr auto kSlowYield = std::chrono::microseconds(50);
 
+}  // namespace
+
 // One side of a message that waits for the other.
-struct Side {
+struct ThreadHub::Side {
   std::byte* memory = nullptr;  // a sender's is only read
   std::size_t bytes = 0;
   bool copying = false;  // by the other side's thread
@@ -44,7 +44,7 @@ struct Side {
 };
 
 // Shared by a hub and all that were split off from it: their failure, and how often anything has happened.
-class Family {
+class ThreadHub::Family {
  public:
   void fail(const std::string& reason) {
     const std::lock_guard lock(mutex_);
@@ -105,7 +105,7 @@ class Family {
 };
 
 // Those of one split() that have come, by rank, and the hubs of their groups once all have.
-struct Split {
+struct ThreadHub::Split {
   struct Member {
     int color, key;
   };
@@ -123,8 +123,6 @@ struct Split {
   }
 };
 
-}  // namespace
-
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
   State(int size, std::shared_ptr<Family> family)
@@ -134,10 +132,10 @@ struct ThreadHub::State {
   const std::shared_ptr<Family> family;
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<Channel, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
-  std::vector<std::optional<Clock::time_point>> gone;                   // by rank: from when on
-  std::map<int, Split> splits;                                          // by number
-  std::shared_ptr<std::byte> areas;                                     // of all ranks
+  std::map<Envelope, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
+  std::vector<std::optional<Clock::time_point>> gone;                    // by rank: from when on
+  std::map<int, Split> splits;                                           // by number
+  std::shared_ptr<std::byte> areas;                                      // of all ranks
 
   void notify() {
     changed.notify_all();
@@ -147,22 +145,22 @@ struct ThreadHub::State {
     const auto& since = gone[static_cast<std::size_t>(rank)];
     return since && Clock::now() >= *since;
   }
-  std::shared_ptr<Side> post(const Channel& channel, std::byte* memory, std::size_t bytes, bool is_send);
+  std::shared_ptr<Side> post(const Envelope& envelope, std::byte* memory, std::size_t bytes, bool is_send);
 };
 
-std::shared_ptr<Side> ThreadHub::State::post(const Channel& channel, std::byte* memory, std::size_t bytes,
-                                             bool is_send) {
+std::shared_ptr<ThreadHub::Side> ThreadHub::State::post(const Envelope& envelope, std::byte* memory, std::size_t bytes,
+                                                        bool is_send) {
   auto mine = std::make_shared<Side>(Side{memory, bytes});
   std::unique_lock lock(mutex);
   auto& others = is_send ? receives : sends;
-  const auto waiting = others.find(channel);
+  const auto waiting = others.find(envelope);
   if (waiting == others.end()) {
-    (is_send ? sends : receives)[channel].push_back(mine);
+    (is_send ? sends : receives)[envelope].push_back(mine);
     return mine;
   }
   const std::shared_ptr<Side> other = waiting->second.front();
-  KEEL_CHECK(other->bytes == bytes, "rank ", std::get<0>(channel), " sends ", is_send ? bytes : other->bytes,
-             " bytes to rank ", std::get<1>(channel), ", which expects ", is_send ? other->bytes : bytes);
+  KEEL_CHECK(other->bytes == bytes, "rank ", std::get<0>(envelope), " sends ", is_send ? bytes : other->bytes,
+             " bytes to rank ", std::get<1>(envelope), ", which expects ", is_send ? other->bytes : bytes);
   waiting->second.pop_front();
   if (waiting->second.empty()) others.erase(waiting);
   if (bytes != 0) {
@@ -179,15 +177,15 @@ std::shared_ptr<Side> ThreadHub::State::post(const Channel& channel, std::byte* 
 
 class ThreadHub::Posted : public Message {
  public:
-  Posted(std::shared_ptr<State> hub, const Channel& channel, std::shared_ptr<Side> side, bool is_send)
-      : hub_(std::move(hub)), channel_(channel), side_(std::move(side)), is_send_(is_send) {}
+  Posted(std::shared_ptr<State> hub, const Envelope& envelope, std::shared_ptr<Side> side, bool is_send)
+      : hub_(std::move(hub)), envelope_(envelope), side_(std::move(side)), is_send_(is_send) {}
 
   ~Posted() override {
     std::unique_lock lock(hub_->mutex);
     hub_->changed.wait(lock, [&] { return !side_->copying; });
     if (side_->finished) return;
     auto& mine = is_send_ ? hub_->sends : hub_->receives;
-    const auto at = mine.find(channel_);
+    const auto at = mine.find(envelope_);
     at->second.remove(side_);
     if (at->second.empty()) mine.erase(at);
   }
@@ -197,17 +195,17 @@ class ThreadHub::Posted : public Message {
     if (side_->finished) return true;
     if (side_->copying) return false;
     hub_->family->check();
-    const int peer = is_send_ ? std::get<1>(channel_) : std::get<0>(channel_);
+    const int peer = is_send_ ? std::get<1>(envelope_) : std::get<0>(envelope_);
     if (hub_->has_left(peer))
       throw Error(concat("rank ", peer, " has left while rank ",
-                         is_send_ ? std::get<0>(channel_) : std::get<1>(channel_), " waits for it"),
+                         is_send_ ? std::get<0>(envelope_) : std::get<1>(envelope_), " waits for it"),
                   ErrorKind::peer);
     return false;
   }
 
  private:
   std::shared_ptr<State> hub_;
-  Channel channel_;
+  Envelope envelope_;
   std::shared_ptr<Side> side_;
   bool is_send_;
 };
@@ -250,11 +248,12 @@ class ThreadHub::Endpoint : public Transport {
   void check() override { hub_->family->check(); }
 
  private:
-  std::unique_ptr<Message> post(const Channel& channel, int peer, std::byte* memory, std::size_t bytes, bool is_send) {
+  std::unique_ptr<Message> post(const Envelope& envelope, int peer, std::byte* memory, std::size_t bytes,
+                                bool is_send) {
     KEEL_CHECK(peer >= 0 && peer < size() && peer != rank_, "rank ", rank_, " of ", size(), " has no message ",
                is_send ? "to" : "from", " rank ", peer);
     check();
-    return std::make_unique<Posted>(hub_, channel, hub_->post(channel, memory, bytes, is_send), is_send);
+    return std::make_unique<Posted>(hub_, envelope, hub_->post(envelope, memory, bytes, is_send), is_send);
   }
 
   std::shared_ptr<State> hub_;
@@ -267,15 +266,15 @@ class ThreadHub::Endpoint : public Transport {
 
 // Whoever comes first makes them for all.
 std::optional<SharedAreas> ThreadHub::Endpoint::share(std::size_t bytes) {
-  const std::size_t each = (bytes + kPage - 1) / kPage * kPage;
+  const std::size_t each = (bytes + kAreaAlignment - 1) / kAreaAlignment * kAreaAlignment;
   const std::lock_guard lock(hub_->mutex);
   if (hub_->areas == nullptr) {
     // Zeros that the system gives, so that what nobody touches takes no memory.
-    std::size_t room = each * static_cast<std::size_t>(size()) + kPage;
+    std::size_t room = each * static_cast<std::size_t>(size()) + kAreaAlignment;
     const std::shared_ptr<void> memory(std::calloc(room, 1), std::free);
     if (memory == nullptr) throw std::bad_alloc();
     void* begin = memory.get();
-    hub_->areas = {memory, static_cast<std::byte*>(std::align(kPage, each, begin, room))};
+    hub_->areas = {memory, static_cast<std::byte*>(std::align(kAreaAlignment, each, begin, room))};
   }
   SharedAreas shared{.owner = hub_->areas, .one_address_space = true};
   for (std::size_t r = 0; r < static_cast<std::size_t>(size()); ++r)

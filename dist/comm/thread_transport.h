@@ -17,6 +17,9 @@ class ThreadHub {
 
  private:
   struct State;
+  struct Side;
+  class Family;
+  struct Split;
   class Endpoint;
   class Posted;
   explicit ThreadHub(std::shared_ptr<State> state) : state_(std::move(state)) {}

@@ -11,6 +11,10 @@
 
 namespace keel {
 
+// How long others wait for the reason of a rank that left abruptly: one that unwinds from an exception leaves its
+// groups before it can tell it, and one that has heard it may go before others have.
+inline constexpr auto kTimeToTell = std::chrono::seconds(1);
+
 // A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory, unless
 // it was given to keep().
 class Message {

@@ -28,7 +28,7 @@ double between_rates(const ScheduleNumbers& n, double height) {
 double cycle_length(const ScheduleNumbers& n) { return n[P::step_size_up] + n[P::step_size_down]; }
 
 // How far the cycle is from its lower boundary, from 0 to 1, in stairs where there are some.
-double cycle_height(const ScheduleNumbers& n, double t) {
+double staircase_height(const ScheduleNumbers& n, double t) {
   const double up = n[P::step_size_up], down = n[P::step_size_down], position = std::fmod(t, up + down);
   const bool rises = position <= up;
   const double stairs = n[rises ? P::first_stairs : P::second_stairs];
@@ -64,11 +64,12 @@ double warmup_cosine_lr(const ScheduleNumbers& n, double t) {
 }
 
 double one_cycle(const ScheduleNumbers& n, double t) {
-  if (t <= cycle_length(n)) return between_rates(n, cycle_height(n, t));
+  if (t <= cycle_length(n)) return between_rates(n, staircase_height(n, t));
   return n[P::base_lr] / decay_after_cycle(n, P::decay_lr_rate, t);
 }
 double one_cycle_momentum(const ScheduleNumbers& n, double t) {
-  if (t <= cycle_length(n)) return n[P::max_momentum] - (n[P::max_momentum] - n[P::base_momentum]) * cycle_height(n, t);
+  if (t <= cycle_length(n))
+    return n[P::max_momentum] - (n[P::max_momentum] - n[P::base_momentum]) * staircase_height(n, t);
   return n[P::max_momentum] * decay_after_cycle(n, P::decay_momentum_rate, t);
 }
 

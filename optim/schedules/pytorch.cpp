@@ -12,7 +12,7 @@ namespace {
 using P = ScheduleParameter;
 
 constexpr double kTriangular2 = 1, kExpRange = 2;  // places in the list of modes
-constexpr double kLinear = 1;                      // in that of anneal
+constexpr double kLinearAnneal = 1;                // in that of anneal
 
 // How far a cycle of CyclicLR is from its lower boundary, from 0 to 1.
 double cycle_height(const ScheduleNumbers& n, double t) {
@@ -24,7 +24,7 @@ double cycle_height(const ScheduleNumbers& n, double t) {
 }
 
 double anneal(const ScheduleNumbers& n, double start, double end, double progress) {
-  if (n[P::anneal] == kLinear) return (end - start) * progress + start;
+  if (n[P::anneal] == kLinearAnneal) return (end - start) * progress + start;
   return end + (start - end) / 2 * (std::cos(std::numbers::pi * progress) + 1);
 }
 

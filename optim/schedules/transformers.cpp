@@ -11,7 +11,7 @@ namespace {
 
 using P = ScheduleParameter;
 
-constexpr double kLinear = 0, kCosine = 1;  // places in the list of shapes
+constexpr double kLinearShape = 0, kCosineShape = 1;  // places in the list of shapes
 
 // A linear warm-up from 0, then after(progress), where progress is 0 at the warm-up's end and 1 at `steps`.
 template <class After>
@@ -77,14 +77,14 @@ double warmup_stable_decay(const ScheduleNumbers& n, double t) {
   const double warmup = n[P::warmup], decay_begins = warmup + n[P::stable], floor = n[P::min_ratio];
   if (t < warmup) {
     const double progress = t / warmup;
-    if (n[P::warmup_type] == kCosine) return raised(0.5 * (1 - std::cos(std::numbers::pi * progress)), floor);
-    return raised(n[P::warmup_type] == kLinear ? progress : 1 - std::sqrt(1 - progress), floor);
+    if (n[P::warmup_type] == kCosineShape) return raised(0.5 * (1 - std::cos(std::numbers::pi * progress)), floor);
+    return raised(n[P::warmup_type] == kLinearShape ? progress : 1 - std::sqrt(1 - progress), floor);
   }
   if (t < decay_begins) return 1;
   if (t >= decay_begins + n[P::decay]) return floor;
   const double progress = (t - decay_begins) / n[P::decay];
-  if (n[P::decay_type] == kCosine) return raised(wave(n[P::cycles], progress), floor);
-  return raised(n[P::decay_type] == kLinear ? 1 - progress : 1 - std::sqrt(progress), floor);
+  if (n[P::decay_type] == kCosineShape) return raised(wave(n[P::cycles], progress), floor);
+  return raised(n[P::decay_type] == kLinearShape ? 1 - progress : 1 - std::sqrt(progress), floor);
 }
 
 double sqrt_decay(const ScheduleNumbers& n, double t) {

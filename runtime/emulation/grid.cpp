@@ -53,7 +53,7 @@ Index3 parse_place(const std::string& text) {
   throw Error(concat("'", text, "' is no place in a grid; write x, x,y or x,y,z"));
 }
 
-GridOptions options_of_environment() {
+GridOptions grid_options_of_environment() {
   GridOptions options;
   if (const char* order = std::getenv("KEEL_EMULATED_ORDER"); order != nullptr && *order != 0) {
     const std::string text = order;
@@ -84,7 +84,7 @@ Probe probe_of(const std::string& text) {
 }
 
 GridOptions& grid_options() {
-  thread_local GridOptions options = options_of_environment();
+  thread_local GridOptions options = grid_options_of_environment();
   return options;
 }
 
