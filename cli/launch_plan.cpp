@@ -13,6 +13,8 @@ namespace {
 using Kind = Launcher::Kind;
 using Words = std::vector<std::string>;
 
+constexpr std::string_view kTrain = "train";
+
 constexpr const char* kInstall = "`apt-get install openmpi-bin libopenmpi-dev` and a new build of keel add Open MPI";
 
 std::optional<int> whole_number(std::string_view text) {
@@ -286,12 +288,14 @@ RankWish parse_ranks(std::string_view text) {
 
 bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
 
-bool names_command(std::string_view word) { return word == "comm"; }
+bool names_command(std::string_view word) { return word == kTrain || word == "comm"; }
+
+bool names_training(std::string_view word) { return word == kTrain || names_configuration(word); }
 
 LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.command.empty(),
              "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
-  const bool trains = names_configuration(wish.command[0]);
+  const bool trains = names_training(wish.command[0]);
   const bool is_own = trains || names_command(wish.command[0]);
   KEEL_CHECK(trains || wish.strategy.empty(), "--strat is for `keel train`: it needs a configuration, not a program");
   KEEL_CHECK(is_own || !wish.threads,
@@ -311,11 +315,12 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
 
   Words program = wish.command;
   if (trains) {
+    if (program[0] == kTrain) program.erase(program.begin());
+    KEEL_CHECK(!program.empty(), "what shall the ranks train? `keel launch -N 4 train c.yaml`");
     Words words = {machine.keel, "train"};
     if (wish.threads && place.ranks > 1) add(words, "--thread-ranks", std::to_string(place.ranks));
-    add(words, program[0]);
+    words.insert(words.end(), program.begin(), program.end());
     if (!wish.strategy.empty()) add(words, "strategy=" + wish.strategy);
-    words.insert(words.end(), program.begin() + 1, program.end());
     program = std::move(words);
   } else if (is_own) {
     program.insert(program.begin(), machine.keel);

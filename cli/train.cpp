@@ -4,9 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
@@ -148,28 +146,22 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_train(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("train", "Train a model as a YAML file describes it.");
+Command train_command() {
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
-  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
-  command
-      ->add_option(
-          "--thread-ranks", arguments->thread_ranks,
-          "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are processes.")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  add_network(*command, arguments->network);
-  command->add_flag("--print-config", arguments->print_config, "Print the resolved configuration and end.");
-  command->add_flag_callback(
-      "--help-config",
-      [] {
-        std::cout << config_help();
-        throw CLI::Success();
-      },
-      "List all keys of a configuration and end.");
-  command->footer(kFooter);
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+  return {.name = "train",
+          .help = "Train a model as a YAML file describes it.",
+          .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+          .options = {{"--thread-ranks",
+                       "N",
+                       {&arguments->thread_ranks, 1, 1024},
+                       "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are "
+                       "processes."},
+                      delay_option(&arguments->network),
+                      bandwidth_option(&arguments->network),
+                      {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
+                      {"--help-config", "", Value::shown(config_help), "List all keys of a configuration and end."}},
+          .footer = kFooter,
+          .run = [arguments](const Call&) { return run(*arguments); }};
 }
 
 }  // namespace keel::cli
