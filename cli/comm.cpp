@@ -1,6 +1,6 @@
 // `keel comm`: what collectives cost here, by every algorithm.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 #include <memory>
@@ -22,7 +22,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kCommExamples = R"(
 Examples:
   keel comm -N 4                                  all_reduce from 8 bytes to 64 MiB: keel's own and MPI's
   keel comm all -N 4 --algorithms all -e 1M       every collective by every algorithm
@@ -37,7 +37,7 @@ Numbers are known before, so results are checked to the bit in every dtype. The 
 docs/comm.md describes the files.
 )";
 
-std::string footer() { return '\n' + explain_contestants() + '\n' + explain_columns() + kExamples; }
+std::string footer() { return '\n' + explain_contestants() + '\n' + explain_columns() + kCommExamples; }
 
 int compare_files(const std::vector<std::string>& names) {
   const lab::Report first = lab::load_report(names[0]), second = lab::load_report(names[1]);

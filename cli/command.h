@@ -42,9 +42,9 @@ struct Value {
   int count = 1;         // of words that the option takes
   bool repeats = false;  // whether it may be given again
   bool is_list = false;
-  std::string type;     // for --help: "INT in [1 - 1024]"
-  std::string expects;  // for messages: "a whole number from 1 to 1024"
-  std::string initial;  // the default; empty: none that could be typed
+  std::string type;                             // for --help: "INT in [1 - 1024]"
+  std::string expects;                          // for messages: "a whole number from 1 to 1024"
+  std::string initial;                          // the default; empty: none that could be typed
   std::function<bool(const Words&)> read = {};  // false: they are not what it expects
   std::function<std::string()> text = {};
   bool (*shares)(std::string_view first) = nullptr;  // of `rest` alone

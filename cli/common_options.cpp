@@ -2,9 +2,7 @@
 
 namespace keel::cli {
 
-Option configuration(std::string* variable) {
-  return {"CONFIG.yaml", "", variable, "The configuration.", kRequired};
-}
+Option configuration(std::string* variable) { return {"CONFIG.yaml", "", variable, "The configuration.", kRequired}; }
 
 Option overrides(Words* variable) {
   return {"KEY=VALUE", "", Value::every_word(variable), "Values that replace those of the file."};

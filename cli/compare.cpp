@@ -1,6 +1,6 @@
 // `keel compare`: the same training in several ways, side by side.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iostream>
@@ -22,7 +22,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCompareFooter = R"(
 Examples:
   keel compare c.yaml -N 2
   keel compare c.yaml -N 4 --strategies zero1-bf16,zero3-bf16 --steps 100
@@ -47,7 +47,7 @@ take longer than the codec (docs/comm.md).
 The exit code is 1 where runs that add in the same order and precision end in different weights, where a run differs from
 its own repetition, or where a count of bytes is not that of its formula.)";
 
-struct Arguments {
+struct CompareArguments {
   std::string config;
   std::vector<std::string> overrides;
   CompareAxes axes;
@@ -154,7 +154,7 @@ std::vector<Variant> wanted_variants(Config config, CompareAxes axes) {
   return variants_of(config, axes);
 }
 
-int run_rank(Communicator& ranks, const Arguments& arguments) {
+int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   Config config;
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
@@ -174,7 +174,7 @@ int run_rank(Communicator& ranks, const Arguments& arguments) {
   return fits ? 0 : 1;
 }
 
-int run(const Call& call, const Arguments& arguments) {
+int run(const Call& call, const CompareArguments& arguments) {
   const auto work = [&](Communicator& ranks) { return run_rank(ranks, arguments); };
   if (arguments.threads || arguments.ranks == 1) return on_ranks(arguments.ranks, work);
   if (find_launched()) return on_ranks(0, work);
@@ -184,7 +184,7 @@ int run(const Call& call, const Arguments& arguments) {
 }  // namespace
 
 Command compare_command() {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CompareArguments>();
   CompareAxes& axes = arguments->axes;
   CompareOptions& options = arguments->options;
   return {.name = "compare",
@@ -205,7 +205,7 @@ Command compare_command() {
                       {"--tuned", "C.yaml", &arguments->tuned,
                        "Write the configuration with the shortest steps to this file."},
                       ranks_as_threads(&arguments->threads)},
-          .footer = kFooter,
+          .footer = kCompareFooter,
           .run = [arguments](const Call& call) { return run(call, *arguments); }};
 }
 

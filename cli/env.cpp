@@ -1,7 +1,7 @@
 // `keel env`: what this machine offers, what this build can use of it, and why not the rest.
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <iomanip>

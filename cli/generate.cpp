@@ -11,7 +11,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kGenerateFooter = R"(
 Examples:
   keel generate runs/add --prompt "347+586="
   keel generate runs/text --prompt "The " --tokens 200 --temperature 0.8 --top-k 40 --seed 3)";
@@ -40,7 +40,7 @@ Command generate_command() {
                {"--top-k", "", {&options->top_k, 0, 1'000'000}, "Choose among the k likeliest tokens; 0: among all."},
                {"--seed", "", &options->seed, "Of the choices."},
                {"--device", "", &options->device, "Where to compute: cpu, cuda:0, ...; auto: the first GPU, if any."}},
-          .footer = kFooter,
+          .footer = kGenerateFooter,
           .run = [options](const Call&) { return run(*options); }};
 }
 

@@ -13,7 +13,7 @@ std::string row(const std::string& head, const std::string& help) {
 }
 
 // "N:INT in [1 - 1024]=4".
-std::string describe(const Option& option, bool is_positional) {
+std::string describe_value(const Option& option, bool is_positional) {
   const Value& value = option.value;
   if (value.count == 0) return "";
   std::string text = option.placeholder;
@@ -38,18 +38,19 @@ std::string usage_of(const Command& command, const std::string& path) {
 }  // namespace
 
 Option help_option(const Command& command, const std::string& path) {
-  return {"-h,--help", "", Value::shown([&command, path] { return help_of(command, path); }), "Show this help and end."};
+  return {"-h,--help", "", Value::shown([&command, path] { return help_of(command, path); }),
+          "Show this help and end."};
 }
 
 std::string help_of(const Command& command, const std::string& path) {
   std::string text = command.help + '\n' + usage_of(command, path);
   if (!command.positionals.empty()) text += "\nPositionals:\n";
-  for (const Option& each : command.positionals) text += row(each.names + describe(each, true), each.help);
+  for (const Option& each : command.positionals) text += row(each.names + describe_value(each, true), each.help);
   text += "\nOptions:\n";
   const Option help = help_option(command, path);
   text += row(help.names, help.help);
   for (const Option& each : command.options)
-    if (!each.help.empty()) text += row(each.names + describe(each, false), each.help);
+    if (!each.help.empty()) text += row(each.names + describe_value(each, false), each.help);
   if (!command.commands.empty()) text += "\nSubcommands:\n";
   for (const Command& each : command.commands) text += row(each.name, each.help);
   return command.footer.empty() ? text : text + '\n' + command.footer + '\n';

@@ -35,7 +35,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLaunchFooter = R"(
 Examples:
   keel launch -N 4 --strat zero2-bf16 c.yaml steps=500
   keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
@@ -50,7 +50,7 @@ Options stand before PROGRAM. Behind CONFIG.yaml they may stand, too, among thos
 Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. Where a rank fails, dies or does not come, the
 others name it, the step and the collective, and all end.)";
 
-struct Arguments {
+struct LaunchArguments {
   std::vector<std::string> command;
   std::string ranks, strategy, hosts, hostfile, launcher, timeout;
   bool threads = false, dry_run = false;
@@ -110,7 +110,7 @@ std::string environment_value(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Machine inspect_machine(const Arguments& arguments) {
+Machine inspect_machine(const LaunchArguments& arguments) {
   Machine machine;
   machine.processors = usable_processors();
   machine.gpus = count_devices(DeviceType::cuda).count;
@@ -129,7 +129,7 @@ Machine inspect_machine(const Arguments& arguments) {
   return machine;
 }
 
-LaunchWish read_wish(const Arguments& arguments) {
+LaunchWish read_wish(const LaunchArguments& arguments) {
   LaunchWish wish;
   if (!arguments.ranks.empty()) wish.ranks = parse_ranks(arguments.ranks);
   if (!arguments.strategy.empty()) {
@@ -263,7 +263,7 @@ int run_launcher(const LaunchPlan& plan, bool is_here) {
   return exit_code_of(end);
 }
 
-int run(const Arguments& arguments) {
+int run(const LaunchArguments& arguments) {
   if (arguments.is_rank) return run_rank(arguments.command);
   const LaunchWish wish = read_wish(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
@@ -296,7 +296,7 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
 }
 
 Command launch_command() {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<LaunchArguments>();
   return {
       .name = "launch",
       .help = "Start the ranks of a run, or of any program.",
@@ -316,7 +316,7 @@ Command launch_command() {
                    "same as KEEL_TIMEOUT in the environment."},
                   {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
                   {"--rank", "", &arguments->is_rank, ""}},
-      .footer = kFooter,
+      .footer = kLaunchFooter,
       .run = [arguments](const Call&) { return run(*arguments); }};
 }
 

@@ -11,7 +11,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kProgramFooter = R"(
 Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
@@ -49,7 +49,7 @@ int run(const Words& words) {
                   .help = "keel trains language models: a training runtime written from scratch.",
                   .options = {{"--version", "", Value::shown([] { return version_line() + '\n'; }),
                                "Say which keel this is, and end."}},
-                  .footer = kFooter,
+                  .footer = kProgramFooter,
                   .commands = {train_command(), compare_command(), comm_command(), launch_command(), generate_command(),
                                plan_command(), schedule_command(), strats_command(), env_command(), race_demo_command(),
                                docs_command()}};

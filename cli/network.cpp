@@ -1,6 +1,6 @@
 #include "network.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "keel/dist/lab/sizes.h"
 #include "keel/runtime/error.h"

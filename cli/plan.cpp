@@ -1,6 +1,6 @@
 // `keel plan`: what a run will need on so many ranks, before anyone starts it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <iostream>
@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kPlanFooter = R"(
 Examples:
   keel plan c.yaml -N 64 --strat zero3-bf16
   keel plan c.yaml -N 8                          every stage, in the configuration's precision
@@ -48,7 +48,7 @@ wrote (docs/comm.md). "high" and "low" are an interval; beyond 8 times the most 
 
 constexpr int kMostRanks = 1 << 20, kMostTraces = 4096;
 
-struct Arguments {
+struct PlanArguments {
   std::string config;
   std::vector<std::string> overrides;
   int ranks = 1;
@@ -201,7 +201,7 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
   std::cout << json.dump(2) << '\n';
 }
 
-std::vector<StepPrediction> predict(const Arguments& arguments, const Config& config, std::int64_t vocabulary,
+std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, std::int64_t vocabulary,
                                     const std::optional<Comparison>& measured) {
   if (arguments.predict.empty()) return {};
   KEEL_CHECK(!arguments.from.empty(),
@@ -237,7 +237,7 @@ void write_traces(const std::string& folder, const Config& config, int ranks, st
                     to_chakra(trace_run(config, ranks, rank, vocabulary), ranks, rank).dump(1) + "\n");
 }
 
-void run(Arguments arguments) {
+void run(PlanArguments arguments) {
   const int ranks = arguments.ranks;
   KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
              " at most; -N asks for ", ranks);
@@ -267,7 +267,7 @@ void run(Arguments arguments) {
 }  // namespace
 
 Command plan_command() {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PlanArguments>();
   return {
       .name = "plan",
       .help = "Say what a run will need: memory of a rank, and bytes it sends.",
@@ -286,7 +286,7 @@ Command plan_command() {
                    "Of the predicted ranks; all share one without it."},
                   {"--trace", "FOLDER", &arguments->trace, "A folder for the graph of each rank's step."},
                   {"--json", "", &arguments->json, "Print JSON, with sizes in bytes."}},
-      .footer = kFooter,
+      .footer = kPlanFooter,
       .run = [arguments](const Call&) {
         run(*arguments);
         return 0;

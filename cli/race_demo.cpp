@@ -2,7 +2,7 @@
 
 #include "race_demo.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 

@@ -1,6 +1,6 @@
 // `keel schedule`: the learning rate of every step of a run, before anyone starts it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
@@ -23,7 +23,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kScheduleFooter = R"(
 Examples:
   keel schedule c.yaml
   keel schedule c.yaml scheduler.type=OneCycleLR         another one for the same run; its momentum is drawn, too
@@ -35,7 +35,7 @@ configuration is not opened. docs/schedules.md lists all schedules.)";
 
 constexpr std::int64_t kMostSteps = 1 << 20;
 
-struct Arguments {
+struct ScheduleArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::int64_t steps = 0;
@@ -79,7 +79,7 @@ std::string ends_and_peak(const std::vector<double>& values) {
                      values[static_cast<std::size_t>(peak)], peak, peak == 1 ? "" : "s");
 }
 
-void run(const Arguments& arguments) {
+void run(const ScheduleArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const LearningRate rates(config);
   const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
@@ -117,7 +117,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 Command schedule_command() {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ScheduleArguments>();
   return {
       .name = "schedule",
       .help = "Draw the learning rate of every step of a run.",
@@ -126,7 +126,7 @@ Command schedule_command() {
                   {"--svg", "FILE", &arguments->svg, "Write the drawing to a file, too."},
                   {"--ascii", "", &arguments->ascii, "Draw with plain characters, as where the locale is not UTF-8."},
                   {"--json", "", &arguments->json, "Print the numbers instead of a drawing."}},
-      .footer = kFooter,
+      .footer = kScheduleFooter,
       .run = [arguments](const Call&) {
         run(*arguments);
         return 0;

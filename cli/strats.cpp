@@ -1,6 +1,6 @@
 // `keel strats`: the names of strategies, and what each means.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 #include <memory>
