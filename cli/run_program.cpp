@@ -48,6 +48,7 @@ class CommandLine {
       const bool is_option = !options_ended_ && word.size() > 1 && word[0] == '-';
       if (is_option && word == "--") {
         options_ended_ = true;
+        if (shares_) take_positional(word);
       } else if (is_option) {
         if (const Option* shown = take_option(word)) return show(*shown);
       } else if (!command_.commands.empty()) {
@@ -121,11 +122,17 @@ class CommandLine {
     if (attached != nullptr) values.push_back(*attached);
     const std::size_t count = static_cast<std::size_t>(value.count);
     while (values.size() < count && at_ < words_.size()) values.push_back(words_[at_++]);
-    if (values.size() < count) refuse(path_, name, " expects ", value.expects, ", got nothing");
+    if (values.size() < count) refuse_values(name, value, values);
     const bool is_long = name.starts_with("--");
     found.typed.push_back(is_long ? concat(name, '=', values[0]) : name);
     found.typed.insert(found.typed.end(), values.begin() + (is_long ? 1 : 0), values.end());
     found.values.insert(found.values.end(), values.begin(), values.end());
+  }
+
+  [[noreturn]] void refuse_values(const std::string& name, const Value& value, const Words& values) const {
+    std::string got;
+    for (const std::string& each : values) got += (got.empty() ? "" : " ") + each;
+    refuse(path_, name, " expects ", value.expects, ", got ", values.empty() ? "nothing" : quoted(got));
   }
 
   void take_positional(const std::string& word) {
@@ -156,11 +163,7 @@ class CommandLine {
           continue;
         }
         const auto& [name, values, typed] = found->second;
-        if (!option.value.read(values)) {
-          std::string got;
-          for (const std::string& value : values) got += (got.empty() ? "" : " ") + value;
-          refuse(path_, name, " expects ", option.value.expects, ", got ", quoted(got));
-        }
+        if (!option.value.read(values)) refuse_values(name, option.value, values);
         call.push_back({option.names, typed});
       }
     return call;
