@@ -1,6 +1,6 @@
 #include "comm_predict.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <set>
 #include <tuple>
@@ -10,7 +10,7 @@
 namespace keel::cli {
 namespace {
 
-using Kind = std::tuple<std::string, std::string, std::string>;  // collective, algorithm, dtype
+using SeriesKey = std::tuple<std::string, std::string, std::string>;  // collective, algorithm, dtype
 
 std::string constants_text(const lab::CostModel& model) {
   const lab::CostConstants& found = model.constants();
@@ -20,9 +20,9 @@ std::string constants_text(const lab::CostModel& model) {
                      *found.base_us, *found.inside_us, *found.between_us, bandwidth, 100 * model.relative_error());
 }
 
-std::string table(const Kind& kind, const std::vector<lab::CostPoint>& points, const std::vector<int>& ranks,
+std::string table(const SeriesKey& key, const std::vector<lab::CostPoint>& points, const std::vector<int>& ranks,
                   int ranks_per_node) {
-  const auto& [collective, algorithm, dtype] = kind;
+  const auto& [collective, algorithm, dtype] = key;
   const lab::CostModel model(collective, algorithm, points);
   std::string text = fmt::format("# {} {} {}: {}\n", collective, algorithm, dtype, constants_text(model));
   text += fmt::format("#{:>11} {:>7} {:>7} {:>12} {:>12} {:>12}\n", "size (B)", "ranks", "nodes", "time (us)",
@@ -43,13 +43,13 @@ std::string table(const Kind& kind, const std::vector<lab::CostPoint>& points, c
 
 std::string prediction_text(const std::vector<lab::Report>& reports, const std::vector<int>& ranks,
                             int ranks_per_node) {
-  std::set<Kind> kinds;
+  std::set<SeriesKey> series;
   for (const lab::Report& report : reports)
-    for (const lab::Record& record : report.records) kinds.insert({record.collective, record.algorithm, record.dtype});
+    for (const lab::Record& record : report.records) series.insert({record.collective, record.algorithm, record.dtype});
   std::string text;
   std::set<std::string> without;
-  for (const Kind& kind : kinds) {
-    const auto& [collective, algorithm, dtype] = kind;
+  for (const SeriesKey& key : series) {
+    const auto& [collective, algorithm, dtype] = key;
     if (!lab::cost_terms(collective, algorithm, 2, 1)) {
       without.insert(fmt::format("# no formula: {} by {}\n", collective, algorithm));
       continue;
@@ -58,7 +58,7 @@ std::string prediction_text(const std::vector<lab::Report>& reports, const std::
     for (const lab::Report& report : reports)
       for (const lab::CostPoint& point : lab::cost_points(report, collective, algorithm, dtype))
         if (point.ranks > 1) points.push_back(point);
-    if (!points.empty()) text += table(kind, points, ranks, ranks_per_node);
+    if (!points.empty()) text += table(key, points, ranks, ranks_per_node);
   }
   for (const std::string& line : without) text += line;
   return text.empty() ? "# nothing to predict from: no record is of two ranks or more\n" : text;

@@ -1,6 +1,6 @@
 #include "comm_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "keel/dist/lab/contestant.h"
 
@@ -54,7 +54,7 @@ void add_timing(std::vector<std::string>& cells, const std::optional<Timing>& ti
   cells.push_back(optional_number(timing->wrong));
 }
 
-std::string join(const std::vector<std::string>& cells) {
+std::string line_of(const std::vector<std::string>& cells) {
   std::string line;
   for (std::size_t i = 0; i < std::size(kColumns); ++i) line += fmt::format(" {:>{}}", cells[i], kColumns[i].width);
   line.erase(line.find_last_not_of(' ') + 1);
@@ -99,7 +99,7 @@ std::string table_header(std::string_view collective, std::int64_t ranks, std::s
   }
   std::string text = fmt::format("# {} among {} rank{}, {}\n", collective, ranks, ranks == 1 ? "" : "s", where);
   text += fmt::format("#{:>{}}{:>{}}{:>{}}\n", "", before - 1, "out of place", four, "in place", four);
-  std::string names = join(heads), scales = join(units);
+  std::string names = line_of(heads), scales = line_of(units);
   names[0] = scales[0] = '#';
   return text + names + scales;
 }
@@ -117,7 +117,7 @@ std::string table_row(const Record& record) {
   cells.push_back(number(timing.skew_us));
   cells.push_back(timing.straggler < 0 ? "-"
                                        : fmt::format("{} ({:.0f}%)", timing.straggler, 100 * timing.straggler_share));
-  return join(cells);
+  return line_of(cells);
 }
 
 std::string comparison_text(const lab::Comparison& comparison, const std::string& first, const std::string& second) {

@@ -1,25 +1,20 @@
 #pragma once
-// The subcommands of the program `keel`: each adds itself to the command line and does its work when it is named.
+// The commands of the program `keel`.
 
-namespace CLI {
-class App;
-}
+#include "command.h"
 
 namespace keel::cli {
 
-// Sets exit_code to 1 where an element was wrong.
-void add_comm(CLI::App& program, int& exit_code);
-// Sets exit_code to 1 where strategies differ.
-void add_compare(CLI::App& program, int& exit_code);
-void add_docs(CLI::App& program);
-void add_env(CLI::App& program);
-void add_generate(CLI::App& program);
-void add_launch(CLI::App& program, int& exit_code);
-void add_plan(CLI::App& program);
-void add_race_demo(CLI::App& program);
-void add_schedule(CLI::App& program);
-void add_strats(CLI::App& program);
-// Sets exit_code when the run was stopped by a signal.
-void add_train(CLI::App& program, int& exit_code);
+Command train_command();
+Command compare_command();
+Command comm_command();
+Command launch_command();
+Command generate_command();
+Command plan_command();
+Command schedule_command();
+Command strats_command();
+Command env_command();
+Command race_demo_command();
+Command docs_command();
 
 }  // namespace keel::cli

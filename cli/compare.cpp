@@ -1,10 +1,7 @@
 // `keel compare`: the same training in several ways, side by side.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/lab/sizes.h"
 #include "keel/runtime/file.h"
@@ -24,7 +22,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kCompareFooter = R"(
 Examples:
   keel compare c.yaml -N 2
   keel compare c.yaml -N 4 --strategies zero1-bf16,zero3-bf16 --steps 100
@@ -49,7 +47,7 @@ take longer than the codec (docs/comm.md).
 The exit code is 1 where runs that add in the same order and precision end in different weights, where a run differs from
 its own repetition, or where a count of bytes is not that of its formula.)";
 
-struct Arguments {
+struct CompareArguments {
   std::string config;
   std::vector<std::string> overrides;
   CompareAxes axes;
@@ -156,7 +154,7 @@ std::vector<Variant> wanted_variants(Config config, CompareAxes axes) {
   return variants_of(config, axes);
 }
 
-int run_rank(Communicator& ranks, const Arguments& arguments) {
+int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   Config config;
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
@@ -176,57 +174,39 @@ int run_rank(Communicator& ranks, const Arguments& arguments) {
   return fits ? 0 : 1;
 }
 
-int run(const CLI::App& command, const Arguments& arguments) {
+int run(const Call& call, const CompareArguments& arguments) {
   const auto work = [&](Communicator& ranks) { return run_rank(ranks, arguments); };
   if (arguments.threads || arguments.ranks == 1) return on_ranks(arguments.ranks, work);
   if (find_launched()) return on_ranks(0, work);
-  return launch_keel(arguments.ranks, words_for_ranks(command));
+  return launch_keel(arguments.ranks, words_for_ranks("compare", call));
 }
 
 }  // namespace
 
-void add_compare(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("compare", "Train in several ways, and compare them.");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
-  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
-  command->add_option("-N", arguments->ranks, "Ranks.")
-      ->transform(without_equals)
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str()
-      ->type_name("RANKS");
-  command
-      ->add_option("--strategies", arguments->axes.strategies,
-                   "What to compare; all stages where nothing else says what.")
-      ->delimiter(',')
-      ->type_name("NAMES");
-  command
-      ->add_option("--algorithms", arguments->axes.algorithms,
-                   "Algorithms of collectives, by their names in `keel comm --help`.")
-      ->delimiter(',')
-      ->type_name("NAMES");
-  command->add_option("--buckets", arguments->axes.buckets, "Sizes of sharding.bucket, such as 1M,4M.")
-      ->delimiter(',')
-      ->type_name("SIZES");
-  command
-      ->add_option("--compression", arguments->axes.compressions,
-                   "Ways of gradient_compression, with a number where they take one; none is always among them.")
-      ->delimiter(',')
-      ->type_name("NAMES");
-  command->add_option("--steps", arguments->options.steps, "Steps of each training.")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 40))
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--repeats", arguments->options.repeats, "Trainings of each.")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str()
-      ->type_name("N");
-  add_network(*command, arguments->network);
-  command->add_option("--tuned", arguments->tuned, "Write the configuration with the shortest steps to this file.")
-      ->type_name("C.yaml");
-  command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
-  command->footer(kFooter);
-  command->callback([command, arguments, &exit_code] { exit_code = run(*command, *arguments); });
+Command compare_command() {
+  const auto arguments = std::make_shared<CompareArguments>();
+  CompareAxes& axes = arguments->axes;
+  CompareOptions& options = arguments->options;
+  return {.name = "compare",
+          .help = "Train in several ways, and compare them.",
+          .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+          .options = {{"-N", "RANKS", {&arguments->ranks, 1, 1024}, "Ranks."},
+                      {"--strategies", "NAME", &axes.strategies,
+                       "What to compare; all stages where nothing else says what."},
+                      {"--algorithms", "NAME", &axes.algorithms,
+                       "Algorithms of collectives, by their names in `keel comm --help`."},
+                      {"--buckets", "SIZE", &axes.buckets, "Sizes of sharding.bucket, such as 1M,4M."},
+                      {"--compression", "NAME", &axes.compressions,
+                       "Ways of gradient_compression, with a number where they take one; none is always among them."},
+                      {"--steps", "N", {&options.steps, 2, std::int64_t{1} << 40}, "Steps of each training."},
+                      {"--repeats", "N", {&options.repeats, 1, 1000}, "Trainings of each."},
+                      delay_option(&arguments->network),
+                      bandwidth_option(&arguments->network),
+                      {"--tuned", "C.yaml", &arguments->tuned,
+                       "Write the configuration with the shortest steps to this file."},
+                      ranks_as_threads(&arguments->threads)},
+          .footer = kCompareFooter,
+          .run = [arguments](const Call& call) { return run(call, *arguments); }};
 }
 
 }  // namespace keel::cli

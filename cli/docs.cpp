@@ -1,29 +1,37 @@
 // `keel docs`: reference pages that are generated from the program itself.
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <iostream>
+#include <string>
 
 #include "commands.h"
 #include "keel/dist/lab/report.h"
+#include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
 
 namespace keel::cli {
+namespace {
 
-void add_docs(CLI::App& program) {
-  CLI::App* docs = program.add_subcommand("docs", "Print a reference page that is made from the program.");
-  docs->require_subcommand(1);
-  docs->footer("\nExample:\n  keel docs config > docs/config.md");
-  docs->add_subcommand("config", "All keys of a configuration, as Markdown.")->callback([] {
-    std::cout << config_reference();
-  });
-  docs->add_subcommand("schedules", "All learning-rate schedules, as Markdown.")->callback([] {
-    std::cout << schedule_reference();
-  });
-  docs->add_subcommand("comm-schema", "What `keel comm --json` writes, as a JSON Schema.")->callback([] {
-    std::cout << lab::report_schema();
-  });
+Command page(const char* name, const char* help, std::string (*text)(), const char* example) {
+  return {.name = name,
+          .help = help,
+          .footer = concat("\nExample:\n  keel docs ", name, " > ", example),
+          .run = [text](const Call&) {
+            std::cout << text();
+            return 0;
+          }};
+}
+
+}  // namespace
+
+Command docs_command() {
+  return {.name = "docs",
+          .help = "Print a reference page that is made from the program.",
+          .footer = "\nExample:\n  keel docs config > docs/config.md",
+          .commands = {
+              page("config", "All keys of a configuration, as Markdown.", config_reference, "docs/config.md"),
+              page("schedules", "All learning-rate schedules, as Markdown.", schedule_reference, "docs/schedules.md"),
+              page("comm-schema", "What `keel comm --json` writes, as a JSON Schema.", lab::report_schema,
+                   "docs/comm.schema.json")}};
 }
 
 }  // namespace keel::cli

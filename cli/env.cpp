@@ -1,11 +1,8 @@
 // `keel env`: what this machine offers, what this build can use of it, and why not the rest.
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
@@ -144,10 +141,14 @@ void print_environment() {
 
 }  // namespace
 
-void add_env(CLI::App& program) {
-  CLI::App* env = program.add_subcommand("env", "What this machine and this build of keel offer, and why not more.");
-  env->footer("\nExample:\n  keel env");
-  env->callback(print_environment);
+Command env_command() {
+  return {.name = "env",
+          .help = "What this machine and this build of keel offer, and why not more.",
+          .footer = "\nExample:\n  keel env",
+          .run = [](const Call&) {
+            print_environment();
+            return 0;
+          }};
 }
 
 }  // namespace keel::cli

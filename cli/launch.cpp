@@ -6,9 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -23,6 +20,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
@@ -37,19 +35,23 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kLaunchFooter = R"(
 Examples:
   keel launch -N 4 --strat zero2-bf16 c.yaml steps=500
   keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
   keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
+  keel launch train c.yaml -N 4                the same as keel launch -N 4 c.yaml
   keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
 
-Options stand before CONFIG.yaml or PROGRAM. Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'.
-Where a rank fails, dies or does not come, the others name it, the step and the collective, and all end.)";
+Options stand before PROGRAM. Behind CONFIG.yaml they may stand, too, among those of `keel train`.
 
-struct Arguments {
+Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. Where a rank fails, dies or does not come, the
+others name it, the step and the collective, and all end.)";
+
+struct LaunchArguments {
+  std::vector<std::string> command;
   std::string ranks, strategy, hosts, hostfile, launcher, timeout;
   bool threads = false, dry_run = false;
   bool is_rank = false;  // this process stands around one rank
@@ -108,7 +110,7 @@ std::string environment_value(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Machine inspect_machine(const Arguments& arguments) {
+Machine inspect_machine(const LaunchArguments& arguments) {
   Machine machine;
   machine.processors = usable_processors();
   machine.gpus = count_devices(DeviceType::cuda).count;
@@ -127,7 +129,7 @@ Machine inspect_machine(const Arguments& arguments) {
   return machine;
 }
 
-LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> command) {
+LaunchWish read_wish(const LaunchArguments& arguments) {
   LaunchWish wish;
   if (!arguments.ranks.empty()) wish.ranks = parse_ranks(arguments.ranks);
   if (!arguments.strategy.empty()) {
@@ -145,7 +147,7 @@ LaunchWish read_wish(const Arguments& arguments, std::vector<std::string> comman
   }
   wish.timeout = arguments.timeout;
   wish.threads = arguments.threads;
-  wish.command = std::move(command);
+  wish.command = arguments.command;
   return wish;
 }
 
@@ -261,9 +263,9 @@ int run_launcher(const LaunchPlan& plan, bool is_here) {
   return exit_code_of(end);
 }
 
-int run(const Arguments& arguments, std::vector<std::string> command) {
-  if (arguments.is_rank) return run_rank(command);
-  const LaunchWish wish = read_wish(arguments, std::move(command));
+int run(const LaunchArguments& arguments) {
+  if (arguments.is_rank) return run_rank(arguments.command);
+  const LaunchWish wish = read_wish(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
   if (arguments.dry_run) {
     std::cout << to_string(plan) << '\n';
@@ -276,18 +278,10 @@ int run(const Arguments& arguments, std::vector<std::string> command) {
 
 }  // namespace
 
-std::string without_equals(std::string text) {
-  if (text.starts_with('=')) text.erase(0, 1);
-  return text;
-}
-
-std::vector<std::string> words_for_ranks(const CLI::App& command) {
-  std::vector<std::string> words = {command.get_name()};
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->check_name("-N")) continue;
-    for (const std::string& value : option->results())
-      words.push_back(option->get_positional() ? value : concat("--", option->get_lnames()[0], '=', value));
-  }
+std::vector<std::string> words_for_ranks(const std::string& command, const Call& call) {
+  std::vector<std::string> words = {command};
+  for (const Given& given : call)
+    if (given.names != "-N") words.insert(words.end(), given.words.begin(), given.words.end());
   return words;
 }
 
@@ -301,33 +295,29 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
   return run_launcher(plan, plan.launcher != Launcher::Kind::slurm);
 }
 
-void add_launch(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("launch", "Start the ranks of a run, or of any program.");
-  const auto arguments = std::make_shared<Arguments>();
-  command
-      ->add_option("-N", arguments->ranks,
-                   "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU.")
-      ->transform(without_equals)
-      ->type_name("RANKS");
-  command->add_option("--strat", arguments->strategy, "Strategy of the run; see `keel strats`.")->type_name("NAME");
-  command->add_option("--hosts", arguments->hosts, "Hosts and the ranks on each: a:8,b:8.")->type_name("LIST");
-  command->add_option("--hostfile", arguments->hostfile, "The same from a file: a line `a slots=8` for each host.")
-      ->type_name("FILE");
-  command->add_flag("--threads", arguments->threads, "Ranks as threads of one process, without MPI.");
-  command->add_option("--launcher", arguments->launcher, "The launcher; else the first that is there and fits.")
-      ->type_name("PROGRAM");
-  command
-      ->add_option(
-          "--timeout", arguments->timeout,
-          "How long a rank waits for the others before the run ends with an error; 300 without it. The same as "
-          "KEEL_TIMEOUT in the environment.")
-      ->transform(without_equals)
-      ->type_name("SECONDS");
-  command->add_flag("--dry-run", arguments->dry_run, "Print the command and end.");
-  command->add_flag("--rank", arguments->is_rank, "For the ranks themselves.")->group("");
-  command->prefix_command();
-  command->footer(kFooter);
-  command->callback([command, arguments, &exit_code] { exit_code = run(*arguments, command->remaining()); });
+Command launch_command() {
+  const auto arguments = std::make_shared<LaunchArguments>();
+  return {
+      .name = "launch",
+      .help = "Start the ranks of a run, or of any program.",
+      .positionals = {{"CONFIG.yaml|PROGRAM", "", Value::rest(&arguments->command, names_training),
+                       "What the ranks run: a configuration, a command of keel, or a program, with its arguments."}},
+      .options = {{"-N", "RANKS", &arguments->ranks,
+                   "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU."},
+                  {"--strat", "NAME", &arguments->strategy, "Strategy of the run; see `keel strats`."},
+                  {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
+                  {"--hostfile", "FILE", &arguments->hostfile,
+                   "The same from a file: a line `a slots=8` for each host."},
+                  ranks_as_threads(&arguments->threads),
+                  {"--launcher", "PROGRAM", &arguments->launcher,
+                   "The launcher; else the first that is there and fits."},
+                  {"--timeout", "SECONDS", &arguments->timeout,
+                   "How long a rank waits for the others before the run ends with an error; 300 without it. The "
+                   "same as KEEL_TIMEOUT in the environment."},
+                  {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
+                  {"--rank", "", &arguments->is_rank, ""}},
+      .footer = kLaunchFooter,
+      .run = [arguments](const Call&) { return run(*arguments); }};
 }
 
 }  // namespace keel::cli

@@ -4,19 +4,14 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "command.h"
 
 namespace keel::cli {
 
-// The command and the options that were given but for -N, for ranks that this program starts.
-std::vector<std::string> words_for_ranks(const CLI::App& command);
+// The command and what was given but for -N, for ranks that this program starts.
+std::vector<std::string> words_for_ranks(const std::string& command, const Call& call);
 
 // Runs `keel` with these arguments as so many ranks, and returns their exit code: see `keel launch`.
 int launch_keel(int ranks, std::vector<std::string> arguments);
-
-// -N=8 arrives as "=8".
-std::string without_equals(std::string text);
 
 }  // namespace keel::cli

@@ -10,8 +10,9 @@
 namespace keel::cli {
 namespace {
 
-using Kind = Launcher::Kind;
 using Words = std::vector<std::string>;
+
+constexpr std::string_view kTrain = "train";
 
 constexpr const char* kInstall = "`apt-get install openmpi-bin libopenmpi-dev` and a new build of keel add Open MPI";
 
@@ -139,7 +140,7 @@ Words hydra_words(const Placement& place) {
 // The cluster's default is often none, with which every rank would be alone.
 Words slurm_words(const Placement& place, const Machine& machine, int threads) {
   Words words = {"-n", std::to_string(place.ranks)};
-  const bool is_hydra = machine.built_with == Kind::hydra;
+  const bool is_hydra = machine.built_with == Launcher::Kind::hydra;
   for (const char* way : {is_hydra ? "pmi2" : "pmix", is_hydra ? "pmix" : "pmi2"}) {
     if (std::find(machine.slurm_ways.begin(), machine.slurm_ways.end(), way) == machine.slurm_ways.end()) continue;
     add(words, concat("--mpi=", way));
@@ -153,9 +154,9 @@ Words slurm_words(const Placement& place, const Machine& machine, int threads) {
 
 Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, int threads) {
   switch (machine.launcher.kind) {
-    case Kind::open_mpi: return open_mpi_words(place, machine, plan);
-    case Kind::hydra: return hydra_words(place);
-    case Kind::slurm: return slurm_words(place, machine, threads);
+    case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan);
+    case Launcher::Kind::hydra: return hydra_words(place);
+    case Launcher::Kind::slurm: return slurm_words(place, machine, threads);
     default: break;
   }
   KEEL_CHECK(place.hosts.empty(), "keel does not know how ", machine.launcher.path,
@@ -170,9 +171,10 @@ void check_launcher(const Machine& machine, bool is_own) {
   const auto refuse = [&](const auto&... parts) {
     throw Error(concat(parts..., "; ", kInstall, threads), ErrorKind::unsupported);
   };
-  if (is_own && machine.built_with == Kind::none) refuse("this build of keel has no MPI");
-  if (launcher.kind == Kind::none) refuse("no mpirun, mpiexec or srun was found in PATH");
-  const bool fits = launcher.kind == machine.built_with || launcher.kind == Kind::slurm || launcher.kind == Kind::other;
+  if (is_own && machine.built_with == Launcher::Kind::none) refuse("this build of keel has no MPI");
+  if (launcher.kind == Launcher::Kind::none) refuse("no mpirun, mpiexec or srun was found in PATH");
+  const bool fits = launcher.kind == machine.built_with || launcher.kind == Launcher::Kind::slurm ||
+                    launcher.kind == Launcher::Kind::other;
   if (is_own && !fits)
     throw Error(concat("keel was built with ", name_of(machine.built_with), ", and ", launcher.path, " is of ",
                        name_of(launcher.kind), ": its ranks would not find each other; put the right one first in PATH",
@@ -180,7 +182,7 @@ void check_launcher(const Machine& machine, bool is_own) {
                 ErrorKind::unsupported);
 }
 
-std::string quoted(const std::string& word) {
+std::string shell_word(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   std::string text(1, '\'');
@@ -195,11 +197,11 @@ std::string quoted(const std::string& word) {
 
 std::string_view name_of(Launcher::Kind kind) {
   switch (kind) {
-    case Kind::none: return "no MPI";
-    case Kind::open_mpi: return "Open MPI";
-    case Kind::hydra: return "MPICH";
-    case Kind::slurm: return "Slurm";
-    case Kind::other: break;
+    case Launcher::Kind::none: return "no MPI";
+    case Launcher::Kind::open_mpi: return "Open MPI";
+    case Launcher::Kind::hydra: return "MPICH";
+    case Launcher::Kind::slurm: return "Slurm";
+    case Launcher::Kind::other: break;
   }
   return "another MPI";
 }
@@ -216,11 +218,11 @@ std::vector<std::string> parse_slurm_ways(std::string_view list) {
 }
 
 Launcher identify_launcher(std::string path, std::string_view version_text) {
-  Launcher launcher{Kind::other, 0, std::move(path)};
+  Launcher launcher{Launcher::Kind::other, 0, std::move(path)};
   const auto says = [&](std::string_view word) { return version_text.find(word) != std::string_view::npos; };
-  if (says("Open MPI") || says("OpenRTE") || says("PRRTE")) launcher.kind = Kind::open_mpi;
-  else if (says("HYDRA") || says("Hydra") || says("Intel(R) MPI")) launcher.kind = Kind::hydra;
-  else if (says("slurm")) launcher.kind = Kind::slurm;
+  if (says("Open MPI") || says("OpenRTE") || says("PRRTE")) launcher.kind = Launcher::Kind::open_mpi;
+  else if (says("HYDRA") || says("Hydra") || says("Intel(R) MPI")) launcher.kind = Launcher::Kind::hydra;
+  else if (says("slurm")) launcher.kind = Launcher::Kind::slurm;
   // "mpirun (Open MPI) 4.1.4": the first number with a point.
   for (std::size_t at = 0; (at = version_text.find_first_of("0123456789", at)) != std::string_view::npos;) {
     const std::size_t end = std::min(version_text.find_first_not_of("0123456789", at), version_text.size());
@@ -286,12 +288,14 @@ RankWish parse_ranks(std::string_view text) {
 
 bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
 
-bool names_command(std::string_view word) { return word == "comm"; }
+bool names_command(std::string_view word) { return word == kTrain || word == "comm"; }
+
+bool names_training(std::string_view word) { return word == kTrain || names_configuration(word); }
 
 LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.command.empty(),
              "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
-  const bool trains = names_configuration(wish.command[0]);
+  const bool trains = names_training(wish.command[0]);
   const bool is_own = trains || names_command(wish.command[0]);
   KEEL_CHECK(trains || wish.strategy.empty(), "--strat is for `keel train`: it needs a configuration, not a program");
   KEEL_CHECK(is_own || !wish.threads,
@@ -311,11 +315,12 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
 
   Words program = wish.command;
   if (trains) {
+    if (program[0] == kTrain) program.erase(program.begin());
+    KEEL_CHECK(!program.empty(), "what shall the ranks train? `keel launch -N 4 train c.yaml`");
     Words words = {machine.keel, "train"};
     if (wish.threads && place.ranks > 1) add(words, "--thread-ranks", std::to_string(place.ranks));
-    add(words, program[0]);
+    words.insert(words.end(), program.begin(), program.end());
     if (!wish.strategy.empty()) add(words, "strategy=" + wish.strategy);
-    words.insert(words.end(), program.begin() + 1, program.end());
     program = std::move(words);
   } else if (is_own) {
     program.insert(program.begin(), machine.keel);
@@ -338,8 +343,8 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
 
 std::string to_string(const LaunchPlan& plan) {
   std::string line;
-  for (const auto& [name, value] : plan.environment) line += concat(name, '=', quoted(value), ' ');
-  for (const std::string& word : plan.command) line += concat(quoted(word), ' ');
+  for (const auto& [name, value] : plan.environment) line += concat(name, '=', shell_word(value), ' ');
+  for (const std::string& word : plan.command) line += concat(shell_word(word), ' ');
   line.pop_back();
   return line;
 }

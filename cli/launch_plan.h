@@ -41,10 +41,12 @@ struct RankWish {
 };
 RankWish parse_ranks(std::string_view text);
 
-// Whether a command begins with the configuration of a run of `keel train`.
+// The configuration of a run of `keel train`.
 bool names_configuration(std::string_view word);
-// A command of keel that ranks run: "comm".
+// A command of keel that ranks run: "train" or "comm".
 bool names_command(std::string_view word);
+// Whether what begins so is a run of `keel train`: with its name, or with the configuration alone.
+bool names_training(std::string_view word);
 
 struct LaunchWish {
   RankWish ranks = {};
@@ -52,7 +54,7 @@ struct LaunchWish {
   std::vector<Host> hosts = {};
   std::string timeout = {};               // seconds; empty: as it is without
   bool threads = false;                   // ranks as threads of one process
-  std::vector<std::string> command = {};  // CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
+  std::vector<std::string> command = {};  // [train] CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
 };
 
 struct Machine {

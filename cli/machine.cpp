@@ -1,7 +1,7 @@
 #include "machine.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <unistd.h>
 

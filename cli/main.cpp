@@ -1,20 +1,17 @@
-// The program `keel`: reads the command line, runs one subcommand, and turns errors into lines and exit codes.
+// The program `keel`: the list of its commands, and errors as lines and exit codes.
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include <iostream>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "build_info.h"
 #include "commands.h"
-#include "keel/runtime/error.h"
 #include "report.h"
+#include "run_program.h"
 
+namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kProgramFooter = R"(
 Examples:
   keel train examples/addition.yaml          a small GPT learns to add
   keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
@@ -37,55 +34,36 @@ Exit codes:
   130  stopped by Ctrl-C, after saving; 143: by SIGTERM or SIGUSR1
 Of several ranks, the one that began to fail says why, and its code is that of all.)";
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
+Command version_command() {
+  return {.name = "version",
+          .help = "Say which keel this is.",
+          .footer = "\nExample:\n  keel version",
+          .run = [](const Call&) {
+            std::cout << version_line() << '\n';
+            return 0;
+          }};
 }
 
-// What was wrong with the command line itself.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const std::string help = keel::concat("`keel ", chosen.empty() ? "" : chosen[0]->get_name() + " ", "--help`");
-  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
-    const std::string likely = keel::nearest(argv[1], command_names(app));
-    return keel::concat("unknown command '", argv[1], "'",
-                        likely.empty() ? "; " + help + " lists them" : ", did you mean '" + likely + "'?");
-  }
-  return keel::concat(error.what(), "; see ", help);
-}
-
-int run(int argc, char** argv) {
-  CLI::App app("keel trains language models: a training runtime written from scratch.", "keel");
-  app.set_version_flag("--version", keel::cli::version_line());
-  app.require_subcommand(1);
-  app.footer(kFooter);
-  int exit_code = 0;
-  keel::cli::add_train(app, exit_code);
-  keel::cli::add_compare(app, exit_code);
-  keel::cli::add_comm(app, exit_code);
-  keel::cli::add_launch(app, exit_code);
-  keel::cli::add_generate(app);
-  keel::cli::add_plan(app);
-  keel::cli::add_schedule(app);
-  keel::cli::add_strats(app);
-  keel::cli::add_env(app);
-  keel::cli::add_race_demo(app);
-  keel::cli::add_docs(app);
-  try {
-    app.parse(argc, argv);
-    return exit_code;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return keel::cli::report(usage_message(app, error, argc, argv), keel::cli::kBadInput);
-  }
+int run(const Words& words) {
+  Command keel = {.name = "keel",
+                  .help = "keel trains language models: a training runtime written from scratch.",
+                  .options = {{"--version", "", Value::shown([] { return version_line() + '\n'; }),
+                               "Say which keel this is, and end."}},
+                  .footer = kProgramFooter,
+                  .commands = {train_command(), compare_command(), comm_command(), launch_command(), generate_command(),
+                               plan_command(), schedule_command(), strats_command(), env_command(), race_demo_command(),
+                               docs_command()}};
+  keel.commands.push_back(help_command(keel));
+  keel.commands.push_back(version_command());
+  return run_program(keel, words);
 }
 
 }  // namespace
+}  // namespace keel::cli
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return keel::cli::run({argv + 1, argv + argc});
   } catch (...) {
     const keel::cli::Failure failure = keel::cli::current_failure();
     return keel::cli::report(failure.message, failure.code);

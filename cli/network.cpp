@@ -1,22 +1,21 @@
 #include "network.h"
 
-#include <fmt/format.h>
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
+#include <fmt/core.h>
 
 #include "keel/dist/lab/sizes.h"
 #include "keel/runtime/error.h"
 
 namespace keel::cli {
 
-void add_network(CLI::App& command, NetworkArguments& arguments) {
-  command.add_option("--delay", arguments.delay_us, "Let every message take so long, as on a slower network.")
-      ->check(CLI::Range(0, 10'000'000))
-      ->type_name("US");
-  command.add_option("--bandwidth", arguments.bandwidth, "Let a rank send so many bytes a second at most: 100M.")
-      ->type_name("SIZE");
+Option delay_option(NetworkArguments* arguments) {
+  return {"--delay",
+          "US",
+          {&arguments->delay_us, 0, 10'000'000},
+          "Let every message take so long, as on a slower network."};
+}
+
+Option bandwidth_option(NetworkArguments* arguments) {
+  return {"--bandwidth", "SIZE", &arguments->bandwidth, "Let a rank send so many bytes a second at most: 100M."};
 }
 
 Link link_of(const NetworkArguments& arguments) {

@@ -4,11 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "command.h"
 #include "keel/dist/comm/slow_transport.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
-class App;
-}
 
 namespace keel::cli {
 
@@ -17,7 +14,8 @@ struct NetworkArguments {
   std::int64_t delay_us = 0;
   std::string bandwidth;
 };
-void add_network(CLI::App& command, NetworkArguments& arguments);
+Option delay_option(NetworkArguments* arguments);
+Option bandwidth_option(NetworkArguments* arguments);
 
 // An Error where the bandwidth is no size above 0.
 Link link_of(const NetworkArguments& arguments);

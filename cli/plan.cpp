@@ -1,10 +1,7 @@
 // `keel plan`: what a run will need on so many ranks, before anyone starts it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
@@ -26,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kPlanFooter = R"(
 Examples:
   keel plan c.yaml -N 64 --strat zero3-bf16
   keel plan c.yaml -N 8                          every stage, in the configuration's precision
@@ -48,12 +46,12 @@ measured it, and collectives by the model of `keel comm --predict`, calibrated f
 wrote (docs/comm.md). "high" and "low" are an interval; beyond 8 times the most ranks in those files the line says
 "extrapolated".)";
 
-constexpr int kMostTraces = 4096;
+constexpr int kMostRanks = 1 << 20, kMostTraces = 4096;
 
-struct Arguments {
+struct PlanArguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::string ranks = "1";
+  int ranks = 1;
   std::string strategy;
   bool json = false;
   std::vector<int> predict;
@@ -61,20 +59,6 @@ struct Arguments {
   int ranks_per_node = 0;
   std::string trace;
 };
-
-// "-N 64", and "-N=64", of which the parser leaves "=64".
-int rank_count(std::string text) {
-  if (text.starts_with('=')) text.erase(0, 1);
-  std::size_t end = 0;
-  int count = 0;
-  try {
-    count = std::stoi(text, &end);
-  } catch (const std::exception&) { end = 0; }
-  constexpr int kMost = 1 << 20;
-  KEEL_CHECK(!text.empty() && end == text.size() && count >= 1 && count <= kMost,
-             "-N expects a number of ranks from 1 to ", kMost, ", got '", text, "'");
-  return count;
-}
 
 // 1234567 as "1,234,567".
 std::string grouped(std::int64_t number) {
@@ -217,7 +201,7 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
   std::cout << json.dump(2) << '\n';
 }
 
-std::vector<StepPrediction> predict(const Arguments& arguments, const Config& config, std::int64_t vocabulary,
+std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, std::int64_t vocabulary,
                                     const std::optional<Comparison>& measured) {
   if (arguments.predict.empty()) return {};
   KEEL_CHECK(!arguments.from.empty(),
@@ -253,8 +237,8 @@ void write_traces(const std::string& folder, const Config& config, int ranks, st
                     to_chakra(trace_run(config, ranks, rank, vocabulary), ranks, rank).dump(1) + "\n");
 }
 
-void run(Arguments arguments) {
-  const int ranks = rank_count(arguments.ranks);
+void run(PlanArguments arguments) {
+  const int ranks = arguments.ranks;
   KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
              " at most; -N asks for ", ranks);
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
@@ -282,31 +266,31 @@ void run(Arguments arguments) {
 
 }  // namespace
 
-void add_plan(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("plan", "Say what a run will need: memory of a rank, and bytes it sends.");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
-  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
-  command->add_option("-N,--ranks", arguments->ranks, "How many ranks train.")->type_name("RANKS");
-  command
-      ->add_option("--strat,--strategy", arguments->strategy, "One strategy, as in zero2-bf16, instead of each stage.")
-      ->type_name("NAME");
-  command
-      ->add_option("--predict", arguments->predict, "How long a step takes on so many ranks; needs --from and a run.")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("RANKS");
-  command->add_option("--from", arguments->from, "What `keel comm --json` wrote, to calibrate the model with.")
-      ->delimiter(',')
-      ->type_name("FILE");
-  command
-      ->add_option("--ranks-per-node", arguments->ranks_per_node, "Of the predicted ranks; all share one without it.")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  command->add_option("--trace", arguments->trace, "A folder for the graph of each rank's step.")->type_name("FOLDER");
-  command->add_flag("--json", arguments->json, "Print JSON, with sizes in bytes.");
-  command->footer(kFooter);
-  command->callback([arguments] { run(*arguments); });
+Command plan_command() {
+  const auto arguments = std::make_shared<PlanArguments>();
+  return {
+      .name = "plan",
+      .help = "Say what a run will need: memory of a rank, and bytes it sends.",
+      .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+      .options = {{"-N,--ranks", "RANKS", {&arguments->ranks, 1, kMostRanks}, "How many ranks train."},
+                  {"--strat,--strategy", "NAME", &arguments->strategy,
+                   "One strategy, as in zero2-bf16, instead of each stage."},
+                  {"--predict",
+                   "RANKS",
+                   {&arguments->predict, 1, kMostRanks},
+                   "How long a step takes on so many ranks; needs --from and a run."},
+                  {"--from", "FILE", &arguments->from, "What `keel comm --json` wrote, to calibrate the model with."},
+                  {"--ranks-per-node",
+                   "N",
+                   {&arguments->ranks_per_node, 1, 1024},
+                   "Of the predicted ranks; all share one without it."},
+                  {"--trace", "FOLDER", &arguments->trace, "A folder for the graph of each rank's step."},
+                  {"--json", "", &arguments->json, "Print JSON, with sizes in bytes."}},
+      .footer = kPlanFooter,
+      .run = [arguments](const Call&) {
+        run(*arguments);
+        return 0;
+      }};
 }
 
 }  // namespace keel::cli

@@ -2,11 +2,8 @@
 
 #include "race_demo.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <iostream>
 
 #include "commands.h"
@@ -61,10 +58,14 @@ void run() {
 
 }  // namespace
 
-void add_race_demo(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("race-demo", "See the emulator find a missing barrier in a CUDA kernel.");
-  command->footer("\nExample:\n  keel race-demo");
-  command->callback(run);
+Command race_demo_command() {
+  return {.name = "race-demo",
+          .help = "See the emulator find a missing barrier in a CUDA kernel.",
+          .footer = "\nExample:\n  keel race-demo",
+          .run = [](const Call&) {
+            run();
+            return 0;
+          }};
 }
 
 }  // namespace keel::cli

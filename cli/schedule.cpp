@@ -1,10 +1,7 @@
 // `keel schedule`: the learning rate of every step of a run, before anyone starts it.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "curve.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -25,7 +23,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kScheduleFooter = R"(
 Examples:
   keel schedule c.yaml
   keel schedule c.yaml scheduler.type=OneCycleLR         another one for the same run; its momentum is drawn, too
@@ -35,7 +33,9 @@ Examples:
 A rate belongs to the step that follows so many taken steps; steps that are skipped are not taken. The data of the
 configuration is not opened. docs/schedules.md lists all schedules.)";
 
-struct Arguments {
+constexpr std::int64_t kMostSteps = 1 << 20;
+
+struct ScheduleArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::int64_t steps = 0;
@@ -79,12 +79,11 @@ std::string ends_and_peak(const std::vector<double>& values) {
                      values[static_cast<std::size_t>(peak)], peak, peak == 1 ? "" : "s");
 }
 
-void run(const Arguments& arguments) {
+void run(const ScheduleArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const LearningRate rates(config);
   const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
-  constexpr std::int64_t kMost = 1 << 20;
-  KEEL_CHECK(steps <= kMost, "the run has ", steps, " steps, and ", kMost,
+  KEEL_CHECK(steps <= kMostSteps, "the run has ", steps, " steps, and ", kMostSteps,
              " can be drawn; --steps N draws the first N of them");
   const Curves curves = evaluate(rates, steps);
   const bool has_momentum = !curves.momentum.values.empty();
@@ -117,19 +116,21 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_schedule(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("schedule", "Draw the learning rate of every step of a run.");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
-  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
-  command->add_option("--steps", arguments->steps, "Draw the first N steps instead of all.")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--svg", arguments->svg, "Write the drawing to a file, too.")->type_name("FILE");
-  command->add_flag("--ascii", arguments->ascii, "Draw with plain characters, as where the locale is not UTF-8.");
-  command->add_flag("--json", arguments->json, "Print the numbers instead of a drawing.");
-  command->footer(kFooter);
-  command->callback([arguments] { run(*arguments); });
+Command schedule_command() {
+  const auto arguments = std::make_shared<ScheduleArguments>();
+  return {
+      .name = "schedule",
+      .help = "Draw the learning rate of every step of a run.",
+      .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+      .options = {{"--steps", "N", {&arguments->steps, 1, kMostSteps}, "Draw the first N steps instead of all."},
+                  {"--svg", "FILE", &arguments->svg, "Write the drawing to a file, too."},
+                  {"--ascii", "", &arguments->ascii, "Draw with plain characters, as where the locale is not UTF-8."},
+                  {"--json", "", &arguments->json, "Print the numbers instead of a drawing."}},
+      .footer = kScheduleFooter,
+      .run = [arguments](const Call&) {
+        run(*arguments);
+        return 0;
+      }};
 }
 
 }  // namespace keel::cli

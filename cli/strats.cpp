@@ -1,10 +1,7 @@
 // `keel strats`: the names of strategies, and what each means.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <iostream>
 #include <memory>
 #include <string_view>
@@ -59,13 +56,16 @@ void print_names(bool all) {
 
 }  // namespace
 
-void add_strats(CLI::App& program) {
-  CLI::App* command =
-      program.add_subcommand("strats", "The names of strategies: what ranks share out, in which numbers.");
+Command strats_command() {
   const auto all = std::make_shared<bool>(false);
-  command->add_flag("--all", *all, "Every name, and what it means or waits for.");
-  command->footer("\nExamples:\n  keel strats\n  keel strats --all | grep nvme");
-  command->callback([all] { print_names(*all); });
+  return {.name = "strats",
+          .help = "The names of strategies: what ranks share out, in which numbers.",
+          .options = {{"--all", "", all.get(), "Every name, and what it means or waits for."}},
+          .footer = "\nExamples:\n  keel strats\n  keel strats --all | grep nvme",
+          .run = [all](const Call&) {
+            print_names(*all);
+            return 0;
+          }};
 }
 
 }  // namespace keel::cli

@@ -1,12 +1,9 @@
 // `keel train`: one run from a configuration, with progress on the console.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
@@ -29,7 +27,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTrainFooter = R"(
 Examples:
   keel train c.yaml
   keel train c.yaml steps=500 optimizer.lr=3e-4 'model={layers: 2, heads: 2, width: 64}'
@@ -39,7 +37,7 @@ Examples:
 
 Ctrl-C, SIGTERM and SIGUSR1 finish the step and save; a second Ctrl-C ends at once.)";
 
-struct Arguments {
+struct TrainArguments {
   std::string config;
   std::vector<std::string> overrides;
   int thread_ranks = 0;
@@ -81,7 +79,7 @@ std::string memory_line(const TrainResult& result) {
 }
 
 // What to say about threads that share a processor; empty: nothing.
-std::string thread_warning(const Config& config, const Arguments& arguments) {
+std::string thread_warning(const Config& config, const TrainArguments& arguments) {
   const int threads = config.threads > 0 ? config.threads * std::max(1, arguments.thread_ranks) : default_threads();
   const int processors = usable_processors();
   if (threads <= processors) return "";
@@ -89,7 +87,7 @@ std::string thread_warning(const Config& config, const Arguments& arguments) {
                      processors == 1 ? "" : "s");
 }
 
-TrainResult train_on(Communicator& given, const Config& config, const Link& link, const Arguments& arguments,
+TrainResult train_on(Communicator& given, const Config& config, const Link& link, const TrainArguments& arguments,
                      const SignalScope& signals) {
   std::unique_ptr<Communicator> slow;
   if (link.is_slow() && given.size() > 1) slow = given.regroup({.link = link});
@@ -106,12 +104,12 @@ TrainResult train_on(Communicator& given, const Config& config, const Link& link
 }
 
 // What follows "keel" where a run with so many ranks is started.
-std::string start_command(int ranks, const Arguments& arguments) {
+std::string start_command(int ranks, const TrainArguments& arguments) {
   if (ranks == 1) return "train";
   return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
 }
 
-int run_rank(Communicator& group, const Arguments& arguments, const SignalScope& signals, RankLogs& logs) {
+int run_rank(Communicator& group, const TrainArguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
   Link link;
   together(group, [&] {
@@ -131,7 +129,7 @@ int run_rank(Communicator& group, const Arguments& arguments, const SignalScope&
   return was_stopped ? 128 + number : 0;
 }
 
-int run(const Arguments& arguments) {
+int run(const TrainArguments& arguments) {
   if (arguments.print_config) {
     const auto launched = find_launched();
     const Config config = load_config(arguments.config, arguments.overrides);
@@ -148,28 +146,22 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-void add_train(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("train", "Train a model as a YAML file describes it.");
-  const auto arguments = std::make_shared<Arguments>();
-  command->add_option("CONFIG.yaml", arguments->config, "The configuration.")->required();
-  command->add_option("KEY=VALUE", arguments->overrides, "Values that replace those of the file.");
-  command
-      ->add_option(
-          "--thread-ranks", arguments->thread_ranks,
-          "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are processes.")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  add_network(*command, arguments->network);
-  command->add_flag("--print-config", arguments->print_config, "Print the resolved configuration and end.");
-  command->add_flag_callback(
-      "--help-config",
-      [] {
-        std::cout << config_help();
-        throw CLI::Success();
-      },
-      "List all keys of a configuration and end.");
-  command->footer(kFooter);
-  command->callback([arguments, &exit_code] { exit_code = run(*arguments); });
+Command train_command() {
+  const auto arguments = std::make_shared<TrainArguments>();
+  return {.name = "train",
+          .help = "Train a model as a YAML file describes it.",
+          .positionals = {configuration(&arguments->config), overrides(&arguments->overrides)},
+          .options = {{"--thread-ranks",
+                       "N",
+                       {&arguments->thread_ranks, 1, 1024},
+                       "Train on that many ranks, as threads of this process; `keel launch` starts ranks that are "
+                       "processes."},
+                      delay_option(&arguments->network),
+                      bandwidth_option(&arguments->network),
+                      {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
+                      {"--help-config", "", Value::shown(config_help), "List all keys of a configuration and end."}},
+          .footer = kTrainFooter,
+          .run = [arguments](const Call&) { return run(*arguments); }};
 }
 
 }  // namespace keel::cli

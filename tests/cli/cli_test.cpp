@@ -38,6 +38,14 @@ TEST(Program, EveryCommandHasHelpWithAnExample) {
   EXPECT_GE(commands, 2);
 }
 
+TEST(Program, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(run_keel("help").out, run_keel("--help").out);
+  EXPECT_EQ(run_keel("help plan").out, run_keel("plan --help").out);
+  EXPECT_EQ(run_keel("help docs config").out, run_keel("docs config --help").out);
+  EXPECT_EQ(run_keel("help pln").err, "keel: error: unknown command 'pln', did you mean 'plan'?\n");
+  EXPECT_EQ(run_keel("version").out, run_keel("--version").out);
+}
+
 TEST(Program, AWrongCommandLineIsOneClearLineAndExitCode2) {
   for (const char* arguments : {"", "en", "--bad", "env --bad", "env more", "docs", "docs nothing"}) {
     const Outcome outcome = run_keel(arguments);

@@ -119,6 +119,12 @@ TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
   }
 }
 
+TEST(CommCommand, WhatFollowsAListIsNotPartOfIt) {
+  const Outcome outcome = Sandbox().keel(concat("comm --threads -N 2", kQuick, " --algorithms ring reduce_scatter"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("# reduce_scatter among 2 ranks"), std::string::npos) << outcome.out;
+}
+
 TEST(CommCommand, ShowsPlotsAndComparesWhatWasWritten) {
   const Sandbox sandbox;
   ASSERT_EQ(

@@ -31,5 +31,14 @@ TEST(CompareCommand, WritesTheConfigurationWithTheShortestSteps) {
   EXPECT_EQ(sandbox.keel("train tuned.yaml run=again").code, 0);
 }
 
+TEST(CompareCommand, WhatFollowsAListIsNotPartOfIt) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel(
+      "compare text.yaml -N 2 --threads --steps 2 --repeats 1 --strategies zero1-bf16,zero3-bf16 batch.global=2 "
+      "batch.micro=1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("2 steps of 2 sequences by 2 ranks")) << outcome.out;
+}
+
 }  // namespace
 }  // namespace keel::cli

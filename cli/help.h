@@ -1,0 +1,16 @@
+#pragma once
+// What --help prints of a command.
+
+#include <string>
+
+#include "command.h"
+
+namespace keel::cli {
+
+// Every command takes it.
+Option help_option(const Command& command, const std::string& path);
+
+// `path` is how the command is called: "keel docs config".
+std::string help_of(const Command& command, const std::string& path);
+
+}  // namespace keel::cli
