@@ -8,7 +8,7 @@ set(sanitized "^(Allocator|Storage|Tensor|Parallel|Context|AtomicF|MappedFile|Sa
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
-foreach(layer IN ITEMS runtime kernels autograd nn optim comm lab parallel data trainer capi cli emulation cuda)
+foreach(layer IN ITEMS runtime kernels autograd nn optim comm lab parallel data trainer learn capi cli emulation cuda)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")

@@ -1,0 +1,126 @@
+// learn/gpt.cpp, the GPT in one file, against keel: the same task, gradients and losses from the same weights.
+
+#include <gtest/gtest.h>
+
+// What the file includes, so that it can be read inside a namespace below.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "keel/autograd/backward.h"
+#include "keel/data/addition.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/nn/state.h"
+#include "keel/trainer/task.h"
+#include "keel/trainer/trainer.h"
+#include "tests/support.h"
+#include "tests/trainer/run_support.h"
+
+namespace one_file {
+#include "learn/gpt.cpp"
+}
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::relative_error;
+
+Config config_of_the_file(std::vector<std::string> more) {
+  return load_config(KEEL_SOURCE_DIR "/learn/gpt.yaml", more);
+}
+
+// Gives the file's parameters keel's initial numbers.
+void take_over(const NamedTensors& state) {
+  one_file::parameters.clear();
+  one_file::gpt(std::vector<int>(one_file::kLength));  // makes them
+  ASSERT_EQ(one_file::parameters.size(), state.size());
+  for (const auto& [name, tensor] : state) {
+    one_file::Parameter& parameter = one_file::parameters.at(name);
+    const std::vector<float> values = tensor.to_vector<float>();
+    ASSERT_EQ(parameter.value.size(), values.size()) << name;
+    parameter.value = values;
+  }
+}
+
+// The sums that keel trains on in a step (the first has number 0).
+std::vector<std::string> examples_of(const Config& config, std::int64_t step) {
+  const AdditionTask task(static_cast<int>(config.data.digits));
+  std::vector<std::string> examples;
+  for (std::int64_t row = 0; row < config.batch.global; ++row) {
+    const Addends pair = task.training_pair(config.data.seed, step, row);
+    examples.push_back(task.prompt(pair) + task.answer(pair));
+  }
+  return examples;
+}
+
+TEST(OneFile, HasKeelsTask) {
+  const AdditionTask task(2);
+  for (int a = 0; a < 100; ++a)
+    for (int b = 0; b < 100; ++b) {
+      EXPECT_EQ(one_file::held_out(a, b), AdditionTask::held_out({a, b})) << a << ' ' << b;
+      EXPECT_EQ(one_file::example(a, b), task.prompt({a, b}) + task.answer({a, b}));
+    }
+  EXPECT_EQ(one_file::kQuestion, static_cast<int>(task.prompt({0, 0}).size()));
+  EXPECT_EQ(one_file::kLength, task.block());
+  const std::vector<std::uint32_t> tokens = task.tokenizer()->encode("47+58=501\n");
+  EXPECT_EQ(one_file::encode("47+58=501\n"), std::vector<int>(tokens.begin(), tokens.end()));
+}
+
+TEST(OneFile, HasKeelsLossAndGradients) {
+  const Config config = config_of_the_file({"run=unused"});
+  const Context context = testing::context(1);
+  Gpt model(gpt_options(config, one_file::kCharacters.size()));
+  const std::vector<FlatBuffer> buffers = materialize(model, context, {.seed = config.seed});
+  take_over(state_dict(model));
+
+  const Batch batch = AdditionTask(2).training_loader(context, config.batch.global, config.data.seed).load(0);
+  Forward pass;
+  const CrossEntropyLoss expected = model.loss(batch.inputs, batch.targets, pass);
+  backward(expected.loss);
+
+  std::string inputs, targets;
+  for (const std::string& text : examples_of(config, 0)) {
+    inputs += text.substr(0, one_file::kLength);
+    targets += std::string(one_file::kQuestion - 1, ' ') + text.substr(one_file::kQuestion);
+  }
+  const float loss = one_file::cross_entropy(one_file::gpt(one_file::encode(inputs)), one_file::encode(targets));
+  one_file::backward();
+  EXPECT_NEAR(loss, expected.loss.value().item(), 1e-6);
+  for_each_parameter(model, [&](const std::string& name, Parameter& parameter) {
+    if (name == "lm_head.weight") return;  // tied to wte.weight
+    const std::vector<float>& grad = one_file::parameters.at(name).grad;
+    EXPECT_LT(relative_error({grad.begin(), grad.end()}, doubles(parameter.grad())), 1e-5) << name;
+  });
+}
+
+TEST(OneFile, HasKeelsLosses) {
+  constexpr std::int64_t kSteps = 100;
+  const testing::TemporaryFolder place;
+  const Config config = config_of_the_file({"run=" + (place / "run"), concat("steps=", kSteps),
+                                            concat("scheduler.steps=", one_file::kSteps), "eval.every=0"});
+  testing::Recorder keel;
+  train(config, keel);
+  ASSERT_EQ(keel.losses.size(), static_cast<std::size_t>(kSteps));
+
+  Gpt model(gpt_options(config, one_file::kCharacters.size()));
+  const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1), {.seed = config.seed});
+  take_over(state_dict(model));
+  double worst = 0;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const double loss = one_file::train_step(static_cast<int>(step) + 1, examples_of(config, step));
+    worst = std::max(worst, std::abs(loss - keel.losses[static_cast<std::size_t>(step)]));
+    EXPECT_NEAR(loss, keel.losses[static_cast<std::size_t>(step)], 1e-4) << "step " << step + 1;
+  }
+  std::printf("worst %g\n", worst);
+}
+
+}  // namespace
+}  // namespace keel
