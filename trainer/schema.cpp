@@ -212,7 +212,7 @@ const SchemaRow kRows[] = {
      "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. Usually "
      "the "
      "ranks of a node; 0: all ranks.",
-     "hybrid_shard|zero_hpz_partition_size"},
+     "hybrid_shard"},
     {"sharding.wire", choice(KEEL_FIELD(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
      "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
     {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
@@ -228,7 +228,7 @@ const SchemaRow kRows[] = {
      "What goes on with communication while a rank computes: poll, between operations; thread, one for it alone, which "
      "pays where it has a processor of its own; auto: thread where there is one to spare."},
     {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
-     "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
+     "A weight that the loss does not depend on is an error; false: its gradient is zero."},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
      "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
 
