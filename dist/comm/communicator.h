@@ -98,9 +98,9 @@ class Communicator {
   // How long a rank waits for the others before it gives up.
   virtual std::chrono::milliseconds timeout() const = 0;
 
-  // A tensor of n ranks is cut into n parts (keel/dist/comm/schedule.h) whose lengths differ by one at most; the shard
-  // of rank r is part r.
-  //
+  // Among n ranks a tensor has n shards: shard r is part r of n (keel/dist/comm/schedule.h), and their lengths differ by
+  // one at most.
+
   // x becomes the sum (or other combination) of all ranks' x.
   Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum, int subject = 0);
   // The rank's shard of the sum of all inputs. The output may lie in its place of the input.

@@ -37,8 +37,7 @@ struct NodeArea {
   std::atomic<std::uint32_t> left, closed;  // read as often as these
   // Rounds of larger tensors that this rank has shown in a buffer, added up, and copied from all others' buffers.
   alignas(64) std::atomic<std::uint64_t> shown, added, taken;
-  alignas(
-      64) std::atomic<std::uint32_t> visitors;  // ranks that touch this rank's tensors; none may once it has closed
+  alignas(64) std::atomic<std::uint32_t> visitors;  // ranks that touch this rank's tensors; none may once it has closed
   alignas(64) Slot slots[kSlots];
   alignas(64) std::byte buffers[2][kBuffer];
 };
