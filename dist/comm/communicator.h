@@ -98,8 +98,8 @@ class Communicator {
   // How long a rank waits for the others before it gives up.
   virtual std::chrono::milliseconds timeout() const = 0;
 
-  // Among n ranks a tensor has n shards: shard r is part r of n (keel/dist/comm/schedule.h), and their lengths differ by
-  // one at most.
+  // Among n ranks a tensor has n shards: shard r is part r of n (keel/dist/comm/schedule.h), and their lengths differ
+  // by one at most.
 
   // x becomes the sum (or other combination) of all ranks' x.
   Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum, int subject = 0);
