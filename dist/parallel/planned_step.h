@@ -18,7 +18,7 @@ struct PlannedUnit {
   bool shards_parameters, shards_gradients;
   std::int64_t whole, shard, owned;                      // elements
   std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
-  bool converts;                                         // gradients to the wire's dtype
+  bool converts;                                         // gradients to the wire dtype
   std::optional<CompressionPlan> compression = {};       // where there is error feedback
 
   // Whether its parameters are sent to the other ranks once they are updated.
