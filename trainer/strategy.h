@@ -1,5 +1,5 @@
 #pragma once
-// The strategy: what ranks share out, in which numbers a run computes, and what waits in slower memory.
+// The strategy: what ranks shard, in which precision a run computes, and what is offloaded to slower memory.
 //
 // One table reads keel's own names, zero2-bf16, and those of other trainers, deepspeed-2-bf16-cpu-none.
 

@@ -23,7 +23,7 @@ inline constexpr CompressionKind kCompressions[] = {
     {"bf16", DType::bf16, false, "rounded to bf16"},
     {"fp16", DType::f16, false, "rounded to fp16"},
     {"int8", std::nullopt, true, "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
-    {"topk", std::nullopt, true, "the fraction that is largest; the others add up until they are"},
+    {"topk", std::nullopt, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
     {"powersgd", std::nullopt, true,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
      "later"},
