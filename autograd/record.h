@@ -48,8 +48,8 @@ class Need {
   // A view of the buffer in which this input's gradient accumulates, or nothing. A function that
   // writes there returns `into` itself as the gradient. Its dtype may be wider than the input's.
   std::optional<Destination> destination(std::size_t input) const;
-  // The leaf of an input whose gradient is kept as rows: the function adds to it by itself and returns no gradient.
-  // Null for all others.
+  // The leaf of an input whose gradient is kept as rows. The function adds to that leaf itself and returns no gradient
+  // for the input. Null for all other inputs.
   Leaf* sparse_leaf(std::size_t input) const;
 
  private:

@@ -8,11 +8,11 @@
 
 namespace keel {
 
-// Of a table (vocabulary, width), zero in all rows but those that it names. A row that was used and whose gradient is 0
-// is one of them. A handle: copies share the numbers.
+// The gradient of a table (vocabulary, width) that is zero in all rows but those that it names. A row that was used is
+// named even where its gradient is 0. A handle: copies share the numbers.
 class RowGradient {
  public:
-  RowGradient() = default;  // of no table
+  RowGradient() = default;  // empty: belongs to no table
   // No rows yet. `dtype`: of the values.
   RowGradient(const Context& context, const Dims& table, DType dtype);
 
@@ -24,7 +24,7 @@ class RowGradient {
   std::span<const std::int64_t> rows() const;
   const Tensor& values() const { return values_; }  // (count, width)
 
-  // Adds values[i] to row ids[i], in the order of i, in fp32 or wider, rounded once: the sums, and the bits, of
+  // Adds values[i] to row ids[i], in the order of i, in fp32 or wider, rounded once: the same bits as
   // kernels::embedding_backward. ids: i32 or i64, any shape; values: (ids..., width), of the gradient's dtype or
   // narrower. Waits for ids that are on a device. An id outside the table is an Error.
   void add(const Tensor& ids, const Tensor& values);

@@ -29,7 +29,7 @@ struct Leaf {
   // The gradient of a table is kept as rows, not in `grad`. Only look-ups may use such a leaf.
   bool sparse = false;
   RowGradient rows;
-  bool takes_rows = true;  // false: what is looked up does not count
+  bool takes_rows = true;  // false: rows that are looked up do not count as used
 
   // Has `hook` called from now on, until its owner asks to forget it. Hooks run in the order in which they came.
   void when_ready(const void* owner, ReadyHook hook) { on_ready_.push_back({owner, std::move(hook)}); }
@@ -68,8 +68,8 @@ class Variable {
   const Context& context() const { return value_.context(); }
   bool requires_grad() const { return node_ != nullptr || leaf_ != nullptr; }
 
-  // The accumulated gradient of a leaf; undefined when none has landed since zero_grad(). An Error where it is kept as
-  // rows.
+  // The accumulated gradient of a leaf; undefined when none has landed since zero_grad(). Throws an Error where the
+  // gradient is kept as rows.
   Tensor grad() const;
   // The same of a leaf whose gradient is kept as rows.
   RowGradient row_grad() const;

@@ -14,11 +14,11 @@ struct Array {
   Tensor tensor;  // of the context, or of its host
 };
 
-// The array where the context computes, as the dtype asked for: the array itself where it is so already.
+// The array in the context's memory and in this dtype; the array itself where it is so already.
 Tensor read_array(const Array& array, DType dtype);
 // An Error where elements share a place, or might: dimensions must not interleave.
 void check_writable(const Array& array);
-// Writes a result, of the array's shape, to where the host has its memory. It has happened on return.
+// Writes a result, of the array's shape, to the host's memory. It has happened on return.
 void write_array(const Tensor& result, const Array& array);
 
 }  // namespace keel::capi

@@ -54,9 +54,11 @@ typedef struct keel_model keel_model;
 // `message` is valid during the call, in which keel must not be called.
 typedef void (*keel_log_function)(int level, const char* message, void* user);
 
-// Of the library that is linked; of this header there are the macros. Before 1.0 a minor version may change functions.
+// The version of the library that is linked; the macros have the version of this header. Before 1.0 a minor version may
+// change functions.
 keel_status keel_version(int* major, int* minor, int* patch);
-// What was wrong with the last call of this thread that failed; "" before. Valid until this thread's next failure.
+// What was wrong with the last call of this thread that failed; "" where none has. Valid until this thread's next
+// failure.
 const char* keel_last_error(void);
 // "KEEL_ERROR_IO"; for a number that is no status "unknown status".
 const char* keel_status_name(int status);
@@ -65,25 +67,25 @@ const char* keel_status_name(int status);
 
 // Every key at its default.
 keel_status keel_settings_create(keel_settings** settings);
-// The values of a configuration as `keel train` reads it, below those that are set one by one, before or after. Its
-// sections data, batch, eval, checkpoint and log say nothing here, apart from batch (see keel_train_accumulate).
+// Reads a configuration as `keel train` does. Values that are set one by one, before or after, replace its values. Its
+// sections data, eval, checkpoint and log have no effect here; for batch see keel_train_accumulate.
 keel_status keel_settings_load(keel_settings* settings, const char* yaml_file);
 // For example ("optimizer.type", "Lion"), ("strategy", "zero2"), ("clip", "1"), ("threads", "4"), ("device", "cuda").
-// Whether the values are good, and fit together, is checked where they are used, all at once.
+// The values are checked where they are used, all at once, each by itself and together.
 keel_status keel_settings_set(keel_settings* settings, const char* key, const char* value);
-// Who gets the messages of a context that is made with these settings; NULL: nobody. Its threads call it, one at a
-// time.
+// The function gets the messages of every context that is made with these settings; NULL: nobody gets them. The
+// context's threads call it, one at a time.
 keel_status keel_settings_log(keel_settings* settings, keel_log_function function, void* user);
 // Sets *settings to NULL, as all of these functions do. One that is NULL already is no error.
 keel_status keel_settings_destroy(keel_settings** settings);
 
 // --- Contexts -------------------------------------------------------------------------------------------------------
 
-// A rank alone. Of the settings (NULL: defaults) device, threads and kernels matter. Unless they name a device, it is a
-// GPU where this build drives one and the machine has one.
+// The context of a rank alone. Of the settings (NULL: defaults) device, threads and kernels matter. Unless they name a
+// device, it is a GPU where this build drives one and the machine has one.
 keel_status keel_context_create(const keel_settings* settings, keel_context** context);
-// A rank of each process of an MPI communicator, which is duplicated. `communicator` is its Fortran handle:
-// MPI_Comm_c2f(comm). Destroy the context before MPI_Finalize. Collective.
+// Makes each process of an MPI communicator a rank. `communicator` is its Fortran handle, MPI_Comm_c2f(comm); it is
+// duplicated. Destroy the context before MPI_Finalize. Collective.
 keel_status keel_context_create_mpi(int64_t communicator, const keel_settings* settings, keel_context** context);
 // Its place among the ranks, and how many there are. Either may be NULL.
 keel_status keel_context_ranks(const keel_context* context, int* rank, int* size);
@@ -95,14 +97,14 @@ keel_status keel_context_destroy(keel_context** context);
 
 // --- Arrays ---------------------------------------------------------------------------------------------------------
 
-// Memory of the host's, without a copy: it is read and written in the calls that get the array, and must stay until the
-// array is destroyed. Element (i, j, ...) lies at memory[i * strides[0] + j * strides[1] + ...]; strides count
-// elements, and NULL stands for a dense array in row-major order. So an inner part of a field is an array, and so is a
-// column-major one: Fortran's a(features, samples) is what a dense (samples, features) is.
+// The host's memory as an array, without a copy. The memory is read and written in the calls that get the array, and
+// must stay until the array is destroyed. Element (i, j, ...) lies at memory[i * strides[0] + j * strides[1] + ...].
+// Strides count elements; NULL stands for a dense array in row-major order. So the inner part of a field is an array,
+// and so is a column-major one: Fortran's a(features, samples) is a dense (samples, features).
 //
-// What is copied: f64 is converted where it is used, which costs as much memory as the converted array has; to a model
-// in bf16 or fp16, f32 is, too. KEEL_HOST memory travels to a GPU and back. f32 for an fp32 model on the processor,
-// and KEEL_DEVICE memory, with any strides, are used as they lie.
+// What is copied: f64 is converted where it is used, which takes the memory of the converted array; so is f32 for a
+// model in bf16 or fp16. KEEL_HOST memory travels to a GPU and back. f32 for an fp32 model on the processor, and
+// KEEL_DEVICE memory, with any strides, are used as they lie.
 keel_status keel_array_create(const keel_context* context, void* memory, int dtype, int place, int rank,
                               const int64_t* shape, const int64_t* strides, keel_array** array);
 keel_status keel_array_destroy(keel_array** array);
@@ -118,23 +120,23 @@ keel_status keel_model_create_mlp(keel_context* context, const keel_settings* se
 // The model that the section `model` describes; model.vocabulary must be there. Its input is tokens (batch, positions),
 // its output (batch, positions, vocabulary), and its targets the tokens to foretell; -100 does not count. Collective.
 keel_status keel_model_create(keel_context* context, const keel_settings* settings, keel_model** model);
-// How many numbers it learns.
+// How many parameters the model has, as numbers.
 keel_status keel_model_parameters(const keel_model* model, int64_t* count);
 keel_status keel_model_destroy(keel_model** model);
 
-// Instead of a learning rate: that of the settings' schedule, which needs `steps`.
+// Stands for a learning rate: that of the settings' schedule, which needs `steps`.
 #define KEEL_SCHEDULED (-1.0)
 
-// A step of the optimizer. input: (..., inputs); target: (..., outputs), or classes (...); what is in front is the
-// same, and may differ between ranks, also be nothing. Where there is one output, (...) is enough. The gradient is the
-// mean over the samples of all ranks. Results, each of which may be NULL: the loss of this rank's samples before the
-// step; the gradient's 2-norm over all ranks, before it is clipped; and whether the step was taken: 0 where a gradient
-// was not finite, and nothing has changed. Collective.
+// A step of the optimizer. input: (..., inputs); target: (..., outputs), or classes (...). The leading dimensions of
+// both are the same; they may differ between ranks, and a rank may have no sample at all. With one output the target
+// may be (...). The gradient is the mean over the samples of all ranks.
+//
+// Results, each of which may be NULL: `loss` of this rank's samples before the step; `grad_norm`, the gradient's 2-norm
+// over all ranks before it is clipped; `taken`, 0 where a gradient was not finite and nothing has changed. Collective.
 keel_status keel_train_step(keel_model* model, const keel_array* input, const keel_array* target, double lr,
                             double* loss, double* grad_norm, int* taken);
-// Adds a gradient to that of the next step, which becomes the mean over both. The settings must announce it: a step of
-// batch.global samples, of which a rank computes batch.micro at a time, consists of as many parts as that makes.
-// Collective.
+// Adds a gradient to that of the next step, which becomes the mean over both. The settings must announce it: a step has
+// batch.global samples, a rank computes batch.micro of them at a time, and that gives the number of parts. Collective.
 keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss);
 // Writes what the model makes of the input to `output`. Collective under zero3, otherwise for each rank by itself.
 keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output);
@@ -144,12 +146,12 @@ keel_status keel_infer(keel_model* model, const keel_array* input, const keel_ar
 // Writes a folder with weights, optimizer state and count of steps, as a whole or not at all; one of that name is
 // replaced. All ranks must see it. Collective.
 keel_status keel_model_save(const keel_model* model, const char* folder);
-// Goes on from such a folder, to the same bits; any number of ranks may have written it. The optimizer must be the
-// same. Where the files are damaged or do not fit, nothing is changed. Collective.
+// Goes on from a folder that keel_model_save() wrote, to the same bits; any number of ranks may have written it. The
+// optimizer must be the same. Where the files are damaged or do not fit, nothing is changed. Collective.
 keel_status keel_model_load(keel_model* model, const char* folder);
-// Only weights, from a file in safetensors format with every parameter's name and shape. Collective.
+// Loads only weights, from a file in safetensors format with every parameter's name and shape. Collective.
 keel_status keel_model_load_weights(keel_model* model, const char* safetensors_file);
-// Makes such a file of a folder that keel_model_save() wrote. For one rank.
+// Makes such a file from a folder that keel_model_save() wrote. One rank calls it.
 keel_status keel_export_weights(const char* folder, const char* safetensors_file);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ namespace keel::capi {
 // What a keel_model is. Collective functions are called by all ranks of the site.
 class Model {
  public:
-  // `make` makes the network that a configuration asks for. Collective.
+  // `make` returns the network that a configuration asks for. Collective.
   using MakeNetwork = std::function<std::unique_ptr<Network>(const Config&)>;
   Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNetwork& make);
 
@@ -45,7 +45,7 @@ class Model {
   std::optional<DeviceCommunicator> ranks_;
   std::optional<Sharded> engine_;
   StepCurves curves_;                   // of the schedule, once somebody has asked for one
-  std::int64_t parts_ = 1, added_ = 0;  // of a step: how many there are at most, how many there have been
+  std::int64_t parts_ = 1, added_ = 0;  // parts of a step: at most, and so far
   TrainState state_;
 };
 

@@ -20,12 +20,12 @@ class Network {
  public:
   virtual ~Network() = default;
   virtual Module& module() = 0;
-  // What is wrong with arrays that shall train; called before anything is computed.
+  // Throws an Error where the arrays cannot be trained on; called before anything is computed.
   virtual void check(const Array& input, const Array& target) const = 0;
   virtual SampleLoss loss(const Array& input, const Array& target) const = 0;
-  // Likewise for what it answers.
+  // Throws an Error where the arrays cannot be input and answer.
   virtual void check_answer(const Array& input, const Array& output) const = 0;
-  // Of the output's shape.
+  // The model's answer to the input, in the output's shape.
   virtual Tensor answer(const Array& input, const Array& output) const = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The measuring part of `keel comm`: what was asked for, on ranks that are there.
+// The measuring part of `keel comm`: it measures what was asked for, on the ranks that there are.
 
 #include <functional>
 #include <string>

@@ -181,7 +181,7 @@ class StartedRanks {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-  // Of one rank.
+  // Called in the process around one rank: notes that this rank has started.
   static void note(int rank) {
     const char* folder = std::getenv(kVariable);
     if (folder != nullptr && *folder != 0) std::ofstream(concat(folder, '/', rank)).put('\n');

@@ -1,6 +1,6 @@
 #pragma once
-// What the environment of a process says about the launcher that started it as one rank of several, or about an address
-// at which it finds the other ranks.
+// What a process's environment says about the launcher that started it as one rank of several, or about the address at
+// which it finds the other ranks.
 
 #include <functional>
 #include <optional>
@@ -13,7 +13,7 @@ struct Launched {
   int rank = 0;
   int size = 1;
   std::string address = {};  // HOST:PORT of rank 0; empty where the ranks find each other by MPI
-  std::string token = {};    // that keeps runs apart
+  std::string token = {};    // keeps runs apart
 };
 
 // The value of an environment variable; null where there is none.
@@ -22,7 +22,7 @@ using Environment = std::function<const char*(const char* name)>;
 // Nothing where no launcher started this process. MPI's variables come first, torchrun's last. Throws where KEEL_RANK,
 // KEEL_SIZE and KEEL_ADDRESS are there in part or make no sense: the ranks would be runs of their own.
 std::optional<Launched> find_launched(const Environment& environment);
-// Of this process.
+// Reads the environment of this process.
 std::optional<Launched> find_launched();
 
 }  // namespace keel::cli

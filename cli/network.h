@@ -1,5 +1,5 @@
 #pragma once
-// A slower network than there is, as several commands take it: --delay and --bandwidth.
+// The options --delay and --bandwidth of several commands, which make the network slower than it is.
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks write into their logs beside what their training tells.
+// Lines in the ranks' logs that do not come from training.
 
 #include <mutex>
 #include <string>

@@ -187,8 +187,8 @@ int run_at_address(const Launched& launched, const std::function<int(Communicato
   return run_among([&] { return make_communicator(std::move(transports[0]), options); }, *farewell, part, work, hooks);
 }
 
-// Of processes that do not find each other the first says why. A launcher would end it before that, if another one
-// ended with an error.
+// Where processes do not find each other, the first one says why. The others end without an error: with one, the
+// launcher might end the first before it has spoken.
 int refuse(const Launched& launched, const std::string& reason) {
   if (launched.rank == 0) throw Error(reason, ErrorKind::unsupported);
   return 0;

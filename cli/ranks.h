@@ -19,19 +19,21 @@ struct RankHooks {
   std::function<void(int rank, const std::string& line)> log = {};
 };
 
-// Calls `work` with each of them and returns what it returned, for rank 0 where ranks are threads. `threads` asks for
-// that many ranks as threads of this process; with 0 the environment tells whether this process was started as one of
-// several ranks, and how they find each other. MPI is started only by a launcher's word.
+// Calls `work` with each rank of this process and returns what it returned; where ranks are threads, what rank 0's
+// returned. `threads` asks for that many ranks as threads of this process. With 0 the environment tells whether this
+// process was started as one of several ranks, and how they find each other. MPI is started only where a launcher's
+// variables say so.
 //
-// What `work` throws reaches the others' collectives as an Error of kind peer. An AgreedError is said by the first
-// rank, and any other error by the rank that began; then all end. Alone it is thrown on. exit() in the midst of the
-// work is such an error, too.
+// What `work` throws reaches the others' collectives as an Error of kind peer. The first rank prints an AgreedError,
+// and any other error is printed by the rank that began; then all end. A rank alone throws it on. exit() in the midst
+// of the work counts as such an error.
 //
 // KEEL_TIMEOUT says how long a rank waits for the others; an Error where it is no such number.
 int on_ranks(int threads, const std::function<int(Communicator&)>& work, const RankHooks& hooks = {});
 
-// The ranks that on_ranks() made, by the collectives of the MPI library itself; null, and the reason, where they are no
-// processes of MPI. A call that does not come back in KEEL_TIMEOUT ends the program. Every rank calls it.
+// A communicator of the ranks that on_ranks() made, by the collectives of the MPI library itself; null, and the reason,
+// where they are no processes of MPI. A call that does not come back in KEEL_TIMEOUT ends the program. Every rank calls
+// it.
 std::unique_ptr<Communicator> mpi_collectives_of(Communicator& ranks, std::string& why_not);
 // What the MPI of this process says of itself; "none" where none runs.
 std::string mpi_version();

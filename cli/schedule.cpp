@@ -67,7 +67,7 @@ Curves evaluate(const LearningRate& rates, std::int64_t steps) {
     curves.rate.values.push_back(rates.rate(done));
     if (const auto momentum = rates.momentum(done)) curves.momentum.values.push_back(*momentum);
   }
-  // Of a sequence only some parts may cycle the momentum; a curve with gaps would mislead.
+  // A sequence may have parts that cycle the momentum and parts that do not. A curve with gaps would mislead.
   if (curves.momentum.values.size() != curves.rate.values.size()) curves.momentum.values.clear();
   return curves;
 }

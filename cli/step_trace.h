@@ -9,8 +9,8 @@
 
 namespace keel::cli {
 
-// Of one rank: its nodes with the fields and names of MLCommons Chakra's schema (et_def.proto), as protobuf's JSON
-// spells them. docs/comm.md says what the attributes mean.
+// The trace of one rank: its nodes with the fields and names of MLCommons Chakra's schema (et_def.proto), as protobuf's
+// JSON spells them. docs/comm.md says what the attributes mean.
 nlohmann::ordered_json to_chakra(const std::vector<TraceNode>& trace, int ranks, int rank);
 
 }  // namespace keel::cli

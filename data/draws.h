@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// A number in [0, bound), bound >= 1, that belongs to a row of a step; row < 2^32. `attempt` gives further ones.
+// The number in [0, bound), bound >= 1, of a row of a step; row < 2^32. Other values of `attempt` give further numbers.
 std::int64_t draw_below(std::int64_t bound, PhiloxKey key, std::int64_t step, std::int64_t row,
                         std::uint32_t attempt = 0);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a JSON library's message says once its identifier in brackets is taken off.
+// A JSON library's message without its identifier in brackets.
 
 #include <string>
 #include <string_view>

@@ -32,8 +32,9 @@ class RandomWindowLoader final : public Loader {
   WindowOptions options_;
 };
 
-// Each token after the first is a target exactly once, in order: the validation loss of the whole sequence. The last
-// window may be shorter: its row is filled up with input 0 and ignored targets. The last batch may have fewer rows.
+// Each token after the first is a target exactly once, in order, as the validation loss of a whole sequence needs it.
+// The last window may be shorter: its row is padded with input 0 and ignored targets. The last batch may have fewer
+// rows.
 class SequentialLoader final : public Loader {
  public:
   // At least 2 tokens.

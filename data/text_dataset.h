@@ -21,8 +21,8 @@ struct SplitOptions {
   std::int64_t block = 1;   // tokens of a window; the training part must hold one and its targets
 };
 
-// Reads and encodes a text file. Missing, empty or too short for a block: an Error that says what to do.
-// The other function makes a tokenizer of this kind (byte, character) for the text.
+// Reads and encodes a text file. A file that is missing, empty or too short for a block is an Error that says what to
+// do. The second function makes a tokenizer of the named kind (byte, character) for the text.
 TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split);
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
 

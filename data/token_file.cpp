@@ -28,7 +28,7 @@ static_assert(sizeof(Header) == 64);
 
 constexpr std::uint32_t kVersion = 1;
 
-// Of everything before the hash.
+// The hash of all that comes before it in the header.
 std::uint64_t hash_of(const Header& header) {
   return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(Header, hash)});
 }

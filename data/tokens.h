@@ -19,9 +19,9 @@ inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 class Tokens {
  public:
   Tokens() = default;  // no tokens
-  // A copy in as few bytes as the vocabulary allows, checked. `source` names the sequence in messages.
+  // Copies the tokens, in as few bytes as the vocabulary allows, and checks them. `source` names them in messages.
   Tokens(std::span<const std::uint32_t> values, std::int64_t vocabulary_size, std::string source);
-  // Somebody's memory, kept alive by `owner`: `size` tokens of `bytes` (2 or 4) bytes each.
+  // Adopts memory that `owner` keeps alive: `size` tokens of `bytes` (2 or 4) bytes each.
   Tokens(std::shared_ptr<const void> owner, const void* memory, std::int64_t size, int bytes,
          std::int64_t vocabulary_size, std::string source);
 

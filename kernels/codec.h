@@ -1,5 +1,5 @@
 #pragma once
-// Numbers in fewer bytes than they have: what gradients travel as where a network is slow.
+// Codecs: numbers encoded in fewer bytes, as gradients travel where a network is slow.
 
 #include <cstdint>
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace keel {
 
-// How so many fp32 numbers become bytes; always as many, so that who receives them needs no length.
+// How fp32 numbers become a payload. Its length depends on their count alone, so the receiver needs no length.
 //
-// int8: blocks of 256 numbers, each with a scale in fp32, the block's largest size / 127, and a multiple of it in
-// [-127, 127] for every number, to nearest. The error of a number is half a scale at most. top_k: the `kept` numbers
-// that are largest in size (ties: the first), each as its place and itself.
+// int8: blocks of 256 numbers. A block has one scale in fp32, its largest magnitude / 127; each number is the nearest
+// multiple of the scale in [-127, 127], so its error is at most half a scale. top_k: the `kept` numbers of largest
+// magnitude (of equal ones the first), each as its index and its value.
 struct Codec {
   enum class Kind : unsigned char { int8, top_k };
   static constexpr std::int64_t kBlock = 256;
@@ -33,17 +33,17 @@ struct CodecArgs {
 
 namespace kernels {
 
-// Writes each row's payload, and leaves in its numbers what that does not carry: the two add up to what was there, to
-// the bit. A number that is not finite makes its payload decode to one that is not, and its block's rest is undefined.
-// The bytes are the same on every device.
+// Writes each row's payload and leaves the residual in `numbers`: payload and residual add up to what was there, to the
+// bit. A number that is not finite decodes to one that is not, and the residual of its block is undefined. The bytes
+// are the same on every device.
 void encode(const CodecArgs& args);
-// numbers += what the payload carries. A payload of top_k names no place twice.
+// numbers += the decoded payload. A payload of top_k names no index twice.
 void decode_add(const CodecArgs& args);
 
-// The columns of x, f32 (rows, columns), become orthonormal, from the first on (modified Gram-Schmidt, in fp64). One
-// that depends on those before it becomes zero.
+// Makes the columns of x, f32 (rows, columns), orthonormal, from the first on (modified Gram-Schmidt, in fp64). A
+// column that depends on those before it becomes zero.
 void orthonormalise(const Tensor& x);
-// Rows of x, f32 (rows, columns), that hold nothing but zeros become normal numbers: element i of x is element i of the
+// Fills rows of x, f32 (rows, columns), that are all zero with normal numbers: element i of x becomes element i of the
 // stream (seed, name) of keel/runtime/random.h.
 void fill_empty_rows(const Tensor& x, std::uint64_t seed, std::string_view name);
 

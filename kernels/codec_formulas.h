@@ -1,5 +1,5 @@
 #pragma once
-// What codecs do to single numbers, and where it lies in a payload: one source for the loops of every device.
+// The formulas of codecs for single numbers, and their places in a payload: one source for the loops of every device.
 
 #include <bit>
 #include <cmath>
@@ -13,7 +13,8 @@
 
 namespace keel::codec {
 
-// Sizes of numbers in their order as integers; what is not finite is larger than all that is.
+// The magnitude of a number as an integer: integers have the order of magnitudes, and infinities and NaN are the
+// largest.
 KEEL_HD inline std::uint32_t size_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 inline constexpr int kSizeBits = 31;
 inline constexpr std::uint32_t kInfinity = 0x7f800000u;
@@ -30,15 +31,15 @@ KEEL_HD T get(const std::byte* payload, std::int64_t i) {
   return value;
 }
 
-// int8: all scales, then all multiples.
+// A payload of int8 holds all scales, then all multiples; this is where the multiples begin.
 KEEL_HD inline std::int8_t* multiples_of(std::byte* payload, std::int64_t bytes, std::int64_t count) {
   return reinterpret_cast<std::int8_t*>(payload + bytes - count);
 }
-// Of a block whose largest size has these bits.
+// The scale of a block whose largest magnitude has these bits.
 KEEL_HD inline float scale_of(std::uint32_t largest) {
   return largest < kInfinity ? std::bit_cast<float>(largest) / 127 : std::numeric_limits<float>::quiet_NaN();
 }
-// The multiple that is sent; x becomes what is left of it.
+// The multiple that is sent; x becomes the residual.
 KEEL_HD inline std::int8_t take_multiple(float& x, float scale) {
   if (!(scale > 0)) return 0;  // nothing to send, or nothing that can be sent
   const float nearest = std::nearbyint(x / scale);
@@ -47,16 +48,17 @@ KEEL_HD inline std::int8_t take_multiple(float& x, float scale) {
   return static_cast<std::int8_t>(multiple);
 }
 
-// top_k: one behind the other, by place.
+// A payload of top_k is a sequence of these, by ascending index.
 struct Kept {
   std::uint32_t place;
   float number;
 };
 inline constexpr std::int64_t kKeptBytes = sizeof(Kept);
 
-// By what a column of length `norm` is multiplied, which had `before` until those before it were taken from it. Of what
-// fp32 numbers say, no more than 1e-6 is left where a column depends on others. Of what is not finite nothing finite
-// comes.
+// The factor that normalises a column. `before` is its norm at the start, `norm` its norm after its projections on the
+// earlier columns were subtracted. Where a column of fp32 numbers depends on the earlier ones, rounding leaves at most
+// 1e-6 of it: such a column gets the factor 0. Where a norm is not finite the factor is 0 or NaN, so that elements that
+// are not finite become NaN.
 KEEL_HD inline double normalising_factor(double norm, double before) { return norm <= 1e-6 * before ? 0 : 1 / norm; }
 
 // Element i of the key's stream of normal numbers.

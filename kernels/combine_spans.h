@@ -16,8 +16,8 @@ struct CombineSpans {
 };
 
 // results[j][i] = terms[0][i] op terms[1][i] op ..., for the elements [begin, end), in the calling thread: what
-// kernels::combine() does on the processor. A result may be one of the terms where the dtypes are the same. What was
-// added is written from the first-level cache, however many results there are.
+// kernels::combine() does on the processor. A result may be one of the terms where the dtypes are the same. The sum of
+// a block is copied to all results while it is in the first-level cache.
 void combine_spans(const CombineSpans& args, std::span<const std::byte* const> terms,
                    std::span<std::byte* const> results, std::int64_t begin, std::int64_t end);
 

@@ -7,8 +7,7 @@
 // negative, and -1 is none. Codes are in the order of the numbers.
 //
 // A state of an optimizer is kept in blocks of kStateBlock elements: a scale, the largest size in the block, and for
-// each element the code of what is nearest to element / scale. Between two numbers that are as near it is the one that
-// is smaller in size.
+// each element the code of the number nearest to element / scale; of two equally near numbers, the smaller in size.
 
 #include <array>
 #include <bit>
@@ -20,7 +19,7 @@
 namespace keel {
 
 inline constexpr std::int64_t kStateBlock = 256;  // as bitsandbytes has it
-// Scales of so many elements, counted from the beginning of their parameter.
+// The number of scales of so many elements, counted from the beginning of their parameter.
 constexpr std::int64_t state_blocks(std::int64_t elements) { return (elements + kStateBlock - 1) / kStateBlock; }
 
 struct DynamicMap {
@@ -42,8 +41,8 @@ struct DynamicMap {
   alignas(4) std::array<std::uint8_t, 4 * kBucketWords> smaller;
 };
 
-// The number of the size that is nearest to that of x, counted from 0; x is a float's bits without the sign. Of what is
-// larger than 1, or no number, any. `smaller` and `borders` are a map's, wherever they lie.
+// The number of the size that is nearest to that of x, counted from 0; x is a float's bits without the sign. For a NaN
+// or a number larger than 1 the result is any size. `smaller` and `borders` are a map's, wherever they lie.
 template <class Smaller, class Borders>
 KEEL_HD std::int32_t nearest_size(std::int32_t x, const Smaller& smaller, const Borders& borders) {
   std::int32_t bucket = (x >> DynamicMap::kDroppedBits) - DynamicMap::kFirstBucket;

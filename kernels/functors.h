@@ -2,9 +2,9 @@
 // The one list of elementwise operations, from which backends, autograd and tests make their tables.
 //
 // A functor holds value and derivative side by side and works on float or double; backends widen narrower
-// floats. GPUs take a quicker formula for 16-bit GELU (kernels/cuda/quick_functors.h). To add an operation, write its
-// functor in unary_functors.h or binary_functors.h, add it to its list here, and give it a row in
-// tests/kernels/op_table.h.
+// floats. To add an operation, write its functor in unary_functors.h or binary_functors.h, add it to its
+// list here, and give it a row in tests/kernels/op_table.h. On a GPU an operation may have a second formula for 16-bit
+// numbers, in cuda/quick_functors.h; GeluTanh has one.
 
 #include <string_view>
 #include <type_traits>

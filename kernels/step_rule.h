@@ -57,7 +57,7 @@ struct StepRule {
   }
 
  private:
-  // In the order of ranks, so that all arrive at the same bits.
+  // Adds in the order of ranks, so that all arrive at the same bits.
   KEEL_HD StepPartial sum_of_ranks(const StepState& state) const {
     if (partials == nullptr) return state.partial;
     StepPartial sum = partials[0];

@@ -53,7 +53,8 @@ struct LossScaling {
   static LossScaling dynamic() { return {.growth = 2, .backoff = 0.5}; }
 };
 
-// What changes from step to step: f64 (n), for the step after i taken ones; the last number holds for all later.
+// What changes from step to step: f64 (n). Element i is for the step after i taken ones, the last one for all later
+// too.
 struct StepCurves {
   Tensor rates;
   Tensor momenta = {};  // undefined: the optimizer's own
@@ -83,9 +84,9 @@ void add_tokens(const Tensor& state, double tokens);
 // The state's partial, u8 (24), and its loss scale, f32 (1): views.
 Tensor partial_of(const Tensor& state);
 Tensor loss_scale_of(const Tensor& state);
-// Decides the step from what was added: whether it is taken, its learning rate, norm and scale. The clip factor is
-// rounded to fp32, as every rank and stage must arrive at the same one; min(1, clip / (norm + 1e-6)) as PyTorch has it.
-// A step is taken where every gradient is finite and there is a token at all.
+// Decides the step from the partials: whether it is taken, its learning rate, norm and scale. A step is taken where
+// every gradient is finite and there is a token at all. The clip factor is min(1, clip / (norm + 1e-6)), as in PyTorch,
+// rounded to fp32, so that every rank and stage arrives at the same one.
 void decide_step(const StepArgs& args);
 
 }  // namespace kernels

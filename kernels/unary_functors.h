@@ -247,7 +247,8 @@ KEEL_HD T logistic_flushed(T w) {
   return T(1) / (T(1) + (w < T(-87) ? T(INFINITY) : falling));
 }
 
-// The tanh approximation of GELU: 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+// The tanh approximation of GELU: 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). GPUs take
+// a second formula for 16-bit numbers: cuda/quick_functors.h.
 struct GeluTanh {
   static constexpr std::string_view name = "gelu_tanh";
   static constexpr Keep keep = Keep::input;

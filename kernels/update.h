@@ -38,8 +38,8 @@ struct UpdateArgs {
   Tensor master;     // f32; undefined when `parameter` is f32 (or f64) itself; see `stochastic_rounding`
   Tensor gradient;   // f32 or the parameter's dtype
   std::array<Tensor, kMostKept> state = {};  // as many as the settings name: f32 (f64 for an f64 parameter); written
-  // Where one is given, each state is codes of 8 bits, u8, and has scales beside it, f32 (f64 for f64), one for each
-  // kStateBlock elements from the first on: keel/kernels/dynamic_map.h. Of rules that has_codes() for; written.
+  // Where scales are given, each state is codes of 8 bits, u8, with a scale, f32 (f64 for f64), for each kStateBlock
+  // elements from the first on: keel/kernels/dynamic_map.h. Only for rules with has_codes(); written.
   std::array<Tensor, kMostKept> scales = {};
   Tensor step;  // a state that decide_step() has written
   // f64: the number that all elements share (1), where the settings have one; or the squares of the norms
@@ -47,8 +47,8 @@ struct UpdateArgs {
   Tensor shared = {};
   UpdateSettings settings;
   RangeSettings range = {};
-  // Of a table, only these rows (i64, ascending, each once, in the processor's memory) are read and written; the
-  // gradient is theirs alone, (rows, width), and the other tensors are the table's. Undefined: all elements.
+  // The rows of a table that are read and written: i64, ascending, each once, in the processor's memory. The gradient
+  // then holds these rows alone, (rows, width), and the other tensors the whole table. Undefined: all elements.
   Tensor rows = {};
   // A bf16 or f16 parameter is rounded up or down at random (keel/kernels/stochastic_rounding.h), and needs no master:
   // without one it holds the weights itself. Its element i draws number first + i of the step's stream, so that the
@@ -64,7 +64,8 @@ struct AdvanceArgs {
   UpdateSettings settings;
 };
 
-// Of settings: what is kept for each weight, what kind `kind` of it begins as, and the number that all elements share.
+// What the settings ask for: the states kept for each weight, what state `kind` begins as, and the number that all
+// elements share.
 std::vector<std::string_view> state_names(const UpdateSettings& settings);
 double initial_state(const UpdateSettings& settings, std::size_t kind);
 const SharedNumber* shared_number(const UpdateSettings& settings);  // null: none
@@ -72,7 +73,7 @@ const SharedNumber* shared_number(const UpdateSettings& settings);  // null: non
 int norm_count(const UpdateSettings& settings);
 // Whether the rule updates single rows of a table.
 bool takes_rows(const UpdateSettings& settings);
-// What is wrong with them; empty: nothing.
+// What is wrong with the settings; empty: nothing.
 std::string problem_of(const UpdateSettings& settings);
 // Whether the states may be kept in 8 bits.
 bool has_codes(const UpdateSettings& settings);
@@ -83,7 +84,7 @@ namespace kernels {
 
 void update(const UpdateArgs& args);
 void advance_shared(const AdvanceArgs& args);
-// What the rule's norms are taken of: squares (f64, norm_count()) become sums over the elements, in fp64 and in a fixed
+// Measures the rule's norms: `squares`, f64 (norm_count()), become sums over the elements, in fp64 and in a fixed
 // order. Nothing else changes, and args.shared is not read. Nothing happens when the step is not taken.
 void measure_norms(const UpdateArgs& args, const Tensor& squares);
 // Sum of squares in fp64, by fixed chunks in order: the same bits at any thread count. Waits for the device.

@@ -12,11 +12,11 @@
 
 namespace keel {
 
-// Number types of a run. `wire` (what collectives send) joins with distribution.
+// The dtypes of a model's numbers in memory. The dtype in which gradients travel, the wire dtype, is the engine's.
 struct PrecisionPolicy {
   DType parameter = DType::f32;  // values and activations
   DType gradient = DType::f32;   // accumulators that get more than one contribution; others have the parameter's dtype
-  bool keeps_master = true;      // of weights that are narrower than fp32; not where the optimizer does without
+  bool keeps_master = true;      // weights narrower than fp32 have an fp32 master; false where the optimizer needs none
   bool master() const { return keeps_master && (parameter == DType::bf16 || parameter == DType::f16); }
 
   static PrecisionPolicy of(DType parameter) { return {parameter, parameter == DType::f64 ? DType::f64 : DType::f32}; }
@@ -45,11 +45,13 @@ struct FlatBuffer {
   Tensor master;    // f32 (padded) where the policy has one; else undefined
   Tensor gradient;  // (padded) when trainable and not sparse
 
-  // Gradients are overwritten by their first contribution; no memory is touched here.
+  // Lets the next contribution overwrite each gradient; touches no memory itself.
   void zero_grad();
-  // Writes zeros where no contribution has landed, so that the whole gradient range is valid; of rows, none.
+  // Writes zeros where no contribution has landed, so that the whole gradient is valid. A gradient kept as rows has no
+  // rows there.
   void complete_gradient();
-  // Writes zeros to what is no parameter's of elements [begin, begin + target.numel()), a dense tensor.
+  // `target`, dense, holds elements [begin, begin + target.numel()) of the buffer. Writes zeros to those that belong to
+  // no parameter.
   void clear_gaps(std::int64_t begin, const Tensor& target) const;
 };
 
@@ -62,14 +64,14 @@ struct MaterializeOptions {
 };
 
 // The buffers of a model without any memory, in visiting order of their units; each can be cut into `shards` equal
-// parts. A parameter that occurs in several places belongs to the root unit, and one whose gradient is kept as rows has
-// a buffer of its own. Parameters of at least `block` elements begin at a multiple of it, and so does each part, so
-// that no cut goes through a block of any of them.
+// shards. A parameter that occurs in several places belongs to the root unit. One whose gradient is kept as rows has a
+// buffer of its own. Parameters of at least `block` elements begin at a multiple of it, and so does each shard, so that
+// no cut goes through a block of any of them.
 std::vector<FlatBuffer> lay_out(Module& model, int shards = 1, std::int64_t block = 1);
 // Makes the parameters views of the buffer's values and gradient.
 void attach_parameters(FlatBuffer& buffer);
-// Writes the initial numbers of elements [begin, begin + target.numel()) of the buffer to a dense tensor; what is no
-// parameter's becomes 0.
+// Writes the initial numbers of elements [begin, begin + target.numel()) of the buffer to `target`, dense; elements
+// that belong to no parameter become 0.
 void initialise(const FlatBuffer& buffer, std::uint64_t seed, std::int64_t begin, const Tensor& target);
 
 // Gives every parameter of the model memory and its initial numbers, and returns its buffers. Values belong to

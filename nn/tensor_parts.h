@@ -36,8 +36,9 @@ void check_parts(const TensorParts& from, const TensorParts& to, std::string_vie
 // Fills them. Where check_parts() throws, nothing is changed.
 void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint);
 
-// A number that depends on every element and its place, but not on how the tensors are cut: those of disjoint parts add
-// up, modulo 2^64, to that of the whole. A sum of the elements' bits, each times a random odd number of its own.
+// A number that depends on every element and its place, but not on how the tensors are cut: the fingerprints of
+// disjoint parts add up, modulo 2^64, to that of the whole. It is the sum of the elements' bits, each times a random
+// odd number of its own.
 std::uint64_t fingerprint(const TensorParts& parts);
 
 // As tensors of a file: whole ones under their names; others as "weight (7, 5) 12:24", shape and elements.

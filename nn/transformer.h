@@ -35,7 +35,8 @@ class MultiHeadAttention : public Module {
   explicit MultiHeadAttention(const BlockOptions& options);
   // x: (batch, time, width) -> the same shape. lengths: optional i64 (batch), keys past it are padding.
   Variable operator()(const Variable& x, const Tensor& lengths = {}) const;
-  // The same for x at positions cache.length ..., whose keys and values are added to layer `layer` of the cache.
+  // The same for x at the positions from cache.length on; their keys and values are added to layer `layer` of the
+  // cache.
   Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
   void visit(Visitor& v) override;
   int kv_heads() const { return kv_heads_; }

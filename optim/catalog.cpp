@@ -100,7 +100,7 @@ std::vector<OptimizerEntry> make_entries() {
        true},
       {"Adamax",
        "",
-       "Adam with the largest gradient that fades instead of the mean square.",
+       "Adam with a decaying maximum of gradients instead of their mean square.",
        {{"lr", "2e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}, {"maximize", "false"}},
        [](Options o) -> UpdateSettings {
          return AdamaxSettings{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps, .maximize = o.maximize};
@@ -156,7 +156,7 @@ std::vector<OptimizerEntry> make_entries() {
        }},
       {"Adadelta",
        "",
-       "Steps as long as those before, for the gradient's size.",
+       "The gradient, times the size of past steps over the size of past gradients.",
        {{"lr", "1"}, {"rho", "0.9"}, {"eps", "1e-6"}, {"weight_decay", "0"}, {"maximize", "false"}},
        [](Options o) -> UpdateSettings {
          return AdadeltaSettings{.rho = o.rho, .epsilon = o.eps, .maximize = o.maximize};

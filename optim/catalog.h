@@ -55,7 +55,7 @@ struct OptimizerEntry {
   std::string_view summary;
   std::vector<OptionDefault> options;  // lr among them
   UpdateSettings (*settings)(const OptimizerOptions&);
-  // Instead of settings, of one that needs a closure: it has one group, and treats all parameters alike.
+  // An optimizer that needs a closure has this instead of settings; it has one group, and treats all parameters alike.
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&) = nullptr;
   bool takes_rows = false;  // Optimizer::takes_rows()
 
@@ -68,8 +68,8 @@ std::span<const OptimizerEntry> optimizers();
 // By name or alias. An Error that lists the names, the nearest last, where there is none.
 const OptimizerEntry& find_optimizer(std::string_view name);
 
-// `seed`: of stochastic rounding. `variants`: options of groups that have some of their own (ParameterGroup::variant).
-// An Error where the options make no sense together.
+// `seed` is that of stochastic rounding; `variants` are the options of groups that have some of their own
+// (ParameterGroup::variant). Throws an Error where the options make no sense together.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
                                           std::uint64_t seed, std::span<const OptimizerOptions> variants = {});
 

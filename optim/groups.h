@@ -23,11 +23,11 @@ struct GroupPattern {
   bool fits(std::string_view name) const;
 };
 
-// The first pattern that fits a name says its decay, its factor on the rate, and, by their number among those that have
-// options, its variant; where none fits or says a decay, decay_matrices_only() does.
+// The first pattern that fits a name gives its decay and its factor on the rate. The patterns with options are numbered
+// from 1, and that number is the variant. Where no pattern fits or none gives a decay, decay_matrices_only() does.
 GroupRule group_by_name(std::vector<GroupPattern> patterns);
 
-// `rule`, with whole states for parameters of these names, where an optimizer keeps others in 8 bits.
+// `rule`, but parameters of these names keep their states in full precision where the optimizer keeps others in 8 bits.
 GroupRule keep_full_state(GroupRule rule, std::vector<std::string> names);
 
 // The depth of a parameter in a model of so many blocks: 0 for embeddings, i + 1 in block i (the first whole number

@@ -2,7 +2,7 @@
 // L-BFGS: steps along the direction that the last changes of the gradient suggest. Liu and Nocedal 1989, with the
 // choices of PyTorch's LBFGS.
 //
-// A step evaluates the loss several times, so that it takes the objective itself and not a gradient.
+// A step evaluates the loss several times, so it takes the objective itself and not a gradient.
 
 #include <cstdint>
 #include <memory>
@@ -26,12 +26,12 @@ struct LbfgsOptions {
   std::string problem() const;  // what is wrong with the options; empty: nothing
 };
 
-// What a step leaves to the next one. Every rank has the same scalars, and its part of the vectors, which are like the
-// weights; those that are not there are made when they are needed.
+// What a step leaves to the next one. Every rank has the same scalars and its own part of the vectors, which have the
+// shapes of the weights. Vectors that are missing are made when they are needed.
 struct LbfgsState {
   struct Change {
-    std::vector<Tensor> gradient, weights;  // by which one direction changed them
-    double inverse = 0;                     // of their product
+    std::vector<Tensor> gradient, weights;  // their changes along one direction
+    double inverse = 0;                     // 1 / (the dot product of the two)
   };
   std::vector<Change> changes;  // a ring, of which `remembered` count
   int oldest = 0, remembered = 0;
@@ -41,12 +41,12 @@ struct LbfgsState {
   std::int64_t iterations = 0, evaluations = 0;
 };
 
-// One step. An Error where a loss is not finite; the weights are then as before the move that led there, as they are
-// where evaluate() throws, and the state is one to go on from.
+// One step. Throws an Error where a loss is not finite. Then, and where evaluate() throws, the weights are as before
+// the move that led there, and the state is one to go on from.
 Minimised lbfgs_step(Objective& objective, LbfgsState& state, const LbfgsOptions& options);
 
-// The same as an optimizer, whose state is kept, cut and saved as that of others: 2 * history + 2 numbers for each
-// element, from the start. An Error where the options make no sense.
+// The same as an optimizer, whose state is kept, sharded and saved like that of others: 2 * history + 2 numbers for
+// each element, from the start. Throws an Error where the options make no sense.
 std::unique_ptr<Optimizer> make_lbfgs(const LbfgsOptions& options = {});
 
 }  // namespace keel

@@ -29,9 +29,9 @@ struct LineSearch {
   int evaluations = 0;
 };
 
-// From `start`, whose step is 0 and whose slope must be negative. `first`: the step that is tried first, > 0;
-// `largest`: the largest element of the direction, without its sign. Where no trial satisfies the conditions, the best
-// of them.
+// Searches from `start`, whose step is 0 and whose slope must be negative. `first`, > 0, is the step that is tried
+// first; `largest` is the largest magnitude in the direction. Where no trial satisfies the conditions, the result is
+// the best one.
 LineSearch strong_wolfe(const std::function<LinePoint(double step)>& at, const LinePoint& start, double first,
                         double largest, const WolfeOptions& options = {});
 

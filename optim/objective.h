@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// What is minimised. A vector is a list of flat dense tensors: of f32 or f64, of this rank's part of the problem.
+// What is minimised. A vector is a list of flat dense tensors, f32 or f64, which hold this rank's part of it.
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -15,14 +15,14 @@ class Objective {
   virtual double evaluate() = 0;
   virtual const std::vector<Tensor>& weights() = 0;
   virtual const std::vector<Tensor>& gradient() = 0;
-  // Of a vector like the weights, what this rank adds to sums. Ranks may hold the same numbers; one of them counts
-  // each.
+  // The part of `x`, a vector shaped like the weights, that this rank contributes to sums: where several ranks hold an
+  // element, one of them counts it.
   virtual std::vector<Tensor> counted(const std::vector<Tensor>& x) const { return x; }
-  // Over all ranks, in an order that is the same on each.
+  // The sum and the maximum over all ranks, in an order that is the same on each.
   virtual double sum(double mine) { return mine; }
   virtual double largest(double mine) { return mine; }
-  // In a handler of what one of these has thrown: whether weights() may be written. Other ranks, who do not know of it,
-  // could be reading them.
+  // For a handler of what one of these functions threw: whether weights() may be written. Other ranks that do not know
+  // of the exception could be reading them.
   virtual bool may_take_back() const { return true; }
 };
 

@@ -41,24 +41,25 @@ struct ParameterRange {
   std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
-  // With optimizers that take rows, a range is whole rows of one table, and the gradient, (rows, width), is of these of
-  // them: i64, ascending, each once, in the processor's memory.
+  // With optimizers that take rows, a range is whole rows of one table, and the gradient, (rows, width), holds the rows
+  // of the range that this lists: i64, ascending, each once, in the processor's memory.
   Tensor rows = {};
-  // With optimizers that treat parameters one by one, a range is of one alone:
-  Dims shape = {};                    // of all of it
+  // With optimizers that treat parameters one by one, a range belongs to one parameter:
+  Dims shape = {};                    // of the whole parameter
   std::int64_t begin = 0;             // where the range begins in it
-  std::vector<Tensor> measured = {};  // f64, by pass: what measure() writes of a part
-  std::vector<Tensor> sums = {};      // f64, by pass: of the whole, from all ranks
+  std::vector<Tensor> measured = {};  // f64, by pass: what measure() writes for this part
+  std::vector<Tensor> sums = {};      // f64, by pass: the sums over the whole parameter, from all ranks
 };
 
-// What an optimizer keeps of one parameter, beside what it keeps for each element of all.
+// A state that an optimizer keeps for one parameter, beside the states that it keeps for each element.
 struct StateKind {
   std::string_view name;
   std::optional<Dims> shape = {};  // kept whole wherever a part of the parameter is; none: a number for each block
   std::int64_t block = 1;          // elements, counted from the beginning of the parameter
   bool codes = false;              // u8; otherwise f32 (f64 for f64)
 
-  // Of so many elements: what is kept, and its bytes where wide numbers have so many.
+  // How many numbers a part of so many elements has of this state, and their bytes; `wide`: bytes of one that is no
+  // code.
   std::int64_t count(std::int64_t elements) const { return shape ? product(*shape) : (elements + block - 1) / block; }
   std::int64_t bytes(std::int64_t elements, std::int64_t wide) const { return count(elements) * (codes ? 1 : wide); }
   DType dtype(DType wide) const { return codes ? DType::u8 : wide; }
@@ -75,10 +76,10 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;
-  // What is kept for each element of a parameter, in f32 (f64 for f64), and what each kind is at the start.
+  // The names of the states, each a number for each element, in f32 (f64 for f64), and the value each begins with.
   virtual std::vector<std::string_view> state_names() const = 0;
   virtual double initial_state(std::size_t /*kind*/) const { return 0; }
-  // A number, or several, that all elements share and that the steps before have made; null: there is none.
+  // A number, or several, that all elements share and that is carried from step to step; null: there is none.
   virtual const SharedNumber* shared_number() const { return nullptr; }
   // Whether parameters that are narrower than f32 have master weights beside them.
   virtual bool needs_master() const { return true; }
@@ -91,24 +92,24 @@ class Optimizer {
   virtual std::int64_t sum_count(int /*pass*/, const Dims& /*shape*/) const { return 0; }
   // Writes the sums of this pass over each part. A skipped step writes nothing.
   virtual void measure(int /*pass*/, std::span<const ParameterRange> /*parts*/, const StepInput& /*input*/) const {}
-  // Of all ranges, once the sums of a pass are those of whole parameters.
+  // Called for all ranges once their `sums` of a pass hold the sums over whole parameters.
   virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
-  // Whether a range must be of one parameter alone.
+  // Whether a range must belong to one parameter alone.
   virtual bool one_by_one() const { return passes() > 0; }
-  // What it keeps of a parameter of that shape and group besides, at first 0; if it treats them one by one.
+  // Further states of a parameter of that shape and group, which begin as 0; only if it treats parameters one by one.
   virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
     return {};
   }
-  // A range begins at a multiple of so many elements of its parameter: what lay_out() wants to know.
+  // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
   virtual std::int64_t block() const { return 1; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
-  // An optimizer that evaluates the loss itself, several times in a step: minimise() takes the place of all above.
+  // Whether it evaluates the loss itself, several times in a step. minimise() then takes the place of all above.
   virtual bool needs_closure() const { return false; }
-  // One step. `state`: for each of state_names() a vector like the objective's weights; `shared`: f64, the shared
-  // numbers, on the processor; both written. The Errors of the objective.
+  // One step. `state` has a vector shaped like the objective's weights for each of state_names(); `shared` holds the
+  // shared numbers, f64, on the processor. Both are written. Throws the Errors of the objective.
   virtual Minimised minimise(Objective& objective, std::span<const std::vector<Tensor>> state, const Tensor& shared,
                              double lr) const;
-  // Once after all updates of a step, where there is a shared number. A skipped step leaves it as it is.
+  // Makes the shared number that of the next step; called once after all updates. A skipped step leaves it as it is.
   virtual void advance(const StepInput& /*input*/) const {}
 };
 
@@ -116,7 +117,8 @@ class Optimizer {
 // keel/kernels/update.h. Of matrices, Adafactor keeps mean squares of rows and columns alone: keel/kernels/factors.h.
 struct ElementwiseOptions {
   UpdateSettings settings;
-  // Of groups that have others: the first of them is variant 1. They keep the same states, and share no number.
+  // The settings of groups that have other ones: the first is variant 1. All keep the same states, and none has a
+  // shared number.
   std::vector<UpdateSettings> variants = {};
   double weight_decay = 0;
   // Weights narrower than f32 have no masters, and are rounded up or down at random:

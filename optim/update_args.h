@@ -10,9 +10,9 @@ UpdateArgs update_args(const ElementwiseOptions& options, const ParameterRange& 
 // An Error where the options make no sense.
 void check_options(std::string_view name, const ElementwiseOptions& options);
 
-// Of AdafactorSettings.
+// The optimizer of AdafactorSettings.
 std::unique_ptr<Optimizer> make_adafactor(std::string_view name, const ElementwiseOptions& options);
-// Of AdamSettings with states in 8 bits.
+// The optimizer of AdamSettings with states in 8 bits.
 std::unique_ptr<Optimizer> make_adam_8bit(std::string_view name, const ElementwiseOptions& options);
 
 }  // namespace keel

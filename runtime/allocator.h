@@ -55,7 +55,7 @@ class Allocator {
   void release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream = {},
                std::span<const Stream> others = {}) noexcept;
 
-  // Memory that somebody else owns and that serves a purpose all the same: in the report, but for `reserved`.
+  // Counts memory that somebody else owns under its purpose: it is in the whole report but `reserved`.
   void count_adopted(std::size_t bytes, Purpose purpose);
   void forget_adopted(std::size_t bytes, Purpose purpose);
 
@@ -63,7 +63,7 @@ class Allocator {
   void reset_peaks();
   // Gives every cached block that no device still works on back to the system.
   void trim();
-  // Between the two, trim() leaves the blocks of this stream alone: a graph writes to them whenever it is launched.
+  // Between these two calls trim() keeps the blocks of this stream: a graph writes to them whenever it is launched.
   void hold(const Stream& stream);
   void let_go(const Stream& stream) noexcept;
 
@@ -86,7 +86,7 @@ class Allocator {
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::vector<void*>, KeyHash> cached_;
   std::vector<Lent> lent_;
-  std::vector<std::pair<void*, std::size_t>> unsettled_;  // of which nobody can say when their users are done
+  std::vector<std::pair<void*, std::size_t>> unsettled_;  // no event could be recorded for their users
   std::unordered_map<void*, int> held_;                   // by stream: how often
   MemoryReport counters_;
 };

@@ -3,21 +3,22 @@
 
 #include "keel/runtime/tensor.h"
 
-// Those of dlpack.h, version 1 and, without "Versioned", those before it; keel needs no copy of that header.
+// The structures of dlpack.h: that of version 1, and the one without "Versioned" of earlier versions. keel needs no
+// copy of that header.
 struct DLManagedTensorVersioned;
 struct DLManagedTensor;
 
 namespace keel {
 
-// The tensor's memory lives until the deleter is called, which whoever has the result does once. Memory of a GPU: work
-// that the context's stream holds may still write it. An Error for memory of an emulated device, which others do not
-// know, and for tensors whose memory comes and goes.
+// The tensor's memory lives until the receiver calls the deleter, once. On a GPU, work that is queued in the context's
+// stream may still write the memory. Throws an Error for memory of an emulated device, which others do not know, and
+// for a tensor whose memory comes and goes.
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor);
 DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
-// Takes it over, also where it throws: the deleter is called once, when the last view is gone, or with the Error. An
-// Error for another major version than 1, another device than the context's, numbers that keel has no type for, and
-// memory that is only for reading.
+// Takes ownership of `tensor`, even where it throws: the deleter is called once, when the last view is gone or with the
+// Error. Throws an Error for a major version other than 1, a device other than the context's, a type of number that
+// keel does not have, and read-only memory.
 Tensor from_dlpack(const Context& context, DLManagedTensorVersioned* tensor);
 Tensor from_dlpack(const Context& context, DLManagedTensor* tensor);
 

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// While it lives, memory that work in the stream has released stays for later work there. Otherwise whoever finds the
-// device full has all unused memory given back, and a recording cannot ask for it again.
+// While it lives, memory that work in the stream has released is kept for later work in that stream. Without it, an
+// allocation that finds the device full gives all unused memory back, and a recording cannot ask for it again.
 class KeptMemory {
  public:
   KeptMemory(const Context& context, const Stream& stream);
@@ -23,11 +23,11 @@ class KeptMemory {
   Stream stream_;
 };
 
-// Launching some hundred kernels one by one can cost the host more time than they cost the device; a graph is launched
-// as one. It repeats what was asked of the device: the same kernels, on the same memory, with the same arguments. So
-// what changes between repetitions must lie in the device's memory, and that memory must not go to anybody else: work
-// allocates from the stream that it is recorded on, which should serve nothing else, and whose released memory stays
-// with the stream while the graph lives.
+// Launching some hundred kernels one by one can cost the host more time than they cost the device; a graph is one
+// launch. It repeats what was asked of the device: the same kernels, on the same memory, with the same arguments. So
+// what changes between repetitions must lie in the device's memory. Nobody else may get that memory: the work allocates
+// from the stream that it is recorded on, which should serve nothing else, and what it releases stays with that stream
+// while the graph lives.
 class Graph {
  public:
   Graph() = default;

@@ -75,8 +75,8 @@ KEEL_HD inline ExpParts exp_parts(float x) {
 
 }  // namespace detail
 
-// Out of range the parts mean nothing, and the result is chosen after them: that costs less than
-// clamping the argument before.
+// Out of range the parts mean nothing; the result is replaced afterwards, which costs less than
+// clamping the argument first.
 KEEL_HD inline float exp(float x) {
   const detail::ExpParts parts = detail::exp_parts(x);
   // Two factors, since 2^n itself leaves the range of normal numbers at both ends.

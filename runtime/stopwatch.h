@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// Of the steady clock.
+// The time of the steady clock.
 inline double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

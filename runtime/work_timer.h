@@ -18,7 +18,7 @@ class WorkTimer {
   WorkTimer(const WorkTimer&) = delete;
   WorkTimer& operator=(const WorkTimer&) = delete;
 
-  // What this thread asks of the context between the two. Not while it is recorded as a graph.
+  // Between these two calls, the work that this thread asks of the context is timed. Not while a graph is recorded.
   void start();
   void stop();  // nothing, unless it runs
   double milliseconds() const;

@@ -237,7 +237,7 @@ std::string to_string(const emulation::Extent3& extent) {
   return extent.y != 1 ? concat(extent.x, ',', extent.y) : concat(extent.x);
 }
 
-// What was launched, by name: how often, and the first shape.
+// The launches by kernel name: how many, and the shape of the first.
 struct Seen {
   int launches = 0;
   std::string grid, block, operation;

@@ -11,30 +11,32 @@
 
 namespace keel {
 
-// For a rank: its device, and as many threads as fall to it. Unless config.threads says how many, the ranks of a node
-// share its processors.
+// The context of a rank, on its device. Unless config.threads says how many threads it has, the ranks of a node share
+// the node's processors evenly.
 Context make_context(const Config& config, const Communicator& communicator, LogSink log);
 
-// The same ranks with a thread for communication, where the configuration asks for it or a processor is free for it;
-// then nothing else may use `ranks` meanwhile. Otherwise nothing. Every rank calls it, and all get the same.
+// A communicator of the same ranks with a thread for communication, where the configuration asks for one or a processor
+// is free for it; while it lives nothing else may use `ranks`. Otherwise null. Every rank calls it, and all get the
+// same answer.
 std::unique_ptr<Communicator> make_background(const Config& config, Communicator& ranks);
 
-// Where the schedule cycles a momentum that is 0 otherwise, the optimizer keeps what it needs for it.
+// Where the schedule cycles a momentum that is 0 otherwise, the optimizer has the state for one.
 std::unique_ptr<Optimizer> make_optimizer(const Config& config);
 
 // Which parameters have which decay and rate.
 GroupRule make_groups(const Config& config);
-// An Error where a group fits no parameter: a misspelling. Which words of patterns fit none, as a note; empty: all do.
+// Throws an Error where a group fits no parameter, which is a misspelling. Returns a note on words of patterns that fit
+// none; empty: all do.
 std::string check_groups(const Config& config, const Sharded& engine);
 
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);
 
-// `config.strategy.precision` must have been decided. The embeddings of the model keep states that are not in 8 bits.
+// `config.strategy.precision` must have been decided. The model's embeddings keep their states in full precision.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);
 
-// What the engine talks through: the ranks' own communicator for the processor; among GPUs NCCL, or copies in the
-// memory of their processors.
+// The communicator that the engine uses: on processors the ranks' own; between GPUs NCCL, or copies through the
+// processors' memory.
 class DeviceCommunicator {
  public:
   // Every rank calls it. Tells the context's log where NCCL could not be had.

@@ -1,12 +1,13 @@
 #pragma once
 // Checkpoints: folders that hold all a run needs to go on as if it had never stopped.
 //
-// `model.safetensors` (fp32 weights) and `optimizer.safetensors` of a rank that has all; of ranks that share them out,
-// one each, `model-2-of-4.safetensors`, with the parts that it owns (keel/nn/tensor_parts.h). Where gradients are
-// compressed, `compression-2-of-4.safetensors` of each rank, with what it has not delivered. And `state.json`: where
-// the run stands, the configuration, and the size and XXH3 hash of the others. A folder appears under its name only
-// when every file is on the disk. Any number of ranks may go on from it. Random draws and the order of the data are
-// functions of (seed, step), so their state is the step.
+// A rank that has all writes `model.safetensors` (fp32 weights) and `optimizer.safetensors`. Ranks that shard them
+// write one file each, such as `model-2-of-4.safetensors`, with the parts that the rank owns (keel/nn/tensor_parts.h).
+// Where gradients are compressed, each rank writes its residuals, such as `compression-2-of-4.safetensors`.
+// `state.json` says where the run stands, and holds the configuration and the size and XXH3 hash of the other files.
+//
+// A folder appears under its name only when every file is on the disk. Any number of ranks may go on from it. Random
+// draws and the order of the data are functions of (seed, step), so their state is the step.
 
 #include <cstdint>
 #include <string>

@@ -24,7 +24,8 @@ struct CompareAxes {
   std::vector<std::string> strategies = {};  // names of strategies that say their precision
   std::vector<std::string> algorithms = {};  // of collectives, as sharding.algorithm
   std::vector<std::string> buckets = {};     // sizes, "4M"
-  // Of gradients, "none", "int8", "topk:0.01", "powersgd:4". "none" is tried, too, as what they are measured by.
+  // Compressions of gradients: "none", "int8", "topk:0.01", "powersgd:4". "none" is tried in any case, to measure the
+  // others by.
   std::vector<std::string> compressions = {};
 };
 // The first axis varies slowest. An Error where a name is none; without any axis there is one variant, the
@@ -45,13 +46,14 @@ struct ComparedRun {
   bool repeats = true;            // every training of it had that fingerprint and loss
   std::string equals;             // runs of the same text here must have equal weights
   double loss = 0;                // of the last step
-  // Of the first rank. Bytes sent in a step after the first, and bytes of parameters, gradients and optimizer state.
+  // The first rank's bytes: those sent in a step after the first, and those of parameters, gradients and optimizer
+  // state.
   std::int64_t sent = 0, sent_by_formula = 0;
   std::int64_t kept = 0, kept_by_formula = 0;
-  double exposed_ms = 0;  // of a step, in which the first rank waited for the others: mean of the trainings' medians
-  double step_ms = 0;     // likewise
-  double p95_ms = 0;      // 95 % of steps take no longer: mean of the trainings'
-  double codec_ms = 0;    // of step_ms: making payloads of gradients, and sums of payloads; likewise
+  double exposed_ms = 0;  // the part of a step in which the first rank waited: mean of the trainings' medians
+  double step_ms = 0;     // the whole step, likewise
+  double p95_ms = 0;      // 95 % of steps take no longer: mean over the trainings
+  double codec_ms = 0;    // the part of a step that makes payloads of gradients, and sums of payloads, likewise
   // step_ms +- this is a 95 % confidence interval: t s / sqrt(n), of n trainings whose medians have the standard
   // deviation s, by Student's distribution of n - 1 degrees of freedom. 0: one training has none.
   double confidence_ms = 0;
@@ -76,7 +78,7 @@ struct NetGain {
 };
 NetGain net_gain(const ComparedRun& plain, const ComparedRun& compressed);
 
-// Of the quantile 0.975 of Student's distribution; `freedom` is 1 at least.
+// The quantile 0.975 of Student's distribution of `freedom` >= 1 degrees of freedom.
 double student_quantile(std::int64_t freedom);
 
 }  // namespace keel

@@ -74,7 +74,7 @@ struct SchedulerConfig {
   bool operator==(const SchedulerConfig&) const = default;
 };
 
-// What ranks share out, and how it travels; see keel/dist/parallel/sharding.h.
+// What ranks shard, and how it travels; see keel/dist/parallel/sharding.h.
 struct ShardingConfig {
   enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
   double bucket = 0, first_bucket = 0;  // MiB

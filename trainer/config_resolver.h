@@ -1,5 +1,5 @@
 #pragma once
-// How a configuration is put together: config.cpp reads it, config_checks.cpp looks whether its values go together.
+// How a configuration is put together: config.cpp reads it, config_checks.cpp checks that its values go together.
 
 #include <initializer_list>
 #include <limits>

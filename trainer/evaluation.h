@@ -13,8 +13,8 @@ struct EvaluationOptions {
   bool answers = false;      // also the fraction of rows whose every target is the likeliest token
 };
 
-// Every rank calls it, and takes its turn of the batches; all get the same report, whatever their number. `step` and
-// `seconds` of it are left to the caller.
+// Every rank calls it and evaluates its share of the batches. All get the same report, whatever their number. The
+// caller fills in the report's `step` and `seconds`.
 EvalReport evaluate(const Gpt& model, const Loader& loader, const EvaluationOptions& options, Communicator& ranks);
 
 }  // namespace keel

@@ -8,10 +8,10 @@
 
 namespace keel {
 
-// What a step does at its first micro-batch with targets differs from the others, whose gradients are added: there is a
-// graph for each. They are recorded after two ordinary runs, and repeated for every batch of the same shape and number
-// of targets; other batches run as ever. The model must draw no random numbers, since a graph would draw the same
-// again.
+// There are two graphs: one for a step's first micro-batch with targets, which writes gradients, and one for the
+// others, which add to them. Each is recorded after two ordinary runs, and repeated for every batch of the same shape
+// and number of targets; other batches run without a graph. The model must draw no random numbers, since a graph would
+// repeat them.
 class GraphedMicroStep {
  public:
   // Model and engine, of a rank alone, must outlive it. An Error where the device has no graphs.

@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// Passes everything on, and writes it as lines to a file once that may be opened; what came before comes first then.
+// Passes everything on, and writes it as lines to a file once open() was called; lines from before are written then.
 class RankLog : public TrainObserver {
  public:
   explicit RankLog(TrainObserver& observer) : observer_(observer), lines_(early_) {}

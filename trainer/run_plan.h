@@ -13,7 +13,7 @@ namespace keel {
 
 struct ModelSize {
   std::int64_t parameters = 0;    // numbers, tied ones once
-  std::int64_t units = 0;         // that are sharded one by one
+  std::int64_t units = 0;         // how many there are; each is sharded by itself
   std::int64_t largest_unit = 0;  // numbers
   std::string largest_name;       // "h.0"; "the rest" for what is in no unit of its own
 };
@@ -26,14 +26,14 @@ ModelSize measure_model(const Config& config, std::int64_t vocabulary);
 // Calls of backward() between two steps on each rank.
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
-// Rank 0's plan, than which no rank needs more. `config.strategy.precision` must have been decided. `on_processor`:
-// what would be offloaded is there already, as it is with device=cpu.
+// Rank 0's plan; no rank needs more. `config.strategy.precision` must have been decided. `on_processor`: the device is
+// the processor, so nothing needs to be offloaded.
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
 
 // What a rank does in a step, in order.
 std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary);
 
-// Of steps between two records, on average, in milliseconds.
+// Mean times of the steps between two records, in milliseconds.
 struct StepTime {
   double step_ms = 0;
   double exposed_ms = 0;  // in which rank 0 waited for others

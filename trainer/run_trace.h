@@ -11,11 +11,11 @@ namespace keel {
 
 class RunTrace {
  public:
-  // Records the `steps` steps after `first`; none without steps. Every rank makes one, of the ranks that its engine is
-  // to talk through, which must outlive it.
+  // Records the `steps` steps after step `first`. Every rank makes one, of the communicator that its engine will use,
+  // which must outlive it.
   RunTrace(Communicator& engine_ranks, std::int64_t first, std::int64_t steps);
 
-  // What the engine talks through.
+  // The communicator for the engine, which records what passes.
   Communicator& ranks() { return traced_ ? *traced_ : plain_; }
   // Once the engine has been made.
   void watch(Module& model);

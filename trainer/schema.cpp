@@ -78,7 +78,7 @@ ChoiceField compression_field() {
 
 std::string_view compression_help() {
   static const std::string help = [] {
-    std::string text = "In how few bytes gradients travel between ranks.";
+    std::string text = "How gradients are compressed between ranks.";
     for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
     return text;
   }();
@@ -161,7 +161,7 @@ const SchemaRow kRows[] = {
     {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
      "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
     {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
-     "Gradients are compared with each other, and must not be scaled down: nothing but 0."},
+     "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
 
     {"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
      "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"},
@@ -181,7 +181,7 @@ const SchemaRow kRows[] = {
      "profile|profiler"},
 
     {"strategy", kStrategy, "fp32", kAny, kAlways,
-     "What ranks share out, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
+     "What ranks shard, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
      "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
      "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
      "strat"},
@@ -211,7 +211,7 @@ const SchemaRow kRows[] = {
      "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. Usually "
      "the "
      "ranks of a node; 0: all ranks.",
-     "hybrid_shard|zero_hpz_partition_size"},
+     "hybrid_shard"},
     {"sharding.wire", choice(KEEL_FIELD(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
      "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
     {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
@@ -227,7 +227,7 @@ const SchemaRow kRows[] = {
      "What goes on with communication while a rank computes: poll, between operations; thread, one for it alone, which "
      "pays where it has a processor of its own; auto: thread where there is one to spare."},
     {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
-     "A weight that the loss does not depend on is an error; false: its gradient is zero.", "find_unused_parameters"},
+     "A weight that the loss does not depend on is an error; false: its gradient is zero."},
     {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
      "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
 
@@ -238,7 +238,7 @@ const SchemaRow kRows[] = {
      "0.01",
      {.low = 0, .high = 1, .low_open = true},
      kTopK,
-     "Of a shard's numbers, rounded up.",
+     "The part of a shard's numbers that is sent, rounded up.",
      "density|ratio"},
     {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
      "Columns of the narrow matrices.", "matrix_approximation_rank"},
@@ -260,7 +260,7 @@ const SchemaRow kRows[] = {
      "Steps taken in a row before it grows.", "growth_interval|loss_scale_window"},
     {"loss_scale.hysteresis", KEEL_FIELD(loss_scale.hysteresis), "1", between(1, 1000), kScaled,
      "Skipped steps since the last growth until it shrinks."},
-    {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "It never falls below.",
+    {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "The scale never falls below this.",
      "min_loss_scale"},
 
     {"device", kDevice, "auto", kAny, kAlways,

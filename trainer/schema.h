@@ -79,7 +79,7 @@ std::span<const SchemaRow> schema();
 
 // Those of the section `optimizer`, made from the table of optimizers.
 std::vector<SchemaRow> optimizer_rows();
-// Reads a list of groups; throws YamlError. And writes it.
+// set_groups() reads a list of groups and throws YamlError; groups_text() writes one.
 void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node);
 std::string groups_text(const std::vector<GroupPattern>& groups);
 // Those of the section `scheduler`, made from the table of schedules.

@@ -3,12 +3,12 @@
 
 namespace keel {
 
-// While it lives, the first SIGINT or SIGTERM is only noted; a further SIGINT ends the process at once, as
-// without this class. SIGUSR1, which job systems send some time before they end a job, counts as SIGTERM; one SIGINT
-// after it changes nothing, since Slurm warns both a rank and the process of `keel launch` around it, which passes the
-// warning on as SIGINT. A further SIGTERM changes nothing: job systems send it to the group and again to each process.
-// A signal that the process ignores (nohup) stays ignored. Only programs install it, never the library; one at a time,
-// another is an Error.
+// While it lives, the first SIGINT or SIGTERM is only noted. A second SIGINT ends the process at once, as without this
+// class. SIGUSR1, which job systems send some time before they end a job, counts as SIGTERM. One SIGINT after it
+// changes nothing: Slurm warns both a rank and the process of `keel launch` around it, which passes the warning on as
+// SIGINT. A second SIGTERM changes nothing: job systems send it to the group and again to each process. A signal that
+// the process ignores (nohup) stays ignored. Only programs install it, never the library. A second one at a time is an
+// Error.
 class SignalScope {
  public:
   SignalScope();

@@ -50,7 +50,7 @@ class Models {
   }
 
  private:
-  // Of that dtype, or of fp32, whose bytes take as long.
+  // The model of a collective, from measurements in that dtype, or else in fp32, whose bytes take as long.
   std::optional<lab::CostModel> make(const std::string& collective, DType dtype) const {
     for (const DType each : {dtype, DType::f32}) {
       std::vector<lab::CostPoint> points;

@@ -1,5 +1,5 @@
 #pragma once
-// The strategy: what ranks share out, in which numbers a run computes, and what waits in slower memory.
+// The strategy: what ranks shard, in which precision a run computes, and what is offloaded to slower memory.
 //
 // One table reads keel's own names, zero2-bf16, and those of other trainers, deepspeed-2-bf16-cpu-none.
 
@@ -29,7 +29,7 @@ struct WrittenStrategy {
 // keel's own names, for people. A stage may also stand alone.
 inline constexpr std::string_view kStrategyGrammar = "[ddp-|zero1-|zero2-|zero3-]{auto|fp32|bf16|fp16}[-cpu]";
 
-// Reads every spelling. Error for a name that is none: it lists the common ones and the nearest.
+// Reads every spelling. An unknown name is an Error that lists the common names and the nearest one.
 WrittenStrategy read_strategy(std::string_view text);
 Strategy parse_strategy(std::string_view text);
 // "auto", "fp32", "bf16", "fp16" or "fp8".

@@ -1,5 +1,5 @@
 #pragma once
-// Training steps of one rank: micro-batches forward and backward, the optimizer, and what that came to over all ranks.
+// Training steps of one rank: micro-batches forward and backward, the optimizer, and the outcome over all ranks.
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace keel {
 
-// What a rank has to say to the others, once a step.
+// What a rank tells the others once a step.
 struct StepFlags {
   bool stop = false;    // a signal asked for the end
   bool late = false;    // the time is over
@@ -33,7 +33,7 @@ class TrainingSteps {
   struct Parts {
     Gpt& model;
     Sharded& engine;
-    Communicator& ranks;  // not those that the engine talks through
+    Communicator& ranks;  // another communicator than the engine's
     std::shared_ptr<const Loader> loader;
     std::vector<RowRange> micro_batches;  // of this rank
     StepCurves curves;
@@ -50,12 +50,13 @@ class TrainingSteps {
   TrainingSteps(const Parts& parts, std::int64_t step);
 
   std::int64_t step() const { return step_; }
-  // Does a step. A device works on it while the outcome of the one before is returned; the processor has done it. A
-  // loss that is not finite is an Error of kind numeric, on all ranks, that names the first bad tensor.
+  // Does a step. On the processor it returns that step's outcome; on a device, which still works on the step, that of
+  // the step before. A loss that is not finite is an Error of kind numeric, on all ranks, that names the first bad
+  // tensor.
   Turn next(StepFlags flags = {});
   // The outcome of the step under way, if any.
   Turn finish(StepFlags flags = {});
-  // Asks all ranks, outside of a step.
+  // Exchanges flags with all ranks outside of a step.
   Turn ask(StepFlags flags);
   // Milliseconds in which this thread has waited for other ranks, the engine's waiting included.
   double waited_ms() const { return parts_.engine.waited_ms() + waited_ms_; }
@@ -100,7 +101,7 @@ class TrainingSteps {
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
   double waited_ms_ = 0;
-  Batch stand_in_;  // of an empty micro-batch: nothing in it counts
+  Batch stand_in_;  // computed where a micro-batch is empty; none of its targets counts
   PrefetchLoader batches_;
 };
 

@@ -138,7 +138,7 @@ void add_update(std::vector<Kernel>& kernels, std::int64_t width) {
                      }});
 }
 
-// Of the table only the rows that occur need be read, each once; backward writes it whole.
+// Only the rows of the table that occur need be read, each once; backward writes the whole table.
 void add_embedding(std::vector<Kernel>& kernels, std::int64_t width, std::int64_t vocabulary) {
   const double row_bytes = kSize * static_cast<double>(width) + 4;
   kernels.push_back(

@@ -14,7 +14,8 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-// In a handler: whether every rank throws what this one did. Then all may go on together; a rank alone always may.
+// For a handler: whether every rank throws the exception that this one does. Then all may go on together; a rank alone
+// always may.
 bool is_thrown_by_all(const Communicator& communicator);
 
 // Runs f. Where it throws on any rank, every rank throws: the error of the first such rank, of the same kind. A rank

@@ -8,9 +8,9 @@
 
 namespace keel {
 
-// Takes the ranks' communicator, and everything that is split off from the result shares the thread. Calls of the inner
-// communicator come from two threads, one at a time: an MPI must offer MPI_THREAD_SERIALIZED, see
-// Communicator::allows_threads(); an Error where it does not. Failures are told to whoever waits.
+// Takes over the ranks' communicator. All that is split off from the result shares the thread. Calls of the inner
+// communicator come from two threads, one at a time, so an MPI must offer MPI_THREAD_SERIALIZED (see
+// Communicator::allows_threads()); throws an Error where it does not. A failure is thrown where somebody waits.
 std::unique_ptr<Communicator> make_background_communicator(std::unique_ptr<Communicator> ranks);
 
 }  // namespace keel

@@ -34,8 +34,8 @@ struct Collective {
   Tensor input = {}, output = {};  // dense; as CollectiveKind says, see Communicator
   CombineOp op = CombineOp::sum;
   int peer = 0;  // the root of a broadcast; to whom something is sent, or from whom
-  // What the tensors are, in [0, 2^16): ranks must name the same, so that tensors of one size are not taken for each
-  // other where ranks ask in different orders. Not of a broadcast or a message.
+  // A number in [0, 2^16) for what the tensors are. Ranks must name the same one, so that ranks which ask in different
+  // orders do not mix up tensors of equal size. Broadcasts and messages have none.
   int subject = 0;
 
   DType dtype() const;
@@ -70,7 +70,7 @@ class Work {
   std::shared_ptr<Operation> operation_;
 };
 
-// Bytes that this rank has sent, from the first collective on.
+// Bytes that this rank has sent since the communicator was made.
 struct Traffic {
   std::int64_t inside_node = 0;    // to ranks of its node
   std::int64_t between_nodes = 0;  // to others
@@ -79,7 +79,7 @@ struct Traffic {
   std::int64_t sent() const { return inside_node + between_nodes; }
 };
 
-// How the same ranks do their collectives otherwise.
+// How regroup() changes the way in which the same ranks do their collectives.
 struct Regroup {
   std::string algorithm = "direct";  // of keel/dist/comm/algorithms.h
   bool shared_memory = true;
@@ -98,7 +98,9 @@ class Communicator {
   // How long a rank waits for the others before it gives up.
   virtual std::chrono::milliseconds timeout() const = 0;
 
-  // The shard of rank r among n is part r of n parts (keel/dist/comm/schedule.h) whose lengths differ by one at most.
+  // Among n ranks a tensor has n shards: shard r is part r of n (keel/dist/comm/schedule.h), and their lengths differ
+  // by one at most.
+
   // x becomes the sum (or other combination) of all ranks' x.
   Work all_reduce(const Tensor& x, CombineOp op = CombineOp::sum, int subject = 0);
   // The rank's shard of the sum of all inputs. The output may lie in its place of the input.

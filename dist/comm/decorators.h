@@ -33,8 +33,8 @@ class CommunicatorDecorator : public Communicator {
   Communicator& inner_;
 };
 
-// Changes one element of each result on one rank, once it is there: what a check must find. Results of devices are not
-// offered.
+// Changes one element of each result on one rank, once it is there, so that a test can see its check fail. Works on
+// results in the processor's memory alone.
 class CorruptedCommunicator : public CommunicatorDecorator {
  public:
   CorruptedCommunicator(Communicator& inner, int rank, std::int64_t element)

@@ -1,6 +1,6 @@
 #pragma once
-// Small values and texts among the ranks of a group, on the processor. Each function is called by every rank, and
-// blocks; what begins as a Gathering goes on while the rank does something else.
+// Small values and texts among the ranks of a group, on the processor. Every rank calls each function, which blocks; a
+// Gathering goes on while the rank does something else.
 
 #include <cstring>
 #include <string>

@@ -200,7 +200,7 @@ class MpiCollectives : public Communicator {
     }
   }
 
-  // Of each rank, how many elements and from where on.
+  // Fills counts_ and places_: how many elements each rank's shard has, and where it begins.
   void cut(std::int64_t count) {
     counts_.clear();
     places_.clear();

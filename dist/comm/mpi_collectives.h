@@ -9,17 +9,17 @@
 namespace keel {
 
 struct MpiCollectiveOptions {
-  // A collective blocks inside MPI, which knows no time-out: ranks that do not agree on what they ask for hang or get
-  // wrong numbers, unlike with keel's own algorithms. After this time `stuck` is called, in a thread of its own; it may
-  // end the program, and MPI must not be called from it.
+  // A collective blocks inside MPI, which knows no time-out. Unlike with keel's own algorithms, ranks that ask for
+  // different collectives hang or get wrong numbers. After this time `stuck` is called, in a thread of its own; it may
+  // end the program, and must not call MPI.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::function<void(const std::string& what)> stuck = {};
 };
 
-// Every rank of `communicator`, which is duplicated, calls it. Tensors must be the processor's; what begin() returns
-// has finished. Sums in half precision are not offered (MPI has no such type), nor are more than 2^31 - 1 elements.
-// What the library sends is not known: the traffic counts collectives alone. A failure is one of this rank alone.
-// Without a node map it has that of the machine.
+// Every rank of `communicator`, which is duplicated, calls it. Tensors must lie in the processor's memory; what begin()
+// returns has finished. There are no sums in half precision (MPI has no such type), and no tensors of more than 2^31 -
+// 1 elements. What the library sends is not known, so the traffic counts collectives alone. A failure stays with its
+// rank. Without a node map it has that of the machine.
 std::unique_ptr<Communicator> make_mpi_collectives(MPI_Comm communicator, const MpiCollectiveOptions& options = {},
                                                    std::vector<int> nodes = {});
 

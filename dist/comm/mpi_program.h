@@ -1,6 +1,6 @@
 #pragma once
-// What the transports of one MPI program share: its failure, who has left which group, and what is still on its way
-// though nobody waits for it.
+// What the transports of one MPI program share: its failure, who has left which group, and messages that are still on
+// their way though nobody waits for them.
 
 #include <array>
 #include <chrono>
@@ -39,7 +39,7 @@ struct MpiGroup {
   int rank = 0;
   std::vector<int> members = {};  // ranks of the program
   std::vector<Peer> peers = {};
-  bool gave_up = false;  // on a message
+  bool gave_up = false;  // a message was given up
 
   MpiGroup(std::uint64_t id, MPI_Comm comm, std::vector<int> members);
 };
@@ -81,9 +81,9 @@ class MpiProgram {
   // Null while the rank (of the program) is in the group.
   const Left* departure(std::uint64_t group, int rank) const;
 
-  // The rank that leaves tells the others, and the communicator is freed as soon as nothing can be on its way in it.
+  // Tells the others that this rank leaves. The communicator is freed once no message can be on its way in it.
   void leave(const std::shared_ptr<MpiGroup>& group, bool abruptly);
-  // Keeps what somebody gave up until it is over.
+  // Keeps a message that was given up until MPI lets go of it.
   void keep(std::unique_ptr<MpiFlight> flight) { flights_.push_back(std::move(flight)); }
 
   // Counts everything that finishes or arrives.

@@ -5,12 +5,12 @@
 
 namespace keel {
 
-// Starts MPI, and ends it again; does neither where MPI runs already. The one that starts it lives longest, in the main
-// thread.
+// Starts MPI, and ends it again; does neither where MPI runs already. The session that starts MPI must outlive all
+// others, and live in the main thread.
 class MpiSession {
  public:
-  // Asks for MPI_THREAD_SERIALIZED, and is content with less: MPI_THREAD_FUNNELED suffices without a thread for
-  // communication (keel/dist/comm/background_communicator.h).
+  // Asks for MPI_THREAD_SERIALIZED and accepts less: MPI_THREAD_FUNNELED suffices without a thread for communication
+  // (keel/dist/comm/background_communicator.h).
   MpiSession();
   // Ends MPI where this session started it, which waits for all processes. Not while an exception passes: some of them
   // may never come. The launcher ends them when this one exits without having ended MPI.

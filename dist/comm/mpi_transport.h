@@ -1,9 +1,9 @@
 #pragma once
 // Ranks as processes of an MPI program: the transport for codes that bring their communicator, and for keel itself.
 //
-// All calls of MPI happen in the thread that calls here, so MPI_THREAD_FUNNELED suffices. MPI is neither started nor
-// ended, MPI_COMM_WORLD is never used (keel/dist/comm/mpi_session.h is for programs that have not started MPI), and no
-// error handler but that of keel's own communicators is touched.
+// MPI is called by the thread that calls these functions alone, so MPI_THREAD_FUNNELED suffices. MPI is neither started
+// nor ended (keel/dist/comm/mpi_session.h is for programs that have not started it). MPI_COMM_WORLD is never used, and
+// no error handler but that of keel's own communicators is touched.
 
 #include <mpi.h>
 
@@ -15,7 +15,7 @@ struct MpiOptions {
   // Bytes of one MPI message; a larger one travels as several. The same on every rank.
   std::size_t largest_message = std::size_t{4} << 20;
   // How many MPI tags are used, the same on every rank. Messages under way whose tags differ by a multiple of it are
-  // refused. 32767 is what every MPI has; more is told only by MPI_COMM_WORLD.
+  // refused. Every MPI has 32767; whether it has more, only MPI_COMM_WORLD tells.
   int tags = 32'767;
 };
 

@@ -26,10 +26,10 @@ struct NcclOptions {
   // How long a collective may take from when it was asked for, the control's unless given. Then it is given up, and the
   // communicator with it.
   std::optional<std::chrono::milliseconds> timeout = {};
-  // At every k-th collective the ranks wait for each other and compare what they asked for since they last did: 1 tells
-  // of a difference before anything is written and names a rank that does not come, 0 never compares. What is not
-  // compared hangs until the time-out, or gives wrong numbers, where ranks do not agree. Messages between two ranks are
-  // not compared.
+  // At every k-th collective the ranks wait for each other and compare what they asked for since the last comparison.
+  // With 1, a difference is found before anything is written, and a rank that does not come is named; 0 never compares.
+  // Where ranks disagree about a collective that is not compared, it hangs until the time-out or gives wrong numbers.
+  // Messages between two ranks are not compared.
   int check_every = 0;
   // Whether a thread of the communicator's own may use the control at times, between the caller's calls. A failure of
   // another rank then also reaches a rank that waits for its device; else only the time-out does.
@@ -40,8 +40,9 @@ struct NcclOptions {
 std::string why_no_nccl();
 
 // Every rank of the control's group calls it, with a context of its own device and equal options. `control` carries
-// what goes between hosts: how ranks find each other, comparisons, barriers, tensors of the processor, the reason of a
-// failure. Its ranks and nodes are the new communicator's. To keep a communicator, give split(0, rank()) of it.
+// what goes between processors: how ranks find each other, comparisons, barriers, tensors of the processor, the reason
+// of a failure. The new communicator has its ranks and nodes. To keep `control` for yourself, pass control.split(0,
+// rank()).
 //
 // A failure of one rank is one of all: what is under way ends without a result, and every later call throws an Error of
 // kind peer. send and receive take their turn among the collectives, so both ranks must ask for them between the same

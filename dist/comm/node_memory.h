@@ -1,5 +1,5 @@
 #pragma once
-// What a rank shows to the others of its node: the memory that collectives go through there.
+// The memory through which the ranks of a node do their collectives: each rank has an area that the others see.
 
 #include <array>
 #include <atomic>
@@ -11,7 +11,8 @@
 
 namespace keel {
 
-// A rank's area, which it alone writes, but for `visitors`. Counters only grow; what one counts was written before.
+// A rank's area. Only that rank writes it, but for `visitors`. Counters only grow; what a counter counts was written
+// before the counter.
 struct NodeArea {
   static constexpr std::uint64_t kSlots = 16;   // collectives that are asked for ahead of the slowest rank
   static constexpr std::size_t kSmall = 2'048;  // bytes of a tensor that travels with its signature
@@ -31,13 +32,12 @@ struct NodeArea {
   };
   enum Departure : std::uint32_t { here, in_order, abruptly };
 
-  // Collectives: whose slot is written, and for which the rank needs nothing more from the others' memory.
+  // Collectives whose slot this rank has written, and those for which it needs nothing more from the others' memory.
   alignas(64) std::atomic<std::uint64_t> asked, done;
   std::atomic<std::uint32_t> left, closed;  // read as often as these
-  // Rounds of larger tensors: shown in a buffer, added up, and taken from all others' buffers.
+  // Rounds of larger tensors that this rank has shown in a buffer, added up, and copied from all others' buffers.
   alignas(64) std::atomic<std::uint64_t> shown, added, taken;
-  alignas(
-      64) std::atomic<std::uint32_t> visitors;  // that touch the rank's tensors, which they may not once it is closed
+  alignas(64) std::atomic<std::uint32_t> visitors;  // ranks that touch this rank's tensors; none may once it has closed
   alignas(64) Slot slots[kSlots];
   alignas(64) std::byte buffers[2][kBuffer];
 };
@@ -54,32 +54,33 @@ class NodeMemory {
   NodeArea& area(int rank) const { return *reinterpret_cast<NodeArea*>(shared_.areas[static_cast<std::size_t>(rank)]); }
   NodeArea& own() const { return area(rank_); }
 
-  // Whether a counter has come so far on all other ranks. Throws where a rank has left that will not.
+  // Whether the counter of every other rank is at `value` at least. Throws where a rank that is behind has left.
   bool all_have(Counter counter, std::uint64_t value);
   std::vector<int> those_behind(Counter counter, std::uint64_t value) const;
 
-  // A window is memory for tensors that all ranks see: an area of each, of as many bytes. Returns its number, which is
-  // the same on all ranks as long as they add them in the same order.
+  // A window is memory for tensors that all ranks see: an area of `bytes` for each rank. Returns its number, which is
+  // the same on all ranks as long as they add windows in the same order.
   std::uint32_t add_window(SharedAreas areas, std::size_t bytes);
   void remove_window(std::uint32_t number);
   NodeArea::Place place_of(const std::byte* memory) const;
-  // That place of a rank, as this one sees it; null where it has no such window.
+  // The address at which this rank sees that place of `rank`; null where it has no such window.
   std::byte* find(int rank, const NodeArea::Place& place) const;
 
   bool any_has_closed() const;
-  // Between these, this rank may touch the others' tensors. False where a rank has closed.
+  // Between these two calls, this rank may touch the others' tensors. False, and no visit, where a rank has closed.
   bool visit();
   void end_visit();
-  // Nobody touches this rank's tensors any more once it returns; of other processes, one that has died might seem to.
+  // Once it returns, nobody touches this rank's tensors any more. It waits for visitors; among processes, for a second
+  // at most, since a process that died in a visit never ends it.
   void close();
   void leave(bool abruptly);
 
-  // The same on all ranks.
-  std::uint64_t collectives = 0;  // asked for
-  std::uint64_t finished = 0;     // of them
-  std::uint64_t rounds = 0;       // of those that have finished
+  // Counted by this rank, and the same on all ranks.
+  std::uint64_t collectives = 0;  // that were asked for
+  std::uint64_t finished = 0;     // of these, that have finished
+  std::uint64_t rounds = 0;       // of all collectives that have begun to work
 
-  // What is being added, and where to; here so that no collective allocates them.
+  // The terms and results of the sum at hand; kept here so that no collective allocates them.
   std::vector<const std::byte*> terms = {};
   std::vector<std::byte*> results = {};
 
@@ -94,7 +95,7 @@ class NodeMemory {
 
   SharedAreas shared_;
   int rank_;
-  mutable std::mutex mutex_;  // of the windows: tensors may go on another thread than collectives come
+  mutable std::mutex mutex_;  // guards the windows: a tensor may be destroyed on another thread than collectives use
   std::vector<Window> windows_;
   std::uint32_t last_window_ = NodeArea::Place::kPrivate;
   std::vector<Clock::time_point> missed_since_;  // by rank: when its departure was seen

@@ -15,12 +15,12 @@ using Counter = NodeMemory::Counter;
 
 // Elements that one thread copies or adds at a time.
 constexpr std::int64_t kGrain = std::int64_t{64} << 10;
-// A rank that waits asks for failures at one look in so many at first, then at each.
+// A rank that waits checks for failures at every kLooksPerCheck-th look at first, and later at each.
 constexpr unsigned kLooksPerCheck = 16, kLooksBeforeChecks = 64;
 
-// Small tensors travel with their signatures, and every rank adds them all. Larger ones that all ranks see, in one
-// address space or in windows, they read directly; others are shown piece by piece, in two buffers each, so that what
-// one rank writes is still in the cache when another reads it. Collectives of a group go through one after another.
+// Small tensors travel with their signatures, and every rank adds them all. Larger tensors that all ranks see, in one
+// address space or in windows, are read directly. Others are shown piece by piece, in two buffers of each rank, so that
+// what one rank writes is still in the cache when another reads it. The collectives of a group are done one by one.
 class NodeOperation : public GroupOperation {
  public:
   NodeOperation(std::shared_ptr<Group> group, const Collective& collective)
@@ -260,7 +260,7 @@ class NodeOperation : public GroupOperation {
     return true;
   }
   std::byte* buffer(int r, std::uint64_t round) const { return memory_.area(r).buffers[(first_ + round) % 2]; }
-  // Of a shard, the piece of a round.
+  // The piece of a shard that a round shows.
   Span piece(Span shard, std::uint64_t round) const {
     const std::int64_t begin = std::min(shard.begin + static_cast<std::int64_t>(round) * piece_, shard.end);
     return {begin, std::min(begin + piece_, shard.end)};

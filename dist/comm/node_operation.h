@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// For all but messages between two ranks. The group must have such memory.
+// Takes every collective but messages between two ranks. The group must have memory in common.
 std::shared_ptr<GroupOperation> make_node_operation(std::shared_ptr<Group> group, const Collective& collective);
 
 }  // namespace keel

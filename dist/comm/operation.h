@@ -21,7 +21,7 @@ class Progress {
  public:
   void add(Group& group) { groups_.push_back(&group); }
   void remove(Group& group) { std::erase(groups_, &group); }
-  // Advances what is under way in all groups but one. What goes wrong there is kept for those who wait for it.
+  // Advances what is under way in all groups but one. What goes wrong there is thrown where somebody waits for it.
   void advance_all_but(const Group& group) noexcept;
   // Whether something is under way in another group.
   bool is_busy_beside(const Group& group) const;
@@ -31,7 +31,7 @@ class Progress {
   std::vector<Group*> groups_;
 };
 
-// Schedules of the latest collectives, as the steps of a training ask for the same ones again and again.
+// Schedules of the latest collectives, since the steps of a training ask for the same ones again and again.
 class ScheduleCache {
  public:
   std::shared_ptr<const Schedule> find(const Group& group, const Collective& collective);
@@ -49,7 +49,8 @@ class ScheduleCache {
   std::size_t oldest_ = 0;
 };
 
-// A group of ranks as one of them sees it. The transport goes with the communicator, which abandons what is active.
+// A group of ranks as one of them sees it. A communicator that is destroyed abandons the active collectives and takes
+// the transport with it.
 struct Group {
   std::unique_ptr<Transport> transport;
   CommunicatorOptions options;
@@ -78,7 +79,7 @@ struct Group {
   // " (collective number 5, step 57)" of the one that comes next.
   std::string describe_place() const { return describe_place(sequence); }
   std::string describe_place(std::uint32_t number) const;
-  // What is wrong with other ranks, with where this one was when it heard of it: "in a split".
+  // The error of another rank, with where this one was when it heard of it: "in a split".
   Error heard(const Error& error, const std::string& where) const;
 };
 
@@ -87,7 +88,7 @@ class GroupOperation : public Operation {
  public:
   bool advance() final;
   void wait() final;
-  // The communicator goes: whoever still waits gets an Error.
+  // Called where the communicator is destroyed: whoever still waits gets an Error.
   void abandon();
   const Collective& collective() const { return collective_; }
   std::uint32_t number() const { return number_; }
@@ -98,7 +99,7 @@ class GroupOperation : public Operation {
 
   // Goes as far as it can without blocking; true once the result is there.
   virtual bool proceed() = 0;
-  // For whom it waits.
+  // The ranks that it waits for.
   virtual std::vector<int> awaited() const = 0;
   // Lets go of all memory but the tensors, which nobody else touches afterwards.
   virtual void release() = 0;
@@ -123,9 +124,9 @@ class GroupOperation : public Operation {
   std::exception_ptr failure_;
 };
 
-// Runs a schedule by messages: first the signatures, with everyone who takes part; then step by step.
+// Runs a schedule by messages: first it exchanges signatures with everyone who takes part, then it goes step by step.
 std::shared_ptr<GroupOperation> make_message_operation(std::shared_ptr<Group> group, const Collective& collective);
-// What that one would do once all have agreed.
+// The schedule that a message operation would run once all have agreed.
 Schedule schedule_of(const Group& group, const Collective& collective);
 
 }  // namespace keel

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// `exchange(own)` returns what every rank brings, by rank. Nothing where a rank cannot see all: those of one machine
-// may have no memory in common, in containers.
+// `exchange(own)` returns what every rank brings, by rank. Returns nothing where some rank cannot see all segments:
+// ranks of one machine that run in different containers may have no memory in common.
 template <class Exchange>
 std::optional<SharedAreas> share_among(int size, int rank, std::size_t bytes, const Exchange& exchange) {
   auto own = SharedSegment::create(bytes);

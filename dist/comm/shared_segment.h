@@ -7,19 +7,19 @@
 
 namespace keel {
 
-// Goes away with the last process that has it, however that ends.
+// Memory without a file name: it goes away with the last process that has it, however that process ends.
 class SharedSegment {
  public:
-  // How other processes find it. Some, in other containers, may find none, or another one's of the same numbers: hence
-  // the key.
+  // How other processes find it. A process in another container may find nothing there, or another segment under the
+  // same numbers; the key tells them apart.
   struct Name {
     std::int64_t process = 0, file = -1;
     std::uint64_t key = 0;
   };
 
-  // Zeros. Null where the system gives none.
+  // Makes a segment of zeros; null where the system gives none.
   static std::shared_ptr<SharedSegment> create(std::size_t bytes);
-  // Another process's; null where this one may not see it.
+  // Opens another process's segment; null where this one may not see it.
   static std::shared_ptr<SharedSegment> open(const Name& name, std::size_t bytes);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
@@ -27,7 +27,7 @@ class SharedSegment {
 
   std::byte* memory() const { return memory_; }  // at a multiple of a page
   const Name& name() const { return name_; }
-  // Nobody else can open it any more.
+  // From now on nobody else can open it.
   void hide();
 
  private:

@@ -24,7 +24,7 @@ struct Signature {
 };
 static_assert(sizeof(Signature) == 16);
 
-// The difference between what ranks asked for, one line; empty where there is none. `asked` is by rank.
+// One line that tells how the ranks' collectives differ; empty where they are the same. `asked` is by rank.
 std::string difference(const std::vector<Signature>& asked);
 
 }  // namespace keel

@@ -1,5 +1,5 @@
 #pragma once
-// A transport that is slower than the one below: what a run would be like on another network.
+// A transport that makes the one below slower, to try a run as on a slower network.
 
 #include <chrono>
 #include <memory>
@@ -16,8 +16,8 @@ struct Link {
   bool is_slow() const { return delay.count() > 0 || bandwidth > 0; }
 };
 
-// Takes the inner one. A message stays with its sender until its time has come, so a sender that does not look after
-// its messages sends them later. Transports that are split off use the same link; there is no shared memory.
+// Takes over the inner transport. A message stays with its sender until its time has come, so a sender that does not
+// poll sends it later. Transports that are split off use the same link; there is no shared memory.
 std::unique_ptr<Transport> make_slow_transport(std::unique_ptr<Transport> inner, const Link& link);
 
 }  // namespace keel

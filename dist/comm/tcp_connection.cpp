@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kStaged = 64 << 10;
 // What is missing of a message goes straight to its place from this size on.
 constexpr std::size_t kReadInPlace = 16 << 10;
-// Of messages other than those of collectives: reasons.
+// The largest frame that is no message of a collective; such frames carry the reasons of failures.
 constexpr std::size_t kLongestText = 64 << 10;
 constexpr int kFramesAtOnce = 16;
-// Of reading, before another connection has its turn.
+// Reads from one connection before another one has its turn.
 constexpr int kRounds = 64;
 
 }  // namespace

@@ -44,7 +44,7 @@ struct TcpIncoming {
 
 class TcpConnection {
  public:
-  // Who owns the connection says where a message goes, and hears of everything else. Neither may throw.
+  // The owner of the connection: it says where a message goes, and hears of everything else. Neither may throw.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -59,13 +59,14 @@ class TcpConnection {
   bool wants_to_send() const { return can_send_ && !out_.empty(); }
 
   void push(std::shared_ptr<TcpOutgoing> frame) { out_.push_back(std::move(frame)); }
-  // Before everything that has not begun.
+  // Queues the frame before all that have not begun.
   void push_first(std::shared_ptr<TcpOutgoing> frame);
-  // Whoever owns the memory of the frame wants it back.
+  // Lets go of the frame's memory, which its owner wants back.
   void give_up(const std::shared_ptr<TcpOutgoing>& frame);
   // Sends what the system takes at once.
   void flush();
-  // Reads all that is there. Whether anything was; closes at the end of the connection, or where it brings no frames.
+  // Reads all that is there; returns whether anything was. Closes the socket at the connection's end, or where what
+  // comes is no frame.
   bool read(Listener& listener);
   // Nothing more will be sent.
   void end_sending();

@@ -1,5 +1,5 @@
 #pragma once
-// What the transports of one rank share that were made together: its connections, the messages that arrive, the ranks
+// What those transports of one rank share that were made together: its connections, the messages that arrive, the ranks
 // that have left a group, and failures.
 
 #include <chrono>
@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// Ranks here are those of the program. A group's number is the same on all its ranks, and no other group's; it names
-// its family in its upper bits: a failure is one of all groups of a family.
+// Ranks here are those of the program. A group has a number of its own, the same on all its ranks. The upper bits name
+// its family: a failure is one of all groups of a family.
 class TcpProgram : public TcpConnection::Listener {
  public:
   using Clock = std::chrono::steady_clock;
@@ -41,7 +41,7 @@ class TcpProgram : public TcpConnection::Listener {
     return first_group(family) | (static_cast<std::uint64_t>(rank_) << 32) | groups_;
   }
   void count_group() { ++groups_; }
-  // Of messages that a group's split() and share() exchange.
+  // The group number of the messages that a group's split() and share() exchange.
   static std::uint64_t internal(std::uint64_t group) { return group | std::uint64_t{1} << 63; }
 
   std::shared_ptr<TcpOutgoing> send(int to, std::uint64_t group, std::uint64_t tag, const void* data,

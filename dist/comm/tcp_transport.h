@@ -1,9 +1,9 @@
 #pragma once
 // Ranks as processes that find each other by an address, without a launcher or MPI: each has a TCP connection to each
-// other one. Nothing but the calls here makes progress; there are no threads.
+// other one. Only these calls make progress; there are no threads.
 //
-// Whoever can reach the ports may join or listen: it is for machines and networks that trust each other, and a token
-// keeps runs apart, not attackers out.
+// Whoever can reach the ports may join or listen. So this is for networks that trust each other: the token keeps runs
+// apart, not attackers out.
 
 #include <chrono>
 #include <memory>
@@ -21,7 +21,7 @@ struct TcpOptions {
   // How long ranks wait for each other to come.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::string token = {};  // the same on every rank of a run; a process that brings another one is sent away
-  // Rank 0's, where it listens at the address already.
+  // Rank 0's listener, where it listens at the address already.
   std::shared_ptr<const TcpListener> listener = {};
 };
 
@@ -31,10 +31,10 @@ class TcpTransport : public Transport {
   virtual std::vector<int> nodes() const = 0;
 };
 
-// Every rank calls it; blocks until all have come. `n` transports of all ranks that share their connections, while a
-// failure told in one does not reach the others; that a rank is gone reaches all. They are for one thread at a time
-// together. Whoever destroys the last of them, and of those split off, waits up to a second for the other ranks to do
-// so. A rank whose connection ends before that has failed: "rank 2 is gone".
+// Every rank calls it; blocks until all have come. The `n` transports join all ranks and share their connections. A
+// failure told in one does not reach the others; that a rank is gone reaches all. Together they are for one thread at a
+// time. Whoever destroys the last of them, and of those split off, waits up to a second for the other ranks to do so. A
+// rank whose connection ends before that has failed: "rank 2 is gone".
 std::vector<std::unique_ptr<TcpTransport>> make_tcp_transports(const TcpOptions& options, int n);
 std::unique_ptr<TcpTransport> make_tcp_transport(const TcpOptions& options);
 

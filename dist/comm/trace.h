@@ -1,8 +1,9 @@
 #pragma once
 // What a rank does when: spans of computing, of collectives under way, and of waiting for them.
 //
-// A wait is communication that computing did not hide. With it in a row of its own, what overlap brings is a quotient
-// of two sums, and what it misses is seen in the trace (chrome_trace(); chrome://tracing and ui.perfetto.dev open it).
+// A wait is communication that computing did not hide. Waits have a row of their own, so the benefit of overlap is a
+// quotient of two sums, and what it misses can be seen in the trace (chrome_trace(); chrome://tracing and
+// ui.perfetto.dev open it).
 
 #include <chrono>
 #include <cstdint>
@@ -37,7 +38,7 @@ TraceSpan make_span(int rank, TraceRow row, std::string_view name, std::int64_t 
 // One rank's spans, in the order in which they ended. For one thread at a time.
 class Trace {
  public:
-  // Later spans than the first `capacity` are counted, not kept: recording never allocates.
+  // Spans after the first `capacity` are counted, not kept: recording never allocates.
   explicit Trace(int rank, std::size_t capacity = std::size_t{1} << 16);
 
   static std::int64_t now();  // microseconds
@@ -73,9 +74,9 @@ class TraceScope {
   std::int64_t begin_;
 };
 
-// Records every collective from begin() until its end is first seen, and every wait that found it unfinished: of
-// collectives of a GPU, whose wait() only orders streams, what the processor sees. Groups that are split from it are
-// recorded, too. Trace and inner communicator must outlive it and its Works.
+// Records every collective from begin() until its end is first seen, and every wait that found it unfinished. On a GPU,
+// whose wait() only orders streams, that is what the processor sees. Groups that are split from it are recorded, too.
+// Trace and inner communicator must outlive it and its Works.
 class TracedCommunicator : public CommunicatorDecorator {
  public:
   TracedCommunicator(Communicator& inner, Trace& trace) : CommunicatorDecorator(inner), trace_(trace) {}
@@ -100,7 +101,7 @@ struct Overlap {
   double exposed_ms = 0;        // of that, spent waiting
   double fraction() const { return communication_ms > 0 ? 1 - exposed_ms / communication_ms : 1; }
 };
-// Of the spans of that rank between two times.
+// The overlap in the spans of that rank between two times.
 Overlap measure_overlap(std::span<const TraceSpan> spans, int rank, std::int64_t from = INT64_MIN,
                         std::int64_t to = INT64_MAX);
 

@@ -16,14 +16,15 @@ namespace keel {
 inline constexpr auto kTimeToTell = std::chrono::seconds(1);
 
 // A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory, unless
-// it was given to keep().
+// keep() was given the owner of that memory.
 class Message {
  public:
   virtual ~Message() = default;
   // Makes progress. Once true, a sent message's memory may be written and a received one's read.
   virtual bool has_finished() = 0;
-  // The owner of the message's memory. A transport that cannot take back what is half sent, such as MPI, keeps it alive
-  // for as long as that may take; memory that nobody owns must then outlive the transport's library.
+  // Names the owner of the message's memory. A transport that cannot take back a message that is half sent, such as
+  // MPI's, keeps the owner alive for as long as MPI may touch the memory. Memory without an owner must then outlive the
+  // transport's library.
   virtual void keep(const std::shared_ptr<const void>& /*owner*/) {}
 };
 
@@ -42,26 +43,25 @@ class Transport {
   virtual int size() const = 0;
 
   // Messages of one sender, receiver and tag arrive in the order in which they were sent. A receiver names the exact
-  // number of bytes. A message to oneself is not offered. All of these throw an Error of kind peer once a rank has
-  // called fail() or has left while a message of its own was due.
+  // number of bytes. A rank cannot send to itself. Both functions, and their messages, throw an Error of kind peer once
+  // a rank has called fail(), or has left while a message of its own was due.
   virtual std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
   virtual std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) = 0;
 
-  // The end in a group of the ranks that name the same colour, in the order of `key` and then of their ranks here.
-  // Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
+  // This rank's end in the group of those that name the same colour, in the order of `key` and then of their ranks
+  // here. Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
 
   // An area of `bytes` for each rank, zero at first; none where some ranks have no memory in common. Every rank calls
   // it; blocks until all have. Where ranks have one address space, every call gives the same areas.
   virtual std::optional<SharedAreas> share(std::size_t /*bytes*/) { return {}; }
-  // This rank has written something in shared areas for which others may wait.
+  // Called after this rank wrote something in shared areas for which others may wait.
   virtual void announce() {}
 
   // Blocks until something may have happened, for `limit` at most.
   virtual void idle(std::chrono::microseconds limit) = 0;
 
-  // Tells every rank of the program, this one included, that its groups are of no more use. The first reason is the one
-  // that all see.
+  // Tells every rank of the program, this one included, that its groups are given up. All see the first reason.
   virtual void fail(const std::string& reason) noexcept = 0;
   // Throws the reason where a rank has given one.
   virtual void check() = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Two reports side by side: what became faster or slower by more than calls vary.
+// Compares two reports: what became faster or slower by more than the spread of the calls.
 
 #include <string>
 #include <vector>

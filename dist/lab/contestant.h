@@ -37,13 +37,14 @@ struct Fabric {
   Communicator& ranks;
   Context context;  // of the tensors
   Path path = Path::processors;
-  std::vector<int> nodes = {};  // of each rank, where they shall count as on others than they are
-  // The ranks by the library's own collectives, on processors; null, and the reason, where there is none.
+  std::vector<int> nodes = {};  // the node that each rank counts as; empty: the one it is on
+  // Makes a communicator of the ranks by the library's own collectives, on processors; null, and the reason, where
+  // there is none.
   std::function<std::unique_ptr<Communicator>(std::string& why_not)> library = {};
-  Link link = {};  // slower than what there is; the library's own collectives know nothing of it
+  Link link = {};  // a slower network to measure on; the library's own collectives know nothing of it
 };
 
-// Why a collective is not measured with this one; empty where it is.
+// Why the exercise is not measured with this contestant; empty where it is.
 std::string why_not(const Contestant& contestant, const Exercise& exercise, Path path);
 // Every rank calls it. Null, and the reason, where there is no such communicator here.
 std::unique_ptr<Communicator> enter(const Contestant& contestant, const Fabric& fabric, std::string& why_not);

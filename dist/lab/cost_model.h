@@ -1,9 +1,9 @@
 #pragma once
-// What a collective will cost on more ranks: a line through measurements, in steps and bytes.
+// What a collective will cost on more ranks: a model that is linear in steps and bytes, fitted to measurements.
 //
-// time = base + inside steps * a_i + steps between nodes * a_e + volume * S * b (Hockney 1994: latency and bandwidth;
-// of the steps and volumes of algorithms: Thakur, Rabenseifner and Gropp 2005). Constants that are not given are
-// fitted, none of them negative, such that the sum of squared relative errors is least.
+// time = base + inside steps * a_i + steps between nodes * a_e + volume * S * b (latency and bandwidth: Hockney 1994;
+// steps and volumes of algorithms: Thakur, Rabenseifner and Gropp 2005). Constants that are not given are fitted, none
+// of them negative, such that the sum of squared relative errors is least.
 
 #include <optional>
 #include <span>
@@ -14,12 +14,12 @@
 
 namespace keel::lab {
 
-// Of n ranks on N nodes: steps one after the other inside nodes and between them, and what passes a rank, in units of
-// S.
+// The terms of a collective among n ranks on N nodes: steps one after the other, inside nodes and between them, and the
+// volume that passes a rank, in units of S.
 struct CostTerms {
   double inside_steps = 0, between_steps = 0, volume = 0;
 };
-// Nothing where keel has no formula: what a library chooses by itself, and collectives without algorithms.
+// Nothing where keel has no formula: for what a library chooses by itself, and for collectives without algorithms.
 std::optional<CostTerms> cost_terms(std::string_view collective, std::string_view algorithm, int ranks, int nodes);
 
 struct CostPoint {
@@ -27,7 +27,7 @@ struct CostPoint {
   double bytes = 0, us = 0;
 };
 
-// Microseconds; of `byte_us` for each byte. Those that are known are not fitted.
+// In microseconds; `byte_us` is for each byte. Those that are known are not fitted.
 struct CostConstants {
   std::optional<double> base_us = {}, inside_us = {}, between_us = {}, byte_us = {};
 };
@@ -46,7 +46,7 @@ class CostModel {
   CostModel(std::string_view collective, std::string_view algorithm, std::span<const CostPoint> points,
             const CostConstants& known = {});
   Prediction predict(int ranks, int nodes, double bytes) const;
-  // All of them.
+  // All constants, given and fitted.
   const CostConstants& constants() const { return constants_; }
   double relative_error() const { return error_; }  // standard deviation
 
@@ -59,7 +59,7 @@ class CostModel {
   int largest_ = 1;  // number of ranks that was measured
 };
 
-// Median times of a report's records of that kind, out of place where there is that.
+// Median times of a report's records of that kind, out of place where the report has such times.
 std::vector<CostPoint> cost_points(const Report& report, std::string_view collective, std::string_view algorithm,
                                    std::string_view dtype);
 

@@ -1,8 +1,8 @@
 #pragma once
 // Numbers whose sums are known: a collective's result can be checked to the bit in every dtype and order of additions.
 //
-// All are whole, not negative, and so small that even the sum over all ranks is exact in the dtype. Where ranks are too
-// many for that, only some of them bring something else than zero, others for other elements.
+// All are whole, not negative, and so small that even the sum over all ranks is exact in the dtype. Where there are too
+// many ranks for that, only some bring numbers other than zero; which ones depends on the element.
 
 #include "keel/dist/lab/exercise.h"
 
@@ -24,11 +24,11 @@ class KnownNumbers {
   std::int64_t largest_sum_;
 };
 
-// Gives the input its numbers, and what is to be written others that no result is.
+// Fills the input with its numbers, and the output with numbers that no result is equal to.
 void prepare(const Call& call, const KnownNumbers& numbers);
 // Elements of the output that are not what they must be. Waits for the device's stream.
 std::int64_t count_wrong(const Call& call, const KnownNumbers& numbers);
-// Zeros in both.
+// Fills input and output with zeros.
 void clear(const Call& call);
 
 }  // namespace keel::lab

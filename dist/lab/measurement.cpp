@@ -23,7 +23,7 @@ std::int64_t now() {  // nanoseconds
 
 bool is_of_device(const Call& call) { return call.output.device().type != DeviceType::cpu; }
 
-// Of a device, when it has happened.
+// Makes the call and returns when it has happened, on a device, too.
 void make_whole(Communicator& measured, const Call& call) {
   make(measured, call);
   if (is_of_device(call)) call.output.context().synchronize();

@@ -18,10 +18,10 @@ struct MeasureOptions {
   std::function<void()> before_call = {};
 };
 
-// Of all ranks. A call's time is from when a rank asks until it has the result; the next call follows at once.
+// Times over all ranks. A call's time is from when a rank asks until it has the result; the next call follows at once.
 struct Timing {
   std::int64_t calls = 0;
-  double time_us = 0, min_us = 0, max_us = 0;  // the mean call's, as a mean over ranks, of the fastest, the slowest
+  double time_us = 0, min_us = 0, max_us = 0;  // a rank's mean call: mean over ranks, fastest rank, slowest rank
   double p25_us = 0, p50_us = 0, p75_us = 0, p95_us = 0;  // of calls, each as its slowest rank saw it
   double algbw = 0, busbw = 0;                            // 10^9 bytes a second, from time_us
   std::optional<std::int64_t> wrong = {};                 // elements, on all ranks; none: not checked
@@ -31,19 +31,20 @@ struct Timing {
   double first_us = 0;                                    // of the very first call, slowest rank
 };
 
-// What one call sends, by the communicator's own count, of the rank that sends most and of all together.
+// Bytes of one call by the communicator's own count: `inside` and `between` nodes what the rank that sends most sends,
+// `total` what all ranks send.
 struct Wire {
   std::int64_t inside = 0, between = 0, total = 0;
 };
 
-// Microseconds that each rank's clock is ahead of rank 0's, zero on the same host. Every rank calls it, blocks.
+// Microseconds by which each rank's clock is ahead of rank 0's; zero on the same host. Every rank calls it; blocks.
 std::vector<double> clock_offsets(Communicator& ranks);
 
-// Every rank calls it. `ranks` measures nothing: it carries what ranks tell each other between calls, and lets all
-// begin together. The result is whole on rank 0 alone. What was given is lost.
+// Every rank calls it. `ranks` is not measured: it carries what ranks tell each other between calls, and lets all begin
+// together. Only rank 0's result is complete. The tensors of the call are overwritten.
 Timing measure(Communicator& measured, Communicator& ranks, const Call& call, const MeasureOptions& options,
                const std::vector<double>& clocks);
-// Every rank calls it. Of a library that does not say what it sends, nothing.
+// Every rank calls it. For a library that does not say what it sends, all counts are 0.
 Wire count_wire(Communicator& measured, Communicator& ranks, const Call& call);
 
 }  // namespace keel::lab

@@ -13,7 +13,7 @@ struct Record {
   std::string collective, algorithm, dtype;
   std::int64_t bytes = 0, count = 0, ranks = 0;
   std::optional<Timing> out_of_place = {}, in_place = {};
-  // Of one call, of the rank that sends most; and of all ranks.
+  // Bytes that one call sends: inside and between nodes those of the rank that sends most, in total those of all ranks.
   std::optional<std::int64_t> wire_inside_bytes = {}, wire_between_bytes = {}, wire_total_bytes = {};
 };
 
@@ -24,7 +24,7 @@ struct Field {
   std::variant<std::string T::*, std::int64_t T::*, double T::*, std::optional<std::int64_t> T::*> place;
 };
 
-// Of a record, without its timings; of a timing.
+// The fields of a record but for its timings, and those of a timing.
 std::span<const Field<Record>> record_fields();
 std::span<const Field<Timing>> timing_fields();
 

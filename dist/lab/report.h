@@ -25,7 +25,7 @@ struct Report {
 
 // Environment variables that change how ranks communicate. No other one is ever written.
 std::span<const std::string_view> allowed_variables();
-// Those of them that are set.
+// The allowed variables that are set.
 Texts read_environment();
 
 std::string to_json(const Report& report);

@@ -1,5 +1,5 @@
 #pragma once
-// Which ways there are to send gradients in fewer bytes, and what each needs.
+// The ways to compress gradients, and what each needs.
 
 #include <cstdint>
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace keel {
 
-// Error feedback (Seide et al. 2014; Karimireddy et al. 2019): what a step's messages leave out is added to the next
-// gradient. Each rank keeps it for the gradient of the whole unit, in fp32; and while a step is under way as it was
-// before, so that a step that is skipped changes nothing.
+// Error feedback (Seide et al. 2014; Karimireddy et al. 2019): the residual, which is what a step's messages leave out,
+// is added to the next gradient. Each rank keeps the residual of the whole unit's gradient, in fp32. While a step is
+// under way it keeps the one before that step as well, so that a skipped step changes nothing.
 struct CompressionKind {
   std::string_view name;
   std::optional<DType> wire;  // what numbers are sent as, where that is all
@@ -23,7 +23,7 @@ inline constexpr CompressionKind kCompressions[] = {
     {"bf16", DType::bf16, false, "rounded to bf16"},
     {"fp16", DType::f16, false, "rounded to fp16"},
     {"int8", std::nullopt, true, "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
-    {"topk", std::nullopt, true, "the fraction that is largest; the others add up until they are"},
+    {"topk", std::nullopt, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
     {"powersgd", std::nullopt, true,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
      "later"},
@@ -43,19 +43,19 @@ struct LowRank {
   std::size_t segment;
   std::int64_t rows, columns, rank;
 };
-// The matrices of a unit for which that takes fewer numbers than they have; the rest is sent as it is.
+// The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
 std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
 
 // What a compressed unit needs on one of n ranks, in bytes. `whole`: each rank gets the whole sum, not its shard.
 struct CompressionPlan {
-  // Kept from step to step; once more, as it was before, from the first message to the end of a step.
+  // Residual and factors, kept from step to step. From a step's first message to its end there is a second copy.
   std::int64_t state = 0;
-  std::int64_t begun = 0, more = 0;  // on its way: from the beginning, and from the second collective on
-  // Elements of the collectives: all_to_all (bytes), all_gather (bytes), all_gather in the wire's dtype, all_reduce in
+  std::int64_t begun = 0, more = 0;  // buffers under way: from the first collective on, and from the second on
+  // Elements of the collectives: all_to_all and all_gather in bytes, all_gather in the wire dtype, two of all_reduce in
   // fp32; 0: there is none.
   std::int64_t exchanged = 0, gathered = 0, gathered_sums = 0, reduced = 0, reduced_later = 0;
 };
-// `wire`: of the sums. Only of kinds with feedback.
+// `wire` is the dtype of the sums. Only for kinds with error feedback.
 CompressionPlan plan_compression(const FlatBuffer& layout, const Compression& compression, int ranks, bool whole,
                                  DType wire);
 

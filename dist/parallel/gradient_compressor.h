@@ -1,12 +1,13 @@
 #pragma once
-// Sends the gradient of one unit in fewer bytes than it has, and keeps what that leaves out for the next step.
+// Compresses the gradient of one unit, sends it, and keeps the residual for the next step.
 //
-// Every rank sends payloads of its own gradient; the sum over ranks is taken in fp32 in their order, so that all stages
-// give the same bits, and all ranks the same.
+// Every rank sends payloads of its own gradient. The sum over ranks is taken in fp32 in the order of ranks, so all
+// stages and all ranks have the same bits.
 //
-// Units are sent before the last gradients are known, and one that is not finite takes the whole step back. What was
-// left before cannot be computed from what is left then, since sums are rounded and gradients of other ranks' shards go
-// as soon as they are sent. So it is held a second time, but from a unit's first message to the end of the step only.
+// Units are sent before the last gradients are known, and a gradient that is not finite undoes the whole step. The
+// residual from before the step cannot be computed back from the one after it: sums are rounded, and gradients of other
+// ranks' shards are gone as soon as they are sent. So the old residual is kept as well, from a unit's first message to
+// the end of the step.
 
 #include <cstdint>
 #include <memory>
@@ -26,25 +27,26 @@ class GradientCompressor {
  public:
   struct Options {
     Compression compression;
-    DType wire;              // of sums on their way
+    DType wire;              // the dtype in which sums travel
     std::uint64_t seed = 1;  // of the first factors
-    bool whole = false;      // the sum of the whole unit, not of this rank's shard
+    bool whole = false;      // finish() gives the sum of the whole unit, not of this rank's shard
     int subject = 0;
   };
   virtual ~GradientCompressor() = default;
   GradientCompressor(const GradientCompressor&) = delete;
   GradientCompressor& operator=(const GradientCompressor&) = delete;
 
-  // Sends the whole gradient, (padded), which is the true one times `scale`. May be called several times in a step.
+  // Begins to send the whole gradient, (padded), which is the true one times `scale`. May be called several times in a
+  // step.
   void begin(const Tensor& gradient, double scale);
   // Goes on to the second collective, if there is one; blocks until the first has ended.
   void proceed();
   // The sum over ranks, times `scale`: f32 of the unit or of this rank's shard. Blocks.
   Tensor finish();
-  // What the step's messages left out is kept, or, where the step was not taken, forgotten with the step.
+  // Keeps the step's residual, or the one from before the step where that was not taken.
   void end_step(bool taken);
 
-  // f32 (padded): what has not been delivered, of the true gradient, between steps.
+  // f32 (padded): between steps, the residual of the true gradient.
   const Tensor& residual() const { return left_out_; }
   // f32 (rank, columns) of each of low_rank_parts(), one behind the other; undefined but for PowerSGD. The same on
   // every rank.
@@ -56,12 +58,12 @@ class GradientCompressor {
  protected:
   GradientCompressor(const FlatBuffer& layout, const Context& context, Communicator& ranks, const Options& options);
 
-  // With what is to be sent, of which it leaves what the payload leaves out.
+  // Sends `numbers` and leaves their residual in place; send_more() does so for the second collective.
   virtual void send(const Tensor& numbers) = 0;
   virtual void send_more(const Tensor& numbers) = 0;
-  // The sum of what has come.
+  // The sum of all ranks' payloads.
   virtual Tensor add_up() = 0;
-  // Of the next collective; none of it is the codec's time.
+  // Begins the next collective, outside of the codec's time.
   template <class F>
   void ask(const F& collective) {
     timer_.stop();
@@ -93,7 +95,7 @@ std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& l
                                                              Communicator& ranks,
                                                              const GradientCompressor::Options& options);
 
-// What that makes: of int8 and topk, and of powersgd.
+// The two kinds that it makes: for int8 and topk, and for powersgd.
 std::unique_ptr<GradientCompressor> make_payload_compressor(const FlatBuffer& layout, const Context& context,
                                                             Communicator& ranks,
                                                             const GradientCompressor::Options& options);

@@ -1,6 +1,6 @@
 #pragma once
-// Data parallel training in thirty lines, to read before keel/dist/parallel/sharded.h: the same in what it computes,
-// but everything waits for everything, and every rank keeps all of it.
+// Data parallel training in thirty lines, to read before keel/dist/parallel/sharded.h. It computes the same, but
+// nothing overlaps, and every rank keeps everything.
 
 #include <vector>
 

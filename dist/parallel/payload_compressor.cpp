@@ -47,7 +47,7 @@ class PayloadCompressor : public GradientCompressor {
     sent_ = received_ = sums_ = {};
     return sum;
   }
-  // Of so many shards of each rank's, which lie one rank behind the other.
+  // The sum over ranks of what was received: payloads of so many shards of each rank, rank by rank.
   Tensor sum_of_payloads(std::int64_t shards) const {
     const Tensor sum = zeros(context_, {shards * part_}, DType::f32, Purpose::workspace);
     for (std::int64_t r = 0; r < ranks_.size(); ++r)

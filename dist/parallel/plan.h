@@ -30,22 +30,22 @@ namespace keel {
 struct MemoryPlan {
   // Kept from step to step.
   std::int64_t parameter = 0, gradient = 0, optimizer = 0;
-  std::int64_t undelivered = 0;  // of `gradient`: what compression keeps for later (keel/dist/parallel/compression.h)
-  // The most that is there at one time of: parameters that are whole for a while, gradients likewise, and both with
-  // what a reduction puts its result in. The last is the peak of Purpose::bucket.
+  std::int64_t undelivered = 0;  // the part of `gradient` that compression keeps (keel/dist/parallel/compression.h)
+  // Peaks of what is there for a while: whole parameters; whole gradients; and both, with the memory that reductions
+  // write to. The last is the peak of Purpose::bucket.
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
-  // Of an offloaded optimizer, in the processor's memory: masters, state, and the weights that it updates.
+  // What an offloaded optimizer has in the processor's memory: masters, state, and the weights that it updates.
   std::int64_t host = 0;
 
   std::int64_t kept() const { return parameter + gradient + optimizer; }
 };
 
-// Bytes that one rank sends in a step after the first, as long as all ranks share a node; in each evaluation, where the
-// optimizer needs a closure.
+// Bytes that one rank sends in a step after the first, where all ranks share a node. With an optimizer that needs a
+// closure, that is for each evaluation.
 struct TrafficPlan {
   std::int64_t gathers = 0;     // of parameters
   std::int64_t reductions = 0;  // of gradients
-  // Norm, flag, tokens, and what the optimizer measures, but for the dot products of one that needs a closure; not in
+  // Norm, flag, tokens, and what the optimizer measures, without the dot products of one that needs a closure. Not in
   // sent().
   std::int64_t control = 0;
   std::int64_t offload = 0;  // to the processor and back; not in sent()
@@ -53,7 +53,7 @@ struct TrafficPlan {
   std::int64_t sent() const { return gathers + reductions; }
 };
 
-// What a rank asks for in a step, so many times, of `count` elements of `width` bytes in all.
+// A collective that a rank asks for in a step, `times` times, of `count` elements of `width` bytes in all.
 struct PlannedCollective {
   CollectiveKind kind;
   std::int64_t count = 0, width = 1, times = 1;
@@ -67,22 +67,22 @@ struct RankPlan {
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
 
-// What the ranks tell each other at the end of a step: one all-gather of so many bytes.
+// The bytes of the all-gather by which ranks agree at the end of a step.
 std::int64_t control_bytes(int ranks);
 
 // The path of a unit's module; "the rest" for what is in no unit of its own.
 std::string name_of_unit(const FlatBuffer& unit);
 
-// The ranks that a unit's shards are spread over: what lay_out() wants to know.
+// The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// `layout`: lay_out(model, shard_ranks(...), optimizer.block()). Assumes what a transformer does: the units' forward
-// passes follow the order of the layout inside the root's, backward takes them in reverse, and reads the parameters of
-// each. A model whose first unit needs no gradient of its input may gather that unit once less where nothing is
-// prefetched; where activations are recomputed, no last unit is kept. An optimizer is taken as offloaded if the options
-// say so, whatever the device. `algorithm`: that of the communicator (keel/dist/comm/algorithms.h); the bytes of others
-// than "direct" are read off their schedules. An Error where a gradient is kept as rows: memory and bytes follow from
-// the data then.
+// `layout` is lay_out(model, shard_ranks(...), optimizer.block()). The plan assumes what a transformer does: inside the
+// root's forward pass the units follow in the order of the layout, backward takes them in reverse, and it reads the
+// parameters of each. A model whose first unit needs no gradient of its input may gather that unit once less where
+// nothing is prefetched; where activations are recomputed, no last unit is kept. The optimizer counts as offloaded
+// where the options say so, whatever the device. `algorithm` is the communicator's (keel/dist/comm/algorithms.h); the
+// bytes of all but "direct" are read off their schedules. Throws an Error where a gradient is kept as rows: memory and
+// bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, std::string_view algorithm = "direct");
 

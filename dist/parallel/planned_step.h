@@ -1,6 +1,6 @@
 #pragma once
-// A step of the engine as the layout of a model tells it: which units are gathered, computed and reduced, in what
-// order, and what is in memory meanwhile. Beneath plan.h and step_trace.h.
+// A step of the engine, derived from the layout of a model: which units are gathered, computed and reduced, in what
+// order, and what is in memory meanwhile. plan.h and step_trace.h are made from it.
 
 #include <cstdint>
 #include <deque>
@@ -18,10 +18,10 @@ struct PlannedUnit {
   bool shards_parameters, shards_gradients;
   std::int64_t whole, shard, owned;                      // elements
   std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
-  bool converts;                                         // gradients to the wire's dtype
+  bool converts;                                         // gradients to the wire dtype
   std::optional<CompressionPlan> compression = {};       // where there is error feedback
 
-  // Its parameters are sent around once they are updated.
+  // Whether its parameters are sent to the other ranks once they are updated.
   bool shares_updates() const { return trainable && !shards_parameters && owned != whole; }
 };
 
@@ -29,13 +29,14 @@ struct PlannedUnit {
 void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank);
 
-// Where shards are spread over `ranks`, of which this is `rank`.
+// The units of a model whose shards are spread over `ranks` ranks, as rank `rank` has them.
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
                                     int rank);
 
-// All parameters of a unit, so many times.
+// The collective that gathers all parameters of a unit, so many times.
 PlannedCollective gather_of(const PlannedUnit& unit, std::int64_t times = 1);
-// What becomes of a unit's gradient, each time that it is summed; `groups`: of ranks that have all shards.
+// The collectives that sum a unit's gradient, so many times; `groups` is the number of groups of ranks that have all
+// shards.
 std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64_t times, int groups);
 
 // What a rank does with a unit.
@@ -47,8 +48,8 @@ struct StepEvent {
   std::int64_t micro_batch;
 };
 
-// Follows Sharded and ShardUnit through a step after the first: all events before the update, and the most that is in
-// memory for a while. `groups`: of ranks that have all shards.
+// Follows Sharded and ShardUnit through a step after the first: all events before the update, and the peaks of the
+// memory that is there for a while. `groups` is the number of groups of ranks that have all shards.
 class PlannedStep {
  public:
   PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOptions& options, int groups);
@@ -62,7 +63,7 @@ class PlannedStep {
   struct State {
     bool gathered = false, gradient = false, begun = false;
     bool more_is_due = false;   // other collectives than the first
-    bool holds_before = false;  // what compression had left before this step
+    bool holds_before = false;  // the residual from before this step is kept
     std::int64_t received = 0;  // bytes of its own for a reduction
   };
   struct Count {
@@ -92,7 +93,7 @@ class PlannedStep {
   std::vector<StepEvent> events_ = {};
   std::int64_t micro_batch_ = 0;
   bool shards_gradients_, crosses_groups_;
-  std::size_t under_way_;                 // sums at a time
+  std::size_t under_way_;                 // how many sums may be under way at a time
   std::deque<std::size_t> sent_ = {};     // units whose sums are under way
   std::vector<std::size_t> bucket_ = {};  // units whose gradients are there, and go together
   std::int64_t bucket_bytes_ = 0, buckets_ = 0;

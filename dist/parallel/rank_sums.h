@@ -7,13 +7,15 @@
 
 namespace keel {
 
-// `count` numbers of each rank, which work in `context`; the collectives of `ranks` are those of `collectives`, which
-// may be another. The first `sharers` ranks have all that there is, and the others the same again.
+// Sums of `count` numbers of each rank. The caller works in `context`, and the collectives of `ranks` in `collectives`,
+// which may be another one. The first `sharers` ranks have all shards; the other ranks hold the same again, and are not
+// added.
 class RankSums {
  public:
   RankSums(std::int64_t count, const Context& context, const Context& collectives, Communicator& ranks, int sharers);
 
-  // f64 (count): what this rank has, to be written; and of all ranks, after add(). The same where nobody shares.
+  // Both f64 (count): this rank's numbers, which the caller writes, and the sums over ranks once add() was called. They
+  // are one tensor where nobody shares.
   const Tensor& mine() const { return mine_; }
   const Tensor& all() const { return all_; }
   // One all-gather. Every rank calls it.
@@ -28,7 +30,7 @@ class RankSums {
   Communicator& ranks_;
   Context context_;
   int sharers_;
-  Tensor gathered_;  // f64 (ranks, count), where the collectives are
+  Tensor gathered_;  // f64 (ranks, count), in the context of the collectives
   Tensor mine_, all_;
   double waited_ms_ = 0;
 };

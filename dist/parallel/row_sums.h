@@ -1,10 +1,10 @@
 #pragma once
 // Sums over ranks of gradients that are kept as rows.
 //
-// Ranks tell each other how many rows each has, and then all send all: indices and values, filled up to the most that
-// one of them has. Every rank adds up the rows that it updates, in the order of ranks, in fp32, and rounds once to the
-// wire's dtype. So what travels follows from what was looked up and not from the size of the table, and all stages have
-// the same bits, since they do the same. (Whole gradients and a mask of their rows would need the memory of the table.)
+// Ranks tell each other how many rows each has. Then all send all their rows, indices and values, padded to the largest
+// number of rows. Every rank adds up the rows that it updates, in the order of ranks, in fp32, and rounds once to the
+// wire dtype. So the bytes follow from what was looked up and not from the size of the table, and all stages have the
+// same bits, since they do the same. (Whole gradients and a mask of their rows would need the memory of the table.)
 
 #include <cstdint>
 #include <span>
@@ -24,9 +24,10 @@ class RowSums {
  public:
   // Tells the others how many rows there are.
   RowSums(const RowGradient& own, DType wire, Communicator& ranks, int subject);
-  // Sends them, once all ranks have told. Every rank calls it at the same point of its collectives; again: nothing.
+  // Sends the rows, once all ranks have told their numbers. Every rank calls it at the same point of its collectives; a
+  // second call does nothing.
   void proceed();
-  // The rows of the table in [part.begin, part.end) of the sum, in the wire's dtype.
+  // The rows [part.begin, part.end) of the summed table, in the wire dtype.
   RowGradient finish(Span part);
   // Milliseconds in which this thread has waited for the other ranks.
   double waited_ms() const { return waited_ms_; }
@@ -47,8 +48,8 @@ class RowSums {
   double waited_ms_ = 0;
 };
 
-// An Error that names the first parameter whose gradient the optimizer does not take: one that is kept as rows, or one
-// that is not.
+// Throws an Error that names the first parameter whose gradient the optimizer does not take, because it is kept as
+// rows, or because it is not.
 void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer);
 
 }  // namespace keel

@@ -15,8 +15,8 @@
 
 namespace keel {
 
-// The layout is the same in every stage: rank r's shard is part r of n equal parts of the padded unit. What the stage
-// shards, the rank keeps only that part of.
+// The layout is the same in every stage: rank r's shard is part r of n equal parts of the padded unit. Of what the
+// stage shards, a rank keeps its own shard only.
 //
 //             parameters           gradients                        master and optimizer state
 //   stage 0   whole                whole                            whole
@@ -24,16 +24,16 @@ namespace keel {
 //   stage 2   whole                shard; whole while backward runs shard
 //   stage 3   shard; whole in use  as stage 2                       shard
 //
-// Of a table whose gradient is kept as rows, there is no such memory for it: own_rows() are those of what is owned.
+// A table whose gradient is kept as rows has no memory for gradients: own_rows() holds the rows that this rank owns.
 class ShardUnit {
  public:
   struct Memory {
     PrecisionPolicy policy;
-    DType wire;  // of gradients on their way
+    DType wire;  // the dtype in which gradients travel
     Compression compression = {};
     std::uint64_t seed;        // of the initial numbers
     bool accumulates = false;  // several backward passes between two steps
-    bool offload = false;      // masters, optimizer state and update are the processor's
+    bool offload = false;      // masters and optimizer state lie in the processor's memory, and it updates
     int subject = 0;           // the unit's number, as its collectives name it
   };
   // Shards are spread over the ranks of `communicator`; `replicas`, if any, are the ranks with the same shard.
@@ -48,10 +48,10 @@ class ShardUnit {
   Span shard() const { return shard_; }  // of this rank
   Span owned() const { return owned_; }  // what this rank updates: its shard, or everything (stage 0)
 
-  // Of the owned elements, dense, on the device.
+  // Values and gradient of the owned elements, dense, on the device.
   const Tensor& own_values() const { return own_values_; }
   const Tensor& own_gradient() const { return own_gradient_; }
-  // The same of a gradient that is kept as rows, once it was reduced: rows of the whole table.
+  // The owned gradient where that is kept as rows, once it was reduced. Rows are numbered in the whole table.
   bool sparse() const { return buffer_.sparse; }
   const RowGradient& own_rows() const { return own_rows_; }
   Span rows_of(Span elements) const;
@@ -61,32 +61,33 @@ class ShardUnit {
   const Context& update_context() const { return update_context_; }
   const Tensor& update_values() const { return update_values_; }
   const Tensor& own_master() const { return own_master_; }  // undefined without masters
-  // Of numbers of the owned elements, those of this rank's shard without padding: what it counts in norms and sums.
+  // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
   Tensor counted(const Tensor& owned) const;
-  // The gradient of this rank's shard, without padding, as the norm counts it; of rows, those that there are.
+  // The gradient of this rank's shard, without padding, as the norm counts it; the values of own_rows() where it is
+  // kept as rows.
   Tensor shard_gradient() const;
 
-  // Tells the values what own_weights() have become, and the device what update_values() have; share_updates() tells
-  // the other ranks.
+  // adopt_weights() copies own_weights() to the values, on the device, too; send_values() copies update_values() to the
+  // device. share_updates() sends them to the other ranks.
   void adopt_weights();
   void send_values();
 
-  // Parameters. gather() asks for the whole ones (nothing to do where they are there), wait_gathered() blocks until
-  // they are, release() gives their memory back (stage 3). share_updates() sends what the rank has updated to the
-  // others.
+  // Parameters. gather() begins to gather the whole ones (it does nothing where they are there), wait_gathered() blocks
+  // until they are there, and release() gives their memory back (stage 3). share_updates() sends what this rank has
+  // updated to the others.
   bool parameters_sharded() const { return parameters_sharded_; }
   void gather();
   void wait_gathered();
   void release();
   void share_updates();
 
-  // Gradients. begin_reduce() sends the whole ones, finish_reduce() waits and leaves the sum over ranks in
-  // own_gradient(), added to what earlier passes of this step left there. Between the two, continue_reduce() goes from
-  // the sum inside a group to that across groups, and from the first to the second collective of compressed ones.
-  std::int64_t gradient_bytes() const {  // of rows: 0, before there are any
+  // Gradients. begin_reduce() sends the whole ones. finish_reduce() waits, and adds the sum over ranks to what earlier
+  // passes of this step left in own_gradient(). Between the two, continue_reduce() begins the next collective: the sum
+  // across groups after that inside a group, or the second one of compressed gradients.
+  std::int64_t gradient_bytes() const {  // 0 where the gradient is kept as rows
     return buffer_.gradient.defined() ? static_cast<std::int64_t>(buffer_.gradient.bytes()) : 0;
   }
-  // `scale`: by which gradients are larger than they should be.
+  // `scale` is the factor by which gradients are larger than the true ones.
   void begin_reduce(double scale = 1);
   void continue_reduce();
   void finish_reduce();
@@ -97,8 +98,8 @@ class ShardUnit {
   // Null where gradients are not compressed with error feedback.
   GradientCompressor* compressor() const { return compressor_.get(); }
 
-  // Milliseconds in which this thread has waited for collectives of the unit; in which gradients have been turned into
-  // what travels, and back.
+  // Milliseconds in which this thread has waited for collectives of the unit, and in which gradients were encoded and
+  // decoded.
   double waited_ms() const { return waited_ms_ + (compressor_ ? compressor_->waited_ms() : 0); }
   double codec_ms() const { return codec_.milliseconds() + (compressor_ ? compressor_->codec_ms() : 0); }
 
@@ -123,7 +124,7 @@ class ShardUnit {
   RowGradient own_rows_;
   std::optional<RowSums> row_sums_;
   bool gradient_begun_ = false;  // own_gradient_ or own_rows_ holds a sum of this step
-  Tensor sent_, received_;       // gradients in the wire's dtype, while they travel
+  Tensor sent_, received_;       // gradients in the wire dtype, while they travel
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;
   std::unique_ptr<GradientCompressor> compressor_;

@@ -34,11 +34,11 @@ struct ShardedOptions {
   LossScaling scaling = {};
   double loss_scale = 1;  // of the first step
 
-  // What gradients travel as.
+  // The dtype in which gradients travel.
   DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
 };
 
-// What backward() should know of a loss.
+// What backward() must know of a loss.
 struct BackwardOptions {
   std::int64_t tokens = 1;  // that the loss is a mean over; on this rank
   bool last = true;         // of the micro-batches of this step
@@ -78,7 +78,7 @@ class PendingStep {
 
 // Owns a model's memory on this rank. Every rank makes one of the same model, and calls the same functions with its own
 // part of the data. The sum over ranks of each gradient is taken in fp32 in the order of ranks and rounded once to the
-// wire's dtype, so that all stages, buckets and schedules give the same bits.
+// wire dtype, so that all stages, buckets and schedules give the same bits.
 class Sharded {
  public:
   // Gives the model its memory and initial numbers. Model and communicator must outlive the engine. Throws an Error
@@ -93,28 +93,29 @@ class Sharded {
   Sharded& operator=(const Sharded&) = delete;
 
   // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over tokens, so that micro-batches
-  // of different sizes weigh as they should. With the last one, or with each (see ShardingOptions), gradients are
-  // summed over the ranks while backward goes on. A rank without tokens takes part all the same, and uses no
-  // rows of gradients that are kept as rows.
+  // of different sizes weigh as they should. Gradients are summed over the ranks while backward goes on, with the last
+  // micro-batch or with each (see ShardingOptions). A rank without tokens takes part all the same; its look-ups do not
+  // count as used rows.
   void backward(const Variable& loss, const BackwardOptions& options = {});
-  // Counts a backward that happens outside, on a rank alone: one that was recorded as a graph and is repeated.
+  // Counts a backward pass that happens outside of the engine, on a rank alone: one that was recorded as a graph.
   void count_backward(const BackwardOptions& options);
-  // Of this rank's losses since the last step.
+  // The tokens of this rank's losses since the last step.
   std::int64_t tokens() const { return tokens_; }
-  // Divides by the tokens of all ranks, clips, updates, and forgets the gradients; skipped by all ranks where one
-  // gradient of any rank is not finite. Nothing waits for the device: that is for who wants the result.
+  // Divides by the tokens of all ranks, clips, updates, and forgets the gradients. All ranks skip the step where a
+  // gradient of any rank is not finite. Nothing waits for the device before somebody asks for the result.
   PendingStep step(double lr);
-  // The same along curves by the count of taken steps, so that skipped ones do not count.
+  // The same with learning rates and momenta from curves over the taken steps; skipped steps do not count.
   PendingStep step(const StepCurves& curves);
-  // A step of an optimizer that needs a closure: evaluates it one or several times, at weights that the optimizer
-  // chooses and all ranks have by then. Dot products are added in fp64 in the order of ranks, so that all stages give
-  // the same bits. The result is of the first evaluation. Waits for the device. A mean loss or a gradient that is not
-  // finite is an AgreedError of kind numeric; the weights are then as before the move that led there.
+  // A step of an optimizer that needs a closure. It evaluates the closure one or several times, at weights that the
+  // optimizer chooses and that all ranks have by then. Dot products are added in fp64 in the order of ranks, so that
+  // all stages give the same bits. The result is that of the first evaluation. Waits for the device. A mean loss or a
+  // gradient that is not finite is an AgreedError of kind numeric; the weights are then as before the move that led
+  // there.
   PendingStep step(const Closure& closure, double lr);
   PendingStep step(const Closure& closure, const StepCurves& curves);
   // Forgets the gradients that have been added since the last step.
   void zero_grad();
-  // What a collective is about, for messages of failures: "step 57".
+  // Says what collectives are about, for messages of failures: "step 57".
   void set_activity(const std::string& activity);
 
   const Context& context() const { return context_; }
@@ -126,15 +127,15 @@ class Sharded {
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
   std::span<const ParameterRange> ranges() const { return ranges_; }
-  // Sent by this rank for parameters and gradients; and for flags, norms and tokens of steps.
+  // What this rank has sent for parameters and gradients, and for flags, norms and tokens of steps.
   Traffic data_traffic() const;
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
   double waited_ms() const;
-  // Milliseconds in which payloads of gradients have been made, and sums of payloads: of a device, by its own clock,
-  // what it has done by now.
+  // Milliseconds in which payloads of gradients, and sums of payloads, were made. On a device they are measured by its
+  // own clock, and count once they have passed.
   double codec_ms() const;
-  // Between the device and the processor, for an offloaded optimizer.
+  // Bytes that were copied between the device and the processor for an offloaded optimizer.
   std::int64_t offload_bytes() const { return offload_bytes_; }
   // Whether this rank's parts are needed to have all: others may hold the same.
   bool holds_parts() const;
@@ -143,24 +144,24 @@ class Sharded {
   StepState state() const { return kernels::read_step_state(state_); }
   std::int64_t steps_taken() const { return state().steps; }
 
-  // What this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's state as
-  // "<state>.<parameter>". Views; a parameter that other ranks own has no numbers. Every rank has what all elements
-  // share, as "shared.<name>".
+  // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
+  // state as "<state>.<parameter>". A parameter that other ranks own has no numbers. Every rank has the shared numbers,
+  // as "shared.<name>".
   TensorParts weights() const;
   TensorParts optimizer_state() const;
-  // Every name, shape and number of this rank's must be there: else an Error that lists the differences, and nothing is
-  // changed. Every rank calls them.
+  // Every rank calls these. Every name, shape and number that this rank owns must be there; otherwise an Error lists
+  // the differences, and nothing is changed.
   void load_weights(const TensorParts& weights);
-  // Of `steps`, what counts and scales is taken over.
+  // Takes counts of steps and loss scale from `steps`.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
-  // The same Errors for this rank's part, without anything else; for each rank by itself.
+  // Throw the same Errors for this rank's part and change nothing; for each rank by itself.
   void check_weights(const TensorParts& weights) const;
   void check_optimizer_state(const TensorParts& state) const;
-  // What compression has not delivered of this rank's gradients, "residual.<parameter>", and the factors of PowerSGD,
-  // "factor.<parameter>", which are the same on every rank. Whole tensors, views; none without compression.
+  // Views of the residuals of this rank's gradients, "residual.<parameter>", and of PowerSGD's factors,
+  // "factor.<parameter>", which are the same on every rank. Whole tensors; none without error feedback.
   TensorParts compression_state() const;
-  // Of all ranks whose state this one takes over: residuals are added up. A factor that is missing or has another shape
-  // begins anew; a parameter that the model has not is an Error.
+  // Takes over the states of other ranks: residuals are added up. A factor that is missing or has another shape begins
+  // anew; a parameter that the model does not have is an Error.
   void load_compression_state(std::span<const TensorParts> states);
 
  private:
@@ -206,7 +207,7 @@ class Sharded {
   Context context_;
   std::unique_ptr<Communicator> own_communicator_;  // of a rank alone
   Communicator& communicator_;
-  std::unique_ptr<Communicator> control_;  // the same ranks, for what is no parameter and no gradient
+  std::unique_ptr<Communicator> control_;  // the same ranks, for all but parameters and gradients
   // Hybrid sharding: the ranks of this one's group, and those with the same shard in the other groups.
   std::unique_ptr<Communicator> group_, replicas_;
   std::unique_ptr<const Optimizer> optimizer_;
@@ -214,14 +215,14 @@ class Sharded {
   bool offloads_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
   std::vector<std::vector<Tensor>> optimizer_state_;  // by unit
-  TensorParts parameter_state_;                       // what the optimizer keeps of single parameters
+  TensorParts parameter_state_;                       // the states that the optimizer keeps for single parameters
   std::vector<ParameterRange> ranges_;
   std::vector<Span> unit_ranges_;  // of ranges_, by unit
-  // Of an optimizer that measures: the parts of this rank's shards, and what is found of whole parameters.
+  // For an optimizer that measures: the parts of this rank's shards, and the sums over whole parameters.
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::optional<TensorSums> sums_;
-  // Of an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
+  // For an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
   std::optional<RankSums> dots_, losses_;
   Tensor state_, partials_;
   Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
@@ -236,12 +237,12 @@ class Sharded {
   std::vector<std::size_t> forward_order_;
   std::vector<std::int64_t> forward_place_;
 
-  // Of the backward pass that is running.
+  // State of the backward pass that is running.
   bool in_backward_ = false, reducing_ = false;
   std::vector<std::size_t> leaves_left_;  // by unit
   std::size_t next_bucket_ = 0;
   std::deque<std::size_t> sent_;  // units whose sums are under way
-  // Of the step.
+  // State of the step under way.
   std::int64_t tokens_ = 0;
   bool last_seen_ = false;
 };

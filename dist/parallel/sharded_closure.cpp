@@ -10,7 +10,7 @@
 namespace keel {
 namespace {
 
-// Of the step that follows `taken` others.
+// The learning rate of the step that follows `taken` others.
 double rate_of(const StepArgs& args, std::int64_t taken) {
   if (!args.curves.rates.defined()) return args.lr;
   const std::int64_t at = std::min(taken, args.curves.rates.numel() - 1);

@@ -46,7 +46,7 @@ PendingStep Sharded::step(const StepCurves& curves) {
 void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
   KEEL_CHECK(tokens_ > 0 || size() > 1, "step() needs a backward() with at least one token before it");
-  // Of the ranks with the same shard, those of the first group count it.
+  // Every group has all shards; those of the first group are counted.
   const bool counts = replicas_ == nullptr || replicas_->rank() == 0;
   std::int64_t before = 0;
   for (const auto& unit : units_) {

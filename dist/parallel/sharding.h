@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// Rajbhandari et al. 2020 (ZeRO): which of a unit's memory a rank keeps only its own part of.
+// Which of a unit's memory is sharded: there a rank keeps its own shard only. Rajbhandari et al. 2020 (ZeRO).
 struct ShardingStage {
   int number;
   std::string_view name;
@@ -24,20 +24,20 @@ inline constexpr ShardingStage kShardingStages[] = {
 
 struct ShardingOptions {
   int stage = 0;
-  // Stages 0 and 1: units whose gradients are sent together: so many bytes close a bucket. The first is small, so that
-  // sending begins early.
+  // Stages 0 and 1: a bucket is units whose gradients are sent together; so many bytes close it. The first bucket is
+  // small, so that sending begins early.
   std::int64_t first_bucket = std::int64_t{1} << 20, bucket = std::int64_t{25} << 20;
   bool overlap = true;                // send while backward goes on; otherwise all at its end
   bool reduce_each_backward = true;   // stages 2 and 3: after every micro-batch, so that no rank keeps whole gradients
   bool reshard_after_forward = true;  // stage 3: whole parameters go between forward and backward
-  bool keep_last_unit = false;        // stage 3: but for those of the unit that backward begins with
+  bool keep_last_unit = false;        // stage 3: the unit that backward begins with stays whole in between
   int prefetch = 1;                   // stage 3: units that are gathered ahead
   std::int64_t persistence_threshold = 0;  // stage 3: units with fewer elements stay whole
   bool strict = false;                     // a parameter without a gradient is an Error; otherwise its gradient is zero
-  // Hybrid sharding: shards are spread over groups of so many neighbouring ranks, and each group has all of them; 0:
-  // one group of all ranks. Gradients are summed inside the groups, rounded, and then across.
+  // Hybrid sharding: shards are spread over groups of so many neighbouring ranks, and each group has all shards; 0: one
+  // group of all ranks. Gradients are summed inside the groups, rounded, and then summed across groups.
   int group = 0;
-  bool offload_optimizer = false;  // masters and optimizer state are the processor's, and so is the update
+  bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 };
 
 }  // namespace keel

@@ -53,7 +53,7 @@ class Tracer {
   std::vector<TraceNode> take() { return std::move(nodes_); }
 
  private:
-  // Of a unit's gradient: the collectives that are still to come, and the node before them.
+  // The reduction of a unit's gradient: the collectives that are still to come, and the node before them.
   struct Reduction {
     std::vector<PlannedCollective> left;
     std::size_t last = 0;

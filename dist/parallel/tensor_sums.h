@@ -15,18 +15,19 @@ namespace keel {
 // ranks. So every rank goes on from the same numbers, and all stages from the same bits. A pass is one all-gather.
 class TensorSums {
  public:
-  // `shapes`: of all trainable parameters, the same on every rank. The optimizer works in `context`; the collectives of
-  // `ranks` are those of `collectives`, which may be another. The first `sharers` ranks have all shards, and the others
-  // the same again.
+  // `shapes` are those of all trainable parameters, the same on every rank. The optimizer works in `context`, and the
+  // collectives of `ranks` in `collectives`, which may be another one. The first `sharers` ranks have all shards; the
+  // other ranks hold the same again.
   TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
              const Context& collectives, Communicator& ranks, int sharers);
 
-  // By pass, what the optimizer measures of this rank's part of a parameter, and what all ranks then have of the whole.
-  // What is never measured is 0.
+  // By pass, the sums that the optimizer measures over this rank's part of a parameter, and the sums over the whole
+  // parameter that all ranks then have. What is never measured is 0.
   std::vector<Tensor> of_part(std::size_t parameter) const { return cut(parameter, &RankSums::mine); }
   std::vector<Tensor> of_whole(std::size_t parameter) const { return cut(parameter, &RankSums::all); }
 
-  // All passes. `parts`: of this rank's shards, with of_part() as what is measured; `ranges`: what the rank updates.
+  // Runs all passes. `parts` are the parts of this rank's shards, whose `measured` is of_part(); `ranges` are what the
+  // rank updates.
   void measure(std::span<const ParameterRange> parts, std::span<const ParameterRange> ranges, const StepInput& input);
 
   // Milliseconds in which this thread has waited for the other ranks.

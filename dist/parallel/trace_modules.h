@@ -9,9 +9,10 @@
 
 namespace keel {
 
-// Watches a model for as long as it lives: make it after the engine, whose memory the parameters then have. Records
-// "forward h.3" from the begin to the end of a unit's forward pass, and "backward h.3" from the end of the unit before
-// it in backward (or of the root's forward pass) until the last of its gradients is there. The root is "forward".
+// Watches a model for as long as it lives; make it after the engine, which gives the parameters their memory. Records
+// "forward h.3" from the beginning to the end of a unit's forward pass. Records "backward h.3" from the end of the unit
+// before it in backward (or of the root's forward pass) until the last of its gradients is there. The root is
+// "forward".
 class TracedModules {
  public:
   TracedModules(Module& model, Trace& trace);

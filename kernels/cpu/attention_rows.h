@@ -159,7 +159,7 @@ constexpr std::int64_t whole_units(std::int64_t columns) {
   return (columns + Product<T>::kDepth - 1) / Product<T>::kDepth * Product<T>::kDepth;
 }
 
-// Of whole vectors. NaN is passed over here; it comes out of the exponentials.
+// The largest of n numbers, n a multiple of a vector's lanes. NaN is ignored here; it comes out of the exponentials.
 template <class S>
 S row_max(const S* x, std::int64_t n) {
   Vector<S> lanes = load_vector<S>(x);

@@ -12,9 +12,9 @@ namespace keel::cpu {
 
 inline StepState& state_of(const Tensor& step) { return *reinterpret_cast<StepState*>(step.data<std::uint8_t>()); }
 
-// A chunk of flat ranges, which begins with element `begin`; that of the gradient, with another. P and G are the dtypes
-// of parameter and gradient; `weights` is the master copy, or the parameter itself when it is its own, or null: then a
-// narrow parameter holds the only weights.
+// `count` elements of flat ranges, from element `begin` on; the gradient's begin elsewhere. P and G are the dtypes of
+// parameter and gradient. `weights` is the parameter where that is as wide as its sums, else the master copy, else
+// null: then a narrow parameter holds the only weights.
 template <class P, class G>
 struct Range {
   using A = Accumulator<P>;
@@ -53,7 +53,7 @@ void store_weights(const Accumulator<P>* weights, std::int64_t count, P* paramet
   }
 }
 
-// Asks for elements that a block soon needs.
+// Prefetches elements that a block will need soon.
 template <class T>
 void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
@@ -61,7 +61,7 @@ void prefetch(const T* x, std::int64_t begin, std::int64_t end) {
 }
 
 // The rule is a copy, so that no weight that is written can be one of its numbers. While it divides and takes roots,
-// memory brings the elements of a later block: processors do not look so far ahead by themselves.
+// the elements of a later block are prefetched: processors do not look so far ahead by themselves.
 template <class Rule, class A, class G, class... Kept>
 void update_all(const Rule rule, const G* __restrict gradient, std::int64_t count, A* __restrict weights,
                 Kept* __restrict... kept) {
@@ -76,7 +76,7 @@ void update_all(const Rule rule, const G* __restrict gradient, std::int64_t coun
   }
 }
 
-// `kept`: of the elements of the range.
+// `kept`: what the rule keeps for each element of the range.
 template <class Rule, class P, class G, class... Kept>
 void update_range(const Rule& rule, const Range<P, G>& range, Rounding rounding, Kept*... kept) {
   if constexpr (!std::is_same_v<P, Accumulator<P>>) {

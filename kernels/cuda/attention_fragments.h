@@ -26,8 +26,8 @@ struct HeadView {
       : data(reinterpret_cast<T*>(heads.data) + heads.at(b, head)), stride(heads.time_stride) {}
 };
 
-// All offsets count bytes. Those that depend on the lane are computed once: what is added to them in the loops is
-// known to the compiler, or one exclusive or.
+// All offsets count bytes. Those that depend on the lane are computed once; the loops add constants to them, or one
+// exclusive or.
 template <class T, int kSize>
 struct FragmentTile {
   static constexpr int kPieces = kSize / 8, kPitch = 16 * kPieces;

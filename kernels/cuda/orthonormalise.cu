@@ -7,7 +7,7 @@
 namespace keel::cuda {
 namespace {
 
-// Of a block that walks along so many numbers.
+// The threads of a block that walks along `count` numbers.
 unsigned threads_for(std::int64_t count) {
   return static_cast<unsigned>(std::min<std::int64_t>(1024, ceil_div(count, kWarp) * kWarp));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Operations for 16-bit numbers where the exact functor takes a GPU longer than the numbers' bytes do.
+// Second formulas of operations, for 16-bit numbers on a GPU where the exact functor takes longer than their bytes do.
 //
 // They use the GPU's own exponential and quotient, whose errors are far below the rounding of what is stored. fp32
 // keeps the functors of keel/kernels/functors.h, and so the bits of the processor.
@@ -10,7 +10,7 @@
 namespace keel::cuda {
 
 template <class Op>
-struct Quick;  // of the operations that have one
+struct Quick;  // specialised for the operations that have a second formula
 template <class Op>
 concept HasQuick = requires {
   sizeof(Quick<Op>);

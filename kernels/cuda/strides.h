@@ -84,7 +84,7 @@ struct Strides {
     for (int d = 0; d < shape.rank; ++d) strides[d] = layout.strides[d];
   }
 
-  // Of the element of row-major number i.
+  // The offset of the element of row-major number i.
   KEEL_HD std::int64_t offset_of(std::int64_t i) const {
     std::int64_t offset = 0;
     shape.for_each_coordinate(i, [&](int d, std::int64_t at) { offset += at * strides[d]; });

@@ -1,5 +1,6 @@
 #pragma once
-// Adadelta: steps as long as those before, for the gradient's size. Zeiler 2012, as PyTorch computes it:
+// Adadelta: the gradient, scaled by the typical step so far over the typical gradient so far. Zeiler 2012, as PyTorch
+// computes it:
 //   g = gradient + decay * p; square = rho * square + (1 - rho) g^2;
 //   delta = sqrt(moved + epsilon) / sqrt(square + epsilon) * g; moved = rho * moved + (1 - rho) delta^2; p -= lr *
 //   delta.

@@ -1,5 +1,5 @@
 #pragma once
-// Adamax: Adam with the largest gradient that fades instead of the mean square. Kingma and Ba 2015, section 7, as
+// Adamax: Adam with a decaying maximum of the gradients instead of their mean square. Kingma and Ba 2015, section 7, as
 // PyTorch computes it:
 //   g = gradient + decay * p; m: moving average; largest = max(beta2 * largest, |g| + epsilon);
 //   p -= lr / (1 - beta1^steps) * m / largest.

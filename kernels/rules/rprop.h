@@ -1,6 +1,6 @@
 #pragma once
-// Rprop: steps that grow while a gradient keeps its sign and shrink where it turns; its size does not count. Riedmiller
-// and Braun 1993, as PyTorch computes it:
+// Rprop: a step size for each weight, which grows while the gradient keeps its sign and shrinks where that turns; the
+// size of the gradient does not count. Riedmiller and Braun 1993, as PyTorch computes it:
 //   step *= grow, shrink or 1, as g * previous is above, below or at 0; within [least, most]; at first it is lr;
 //   where the sign has turned g = 0; p -= sign(g) * step; previous = g.
 

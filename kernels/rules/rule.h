@@ -46,7 +46,7 @@ namespace keel {
 struct RangeSettings {
   double lr_factor = 1;
   double weight_decay = 0;
-  // Of the whole parameter, for rules with norms:
+  // For rules with norms, which measure the whole parameter:
   bool is_vector = false;  // rank 0 or 1
   std::int64_t numel = 1;
 };

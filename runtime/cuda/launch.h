@@ -71,8 +71,8 @@ class RecentLaunches {
 };
 inline thread_local RecentLaunches recent_launches;
 
-// What the error says. Of a kernel that failed a GPU tells at any later call, and works for this process no more; the
-// emulator names it.
+// The text of an error. A GPU reports a failed kernel at any later call, without its name, and then serves this process
+// no more; so the text lists the kernels that were queued last. The emulator names the kernel itself.
 inline std::string text_of(cudaError_t error) {
   std::string text = cudaGetErrorString(error);
 #ifndef KEEL_EMULATED

@@ -38,7 +38,7 @@ class Block {
 
  private:
   enum class Wait : unsigned char { none, block, warp };
-  // Into shared memory, not arrived yet.
+  // A copy into shared memory that has not arrived yet.
   struct Copy {
     std::byte* to;
     const std::byte* from;
@@ -56,7 +56,7 @@ class Block {
     std::vector<Copy> copies;  // of the thread, oldest first
     std::uint32_t groups = 0;  // that the thread has closed
   };
-  // Something that lanes of a warp do together and not all have come to.
+  // An operation that lanes of a warp do together, and that some of them have not reached yet.
   struct Meeting {
     std::uint32_t warp = 0;
     unsigned mask = 0, arrived = 0;

@@ -60,10 +60,10 @@ class Clique {
   std::mutex& mutex() const { return mutex_; }
 
   std::shared_ptr<Meeting> join(int rank, const Call& call, std::shared_ptr<const Place> place);
-  // The meeting's numbers move. Fails, by an Error, when its calls do not match.
+  // Moves the meeting's numbers. Throws an Error when its calls do not match.
   void perform(Meeting& meeting);
 
-  // From now on nothing happens any more: what is queued ends with this error. The first failure stays.
+  // From now on no operation runs: what is queued ends with this error. The first failure is the one that counts.
   void fail(ncclResult_t error, const std::string& what);
   void cancel(int rank);
   ncclResult_t error() const { return error_; }

@@ -14,7 +14,7 @@
 struct ncclComm {
   std::shared_ptr<keel::emulation::Clique> clique;
   int rank = 0, device = 0;
-  // Operations that may not be done.
+  // Operations that may still be queued, with their places in their streams.
   std::vector<std::pair<std::weak_ptr<keel::emulation::Launch>, std::shared_ptr<const keel::emulation::Place>>>
       launches = {};
 };

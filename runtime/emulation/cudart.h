@@ -1,9 +1,9 @@
 #pragma once
 // The calls of CUDA's runtime library that keel makes, on emulated devices: same names, same meaning, no CUDA needed.
 //
-// A stream is a queue, and nothing in it happens before something waits for it. Then just those operations happen that
-// the wait needs, or, with a seed, others too, in an order drawn among those that events allow. So work that lacks an
-// event wait reads what was there before, in a test rather than once a month on a cluster.
+// A stream is a queue. Nothing in it runs until something waits for it. The wait then runs only the operations that it
+// needs, or, with a seed, others as well, in an order drawn among those that events allow. So work that lacks an event
+// wait reads stale numbers in a test, rather than once a month on a cluster.
 
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +56,9 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
-// What a device's work did wrong is told at a wait, once to each thread that waits for the device; then all goes on.
-// For a failed kernel: what the emulator found, of the newest failure that this thread was told of.
+// A wait reports what the device's work did wrong, once to each thread that waits for the device; afterwards the device
+// works on. For a failed kernel the text is what the emulator found: that of the newest failure reported to this
+// thread.
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 
@@ -92,8 +93,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 // By the processor's clock, when the two happened.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
-// Capture: what the stream, and streams that join it by events, are asked to do is recorded instead. What cannot be
-// replayed is refused and spoils the capture: waits, queries, allocations, and copies of pageable memory.
+// Capture: work that is queued in the stream, or in streams that join it by events, is recorded and does not run. What
+// cannot be replayed is refused and spoils the capture: waits, queries, allocations, and copies of pageable memory.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);

@@ -34,8 +34,8 @@ struct Capture {
   CUgraph_st graph;
 };
 
-// Runs the nodes in an order in which nothing but `after` counts: of those that may run, the one captured last (seed
-// 0), or one drawn. So a dependency that was forgotten shows.
+// Runs the nodes in an order that only `after` restricts: among the nodes that may run it takes the one captured last
+// (seed 0), or one drawn by the seed. So a forgotten dependency shows.
 void run_nodes(const CUgraph_st& graph, std::uint64_t seed);
 
 }  // namespace keel::emulation

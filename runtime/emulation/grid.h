@@ -41,9 +41,8 @@ struct Probe {
 // "NAME", "NAME BLOCK" or "NAME BLOCK THREAD", these as x, "x,y" or "x,y,z". Throws an Error for anything else.
 Probe probe_of(const std::string& text);
 
-// How a grid runs. What grid_options() holds in the launching thread is what its launches use. A thread begins with
-// what the environment asks for: KEEL_EMULATED_ORDER (forward, reverse, or a number: shuffled by that seed), and
-// KEEL_EMULATED_STOP, a probe as above.
+// How a grid runs. A launch uses the grid_options() of the thread that makes it. They begin as the environment asks:
+// KEEL_EMULATED_ORDER (forward, reverse, or a number: shuffled by that seed), and KEEL_EMULATED_STOP, a probe as above.
 struct GridOptions {
   Order blocks = Order::forward;
   Order threads = Order::forward;

@@ -107,12 +107,12 @@ class Machine {
   void destroy_stream(CUstream_st* stream);  // after its work
   CUstream_st* default_stream(int device);
   cudaError_t enqueue(CUstream_st* stream, CUstream_st::Operation operation, Place* place = nullptr);
-  // Returns when everything that was in the stream (of the device) at the call has happened.
+  // Returns when all that was in the stream, or in the device's streams, at the call has run.
   void wait_for(CUstream_st* stream);
   void wait_for(CUstream_st* stream, std::uint64_t position);
   void wait_for_device(int device);
   std::uint64_t enqueued(const CUstream_st* stream);
-  // Only looks, at first; who asks again and again makes the work happen that would, as a loop around a query expects.
+  // The first calls only look. A caller that asks again and again makes the work run, as a loop around a query expects.
   bool is_done(CUstream_st* stream, std::uint64_t position);
   void wake();                                    // a gate may have opened
   std::uint64_t waits() const { return waits_; }  // by host threads, so far

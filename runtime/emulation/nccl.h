@@ -64,7 +64,8 @@ struct ncclConfig_t {
   {}
 
 const char* ncclGetErrorString(ncclResult_t result);
-// Of the communicator, when one is given and has failed; else of the calling thread's last refused call.
+// The text of the communicator's error, when one is given and has failed; else that of the calling thread's last
+// refused call.
 const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetVersion(int* version);
 
@@ -85,8 +86,8 @@ ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
 ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes);
 ncclResult_t ncclMemFree(void* memory);
 
-// Counts are elements: of all_reduce, broadcast and reduce what each buffer holds, of reduce_scatter what a rank
-// receives, of all_gather what it sends.
+// `count` is in elements: all_reduce, broadcast and reduce count what each buffer holds, reduce_scatter what a rank
+// receives, all_gather what it sends.
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count, ncclDataType_t type,

@@ -44,7 +44,7 @@ class SharedElement {
     *element_ = value;
     return *this;
   }
-  // Of an element to itself, too: a read and a write are noted. NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
+  // Assigning an element to itself is noted as a read and a write. NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
   const SharedElement& operator=(const SharedElement& other) const { return *this = static_cast<T>(other); }
   const SharedElement& operator+=(T value) const { return *this = static_cast<T>(static_cast<T>(*this) + value); }
 

@@ -48,7 +48,7 @@ TEST(PlanCommand, CountsTheNumbersOfASmallModel) {
   EXPECT_EQ(ddp["sent_bytes"], 4 * padded);
   const json& zero3 = plan["plans"]["zero3-fp32"];
   EXPECT_EQ(zero3["kept_bytes"], 8 * padded);
-  // Of each micro-batch: half the root once, half the layer twice, and half of both reduced.
+  // Each micro-batch sends half the root once, half the layer twice, and half of both gradients.
   EXPECT_EQ(zero3["sent_bytes"], 2 * 4 * (8832 / 2 + 12800 + padded / 2));
 }
 

@@ -135,7 +135,7 @@ TEST_F(DeviceCompressor, GoesOnFromACheckpointToTheSameBits) {
   }
 }
 
-// Of a device the time is that of its stream, which is known once it has passed.
+// A device's time is that of its stream, which is known once it has passed.
 TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
   KEEL_NEEDS_DEVICES(2);
   on_devices(2, [](const DeviceRank& own) {

@@ -26,7 +26,7 @@ inline constexpr Device kTestDevice = {DeviceType::emulated, 0};
 inline constexpr Device kTestDevice = {DeviceType::cuda, 0};
 #endif
 
-// In what order blocks and threads run; a GPU knows only its own.
+// The order in which blocks and threads run; on a GPU it cannot be chosen.
 enum class Order : unsigned char { forward, reverse, shuffled };
 
 inline void PrintTo(Order order, std::ostream* out) {

@@ -25,7 +25,7 @@ struct DeviceRank {
 struct DeviceRankOptions {
   NcclOptions nccl = {};
   CommunicatorOptions control = {};
-  std::uint64_t drain_seed = 0;  // of the emulator: which of the work that events allow happens early
+  std::uint64_t drain_seed = 0;  // of the order in which the emulator does the work that events allow
 };
 
 class NcclRanks : public ::testing::Test {
@@ -84,7 +84,7 @@ class NcclRanks : public ::testing::Test {
 inline constexpr DType kAllTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                       DType::i32, DType::i64,  DType::u8};
 
-// The same numbers on a device and on the processor: each rank's own, such that sums are not exact in any order.
+// A rank's own numbers, the same on a device and on the processor; their sums are not exact, so the order shows.
 inline Tensor brought(const Context& context, int rank, std::int64_t count, DType dtype) {
   return uniform_tensor(context, {count}, static_cast<std::uint64_t>(rank) + 1, dtype, is_floating(dtype) ? -1 : 0,
                         is_floating(dtype) ? 1 : 50);

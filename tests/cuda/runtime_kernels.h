@@ -16,7 +16,8 @@ void overrun_shared_memory(const Tensor& out);
 // out = 64, as the sum of what 64 threads write to a static array and to dynamic shared memory.
 void add_up_shared_memory(const Tensor& out, std::size_t dynamic_bytes);
 
-// How far behind a multiple of 16 bytes a shared array of bytes begins, and one of 16-bit words behind it.
+// The offsets, from the last multiple of 16 bytes, of a shared array of bytes and of an array of 16-bit words behind
+// it.
 void fetch_shared_offsets(const Tensor& out);
 
 }  // namespace keel::testing

@@ -70,6 +70,7 @@ TEST(Addition, HoldsOutOnePairInElevenInEitherOrder) {
   }
   EXPECT_NEAR(held_out / 1e6, 1.0 / 11, 0.002);
   EXPECT_EQ(static_cast<int>(AdditionTask().held_out_pairs(1'000'000).size()), held_out);
+  EXPECT_TRUE(AdditionTask::held_out({999, 999}));  // the sum of README's picture (scripts/draw-run)
 }
 
 TEST(Addition, NeverTrainsOnAHeldOutPair) {

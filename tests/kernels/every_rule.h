@@ -12,7 +12,7 @@ namespace keel::testing {
 struct RuleCase {
   std::string name;
   UpdateSettings settings;
-  // Of weights that decay, where the rule knows decay at all.
+  // The decay of weights that decay, if the rule knows decay at all.
   double decay() const { return decays(settings) ? 0.1 : 0; }
 };
 

@@ -33,7 +33,7 @@ constexpr int binary_number = index_of<Op, BinaryOps>;
 
 using D = double;
 
-// Where GELU and SiLU are straight lines: their derivatives are 1 above and 0 below.
+// GELU and SiLU, which are straight lines for large numbers: their derivatives are 1 far above 0 and 0 far below.
 inline const std::vector<int>& gated_operations() {
   static const std::vector<int> operations = {unary_number<Gelu>, unary_number<GeluTanh>, unary_number<Silu>};
   return operations;

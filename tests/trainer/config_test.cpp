@@ -83,6 +83,16 @@ TEST(Config, OverridesReplaceValuesAndSections) {
   EXPECT_EQ(config.data.path, "my corpus.txt");
 }
 
+// DeepSpeed's hpZ keeps a second copy of the weights alone in each node, and PyTorch's find_unused_parameters = true is
+// what keel does unless sharding.strict is true.
+TEST(Config, NoWordOfOtherProgramsLeadsToAKeyThatMeansSomethingElse) {
+  for (const std::string word : {"zero_hpz_partition_size", "find_unused_parameters"}) {
+    EXPECT_EQ(message_of(with("sharding: {" + word + ": 1}")).find("did you mean"), std::string::npos) << word;
+    EXPECT_EQ(message_of(with(word + ": 1")),
+              "c.yaml:3: unknown key '" + word + "'; `keel train --help-config` lists all keys");
+  }
+}
+
 TEST(Config, EveryMistakeIsNamedWithItsPlace) {
   const Wrong cases[] = {
       {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},

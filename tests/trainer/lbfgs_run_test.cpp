@@ -21,7 +21,7 @@ Config lbfgs_run(const TemporaryFolder& place, const std::string& run, std::vect
   return small_run(place, run, settings);
 }
 
-// Of each line that has it.
+// The metric of that name, from each line that has it.
 std::vector<double> metric(const Config& config, const char* name) {
   std::vector<double> values;
   std::istringstream lines(read_text_file(RunFolder(config.run).metrics()));

@@ -13,7 +13,7 @@ struct Halves {
   int first, middle, last;  // ranks [first, middle) and [middle, last)
 
   bool below(int rank) const { return rank < middle; }
-  // Of the other half, to whom `rank` gives; the same rank gives to it only where partners(partner) says so.
+  // The rank of the other half that `rank` gives to. That one gives to `rank` only where givers(rank) lists it.
   int partner(int rank) const {
     if (below(rank)) return std::min(middle + (rank - first), last - 1);
     return std::min(first + (rank - middle), middle - 1);

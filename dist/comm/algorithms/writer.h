@@ -49,10 +49,10 @@ class Writer {
 inline Piece input(Span span) { return {Place::input, span}; }
 inline Piece output(Span span) { return {Place::output, span}; }
 inline Span moved(Span span, std::int64_t by) { return {span.begin + by, span.end + by}; }
-// A rank's own shard where only that is given or asked for.
+// Where a rank's shard lies in a tensor that holds nothing else.
 inline Span alone(Span shard) { return {0, shard.count()}; }
 
-// Puts the shard that a rank brings into its place of the output, for algorithms that pass it on from there.
+// Copies the shard that a rank brings to its place in the output, for algorithms that pass it on from there.
 inline void write_own_shard(Writer& w) {
   w.begin_step();
   w.combine({input(alone(w.shard(w.rank())))}, output(w.shard(w.rank())));

@@ -26,11 +26,11 @@ void queue_all_reduce(const NcclRank& own, const Collective& collective);
 void queue_reduce_scatter(const NcclRank& own, const Collective& collective);
 void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole);
 void queue_broadcast(const NcclRank& own, const Tensor& x, int root);
-// Sends and receives, under way together; those of two ranks pair up in their order.
+// Queues sends and receives that are under way together; between two ranks the k-th send meets the k-th receive.
 void queue_messages(const NcclRank& own, std::span<const Collective> messages);
 
-// Elements that a rank sends to the next one where NCCL passes them around in a ring, as it does by default. `count` is
-// of the whole tensor.
+// Elements that a rank sends to the next one where NCCL passes them around in a ring, as it does by default.
+// `shape.count` is that of the whole tensor.
 std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root);
 
 }  // namespace keel::cuda

@@ -37,19 +37,19 @@ class NcclGroup {
   const NcclOptions& options() const { return options_; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // Has f(handle) put work into the group's stream, which is the context's current one meanwhile; returns the event of
-  // its end. `what` is for messages.
+  // Calls f(handle), which queues work in the group's stream (the context's current one meanwhile), and returns the
+  // event of its end. `what` is for messages.
   Event queue(const std::string& what, const std::function<void(ncclComm_t)>& f);
   // Calls f(control). What it throws is the group's failure.
   void ask_control(const std::function<void(Communicator&)>& f);
 
   // Throws the group's failure, after a look for one.
   void check();
-  // The group is of no more use: tells the other ranks and ends this one's work. The first reason stays.
+  // Gives the group up: tells the other ranks and ends this one's work. The first reason stays.
   void fail(const std::string& reason) noexcept;
   // Blocks until nothing is under way any more, or throws.
   void drain();
-  // After what is under way, or at once where that has failed or an exception is on its way.
+  // Closes after what is under way, or at once where that has failed or the stack is unwinding.
   void close() noexcept;
 
  private:

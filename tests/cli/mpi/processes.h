@@ -8,7 +8,7 @@
 
 namespace keel::testing {
 
-// Ids of those that work in a folder, a line each.
+// The ids of the processes whose working directory is `folder`, a line each.
 inline std::string processes_in(const std::string& folder) {
   std::string found;
   std::error_code error;
@@ -20,7 +20,7 @@ inline std::string processes_in(const std::string& folder) {
   return found;
 }
 
-// The same of those that stay for four seconds more: what was killed may still be on its way out.
+// The ids of those that are still there four seconds later: a process that was killed may take a while to end.
 inline std::string processes_left_in(const std::string& folder) {
   std::string left = processes_in(folder);
   for (int looks = 0; looks < 80 && !left.empty(); ++looks) {

@@ -7,7 +7,7 @@
 
 namespace keel::testing {
 
-// A reason as it reaches a rank: with where that rank was by then, which depends on who is faster:
+// Whether `text` is the reason as it reaches a rank. It ends with where that rank was, which depends on who is faster:
 //   "REASON; rank 2 was in barrier (collective number 3, step 57)", "... before its next collective (...)", or
 //   "... joining its group".
 inline ::testing::AssertionResult is_heard(const std::string& text, const std::string& reason) {

@@ -39,7 +39,7 @@ std::int64_t tree_gather_total(int n) {
   return shards * (kS / n);
 }
 
-// Of all ranks, for one of reduce_scatter and all_gather each; all_reduce is both, but for flat and tree.
+// What all ranks send together. An all_reduce is a reduce_scatter and an all_gather, but for flat and tree.
 std::int64_t total(const std::string& algorithm, CollectiveKind kind, int n) {
   const std::int64_t around = (n - 1) * kS, scatter = (n - 1) * (kS / n);
   if (algorithm == "halving") return (kind == CollectiveKind::all_reduce ? 2 : 1) * halving_total(n, n);
@@ -100,7 +100,7 @@ TEST(WireBytes, BetweenNodesAreLeastOfTheHierarchicalAlgorithm) {
       const Wire direct = wire_of(ranks, "direct", all_reduce, true, true, nodes);
       EXPECT_EQ(direct.between, 2 * (n - g) * kS / n);
       EXPECT_EQ(direct.inside, 2 * (g - 1) * kS / n);
-      // Of the ring only a node's last rank sends to another node.
+      // In a ring only a node's last rank sends to another node.
       const Wire ring = wire_of(ranks, "ring", all_reduce, true, true, nodes);
       EXPECT_EQ(ring.between, 2 * (n - 1) * kS / n);
     });

@@ -155,7 +155,7 @@ TEST_P(CompressionLaws, ASkippedStepChangesNothing) {
     }
 }
 
-// What is kept for later is a true gradient, so a scale that changes every two steps makes no difference.
+// The residual is that of the true gradient, so a loss scale that changes every two steps makes no difference.
 TEST_P(CompressionLaws, OfAScaledLossDeliversTheSameBits) {
   for (const Compression& compression : all_kinds()) {
     const Training plain{
@@ -167,7 +167,7 @@ TEST_P(CompressionLaws, OfAScaledLossDeliversTheSameBits) {
   }
 }
 
-// What is delivered in steps, and what is left of all ranks, are all gradients.
+// What all steps delivered and the residuals of all ranks add up to all gradients.
 // Acceptance check 11.
 TEST_P(CompressionLaws, LosesNothing) {
   const int steps = GetParam().steps + 1;
@@ -216,7 +216,8 @@ TEST_P(CompressionLaws, LosesNothing) {
     }
 }
 
-// A gradient of a few examples has no more independent rows than these, so that as many columns deliver all of it.
+// The gradient of a few examples has at most as many independent rows as there are examples, so factors with as many
+// columns deliver all of it.
 TEST_P(CompressionLaws, DeliversAGradientOfLowRankWhole) {
   GetParam().run(2, [&](Communicator& ranks, const Context& context) {
     const Compression wide{.type = Compression::Type::power_sgd, .rank = 8};
@@ -233,7 +234,7 @@ TEST_P(CompressionLaws, DeliversAGradientOfLowRankWhole) {
   });
 }
 
-// Three ranks leave what two or four take over: what all of them have not delivered stays the same.
+// Two or four ranks take over the residuals of three: the sum of the residuals stays the same.
 TEST_P(CompressionLaws, KeepsWhatIsUndeliveredOnOtherNumbersOfRanks) {
   struct Saved {
     std::string name;

@@ -8,7 +8,7 @@
 
 namespace keel::testing {
 
-// No multiple of the ranks, nor of the flat alignment.
+// None is a multiple of the number of ranks or of the flat alignment.
 inline constexpr std::int64_t kWords = 101, kTags = 10, kFeatures = 6;
 
 // Two tables that are trained, in different units, and one that is frozen.

@@ -7,7 +7,7 @@
 
 namespace keel::testing {
 
-// What each rank is given: a port of this machine that is free, and where rank 0 waits already.
+// The options of each rank: a free port of this machine, where rank 0 listens already.
 std::vector<TcpOptions> tcp_options(int n);
 
 // Calls f with each of them in a thread of its own; what they threw, by place.

@@ -1,6 +1,6 @@
 #pragma once
-// Counts what operator new has given and operator delete has not yet got back, in the whole program: MPI, which is
-// written in C, has no part in it.
+// Counts the objects that operator new has made and operator delete has not freed yet, in the whole program. MPI is
+// written in C, so its memory is not counted.
 
 #include <atomic>
 #include <cstdint>
