@@ -19,6 +19,7 @@ class ThreadHub {
   struct State;
   class Endpoint;
   class Posted;
+  class HubAlarm;
   explicit ThreadHub(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };

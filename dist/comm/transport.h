@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/alarm.h"
+
 namespace keel {
 
 // A message on its way. Destroying one that has not finished gives it up: afterwards nobody touches its memory, unless
@@ -63,6 +65,8 @@ class Transport {
   virtual void check() = 0;
   // Whether several threads may call, one at a time.
   virtual bool allows_threads() const { return true; }
+  // For other threads than the one that calls here. Null where they may not call at the same time, as below MPI.
+  virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
 };
 
 }  // namespace keel

@@ -20,6 +20,7 @@ enum cudaError_t {
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -56,7 +57,8 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
-// What a device's work did wrong is told at a wait, once to each thread that waits for the device; then all goes on.
+// What a device's work did wrong is told at a wait, once to each thread that waits for the device; then all goes on. A
+// device that was lost (Machine::lose) answers cudaErrorIllegalAddress to everything.
 // For a failed kernel: what the emulator found, of the newest failure that this thread was told of.
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
