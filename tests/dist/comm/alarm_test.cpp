@@ -88,7 +88,7 @@ TEST(Alarm, RaisedByAnotherThreadReachesAllWhoWait) {
     for (;;) comm.barrier();
   });
   for (const std::string& text : told)
-    if (!text.empty()) EXPECT_TRUE(is_heard(text, "the device of rank 1 is lost"));
+    if (!text.empty()) { EXPECT_TRUE(is_heard(text, "the device of rank 1 is lost")); }
 }
 
 }  // namespace

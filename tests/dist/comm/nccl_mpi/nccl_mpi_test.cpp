@@ -13,6 +13,7 @@
 #include "tests/cuda/device.h"
 #include "tests/dist/comm/heard.h"
 #include "tests/dist/comm/mpi/mpi_ranks.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
