@@ -16,8 +16,10 @@ set(package_of_yaml-cpp yaml-cpp)
 set(flags_of_yaml-cpp -lyaml-cpp)
 set(package_of_MPI::MPI_C MPI)
 set(flags_of_MPI::MPI_C ${MPI_C_LIBRARIES})
-set(package_of_CUDA::cudart_static CUDAToolkit)
-set(flags_of_CUDA::cudart_static ${CUDA_cudart_static_LIBRARY})
+foreach(library IN ITEMS cudart cudart_static)
+  set(package_of_CUDA::${library} CUDAToolkit)
+  set(flags_of_CUDA::${library} ${CUDA_${library}_LIBRARY})
+endforeach()
 
 # For each layer: keel_<layer>_needs, its direct layers, and keel_<layer>_packages; and for those who build without CMake
 # what `pkg-config keel-<layer>` reads.

@@ -90,14 +90,14 @@ void* Allocator::allocate(std::size_t bytes, Purpose purpose, const Stream& stre
 }
 
 void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream,
-                        std::span<const Stream> others) noexcept {
+                        std::span<const StreamUse> others) noexcept {
   if (memory == nullptr) return;
   std::vector<Event> events;
   bool settled = true;
   try {
-    for (const Stream& other : others) {
-      if (stream.is_asynchronous()) stream.wait(other.record());
-      else events.push_back(other.record());
+    for (const StreamUse& other : others) {
+      if (stream.is_asynchronous()) stream.wait(other.ended());
+      else events.push_back(other.ended());
     }
   } catch (const std::exception&) { settled = false; }  // a device that failed, or a stream that is recorded
   const std::lock_guard lock(mutex_);
@@ -118,8 +118,12 @@ void Allocator::release(void* memory, std::size_t bytes, Purpose purpose, const 
 // Under the lock.
 void Allocator::take_back_lent() {
   std::erase_if(lent_, [this](const Lent& lent) {
-    if (!std::ranges::all_of(lent.events, &Event::has_passed)) return false;
-    cached_[{nullptr, lent.size}].push_back(lent.memory);
+    try {
+      if (!std::ranges::all_of(lent.events, &Event::has_passed)) return false;
+      cached_[{nullptr, lent.size}].push_back(lent.memory);
+    } catch (const std::exception&) {  // of the device's failure others tell
+      unsettled_.emplace_back(lent.memory, lent.size);
+    }
     return true;
   });
 }

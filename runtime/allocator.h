@@ -51,9 +51,10 @@ class Allocator {
 
   // `bytes` uninitialised bytes for work of `stream`; a null pointer for 0. Throws Error when memory is exhausted.
   void* allocate(std::size_t bytes, Purpose purpose, const Stream& stream = {});
-  // `stream` is that of allocate(). `others`: further streams whose work so far may still touch the memory.
+  // `stream` is that of allocate(). `others`: further streams that may still work on the memory, up to the end of the
+  // use or, where that is not known, of what they hold now.
   void release(void* memory, std::size_t bytes, Purpose purpose, const Stream& stream = {},
-               std::span<const Stream> others = {}) noexcept;
+               std::span<const StreamUse> others = {}) noexcept;
 
   // Counts memory that somebody else owns under its purpose: it is in the whole report but `reserved`.
   void count_adopted(std::size_t bytes, Purpose purpose);

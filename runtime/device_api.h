@@ -43,7 +43,7 @@ class DeviceApi {
   virtual void destroy_event(NativeEvent event) noexcept = 0;
   virtual void wait(NativeStream stream, NativeEvent event) = 0;
   virtual void synchronize_event(NativeEvent event) = 0;
-  virtual bool has_passed(NativeEvent event) = 0;
+  virtual bool has_passed(NativeEvent event) = 0;  // throws where it never will, as the device has failed
   // An event that knows when it passed, and the milliseconds between two of them that have passed.
   virtual NativeEvent record_time(NativeStream stream) = 0;
   virtual double milliseconds_between(NativeEvent begin, NativeEvent end) = 0;

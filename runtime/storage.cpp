@@ -31,7 +31,7 @@ Storage::~Storage() {
     context_.allocator().release(memory_, bytes_, purpose_, stream_, users_);
   } else if (deleter_) {
     stream_.settle();
-    for (const Stream& user : users_) user.settle();
+    for (const StreamUse& user : users_) user.stream.settle();
     try {
       deleter_(memory_);
     } catch (const std::exception& error) {
@@ -52,9 +52,11 @@ void Storage::restore() {
   if (memory_ == nullptr) memory_ = context_.allocator().allocate(bytes_, purpose_, stream_);
 }
 
-void Storage::used_by(const Stream& stream) {
-  if (stream == stream_ || std::ranges::find(users_, stream) != users_.end()) return;
-  users_.push_back(stream);
+void Storage::used_by(const Stream& stream, const std::optional<Event>& end) {
+  if (stream == stream_) return;
+  const auto known = std::ranges::find(users_, stream, &StreamUse::stream);
+  if (known == users_.end()) users_.push_back({stream, end});
+  else known->end = end;
 }
 
 void Storage::touch() {

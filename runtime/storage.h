@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "keel/runtime/context.h"
@@ -53,9 +54,10 @@ class Storage {
   void bump_version() { ++version_; }
 
   // The stream that the memory belongs to. Work of another stream on it must be announced by used_by(), or the memory
-  // may go to its next user before that work is done.
+  // may go to its next user before that work is done. Whoever gets it next waits for all that the other stream holds when
+  // the memory is given up, or for `end` alone where that is said, after the last work on it was asked for.
   const Stream& stream() const { return stream_; }
-  void used_by(const Stream& stream);
+  void used_by(const Stream& stream, const std::optional<Event>& end = {});
 
   bool resident() const { return memory_ != nullptr || bytes_ == 0; }
   // Whether somebody drops the memory at times, or watches who uses it.
@@ -71,7 +73,7 @@ class Storage {
 
   Context context_;
   Stream stream_;
-  std::vector<Stream> users_;  // other streams
+  std::vector<StreamUse> users_;  // other streams
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint64_t version_ = 0;

@@ -2,6 +2,7 @@
 // Queues of device work, and points in them that others can wait for.
 
 #include <memory>
+#include <optional>
 
 namespace keel {
 
@@ -11,6 +12,7 @@ class DeviceApi;
 class Event {
  public:
   Event() = default;
+  // Throws where it never will, as the device has failed.
   bool has_passed() const;
   // Blocks the calling thread. Throws what the device's work before it did wrong.
   void synchronize() const;
@@ -42,6 +44,13 @@ class Stream {
  private:
   struct State;
   std::shared_ptr<State> state_;
+};
+
+// A stream that works on something, and the point in it where it does no more, once that is known.
+struct StreamUse {
+  Stream stream;
+  std::optional<Event> end = {};
+  Event ended() const { return end ? *end : stream.record(); }
 };
 
 }  // namespace keel

@@ -119,6 +119,7 @@ class BackgroundCommunicator final : public Communicator {
     ranks_->set_activity(activity);
   }
   bool allows_threads() const override { return true; }
+  std::shared_ptr<Alarm> alarm() override { return ranks_->alarm(); }
 
  private:
   std::shared_ptr<Background> background_;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/alarm.h"
 #include "keel/dist/comm/slow_transport.h"
 #include "keel/kernels/combine.h"
 
@@ -136,6 +137,8 @@ class Communicator {
   virtual void set_activity(const std::string& activity) = 0;
   // Whether several threads may call, one at a time.
   virtual bool allows_threads() const { return true; }
+  // What further threads may use beside the one that calls here; null where there is none, as with processes of MPI.
+  virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
 };
 
 }  // namespace keel

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
 #include "keel/dist/comm/cuda/nccl_group.h"
 #include "keel/dist/comm/signature.h"
@@ -14,10 +15,17 @@ namespace {
 
 using cuda::check_nccl;
 using cuda::NcclGroup;
+using cuda::NcclHandle;
 using cuda::NcclRank;
 
-NcclRank rank_of(const NcclGroup& group, ncclComm_t comm) {
-  return {comm, group.rank(), group.size(), group.context()};
+NcclRank rank_of(const NcclGroup& group, NcclHandle& nccl) {
+  return {nccl, group.rank(), group.size(), group.context()};
+}
+
+// The group's stream works on the collective's memory, up to `end` where that is known.
+void note_use(const NcclGroup& group, const Collective& collective, const std::optional<Event>& end = {}) {
+  for (const Tensor& tensor : {collective.input, collective.output})
+    if (tensor.defined()) tensor.storage()->used_by(group.stream(), end);
 }
 
 // A collective in the group's stream.
@@ -60,10 +68,11 @@ class Messages : public Operation {
   void queue() {
     if (is_queued()) return;
     if (messages_.empty()) throw Error(what_ + " was under way when its communicator went", ErrorKind::peer);
-    const Event end = group_->queue(what_, [&](ncclComm_t comm) {
+    const Event end = group_->queue(what_, [&](NcclHandle& nccl) {
       for (const Event& event : behind_) group_->stream().wait(event);
-      cuda::queue_messages(rank_of(*group_, comm), messages_);
+      cuda::queue_messages(rank_of(*group_, nccl), messages_);
     });
+    for (const Collective& message : messages_) note_use(*group_, message, end);
     queued_ = std::make_unique<NcclOperation>(group_, end);
     abandon();
   }
@@ -128,6 +137,7 @@ class NcclCommunicator : public Communicator {
     const auto all = algorithms();
     algorithm_number_ = static_cast<std::uint8_t>(
         (is_fast() ? all.end() : std::find(all.begin(), all.end(), &algorithm_)) - all.begin());
+    group_->go_on_to(place());
   }
   ~NcclCommunicator() override {
     messages_->abandon();
@@ -163,15 +173,17 @@ class NcclCommunicator : public Communicator {
     ++traffic_.collectives;
     if (is_message(collective.kind)) return begin_message(collective);
     queue_messages();
-    const std::string what = describe(collective, sequence_);
+    const std::string what = describe(collective);
     agree(collective, what);
     ++sequence_;
+    group_->go_on_to(place());
     announce(collective);
     const Event behind = group_->context().stream().record();
-    const Event end = group_->queue(what, [&](ncclComm_t comm) {
+    const Event end = group_->queue(what, [&](NcclHandle& nccl) {
       group_->stream().wait(behind);
-      queue(rank_of(*group_, comm), collective);
+      queue(rank_of(*group_, nccl), collective);
     });
+    note_use(*group_, collective, end);
     return Work(std::make_shared<NcclOperation>(group_, end));
   }
   void poll() override { group_->check(); }
@@ -182,12 +194,11 @@ class NcclCommunicator : public Communicator {
     group_->drain();  // NCCL splits only what is at rest
     std::unique_ptr<Communicator> control;
     group_->ask_control([&](Communicator& whole) { control = whole.split(color, key); });
-    ncclComm_t part = nullptr;
-    group_->queue("split", [&](ncclComm_t comm) {
-      check_nccl(ncclCommSplit(comm, color, key, &part, nullptr), "ncclCommSplit");
+    const auto part = std::make_shared<NcclGroup>(group_->context(), std::move(control), options());
+    part->queue(NcclGroup::kJoining, [&](NcclHandle& nccl) {
+      group_->queue(concat("a split", place()), [&](NcclHandle& whole) { nccl.split_off(whole, color, key); });
     });
-    return std::make_unique<NcclCommunicator>(
-        std::make_shared<NcclGroup>(group_->context(), std::move(control), options(), part));
+    return std::make_unique<NcclCommunicator>(part);
   }
 
   Traffic traffic() const override {
@@ -201,6 +212,7 @@ class NcclCommunicator : public Communicator {
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
   void set_activity(const std::string& activity) override {
     activity_ = activity;
+    group_->go_on_to(place());
     group_->ask_control([&](Communicator& control) { control.set_activity(activity); });
   }
 
@@ -210,25 +222,24 @@ class NcclCommunicator : public Communicator {
   CollectiveShape shape_of(const Collective& collective) const {
     return {.rank = rank(), .size = size(), .count = collective.count(), .node = nodes()};
   }
-  std::string describe(const Collective& collective, std::uint32_t number) const {
-    return concat(collective, " (collective number ", number, activity_.empty() ? "" : ", ", activity_, ')');
+  std::string place() const {
+    return concat(" (collective number ", sequence_, activity_.empty() ? "" : ", ", activity_, ')');
   }
+  std::string describe(const Collective& collective) const { return concat(collective, place()); }
 
   // The group's stream works on this memory from now on. What brings it back, or waits for it, does so here, where it
   // may use the communicator.
   void announce(const Collective& collective) const {
-    for (const Tensor& tensor : {collective.input, collective.output}) {
-      if (!tensor.defined()) continue;
-      tensor.storage()->make_ready();
-      tensor.storage()->used_by(group_->stream());
-    }
+    for (const Tensor& tensor : {collective.input, collective.output})
+      if (tensor.defined()) tensor.storage()->make_ready();
+    note_use(*group_, collective);
     if (collective.output.defined()) collective.output.mark_written();
   }
 
   Work begin_message(const Collective& message) {
     announce(message);
     if (messages_->is_queued()) messages_ = std::make_shared<Messages>(group_);
-    messages_->add(message, describe(message, sequence_));
+    messages_->add(message, describe(message));
     if (message.kind == CollectiveKind::send) count(message.peer, message.count(), message.dtype());
     return Work(messages_);
   }
@@ -354,16 +365,17 @@ std::unique_ptr<Communicator> make_nccl_communicator(const Context& context, std
   if (context.device().type == DeviceType::cpu)
     throw Error("NCCL moves the memory of GPUs, and this context is the processor's", ErrorKind::unsupported);
   find_algorithm(options.algorithm);
+  cuda::ask_for_launch_order();
+  ncclUniqueId id = {};
   try {
-    const ncclUniqueId id = agree_on_id(*control);
-    context.api().make_current();
-    ncclComm_t comm = nullptr;
-    check_nccl(ncclCommInitRank(&comm, control->size(), id, control->rank()), "ncclCommInitRank");
-    return std::make_unique<NcclCommunicator>(std::make_shared<NcclGroup>(context, std::move(control), options, comm));
+    id = agree_on_id(*control);
   } catch (const std::exception& error) {
-    if (control != nullptr) control->fail(concat("rank ", control->rank(), " failed: ", error.what()));
+    control->fail(concat("rank ", control->rank(), " failed: ", error.what()));
     throw;
   }
+  const auto group = std::make_shared<NcclGroup>(context, std::move(control), options);
+  group->queue(NcclGroup::kJoining, [&](NcclHandle& nccl) { nccl.join(id, group->size(), group->rank()); });
+  return std::make_unique<NcclCommunicator>(group);
 }
 
 }  // namespace keel

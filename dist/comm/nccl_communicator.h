@@ -31,9 +31,6 @@ struct NcclOptions {
   // Where ranks disagree about a collective that is not compared, it hangs until the time-out or gives wrong numbers.
   // Messages between two ranks are not compared.
   int check_every = 0;
-  // Whether a thread of the communicator's own may use the control at times, between the caller's calls. A failure of
-  // another rank then also reaches a rank that waits for its device; else only the time-out does.
-  bool watch_control = true;
 };
 
 // Empty where this build has NCCL; else why it has not.
@@ -45,8 +42,17 @@ std::string why_no_nccl();
 // rank()).
 //
 // A failure of one rank is one of all: what is under way ends without a result, and every later call throws an Error of
-// kind peer. send and receive take their turn among the collectives, so both ranks must ask for them between the same
-// two; those in between, up to the first wait for one, are under way together.
+// kind peer. A thread of the communicator's own, which uses the alarm of the control and nothing else of it, sees to that
+// while a rank waits for its device. Where the control has no alarm, as with processes of MPI, such a rank hears of the
+// failure at its next call; its wait ends with what NCCL itself notices, and at the latest with the time-out.
+//
+// send and receive take their turn among the collectives, so both ranks must ask for them between the same two; those in
+// between, up to the first wait for one, are under way together.
+//
+// Several communicators on one device go on beside each other, and begin their collectives in the order in which they
+// are asked for, which must be the same on all ranks. NCCL sees to that from 2.26 on, if NCCL_LAUNCH_ORDER_IMPLICIT is 1
+// in the environment: the first call here sets it where it is not set, so no other thread may read the environment
+// meanwhile. Otherwise the communicators of one context share a stream, and their collectives come one after the other.
 std::unique_ptr<Communicator> make_nccl_communicator(const Context& context, std::unique_ptr<Communicator> control,
                                                      const NcclOptions& options = {});
 

@@ -55,7 +55,7 @@ void TcpProgram::part() {
     return !peer.is_open() || (goodbyes_[r] && !peer.wants_to_send());
   };
   while (!std::all_of(connections_.begin(), connections_.end(), is_done) && Clock::now() < until)
-    look(std::chrono::milliseconds(5));
+    idle(std::chrono::milliseconds(5));
 }
 
 std::shared_ptr<TcpOutgoing> TcpProgram::send(int to, std::uint64_t group, std::uint64_t tag, const void* data,
@@ -182,10 +182,15 @@ void TcpProgram::fail(std::uint64_t group, const std::string& reason) noexcept {
   } catch (const std::exception&) {}  // those who are not told run into their time-outs
 }
 
+std::string TcpProgram::failure(std::uint64_t group) const {
+  for (const std::uint64_t family : {family_of(group), kAllFamilies})
+    if (const auto at = failures_.find(family); at != failures_.end()) return at->second;
+  return {};
+}
+
 void TcpProgram::throw_failure(std::uint64_t group) const {
   if (failures_.empty()) return;
-  for (const std::uint64_t family : {family_of(group), kAllFamilies})
-    if (const auto at = failures_.find(family); at != failures_.end()) throw Error(at->second, ErrorKind::peer);
+  if (const std::string reason = failure(group); !reason.empty()) throw Error(reason, ErrorKind::peer);
 }
 
 // A rank whose connection has ended without a goodbye is gone, whatever became of it.
@@ -202,20 +207,49 @@ void TcpProgram::look_at(int rank) {
   check_end(rank);
 }
 
-void TcpProgram::look(std::chrono::microseconds limit) {
-  std::vector<pollfd> waits;
-  std::vector<int> ranks;
-  for (int r = 0; r < size(); ++r) {
-    if (!connection(r).is_open()) continue;
-    waits.push_back(
-        {connection(r).file(), static_cast<short>(POLLIN | (connection(r).wants_to_send() ? POLLOUT : 0)), 0});
-    ranks.push_back(r);
+struct TcpProgram::Files {
+  std::vector<pollfd> waits = {};
+  std::vector<int> ranks = {};  // of each
+
+  // Blocks until something can be moved, for `limit` at most.
+  void wait(std::chrono::microseconds limit) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+    const timespec pause{seconds.count(), static_cast<long>((limit - seconds).count()) * 1'000};
+    if (::ppoll(waits.data(), waits.size(), &pause, nullptr) < 0)
+      for (pollfd& each : waits) each.revents = 0;
   }
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
-  const timespec pause{seconds.count(), static_cast<long>((limit - seconds).count()) * 1'000};
-  if (::ppoll(waits.data(), waits.size(), &pause, nullptr) <= 0) return;
-  for (std::size_t i = 0; i < waits.size(); ++i)
-    if (waits[i].revents != 0) look_at(ranks[i]);
+};
+
+TcpProgram::Files TcpProgram::files() const {
+  Files files;
+  for (int r = 0; r < size(); ++r) {
+    const TcpConnection& peer = connections_[static_cast<std::size_t>(r)];
+    if (!peer.is_open()) continue;
+    files.waits.push_back({peer.file(), static_cast<short>(POLLIN | (peer.wants_to_send() ? POLLOUT : 0)), 0});
+    files.ranks.push_back(r);
+  }
+  return files;
+}
+
+void TcpProgram::look_at(const Files& files) {
+  for (std::size_t i = 0; i < files.waits.size(); ++i)
+    if (files.waits[i].revents != 0) look_at(files.ranks[i]);
+}
+
+void TcpProgram::look() {
+  Files now = files();
+  now.wait(std::chrono::microseconds(0));
+  look_at(now);
+}
+
+// Another thread may move the same meanwhile, or close a connection: then there is nothing to be done.
+void TcpProgram::idle(std::chrono::microseconds limit) {
+  auto own = turn();
+  Files now = files();
+  own.unlock();
+  now.wait(limit);
+  own.lock();
+  look_at(now);
 }
 
 }  // namespace keel

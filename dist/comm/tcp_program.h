@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -14,6 +15,8 @@
 
 namespace keel {
 
+// Several threads may use it: each takes a turn for its calls, apart from idle().
+//
 // Ranks here are those of the program. A group has a number of its own, the same on all its ranks. The upper bits name
 // its family: a failure is one of all groups of a family.
 class TcpProgram : public TcpConnection::Listener {
@@ -30,6 +33,8 @@ class TcpProgram : public TcpConnection::Listener {
   ~TcpProgram() override;
   TcpProgram(const TcpProgram&) = delete;
   TcpProgram& operator=(const TcpProgram&) = delete;
+
+  std::unique_lock<std::mutex> turn() const { return std::unique_lock(turn_); }
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(connections_.size()); }
@@ -55,10 +60,13 @@ class TcpProgram : public TcpConnection::Listener {
   void leave(std::uint64_t group, const std::vector<int>& members);
 
   void fail(std::uint64_t group, const std::string& reason) noexcept;
+  std::string failure(std::uint64_t group) const;  // "" where there is none
   void throw_failure(std::uint64_t group) const;
 
-  // Moves what can be moved; blocks until something can, for `limit` at most.
-  void look(std::chrono::microseconds limit = std::chrono::microseconds(0));
+  // Moves what can be moved.
+  void look();
+  // The same once something can, which it waits for, for `limit` at most. Outside a turn.
+  void idle(std::chrono::microseconds limit);
   void look_now_and_then() {
     if (++polls_ % 16 == 0) look();
   }
@@ -76,6 +84,10 @@ class TcpProgram : public TcpConnection::Listener {
   using Channel = std::tuple<std::uint64_t, int, std::uint64_t>;  // group, sender, tag
   using Waiting = std::map<Channel, std::deque<std::shared_ptr<TcpIncoming>>>;
 
+  struct Files;  // of open connections
+
+  Files files() const;
+  void look_at(const Files& files);
   TcpConnection& connection(int rank) { return connections_[static_cast<std::size_t>(rank)]; }
   void tell(int rank, const TcpHeader& header, const std::string& text, bool first);
   void tell_failure(std::uint64_t family, const std::string& reason);
@@ -84,6 +96,7 @@ class TcpProgram : public TcpConnection::Listener {
   bool has_failed() const;
   void part();
 
+  mutable std::mutex turn_;
   int rank_;
   std::vector<std::uint64_t> hosts_;
   std::vector<TcpConnection> connections_;

@@ -57,13 +57,19 @@ class TcpSend : public TcpMessage {
  public:
   TcpSend(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route,
           const void* data, std::size_t bytes)
-      : TcpMessage(std::move(program), std::move(group), route),
-        frame_(program_->send(member_, route.group, route.tag, data, bytes)) {}
+      : TcpMessage(std::move(program), std::move(group), route) {
+    const auto turn = program_->turn();
+    frame_ = program_->send(member_, route.group, route.tag, data, bytes);
+  }
   ~TcpSend() override {
+    const auto turn = program_->turn();
     if (!frame_->is_finished()) program_->give_up_send(member_, frame_);
   }
+  TcpSend(const TcpSend&) = delete;
+  TcpSend& operator=(const TcpSend&) = delete;
 
   bool has_finished() override {
+    const auto turn = program_->turn();
     if (frame_->is_finished()) return true;
     program_->look_at(member_);
     if (frame_->is_finished()) return true;
@@ -72,6 +78,7 @@ class TcpSend : public TcpMessage {
     return false;
   }
   void keep(const std::shared_ptr<const void>& owner) override {
+    const auto turn = program_->turn();
     if (!frame_->is_finished()) frame_->owner = owner;
   }
 
@@ -84,13 +91,20 @@ class TcpReceive : public TcpMessage {
   TcpReceive(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route, void* data,
              std::size_t bytes)
       : TcpMessage(std::move(program), std::move(group), route),
-        bytes_(bytes),
-        incoming_(program_->receive(member_, route.group, route.tag, data, bytes)) {}
+        bytes_(bytes) {
+    const auto turn = program_->turn();
+    incoming_ = program_->receive(member_, route.group, route.tag, data, bytes);
+  }
   ~TcpReceive() override {
+    const auto turn = program_->turn();
     if (!incoming_->is_finished()) program_->give_up_receive(member_, route_.group, route_.tag, incoming_);
   }
 
+  TcpReceive(const TcpReceive&) = delete;
+  TcpReceive& operator=(const TcpReceive&) = delete;
+
   bool has_finished() override {
+    const auto turn = program_->turn();
     if (is_there()) return true;
     program_->look_at(member_);
     if (is_there()) return true;
@@ -112,12 +126,32 @@ class TcpReceive : public TcpMessage {
   std::shared_ptr<TcpIncoming> incoming_;
 };
 
+// Reading one connection for news moves its messages, too.
+class TcpAlarm : public Alarm {
+ public:
+  TcpAlarm(std::shared_ptr<TcpProgram> program, std::uint64_t group) : program_(std::move(program)), group_(group) {}
+  std::string heard() override {
+    const auto turn = program_->turn();
+    program_->look();
+    return program_->failure(group_);
+  }
+  void raise(const std::string& reason) noexcept override {
+    const auto turn = program_->turn();
+    program_->fail(group_, reason);
+  }
+
+ private:
+  std::shared_ptr<TcpProgram> program_;
+  std::uint64_t group_;
+};
+
 class TcpEndpoint : public TcpTransport {
  public:
   TcpEndpoint(std::shared_ptr<TcpProgram> program, TcpGroup group)
       : program_(std::move(program)), group_(std::make_shared<const TcpGroup>(std::move(group))) {}
   ~TcpEndpoint() override {
     try {
+      const auto turn = program_->turn();
       program_->leave(group_->id, group_->members);
     } catch (const std::exception&) {}  // the others run into their time-outs
   }
@@ -139,10 +173,18 @@ class TcpEndpoint : public TcpTransport {
   std::unique_ptr<Transport> split(int color, int key) override;
   std::vector<int> nodes() const override;
   std::optional<SharedAreas> share(std::size_t bytes) override;
-  void announce() override { program_->note_progress(); }
+  void announce() override {
+    const auto turn = program_->turn();
+    program_->note_progress();
+  }
   void idle(std::chrono::microseconds limit) override;
-  void fail(const std::string& reason) noexcept override { program_->fail(group_->id, reason); }
+  void fail(const std::string& reason) noexcept override {
+    const auto turn = program_->turn();
+    program_->fail(group_->id, reason);
+  }
+  std::shared_ptr<Alarm> alarm() override { return std::make_shared<TcpAlarm>(program_, group_->id); }
   void check() override {
+    const auto turn = program_->turn();
     program_->look_now_and_then();
     program_->throw_failure(group_->id);
   }
@@ -172,14 +214,17 @@ class TcpEndpoint : public TcpTransport {
 
 void TcpEndpoint::idle(std::chrono::microseconds limit) {
   if (!shares_memory_) {
-    program_->look(limit);
+    program_->idle(limit);
     return;
   }
-  program_->look();
   const Clock::time_point now = Clock::now();
-  if (seen_ != program_->progress()) {
-    seen_ = program_->progress();
-    waits_since_ = now;
+  {
+    const auto turn = program_->turn();
+    program_->look();
+    if (seen_ != program_->progress()) {
+      seen_ = program_->progress();
+      waits_since_ = now;
+    }
   }
   const auto waited = now - waits_since_;
   if (waited < kTimeToYield) {
@@ -187,7 +232,7 @@ void TcpEndpoint::idle(std::chrono::microseconds limit) {
     return;
   }
   const auto pause = std::chrono::duration_cast<std::chrono::microseconds>(waited / kShareOfSleep);
-  program_->look(std::min(std::max(pause, std::chrono::microseconds(kShortestSleep)), limit));
+  program_->idle(std::min(std::max(pause, std::chrono::microseconds(kShortestSleep)), limit));
 }
 
 template <class T>
@@ -206,7 +251,7 @@ std::vector<T> TcpEndpoint::exchange(const T& own) {
   for (;;) {
     std::erase_if(messages, [](const auto& message) { return message->has_finished(); });
     if (messages.empty()) return all;
-    program_->look(std::chrono::milliseconds(1));
+    program_->idle(std::chrono::milliseconds(1));
   }
 }
 

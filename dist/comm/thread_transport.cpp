@@ -52,10 +52,13 @@ class ThreadHub::Family {
     reason_ = reason;
     raised_.store(true, std::memory_order_release);
   }
-  void check() {
-    if (!raised_.load(std::memory_order_acquire)) return;
+  std::string reason() {
+    if (!raised_.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock(mutex_);
-    throw Error(reason_, ErrorKind::peer);
+    return reason_;
+  }
+  void check() {
+    if (raised_.load(std::memory_order_acquire)) throw Error(reason(), ErrorKind::peer);
   }
 
   // Something has happened that a rank may wait for.
@@ -141,6 +144,11 @@ struct ThreadHub::State {
     changed.notify_all();
     family->announce();
   }
+  void fail(const std::string& reason) {
+    family->fail(reason);
+    const std::lock_guard lock(mutex);
+    notify();
+  }
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
     return since && Clock::now() >= *since;
@@ -210,6 +218,16 @@ class ThreadHub::Posted : public Message {
   bool is_send_;
 };
 
+class ThreadHub::HubAlarm : public Alarm {
+ public:
+  explicit HubAlarm(std::shared_ptr<State> hub) : hub_(std::move(hub)) {}
+  std::string heard() override { return hub_->family->reason(); }
+  void raise(const std::string& reason) noexcept override { hub_->fail(reason); }
+
+ private:
+  std::shared_ptr<State> hub_;
+};
+
 class ThreadHub::Endpoint : public Transport {
  public:
   Endpoint(std::shared_ptr<State> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
@@ -240,12 +258,9 @@ class ThreadHub::Endpoint : public Transport {
   void idle(std::chrono::microseconds limit) override {
     hub_->family->idle(seen_, rests_, std::min<std::chrono::microseconds>(limit, kPatience));
   }
-  void fail(const std::string& reason) noexcept override {
-    hub_->family->fail(reason);
-    const std::lock_guard lock(hub_->mutex);
-    hub_->notify();
-  }
+  void fail(const std::string& reason) noexcept override { hub_->fail(reason); }
   void check() override { hub_->family->check(); }
+  std::shared_ptr<Alarm> alarm() override { return std::make_shared<HubAlarm>(hub_); }
 
  private:
   std::unique_ptr<Message> post(const Envelope& envelope, int peer, std::byte* memory, std::size_t bytes,

@@ -22,6 +22,7 @@ class ThreadHub {
   struct Split;
   class Endpoint;
   class Posted;
+  class HubAlarm;
   explicit ThreadHub(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };

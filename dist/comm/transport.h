@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/dist/comm/alarm.h"
+
 namespace keel {
 
 // How long others wait for the reason of a rank that left abruptly: one that unwinds from an exception leaves its
@@ -67,6 +69,8 @@ class Transport {
   virtual void check() = 0;
   // Whether several threads may call, one at a time.
   virtual bool allows_threads() const { return true; }
+  // For other threads than the one that calls here. Null where they may not call at the same time, as below MPI.
+  virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
 };
 
 }  // namespace keel

@@ -131,6 +131,7 @@ class TransportCommunicator : public Communicator {
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
   bool allows_threads() const override { return group_->transport->allows_threads(); }
+  std::shared_ptr<Alarm> alarm() override { return group_->transport->alarm(); }
   void set_activity(const std::string& activity) override { group_->activity = activity; }
 
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override {

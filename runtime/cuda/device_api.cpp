@@ -124,8 +124,10 @@ class CudaApi final : public DeviceApi {
     check_work(cudaEventSynchronize(event_of(event)));
   }
   bool has_passed(NativeEvent event) override {
-    if (cudaEventQuery(event_of(event)) == cudaSuccess) return true;
+    const cudaError_t error = cudaEventQuery(event_of(event));
+    if (error == cudaSuccess) return true;
     cudaGetLastError();  // "not ready" is no error that a later call should find
+    if (error != cudaErrorNotReady) check_work(error);
     return false;
   }
   NativeEvent record_time(NativeStream stream) override { return record_event(stream, cudaEventDefault); }

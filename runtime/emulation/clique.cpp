@@ -256,12 +256,13 @@ void Clique::fail(ncclResult_t error, const std::string& what) {
 
 void Clique::cancel(int rank) {
   aborted_[static_cast<std::size_t>(rank)] = true;
-  fail(ncclRemoteError, concat("rank ", rank, " aborted its communicator of ", size_, " ranks"));
+  if (Machine::get().options().nccl_tells_aborts)
+    fail(ncclRemoteError, concat("rank ", rank, " aborted its communicator of ", size_, " ranks"));
 }
 
 Launch::~Launch() {
   const std::lock_guard lock(clique_->mutex());
-  if (is_undone())
+  if (is_undone() && !clique_->has_aborted(rank_))
     clique_->fail(ncclRemoteError,
                   concat("rank ", rank_, " of ", clique_->size(), " gave up its ", to_string(calls_[0])));
 }
@@ -278,10 +279,11 @@ bool Launch::is_undone() const {
 
 bool Launch::is_open() const {
   const std::lock_guard lock(clique_->mutex());
-  if (clique_->error() != ncclSuccess) return true;
-  return std::ranges::all_of(meetings_, [](const auto& meeting) {
-    return meeting->done ||
-           std::ranges::all_of(meeting->parts, [](const auto& part) { return part && part->place->is_reached(); });
+  if (clique_->error() != ncclSuccess || clique_->has_aborted(rank_)) return true;
+  return std::ranges::all_of(meetings_, [&](const auto& meeting) {
+    if (meeting->done) return true;
+    if (std::ranges::any_of(meeting->ranks, [&](int rank) { return clique_->has_aborted(rank); })) return false;
+    return std::ranges::all_of(meeting->parts, [](const auto& part) { return part && part->place->is_reached(); });
   });
 }
 

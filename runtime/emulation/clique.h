@@ -17,6 +17,8 @@
 
 namespace keel::emulation {
 
+struct Gathering;
+
 enum class CallKind : unsigned char { all_reduce, reduce_scatter, all_gather, broadcast, reduce, send, receive };
 
 struct Call {
@@ -65,10 +67,12 @@ class Clique {
 
   // From now on no operation runs: what is queued ends with this error. The first failure is the one that counts.
   void fail(ncclResult_t error, const std::string& what);
-  void cancel(int rank);
+  void cancel(int rank);  // by that rank, of whose work nothing happens any more
   ncclResult_t error() const { return error_; }
   const std::string& failure() const { return failure_; }
   bool has_aborted(int rank) const { return aborted_[static_cast<std::size_t>(rank)]; }
+
+  std::shared_ptr<Gathering> splitting;  // ranks that come to split it; under another lock
 
  private:
   mutable std::mutex mutex_;

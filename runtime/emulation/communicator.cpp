@@ -14,11 +14,10 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::condition_variable changed;
-  std::set<ncclComm_t> comms;
+  std::map<ncclComm_t, int> comms;  // and how many threads are inside a call with each
   int id_count = 0;
   std::set<std::string> ids;                                      // given, and not used up
   std::map<std::string, std::shared_ptr<Gathering>> starting;     // by id
-  std::map<const Clique*, std::shared_ptr<Gathering>> splitting;  // by parent
 };
 Registry& registry() {
   static Registry all;
@@ -45,10 +44,10 @@ void divide(Gathering& gathering) {
 
 }  // namespace
 
-ncclComm_t new_comm(std::shared_ptr<Clique> clique, int rank, int device) {
-  auto* comm = new ncclComm{std::move(clique), rank, device};
+ncclComm_t new_comm(std::shared_ptr<Clique> clique, int rank, int device, bool blocks) {
+  auto* comm = new ncclComm{std::move(clique), rank, device, blocks};
   const std::lock_guard lock(registry().mutex);
-  registry().comms.insert(comm);
+  registry().comms[comm] = 0;
   return comm;
 }
 
@@ -57,12 +56,27 @@ bool is_known(ncclComm_t comm) {
   return registry().comms.contains(comm);
 }
 
-void forget(ncclComm_t comm) {
+bool forget(ncclComm_t comm) {
   {
     const std::lock_guard lock(registry().mutex);
-    registry().comms.erase(comm);
+    const auto known = registry().comms.find(comm);
+    if (known->second > 0) return false;
+    registry().comms.erase(known);
   }
   delete comm;
+  return true;
+}
+
+Inside::Inside(ncclComm_t comm) : comm_(comm) {
+  const std::lock_guard lock(registry().mutex);
+  const auto known = registry().comms.find(comm);
+  is_known_ = known != registry().comms.end();
+  if (is_known_) ++known->second;
+}
+
+Inside::~Inside() {
+  const std::lock_guard lock(registry().mutex);
+  if (is_known_) --registry().comms.find(comm_)->second;
 }
 
 std::string new_id() {
@@ -97,7 +111,7 @@ std::shared_ptr<Gathering> gather(const std::string& id, int ranks, int rank) {
 std::shared_ptr<Gathering> gather_to_split(const ncclComm& comm, int color, int key) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  std::shared_ptr<Gathering>& known = all.splitting[comm.clique.get()];
+  std::shared_ptr<Gathering>& known = comm.clique->splitting;
   if (known == nullptr) known = std::make_shared<Gathering>(comm.clique->size());
   const std::shared_ptr<Gathering> gathering = known;
   if (!gathering->failure.empty()) return gathering;
@@ -106,7 +120,7 @@ std::shared_ptr<Gathering> gather_to_split(const ncclComm& comm, int color, int 
   own = {true, color, key};
   if (is_full(*gathering)) {
     divide(*gathering);
-    all.splitting.erase(comm.clique.get());
+    known.reset();
     all.changed.notify_all();
   }
   return gathering;
@@ -114,7 +128,7 @@ std::shared_ptr<Gathering> gather_to_split(const ncclComm& comm, int color, int 
 
 std::string wait_for_all(Gathering& gathering, const char* call) {
   Registry& all = registry();
-  const auto patience = Machine::get().patience();
+  const auto patience = Machine::get().options().patience;
   std::unique_lock lock(all.mutex);
   const auto settled = [&] { return gathering.complete || !gathering.failure.empty(); };
   if (!all.changed.wait_for(lock, patience, settled)) {
@@ -126,6 +140,19 @@ std::string wait_for_all(Gathering& gathering, const char* call) {
     all.changed.notify_all();
   }
   return gathering.failure;
+}
+
+bool is_settled(const Gathering& gathering) {
+  const std::lock_guard lock(registry().mutex);
+  return gathering.complete || !gathering.failure.empty();
+}
+
+void fail(Gathering& gathering, const std::string& why) {
+  {
+    const std::lock_guard lock(registry().mutex);
+    if (!gathering.complete && gathering.failure.empty()) gathering.failure = why;
+  }
+  registry().changed.notify_all();
 }
 
 }  // namespace keel::emulation

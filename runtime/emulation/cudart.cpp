@@ -34,6 +34,7 @@ cudaError_t answer(cudaError_t error) {
 
 // What a wait for the device answers: the failure of its work, once.
 cudaError_t answer_for(int device) {
+  if (Machine::get().is_lost(device)) return answer(cudaErrorIllegalAddress);
   std::uint64_t& told = thread().told.try_emplace(device, thread().first_failure).first->second;
   std::string failure = Machine::get().failure_after(device, &told);
   if (failure.empty()) return cudaSuccess;
@@ -43,6 +44,12 @@ cudaError_t answer_for(int device) {
 
 CUstream_st* stream_or_default(cudaStream_t stream) {
   return stream != nullptr ? stream : Machine::get().default_stream(thread().device);
+}
+
+// What a question for work of the device answers.
+cudaError_t answer_to_question(CUstream_st* stream, std::uint64_t position) {
+  if (Machine::get().is_lost(stream->device)) return answer(cudaErrorIllegalAddress);
+  return answer(Machine::get().is_done(stream, position) ? cudaSuccess : cudaErrorNotReady);
 }
 
 // Calls that CUDA forbids while some stream is captured.
@@ -60,6 +67,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorIllegalState: return "the operation cannot be performed in the present state";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
     case cudaErrorStreamCaptureMerge: return "operation would result in a merge of separate capture sequences";
@@ -107,6 +115,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = nullptr;
   if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
+  if (Machine::get().is_lost(thread().device)) return answer(cudaErrorIllegalAddress);
   *memory = Machine::get().allocate(thread().device, bytes);
   return *memory != nullptr || bytes == 0 ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
@@ -184,7 +193,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   CUstream_st* queue = stream_or_default(stream);
   if (Machine::get().spoils_capture_of(queue)) return answer(cudaErrorStreamCaptureUnsupported);
-  return answer(Machine::get().is_done(queue, Machine::get().enqueued(queue)) ? cudaSuccess : cudaErrorNotReady);
+  return answer_to_question(queue, Machine::get().enqueued(queue));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -231,7 +240,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture != nullptr) return answer(cudaErrorCapturedEvent);
   if (event->stream == nullptr) return cudaSuccess;
   if (spoils_a_capture()) return answer(cudaErrorStreamCaptureUnsupported);
-  return answer(Machine::get().is_done(event->stream, event->position) ? cudaSuccess : cudaErrorNotReady);
+  return answer_to_question(event->stream, event->position);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

@@ -47,6 +47,7 @@ void run_nodes(const CUgraph_st& graph, std::uint64_t seed) {
 cudaError_t Machine::enqueue(CUstream_st* stream, CUstream_st::Operation operation, Place* place) {
   {
     const std::lock_guard lock(mutex_);
+    if (lost_.contains(stream->device)) return cudaErrorIllegalAddress;
     if (Capture* capture = stream->capture.get()) {
       if (!capture->valid) return cudaErrorStreamCaptureInvalidated;
       capture->graph.nodes.push_back({std::move(operation.run), std::move(stream->tips)});
@@ -131,6 +132,7 @@ bool Machine::spoils_captures(cudaStreamCaptureMode of_thread) {
 
 cudaError_t Machine::record(CUevent_st* event, CUstream_st* stream) {
   const std::lock_guard lock(mutex_);
+  if (lost_.contains(stream->device)) return cudaErrorIllegalAddress;
   event->capture = stream->capture;
   event->tips = stream->tips;
   event->stream = stream;

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -61,6 +60,7 @@ void Machine::reset(const MachineOptions& options) {
   const auto count = static_cast<std::size_t>(options_.devices);
   failures_.clear();
   captures_.clear();
+  lost_.clear();
   in_use_.assign(count, 0);
   streams_.clear();
   default_streams_.clear();
@@ -218,6 +218,22 @@ void Machine::wait_for_device(int device) {
   for (const auto& stream : streams_)
     if (stream->device == device) targets.emplace_back(stream.get(), stream->enqueued());
   for (const auto& [stream, position] : targets) drive(lock, stream, position);
+}
+
+void Machine::lose(int device) {
+  const std::lock_guard lock(mutex_);
+  lost_.insert(device);
+}
+
+bool Machine::is_lost(int device) {
+  const std::lock_guard lock(mutex_);
+  return lost_.contains(device);
+}
+
+unsigned Machine::draw_nccl_questions() {
+  const std::lock_guard lock(mutex_);
+  const bool draws = options_.drain_seed != 0 && options_.nccl_questions == 0;
+  return draws ? static_cast<unsigned>(draw() % 4) : options_.nccl_questions;
 }
 
 void Machine::note_failure(int device, std::string what) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,9 @@ struct MachineOptions {
   std::size_t bytes = std::size_t{2} << 30;  // of each device
   std::uint64_t drain_seed = 0;              // 0: only what a wait needs; else also other work, drawn by this seed
   bool guard_memory = false;                 // host code that touches device memory crashes where it does so
+  unsigned nccl_questions = 0;    // until a call of an NCCL communicator that does not block is over; 0 with a seed: drawn
+  bool nccl_tells_aborts = true;  // to the other ranks of the communicator, which GPUs are not told
+  int nccl_version = 22809;       // 2.28.9, whose interface this is
   // How long a wait may see nothing happen before the operation that holds it up is given up as a deadlock. Other
   // threads may be computing meanwhile.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
@@ -98,7 +102,8 @@ class Machine {
   bool release_pinned(void* memory);
   std::size_t bytes_in_use(int device);
   std::size_t bytes_in_all() const { return options_.bytes; }
-  std::chrono::milliseconds patience() const { return options_.patience; }
+  const MachineOptions& options() const { return options_; }
+  unsigned draw_nccl_questions();
   int device_of(const void* memory);  // -1: not device memory
   bool is_pinned(const void* memory);
   std::size_t bytes_behind(const void* memory);  // to the end of its block of device or pinned memory; else 0
@@ -116,6 +121,11 @@ class Machine {
   bool is_done(CUstream_st* stream, std::uint64_t position);
   void wake();                                    // a gate may have opened
   std::uint64_t waits() const { return waits_; }  // by host threads, so far
+
+  // From now on the device answers cudaErrorIllegalAddress, as a GPU does after a kernel that reads where it may not: for
+  // the process it is lost. What is queued there still happens, so that nothing waits for ever.
+  void lose(int device);
+  bool is_lost(int device);
 
   // Failures of device work are numbered from 1. The first one of the device with a number above *seen, or "";
   // *seen becomes the number of the newest.
@@ -171,6 +181,7 @@ class Machine {
   std::uint64_t failure_count_ = 0;
   std::vector<std::shared_ptr<Capture>> captures_;
   std::vector<std::size_t> in_use_;
+  std::set<int> lost_;
   std::map<const std::byte*, Block> device_blocks_, pinned_blocks_;
 };
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "keel/runtime/emulation/call_fault.h"
 #include "keel/runtime/emulation/communicator.h"
 #include "keel/runtime/error.h"
 
@@ -46,6 +48,40 @@ ncclResult_t unknown_comm() {
   return refuse(ncclInvalidArgument, "not a communicator, or one that was destroyed or aborted");
 }
 
+// Has the communicator do it at once, or, where it does not block, after some questions.
+ncclResult_t begin(ncclComm_t comm, std::function<ncclResult_t()> go_on) {
+  if (comm->blocks) return go_on();
+  const std::lock_guard lock(comm->mutex);
+  comm->questions = Machine::get().draw_nccl_questions();
+  comm->result = comm->questions > 0 ? ncclInProgress : go_on();
+  if (comm->result == ncclInProgress) comm->goes_on = std::move(go_on);
+  return comm->result;
+}
+
+// Why nothing can be asked of the communicator.
+ncclResult_t refusal_of(ncclComm_t comm) {
+  {
+    const std::lock_guard lock(comm->mutex);
+    if (comm->result == ncclInProgress)
+      return refuse(ncclInvalidArgument,
+                    concat("rank ", comm->rank, " uses its communicator before its last call is over"));
+    if (comm->result != ncclSuccess) return refuse(comm->result, comm->why);
+  }
+  if (comm->finalized) return refuse(ncclInvalidUsage, concat("rank ", comm->rank, " has finalized its communicator"));
+  const std::lock_guard lock(comm->clique->mutex());
+  return comm->clique->error() == ncclSuccess ? ncclSuccess : refuse(comm->clique->error(), comm->clique->failure());
+}
+
+// The meeting of ranks that form communicators, for a caller that does not wait.
+ncclResult_t look_at(ncclComm_t comm, const std::function<void(const Gathering&)>& use) {
+  if (!is_settled(*comm->gathering)) return ncclInProgress;
+  const std::shared_ptr<Gathering> gathering = std::move(comm->gathering);
+  comm->why = gathering->failure;
+  if (!comm->why.empty()) return ncclSystemError;
+  use(*gathering);
+  return ncclSuccess;
+}
+
 // Now, or at the end of the group.
 ncclResult_t wait_later(std::function<ncclResult_t()> wait) {
   if (group.depth == 0) return wait();
@@ -53,69 +89,45 @@ ncclResult_t wait_later(std::function<ncclResult_t()> wait) {
   return ncclSuccess;
 }
 
-// Why the rank cannot make this call, or "".
-std::string fault_of(const ncclComm& comm, const Call& call, cudaStream_t stream) {
-  const int ranks = comm.clique->size();
-  if (size_of(call.type) == 0) return concat("type ", static_cast<int>(call.type), " is not offered");
-  if (call.op < ncclSum || call.op > ncclAvg) return concat("there is no operator ", static_cast<int>(call.op));
-  const bool names_rank =
-      call.kind != CallKind::all_reduce && call.kind != CallKind::reduce_scatter && call.kind != CallKind::all_gather;
-  if (names_rank && (call.peer < 0 || call.peer >= ranks)) return concat("there is no rank ", call.peer, " of ", ranks);
-  if (stream != nullptr && stream->device != comm.device)
-    return concat("the stream belongs to emulated:", stream->device, ", the rank to emulated:", comm.device);
-
-  Machine& machine = Machine::get();
-  const auto fault_of_memory = [&](const char* name, const void* memory, std::size_t bytes) -> std::string {
-    const int device = machine.device_of(memory);
-    const std::size_t held = machine.bytes_behind(memory);
-    if (bytes == 0 || (held >= bytes && (device < 0 || device == comm.device))) return {};
-    const std::string buffer = concat(to_string(call), ": its ", name, " buffer ");
-    if (held == 0) return buffer + "is neither memory of a device nor pinned";
-    if (held < bytes) return concat(buffer, "holds ", held, " bytes of ", bytes);
-    return concat(buffer, "is memory of emulated:", device, ", the rank's device is emulated:", comm.device);
-  };
-  const std::size_t sent = bytes_sent(call, comm.rank, ranks), received = bytes_received(call, comm.rank, ranks);
-  if (std::string fault = fault_of_memory("send", call.send, sent); !fault.empty()) return fault;
-  if (std::string fault = fault_of_memory("receive", call.receive, received); !fault.empty()) return fault;
-  if (sent == 0 || received == 0) return {};
-
-  const auto* from = static_cast<const std::byte*>(call.send);
-  const auto* to = static_cast<const std::byte*>(call.receive);
-  const std::size_t part = static_cast<std::size_t>(comm.rank) * call.count * size_of(call.type);
-  const bool in_place = call.kind == CallKind::reduce_scatter ? to == from + part
-                        : call.kind == CallKind::all_gather   ? from == to + part
-                                                              : from == to;
-  if (!in_place && from < to + received && to < from + sent)
-    return concat(to_string(call), ": its buffers overlap, and not as a call in place would have them");
-  return {};
+// Each stream's calls are one operation of it; they join in their own order.
+void launch(ncclComm_t comm, const std::vector<Group::Queued>& calls) {
+  std::vector<std::pair<cudaStream_t, std::shared_ptr<Launch>>> launches;
+  for (const Group::Queued& queued : calls) {
+    auto known = std::ranges::find(launches, queued.stream, &decltype(launches)::value_type::first);
+    if (known == launches.end())
+      known = launches.insert(launches.end(), {queued.stream, std::make_shared<Launch>(comm->clique, comm->rank)});
+    known->second->add(queued.call);
+  }
+  std::erase_if(comm->launches, [](const auto& known) { return known.first.expired(); });
+  for (const auto& [stream, launch] : launches) {
+    comm->launches.emplace_back(launch, launch->place());
+    CUstream_st* queue = stream != nullptr ? stream : Machine::get().default_stream(comm->device);
+    Machine::get().enqueue(queue, {.run = [run = launch.get()] { run->run(); }, .gate = launch}, launch->place().get());
+  }
 }
 
-// One operation of the rank's stream; its calls were added.
-void enqueue(ncclComm_t comm, const std::shared_ptr<Launch>& launch, cudaStream_t stream) {
-  std::erase_if(comm->launches, [](const auto& known) { return known.first.expired(); });
-  comm->launches.emplace_back(launch, launch->place());
-  CUstream_st* queue = stream != nullptr ? stream : Machine::get().default_stream(comm->device);
-  Machine::get().enqueue(queue, {.run = [run = launch.get()] { run->run(); }, .gate = launch}, launch->place().get());
+ncclResult_t begin_calls(ncclComm_t comm, std::vector<Group::Queued> calls) {
+  return begin(comm, [comm, calls = std::move(calls)] {
+    launch(comm, calls);
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t submit(ncclComm_t comm, const Call& call, cudaStream_t stream) {
-  if (!is_known(comm)) return grouped(unknown_comm());
-  {
-    const std::lock_guard lock(comm->clique->mutex());
-    if (comm->clique->error() != ncclSuccess) return grouped(refuse(comm->clique->error(), comm->clique->failure()));
-  }
+  const Inside inside(comm);
+  if (!inside) return grouped(unknown_comm());
+  if (const ncclResult_t refusal = refusal_of(comm); refusal != ncclSuccess) return grouped(refusal);
   const auto whose = [&] { return concat("rank ", comm->rank, " of ", comm->clique->size(), ": "); };
+  if (Machine::get().is_lost(comm->device))
+    return grouped(refuse(ncclUnhandledCudaError, whose() + cudaGetErrorString(cudaErrorIllegalAddress)));
   if (const std::string fault = fault_of(*comm, call, stream); !fault.empty())
     return grouped(refuse(ncclInvalidArgument, whose() + fault));
   if (stream != nullptr && Machine::get().capture_status(stream) != cudaStreamCaptureStatusNone)
     return grouped(refuse(ncclInvalidUsage, whose() + "the emulator does not capture collectives in graphs"));
-  if (group.depth > 0) {
-    group.calls.push_back({comm, call, stream});
-    return ncclSuccess;
-  }
-  const auto launch = std::make_shared<Launch>(comm->clique, comm->rank);
-  launch->add(call);
-  enqueue(comm, launch, stream);
+  if (group.depth == 0) return begin_calls(comm, {{comm, call, stream}});
+  if (!group.calls.empty() && group.calls.front().comm->blocks != comm->blocks)
+    return grouped(refuse(ncclInvalidArgument, "a group has communicators that block and others that do not"));
+  group.calls.push_back({comm, call, stream});
   return ncclSuccess;
 }
 
@@ -138,15 +150,20 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t comm) {
   thread_local std::string text;
   text = last_refusal;
-  if (comm != nullptr && is_known(comm)) {
-    const std::lock_guard lock(comm->clique->mutex());
-    if (comm->clique->error() != ncclSuccess) text = comm->clique->failure();
+  const Inside inside(comm);
+  if (!inside) return text.c_str();
+  {
+    const std::lock_guard lock(comm->mutex);
+    if (!comm->why.empty()) text = comm->why;
   }
+  if (comm->clique == nullptr) return text.c_str();
+  const std::lock_guard lock(comm->clique->mutex());
+  if (comm->clique->error() != ncclSuccess) text = comm->clique->failure();
   return text.c_str();
 }
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = 22809;  // 2.28.9, whose interface this is
+  *version = Machine::get().options().nccl_version;
   return ncclSuccess;
 }
 
@@ -158,6 +175,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   *comm = nullptr;
   id.internal[NCCL_UNIQUE_ID_BYTES - 1] = 0;
   if (ranks < 1 || rank < 0 || rank >= ranks)
@@ -167,61 +188,113 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
     return grouped(refuse(ncclInvalidArgument, "ncclGetUniqueId did not give this id, or it was used before"));
   int device = 0;
   cudaGetDevice(&device);
+  const auto clique_of = [rank](const Gathering& all) { return all.ranks[static_cast<std::size_t>(rank)].clique; };
+  if (config != nullptr && config->blocking == 0) {
+    const ncclComm_t made = *comm = new_comm(nullptr, rank, device, false);
+    made->gathering = gathering;
+    return begin(made, [=] { return look_at(made, [&](const Gathering& all) { made->clique = clique_of(all); }); });
+  }
   return wait_later([=] {
     const std::string failure = wait_for_all(*gathering, "ncclCommInitRank");
     if (!failure.empty()) return refuse(ncclSystemError, failure);
-    *comm = new_comm(gathering->ranks[static_cast<std::size_t>(rank)].clique, rank, device);
+    *comm = new_comm(clique_of(*gathering), rank, device, true);
     return ncclSuccess;
   });
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
   *part = nullptr;
-  if (!is_known(comm)) return grouped(unknown_comm());
-  if (config != nullptr && config->blocking == 0)
-    return grouped(refuse(ncclInvalidUsage, "the emulator has no communicators that do not block"));
+  const auto inside = std::make_shared<Inside>(comm);
+  if (!*inside) return grouped(unknown_comm());
+  if (const ncclResult_t refusal = refusal_of(comm); refusal != ncclSuccess) return grouped(refusal);
+  if (config != nullptr && (config->blocking == 0) == comm->blocks)
+    return grouped(refuse(ncclInvalidUsage, "the emulator's parts block as the whole does"));
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
     return grouped(refuse(ncclInvalidArgument, concat("a color is 0 or more, or NCCL_SPLIT_NOCOLOR; not ", color)));
   const std::shared_ptr<Gathering> gathering = gather_to_split(*comm, color, key);
   if (gathering == nullptr)
     return grouped(refuse(ncclInvalidUsage, concat("rank ", comm->rank, " splits its communicator twice at once")));
+  const auto make_part = [comm, part](const Gathering& all) {
+    const Gathering::Rank& own = all.ranks[static_cast<std::size_t>(comm->rank)];
+    if (own.clique != nullptr) *part = new_comm(own.clique, own.rank, comm->device, comm->blocks);
+  };
+  if (!comm->blocks) {
+    comm->gathering = gathering;
+    return begin(comm, [=] { return look_at(comm, make_part); });
+  }
   return wait_later([=] {
     const std::string failure = wait_for_all(*gathering, "ncclCommSplit");
+    const auto still_inside = inside;
     if (!failure.empty()) return refuse(ncclSystemError, failure);
-    const Gathering::Rank& own = gathering->ranks[static_cast<std::size_t>(comm->rank)];
-    if (own.clique != nullptr) *part = new_comm(own.clique, own.rank, comm->device);
+    make_part(*gathering);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const Inside inside(comm);
+  if (!inside) return unknown_comm();
+  if (const ncclResult_t refusal = refusal_of(comm); refusal != ncclSuccess) return refusal;
+  return begin(comm, [comm] {
+    for (const auto& [launch, place] : comm->launches) {
+      if (launch.expired()) continue;
+      if (comm->blocks) Machine::get().wait_for(place->stream, place->position + 1);
+      else if (!Machine::get().is_done(place->stream, place->position + 1)) return ncclInProgress;
+    }
+    comm->finalized = true;
     return ncclSuccess;
   });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  if (!is_known(comm)) return unknown_comm();
-  for (const auto& [launch, place] : comm->launches)
-    if (!launch.expired()) Machine::get().wait_for(place->stream, place->position + 1);
-  forget(comm);
-  return ncclSuccess;
+  {
+    const Inside inside(comm);
+    if (!inside) return unknown_comm();
+    const std::lock_guard lock(comm->mutex);
+    if (comm->result == ncclInProgress)
+      return refuse(ncclInvalidUsage, concat("rank ", comm->rank, " destroys its communicator during a call"));
+    for (const auto& [launch, place] : comm->launches)
+      if (!launch.expired()) Machine::get().wait_for(place->stream, place->position + 1);
+  }
+  return forget(comm) ? ncclSuccess : refuse(ncclInvalidUsage, "another thread is inside a call with the communicator");
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!is_known(comm)) return unknown_comm();
-  {
-    const std::lock_guard lock(comm->clique->mutex());
-    comm->clique->cancel(comm->rank);
+  const std::shared_ptr<Clique> clique = comm->clique;
+  const std::shared_ptr<Gathering> gathering = comm->gathering;
+  const int rank = comm->rank;
+  if (!forget(comm)) return refuse(ncclInvalidUsage, "another thread is inside a call with the communicator");
+  if (gathering != nullptr && Machine::get().options().nccl_tells_aborts)
+    fail(*gathering, concat("rank ", rank, " aborted what it was to form"));
+  if (clique != nullptr) {
+    const std::lock_guard lock(clique->mutex());
+    clique->cancel(rank);
   }
-  forget(comm);
   Machine::get().wake();
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  if (!is_known(comm)) return unknown_comm();
+  const Inside inside(comm);
+  if (!inside) return unknown_comm();
+  {
+    const std::lock_guard lock(comm->mutex);
+    if (comm->result == ncclInProgress && comm->questions > 0) --comm->questions;
+    else if (comm->result == ncclInProgress) comm->result = comm->goes_on();
+    if (comm->result != ncclInProgress) comm->goes_on = {};
+    *error = comm->result;
+  }
+  if (*error != ncclSuccess) return ncclSuccess;
   const std::lock_guard lock(comm->clique->mutex());
   *error = comm->clique->error();
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  if (!is_known(comm)) return unknown_comm();
+  const Inside inside(comm);
+  if (!inside) return unknown_comm();
+  if (const ncclResult_t refusal = refusal_of(comm); refusal != ncclSuccess) return refusal;
   *count = comm->clique->size();
   return ncclSuccess;
 }
@@ -289,28 +362,21 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return refuse(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return ncclSuccess;
-  const Group ended = std::exchange(group, {});
+  Group ended = std::exchange(group, {});
   if (ended.result != ncclSuccess) return ended.result;
   if (!ended.calls.empty() && !ended.waits.empty())
     return refuse(ncclInvalidUsage, "a group either forms communicators or uses them");
   ncclResult_t result = ncclSuccess;
   for (const auto& wait : ended.waits)
     if (const ncclResult_t waited = wait(); result == ncclSuccess) result = waited;
-  // One operation for each stream of each communicator; the calls join in their own order.
-  struct Part {
-    ncclComm_t comm;
-    cudaStream_t stream;
-    std::shared_ptr<Launch> launch;
-  };
-  std::vector<Part> parts;
-  for (const Group::Queued& queued : ended.calls) {
-    auto part = std::ranges::find_if(
-        parts, [&](const Part& known) { return known.comm == queued.comm && known.stream == queued.stream; });
-    if (part == parts.end())
-      part = parts.insert(
-          parts.end(), {queued.comm, queued.stream, std::make_shared<Launch>(queued.comm->clique, queued.comm->rank)});
-    part->launch->add(queued.call);
+  while (!ended.calls.empty()) {
+    const ncclComm_t comm = ended.calls.front().comm;
+    std::vector<Group::Queued> own;
+    std::ranges::copy_if(ended.calls, std::back_inserter(own), [&](const auto& queued) { return queued.comm == comm; });
+    std::erase_if(ended.calls, [&](const auto& queued) { return queued.comm == comm; });
+    const Inside inside(comm);
+    const ncclResult_t begun = inside ? begin_calls(comm, own) : unknown_comm();
+    if (result == ncclSuccess || result == ncclInProgress) result = begun == ncclSuccess ? result : begun;
   }
-  for (const Part& part : parts) enqueue(part.comm, part.launch, part.stream);
   return result;
 }

@@ -2,11 +2,15 @@
 // Ranks as threads, each with a device of its own and an NCCL communicator, for tests.
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "keel/dist/comm/decorators.h"
 #include "keel/dist/comm/nccl_communicator.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "tests/cuda/device.h"
+#include "tests/dist/comm/ranks.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
 #endif
@@ -22,10 +26,39 @@ struct DeviceRank {
   int size() const { return devices.size(); }
 };
 
+// What connects the hosts.
+enum class Control : unsigned char {
+  threads,
+  tcp,
+  silent,  // threads that have no alarm, as processes of MPI have none
+};
+
+inline void PrintTo(Control control, std::ostream* out) {
+  *out << (control == Control::threads ? "threads" : control == Control::tcp ? "tcp" : "silent");
+}
+
+class WithoutAlarm : public CommunicatorDecorator {
+ public:
+  explicit WithoutAlarm(std::unique_ptr<Communicator> inner) : CommunicatorDecorator(*inner), own_(std::move(inner)) {}
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<WithoutAlarm>(inner_.split(color, key));
+  }
+  std::shared_ptr<Alarm> alarm() override { return nullptr; }
+
+ private:
+  std::unique_ptr<Communicator> own_;
+};
+
 struct DeviceRankOptions {
   NcclOptions nccl = {};
   CommunicatorOptions control = {};
-  std::uint64_t drain_seed = 0;  // of the order in which the emulator does the work that events allow
+  Control control_by = Control::threads;
+  int devices = 0;  // 0: one for each rank
+  // Of the emulator.
+  std::uint64_t drain_seed = 0;   // which of the work that events allow happens early
+  unsigned nccl_questions = 0;    // before a call of NCCL is over
+  bool nccl_tells_aborts = true;  // to the other ranks
+  int nccl_version = 22809;
 };
 
 class NcclRanks : public ::testing::Test {
@@ -42,21 +75,27 @@ class NcclRanks : public ::testing::Test {
   static int most() { return std::min(4, count_devices(kTestDevice.type).count); }
 #endif
 
-  // Calls f on n threads; what the first one that failed threw is thrown again.
+  // Calls f on n threads; what one that failed threw is thrown again, of threads the first one that did.
   static void on_devices(int n, const std::function<void(const DeviceRank&)>& f,
                          const DeviceRankOptions& options = {}) {
+    const int devices = options.devices == 0 ? n : options.devices;
 #ifdef KEEL_EMULATED
-    emulation::Machine::get().reset({.devices = n, .drain_seed = options.drain_seed});
+    emulation::Machine::get().reset({.devices = devices,
+                                     .drain_seed = options.drain_seed,
+                                     .nccl_questions = options.nccl_questions,
+                                     .nccl_tells_aborts = options.nccl_tells_aborts,
+                                     .nccl_version = options.nccl_version});
 #endif
-    run_ranks(
-        n,
-        [&](Communicator& hosts) {
-          const Context context = Context::create(
-              {.device = {kTestDevice.type, hosts.rank()}, .threads = 1, .kernels = KernelChoice::plain});
-          const auto devices = make_nccl_communicator(context, hosts.split(0, hosts.rank()), options.nccl);
-          f({*devices, hosts, context});
-        },
-        options.control);
+    const auto run = [&](Communicator& hosts) {
+      const Context context = Context::create(
+          {.device = {kTestDevice.type, hosts.rank() % devices}, .threads = 1, .kernels = KernelChoice::plain});
+      std::unique_ptr<Communicator> control = hosts.split(0, hosts.rank());
+      if (options.control_by == Control::silent) control = std::make_unique<WithoutAlarm>(std::move(control));
+      const auto ranks = make_nccl_communicator(context, std::move(control), options.nccl);
+      f({*ranks, hosts, context});
+    };
+    if (options.control_by == Control::tcp) on_ranks(n, run, options.control);  // of tests/dist/comm/tcp
+    else run_ranks(n, run, options.control);
   }
   // What every rank's exception says.
   static std::vector<std::string> messages(int n, const std::function<void(const DeviceRank&)>& f,
@@ -94,4 +133,5 @@ inline Tensor brought(const Context& context, int rank, std::int64_t count, DTyp
 
 // A test among so many devices prints why where there are fewer.
 #define KEEL_NEEDS_DEVICES(n) \
-  if (most() < (n)) GTEST_SKIP() << "needs " << (n) << " devices, there are " << most()
+  if (most() < (n))           \
+  GTEST_SKIP() << (n) << " ranks need as many GPUs, as NCCL refuses two ranks on one, and there are " << most()

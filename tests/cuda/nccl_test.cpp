@@ -190,6 +190,54 @@ TEST_F(NcclCollectives, SplitIntoGroupsOrderedByKey) {
              {.control = {.nodes = {0, 0, 1, 1}}});
 }
 
+TEST_F(NcclCollectives, OfTwoCommunicatorsOnOneDeviceGoOnBesideEachOther) {
+  on_devices(1, [](const DeviceRank& own) {
+    const auto second = make_nccl_communicator(own.context, own.hosts.split(0, 0), {.order = ReduceOrder::fast});
+    const auto part = own.devices.split(0, 0);
+    for (int i = 0; i < 5; ++i) {
+      std::vector<Tensor> sums;
+      std::vector<Work> works;
+      for (Communicator* each : {&own.devices, second.get(), part.get()}) {
+        const Tensor x = tensor_of(own.context, std::vector<double>(1'000, i + 1), {1'000});
+        sums.push_back(zeros(own.context, {1'000}));
+        works.push_back(each->all_reduce(x));
+        works.push_back(each->reduce_scatter(x, sums.back()));
+      }
+      for (const Work& work : works) work.wait();
+      for (const Tensor& sum : sums) EXPECT_EQ(doubles(sum), std::vector<double>(1'000, i + 1));
+    }
+  });
+}
+
+// As NCCL's version has it.
+TEST_F(NcclCollectives, OfTwoRanksOnOneDeviceAreDoneOrRefusedToBoth) {
+#ifdef KEEL_EMULATED
+  emulation::Machine::get().reset({.devices = 1});
+#endif
+  std::string told[2];
+  try {
+    run_ranks(2, [&](Communicator& hosts) {
+      try {
+        const Context context = Context::create({.device = kTestDevice, .threads = 1});
+        const auto devices = make_nccl_communicator(context, hosts.split(0, hosts.rank()));
+        const Tensor x = tensor_of(context, {1.0 + hosts.rank()}, {1});
+        devices->all_reduce(x).wait();
+        EXPECT_EQ(doubles(x)[0], 3);
+      } catch (const std::exception& error) {
+        told[hosts.rank()] = error.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+    // both of them are there
+  }
+  EXPECT_EQ(told[0].empty(), told[1].empty()) << told[0] << "; " << told[1];
+  if (!told[0].empty()) {
+    EXPECT_NE(told[0].find("Duplicate GPU"), std::string::npos) << told[0];
+    GTEST_SKIP() << "NCCL refuses two ranks on one GPU: " << told[0];
+  }
+}
+
 TEST_F(NcclCollectives, CountTheBytesThatTheirAlgorithmSends) {
   KEEL_NEEDS_DEVICES(4);
   const auto sent = [](const DeviceRank& own, const auto& ask) {
@@ -299,6 +347,31 @@ TEST_F(NcclCollectives, MayLoseTheirTensorsOnceTheyAreAskedFor) {
                  EXPECT_EQ(doubles(whole), expected) << "seed " << seed;
                },
                {.drain_seed = seed});
+}
+
+// Not for collectives that were asked for since: these may take as long as they like.
+TEST_F(NcclCollectives, MakeReleasedMemoryWaitForThemselvesAlone) {
+  KEEL_NEEDS_DEVICES(2);
+  on_devices(2,
+             [](const DeviceRank& own) {
+               const Tensor later = zeros(own.context, {100});
+               Tensor mine = zeros(own.context, {100});
+               const Work sum = own.devices.all_reduce(mine);
+               const std::byte* const memory = mine.raw();
+               Work behind;
+               if (own.rank() == 0) behind = own.devices.all_reduce(later);  // rank 1 is yet to come
+               sum.wait();
+               mine = Tensor();
+               const Tensor next = empty(own.context, {100});
+               EXPECT_EQ(next.raw(), memory);
+               fill_by_kernel(next, 7);
+               EXPECT_EQ(doubles(next), std::vector<double>(100, 7));
+               own.hosts.barrier();
+               if (own.rank() == 1) behind = own.devices.all_reduce(later);
+               behind.wait();
+               own.context.synchronize();
+             },
+             {.nccl = {.timeout = std::chrono::seconds(10)}});
 }
 
 TEST_F(NcclCollectives, AreThereWhenTheirWorkSaysSo) {

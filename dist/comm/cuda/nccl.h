@@ -11,15 +11,19 @@
 
 namespace keel::cuda {
 
-// Throws an Error that names `what` unless the call succeeded.
-inline void check_nccl(ncclResult_t result, const char* what) {
-  if (result == ncclSuccess) [[likely]]
+// "unhandled system error; Connection refused": the communicator's, or the latest of this process without one.
+inline std::string text_of(ncclResult_t result, ncclComm_t comm = nullptr) {
+  const char* const detail = ncclGetLastError(comm);
+  const bool is_told = detail != nullptr && *detail != 0;
+  return concat(ncclGetErrorString(result), is_told ? "; " : "", is_told ? detail : "");
+}
+
+// Throws an Error that names `what` unless the call succeeded, or goes on in the background.
+inline void check_nccl(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) {
+  if (result == ncclSuccess || result == ncclInProgress) [[likely]]
     return;
-  const char* const detail = ncclGetLastError(nullptr);
   const bool of_peer = result == ncclRemoteError || result == ncclSystemError;
-  throw Error(concat(what, ": ", ncclGetErrorString(result), detail == nullptr || *detail == 0 ? "" : "; ",
-                     detail == nullptr ? "" : detail),
-              of_peer ? ErrorKind::peer : ErrorKind::internal);
+  throw Error(concat(what, ": ", text_of(result, comm)), of_peer ? ErrorKind::peer : ErrorKind::internal);
 }
 
 // Whether what is asked of the stream is recorded for a graph.
@@ -27,23 +31,5 @@ inline bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
-
-// The calls between begin and end() are one operation of the stream. Ended without them where one throws.
-class NcclCalls {
- public:
-  NcclCalls() { check_nccl(ncclGroupStart(), "ncclGroupStart"); }
-  ~NcclCalls() {
-    if (open_) ncclGroupEnd();
-  }
-  NcclCalls(const NcclCalls&) = delete;
-  NcclCalls& operator=(const NcclCalls&) = delete;
-  void end() {
-    open_ = false;
-    check_nccl(ncclGroupEnd(), "ncclGroupEnd");
-  }
-
- private:
-  bool open_ = true;
-};
 
 }  // namespace keel::cuda

@@ -25,11 +25,12 @@ ncclRedOp_t op_of(CombineOp op) {
 cudaStream_t stream_of(const NcclRank& own) { return static_cast<cudaStream_t>(own.context.stream().native()); }
 std::size_t count_of(const Tensor& x) { return static_cast<std::size_t>(x.numel()); }
 
-void send(const NcclRank& own, const Tensor& x, int to) {
-  check_nccl(ncclSend(x.raw(), count_of(x), type_of(x.dtype()), to, own.comm, stream_of(own)), "ncclSend");
+// Inside a group.
+void send(const NcclRank& own, ncclComm_t comm, const Tensor& x, int to) {
+  check_nccl(ncclSend(x.raw(), count_of(x), type_of(x.dtype()), to, comm, stream_of(own)), "ncclSend");
 }
-void receive(const NcclRank& own, const Tensor& x, int from) {
-  check_nccl(ncclRecv(x.raw(), count_of(x), type_of(x.dtype()), from, own.comm, stream_of(own)), "ncclRecv");
+void receive(const NcclRank& own, ncclComm_t comm, const Tensor& x, int from) {
+  check_nccl(ncclRecv(x.raw(), count_of(x), type_of(x.dtype()), from, comm, stream_of(own)), "ncclRecv");
 }
 
 // The shards of a tensor, by rank.
@@ -60,12 +61,11 @@ void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collect
     return all.slice(0, piece.span.begin, piece.span.end);
   };
   for (const Step& step : schedule.steps) {
-    if (!step.sends.empty() || !step.receives.empty()) {
-      NcclCalls calls;
-      for (const Transfer& transfer : step.receives) receive(own, at(transfer.piece), transfer.peer);
-      for (const Transfer& transfer : step.sends) send(own, at(transfer.piece), transfer.peer);
-      calls.end();
-    }
+    if (!step.sends.empty() || !step.receives.empty())
+      own.nccl.group([&](ncclComm_t comm) {
+        for (const Transfer& transfer : step.receives) receive(own, comm, at(transfer.piece), transfer.peer);
+        for (const Transfer& transfer : step.sends) send(own, comm, at(transfer.piece), transfer.peer);
+      });
     for (const Combination& combination : step.combinations) {
       std::vector<Tensor> terms;
       for (const Piece& term : combination.terms) terms.push_back(at(term));
@@ -77,67 +77,70 @@ void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collect
 
 void queue_all_reduce(const NcclRank& own, const Collective& c) {
   if (c.input.numel() == 0) return;
-  check_nccl(ncclAllReduce(c.input.raw(), c.output.raw(), count_of(c.input), type_of(c.dtype()), op_of(c.op), own.comm,
-                           stream_of(own)),
-             "ncclAllReduce");
+  own.nccl.call("ncclAllReduce", [&](ncclComm_t comm) {
+    return ncclAllReduce(c.input.raw(), c.output.raw(), count_of(c.input), type_of(c.dtype()), op_of(c.op), comm,
+                         stream_of(own));
+  });
 }
 
 void queue_reduce_scatter(const NcclRank& own, const Collective& c) {
   if (c.input.numel() == 0) return;
   if (has_equal_shards(own, c.input)) {
-    check_nccl(ncclReduceScatter(c.input.raw(), c.output.raw(), count_of(c.output), type_of(c.dtype()), op_of(c.op),
-                                 own.comm, stream_of(own)),
-               "ncclReduceScatter");
+    own.nccl.call("ncclReduceScatter", [&](ncclComm_t comm) {
+      return ncclReduceScatter(c.input.raw(), c.output.raw(), count_of(c.output), type_of(c.dtype()), op_of(c.op), comm,
+                               stream_of(own));
+    });
     return;
   }
   const std::vector<Tensor> shards = shards_of(own, c.input);
-  NcclCalls calls;
-  for (int owner = 0; owner < own.size; ++owner) {
-    const Tensor& shard = shards[static_cast<std::size_t>(owner)];
-    if (shard.numel() == 0) continue;
-    // Elsewhere than at the owner nothing is received.
-    std::byte* const result = owner == own.rank ? c.output.raw() : shard.raw();
-    check_nccl(ncclReduce(shard.raw(), result, count_of(shard), type_of(c.dtype()), op_of(c.op), owner, own.comm,
-                          stream_of(own)),
-               "ncclReduce");
-  }
-  calls.end();
+  own.nccl.group([&](ncclComm_t comm) {
+    for (int owner = 0; owner < own.size; ++owner) {
+      const Tensor& shard = shards[static_cast<std::size_t>(owner)];
+      if (shard.numel() == 0) continue;
+      // Elsewhere than at the owner nothing is received.
+      std::byte* const result = owner == own.rank ? c.output.raw() : shard.raw();
+      check_nccl(ncclReduce(shard.raw(), result, count_of(shard), type_of(c.dtype()), op_of(c.op), owner, comm,
+                            stream_of(own)),
+                 "ncclReduce");
+    }
+  });
 }
 
 void queue_all_gather(const NcclRank& own, const Tensor& shard, const Tensor& whole) {
   if (whole.numel() == 0) return;
   if (has_equal_shards(own, whole)) {
-    check_nccl(
-        ncclAllGather(shard.raw(), whole.raw(), count_of(shard), type_of(whole.dtype()), own.comm, stream_of(own)),
-        "ncclAllGather");
+    own.nccl.call("ncclAllGather", [&](ncclComm_t comm) {
+      return ncclAllGather(shard.raw(), whole.raw(), count_of(shard), type_of(whole.dtype()), comm, stream_of(own));
+    });
     return;
   }
   const std::vector<Tensor> places = shards_of(own, whole);
-  NcclCalls calls;
-  for (int owner = 0; owner < own.size; ++owner) {
-    const Tensor& place = places[static_cast<std::size_t>(owner)];
-    if (place.numel() == 0) continue;
-    check_nccl(ncclBroadcast(owner == own.rank ? shard.raw() : place.raw(), place.raw(), count_of(place),
-                             type_of(whole.dtype()), owner, own.comm, stream_of(own)),
-               "ncclBroadcast");
-  }
-  calls.end();
+  own.nccl.group([&](ncclComm_t comm) {
+    for (int owner = 0; owner < own.size; ++owner) {
+      const Tensor& place = places[static_cast<std::size_t>(owner)];
+      if (place.numel() == 0) continue;
+      check_nccl(ncclBroadcast(owner == own.rank ? shard.raw() : place.raw(), place.raw(), count_of(place),
+                               type_of(whole.dtype()), owner, comm, stream_of(own)),
+                 "ncclBroadcast");
+    }
+  });
 }
 
 void queue_broadcast(const NcclRank& own, const Tensor& x, int root) {
   if (x.numel() == 0) return;
-  check_nccl(ncclBroadcast(x.raw(), x.raw(), count_of(x), type_of(x.dtype()), root, own.comm, stream_of(own)),
-             "ncclBroadcast");
+  own.nccl.call("ncclBroadcast", [&](ncclComm_t comm) {
+    return ncclBroadcast(x.raw(), x.raw(), count_of(x), type_of(x.dtype()), root, comm, stream_of(own));
+  });
 }
 
 void queue_messages(const NcclRank& own, std::span<const Collective> messages) {
-  NcclCalls calls;
-  for (const Collective& message : messages) {
-    if (message.count() == 0) continue;
-    if (message.kind == CollectiveKind::send) send(own, message.input, message.peer);
-    else receive(own, message.output, message.peer);
-  }
-  calls.end();
+  own.nccl.group([&](ncclComm_t comm) {
+    for (const Collective& message : messages) {
+      if (message.count() == 0) continue;
+      if (message.kind == CollectiveKind::send) send(own, comm, message.input, message.peer);
+      else receive(own, comm, message.output, message.peer);
+    }
+  });
 }
 
 std::int64_t elements_passed_on(const CollectiveShape& shape, CollectiveKind kind, int root) {

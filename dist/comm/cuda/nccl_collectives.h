@@ -6,13 +6,13 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/communicator.h"
-#include "keel/dist/comm/cuda/nccl.h"
+#include "keel/dist/comm/cuda/nccl_handle.h"
 
 namespace keel::cuda {
 
 // One rank of an NCCL communicator and the stream that its work goes to, which is the context's current one.
 struct NcclRank {
-  ncclComm_t comm = nullptr;
+  NcclHandle& nccl;
   int rank = 0, size = 1;
   Context context;
 };

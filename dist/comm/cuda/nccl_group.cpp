@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/runtime/device_api.h"
 
 namespace keel::cuda {
@@ -11,43 +12,49 @@ namespace {
 
 // How many finished collectives may wait to be forgotten.
 constexpr std::size_t kFlightsKept = 64;
-// How long NCCL's own calls may hold up their end. One that hangs is what the end is for, so it comes then anyway.
-constexpr auto kPatience = std::chrono::seconds(1);
 // A device may need a moment, and be asked again, to say that it is done.
 constexpr int kQuestions = 200;
 constexpr auto kMoment = std::chrono::microseconds(500);
 // The reason of another rank's failure may come after its effect.
 constexpr auto kTimeToTell = std::chrono::milliseconds(500);
 
+// What hear() says; asks again for so long while it says nothing.
+template <class Hear>
+std::string await_reason(const Hear& hear, std::chrono::steady_clock::duration patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    if (std::string reason = hear(); !reason.empty()) return reason;
+    if (std::chrono::steady_clock::now() >= end) return {};
+    std::this_thread::sleep_for(kMoment);
+  }
+}
+
 }  // namespace
 
-NcclGroup::NcclGroup(const Context& context, std::unique_ptr<Communicator> control, const NcclOptions& options,
-                     ncclComm_t comm)
+NcclGroup::NcclGroup(const Context& context, std::unique_ptr<Communicator> control, const NcclOptions& options)
     : context_(context),
-      stream_(context.make_stream(true)),
+      stream_(stream_for_collectives(context)),
       options_(options),
       timeout_(options.timeout.value_or(control->timeout())),
       rank_(control->rank()),
       size_(control->size()),
       nodes_(control->nodes()),
-      comm_(comm),
+      alarm_(control->alarm()),
       control_(std::move(control)),
+      handle_([this] { check(); }),
       watcher_([this] { watch(); }) {}
 
-Event NcclGroup::queue(const std::string& what, const std::function<void(ncclComm_t)>& f) {
-  throw_failure();
-  {
-    const std::lock_guard lock(mutex_);
-    while (flights_.size() > kFlightsKept && flights_.front().end->has_passed()) flights_.pop_front();
-    flights_.push_back({what, Clock::now()});
-  }
+Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHandle&)>& f) {
+  check();
   try {
-    const std::lock_guard calling(calls_);
-    const ncclComm_t comm = comm_.load();
-    if (comm == nullptr) throw Error(failure(), ErrorKind::peer);
+    {
+      const std::lock_guard lock(mutex_);
+      while (flights_.size() > kFlightsKept && flights_.front().end->has_passed()) flights_.pop_front();
+      flights_.push_back({what, Clock::now()});
+    }
     context_.api().make_current();
     const StreamScope scope(context_, stream_);
-    f(comm);
+    f(handle_);
     const Event end = stream_.record();
     const std::lock_guard lock(mutex_);
     flights_.back().end = end;
@@ -60,23 +67,64 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(ncclCom
 }
 
 void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
-  const std::lock_guard lock(asking_);
   if (control_ == nullptr) throw Error(concat("the communicator of rank ", rank_, " has gone"), ErrorKind::peer);
   try {
     f(*control_);
   } catch (const std::exception& error) {
-    note(error.what());
-    end_work();
+    note(error.what(), true);
+    handle_.abort();
     throw;
   }
 }
 
+void NcclGroup::go_on_to(const std::string& place) {
+  const std::lock_guard lock(mutex_);
+  next_place_ = place;
+}
+
 void NcclGroup::check() {
   if (!has_failed()) {
-    meet_control();
-    look(true);
+    std::string reason = hear_control(), found;
+    if (const auto error = reason.empty() ? handle_.error() : std::nullopt) {
+      found = concat("NCCL reports to rank ", rank_, ": ", *error);
+      reason = await_reason([this] { return hear_control(); }, kTimeToTell);
+    }
+    const bool is_told = !reason.empty();
+    if (is_told || !found.empty()) {
+      note(is_told ? reason : found, is_told);
+      tell_control();
+      handle_.abort();
+    }
   }
   throw_failure();
+}
+
+std::string NcclGroup::hear_control() {
+  if (control_ == nullptr) return {};
+  try {
+    control_->poll();
+  } catch (const std::exception& error) { return error.what(); }
+  return {};
+}
+
+void NcclGroup::throw_failure() {
+  if (!has_failed()) return;
+  // What the watcher has found may be the effect of what another rank is about to tell.
+  if (untold_ && alarm_ == nullptr)
+    if (const std::string reason = await_reason([this] { return hear_control(); }, kTimeToTell); !reason.empty())
+      replace_failure(reason);
+  tell_control();
+  throw Error(failure(), ErrorKind::peer);
+}
+
+void NcclGroup::tell_control() noexcept {
+  if (control_ != nullptr && untold_.exchange(false)) control_->fail(failure());
+}
+
+void NcclGroup::fail(const std::string& reason) noexcept {
+  note(reason, false);
+  tell_control();
+  handle_.abort();
 }
 
 std::string NcclGroup::failure() {
@@ -84,101 +132,19 @@ std::string NcclGroup::failure() {
   return failure_;
 }
 
-void NcclGroup::throw_failure() {
-  if (!has_failed()) return;
-  meet_control();
-  throw Error(failure(), ErrorKind::peer);
-}
-
-// Whether it is the first.
-bool NcclGroup::note(const std::string& reason) noexcept {
+// The first one stays.
+void NcclGroup::note(const std::string& reason, bool is_told) noexcept {
   const std::lock_guard lock(mutex_);
-  if (failed_) return false;
+  if (failed_) return;
   failure_ = reason;
+  untold_ = !is_told;
   failed_.store(true, std::memory_order_release);
-  return true;
 }
 
-void NcclGroup::fail(const std::string& reason) noexcept {
-  if (note(reason)) untold_ = true;
-  meet_control();
-  end_work();
-}
-
-void NcclGroup::end_work() noexcept {
-  std::unique_lock lock(calls_, std::defer_lock);
-  static_cast<void>(lock.try_lock_for(kPatience));
-  const ncclComm_t comm = comm_.exchange(nullptr);
-  if (comm != nullptr) ncclCommAbort(comm);
-}
-
-// Tells the other ranks of a failure here, or hears of one there; later, where the control is in use.
-void NcclGroup::meet_control() noexcept {
-  std::unique_lock turn(asking_, std::try_to_lock);
-  if (!turn.owns_lock() || control_ == nullptr) return;
-  if (untold_.exchange(false)) return control_->fail(failure());
-  if (has_failed()) return;
-  try {
-    control_->poll();
-  } catch (const std::exception& error) {
-    turn.unlock();
-    note(error.what());
-    end_work();
-  }
-}
-
-// Asks NCCL for errors, unless a call of it is going on.
-void NcclGroup::look(bool may_ask) noexcept {
-  ncclResult_t result = ncclSuccess;
-  std::string detail;
-  {
-    const std::unique_lock lock(calls_, std::try_to_lock);
-    const ncclComm_t comm = lock.owns_lock() ? comm_.load() : nullptr;
-    if (comm == nullptr || ncclCommGetAsyncError(comm, &result) != ncclSuccess) return;
-    if (result == ncclSuccess || result == ncclInProgress) return;
-    if (const char* const text = ncclGetLastError(comm)) detail = text;
-  }
-  // A rank that gave up, and so caused this, tells why.
-  for (const auto end = Clock::now() + kTimeToTell; may_ask && !has_failed() && Clock::now() < end;) {
-    meet_control();
-    std::this_thread::sleep_for(kMoment);
-  }
-  if (note(concat("NCCL reports to rank ", rank_, ": ", ncclGetErrorString(result), "; ", detail))) untold_ = true;
-  meet_control();
-  end_work();
-}
-
-// The oldest collective that takes too long, or "".
-std::string NcclGroup::find_late() {
-  std::unique_lock lock(mutex_);
-  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > timeout_) {
-    const Flight oldest = flights_.front();
-    bool passed = false;
-    for (int i = 0; i < kQuestions && oldest.end && !passed; ++i) {
-      passed = oldest.end->has_passed();
-      if (!passed) changed_.wait_for(lock, kMoment);
-    }
-    if (!passed) return oldest.what;
-    if (!flights_.empty() && flights_.front().begun == oldest.begun) flights_.pop_front();
-  }
-  return {};
-}
-
-void NcclGroup::watch() {
-  const auto interval = std::clamp<std::chrono::milliseconds>(timeout_ / 10, std::chrono::milliseconds(5),
-                                                              std::chrono::milliseconds(200));
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, interval, [&] { return closing_; })) {
-    lock.unlock();
-    if (options_.watch_control) meet_control();
-    if (!has_failed()) look(options_.watch_control);
-    if (const std::string late = has_failed() ? "" : find_late(); !late.empty()) {
-      if (note(concat("rank ", rank_, " gave up after ", timeout_.count(), " ms in ", late))) untold_ = true;
-      if (options_.watch_control) meet_control();
-      end_work();
-    }
-    lock.lock();
-  }
+void NcclGroup::replace_failure(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  failure_ = reason;
+  untold_ = false;
 }
 
 void NcclGroup::drain() {
@@ -187,9 +153,14 @@ void NcclGroup::drain() {
     const std::lock_guard lock(mutex_);
     if (!flights_.empty() && flights_.back().end) last = *flights_.back().end;
   }
-  while (!last.has_passed()) {
-    check();
-    std::this_thread::sleep_for(kMoment);
+  try {
+    while (!last.has_passed()) {
+      check();
+      std::this_thread::sleep_for(kMoment);
+    }
+  } catch (const std::exception& error) {
+    fail(concat("rank ", rank_, " failed: ", error.what()));
+    throw;
   }
   check();
 }
@@ -198,7 +169,10 @@ void NcclGroup::close() noexcept {
   if (!watcher_.joinable()) return;
   const bool unwinding = std::uncaught_exceptions() > exceptions_;
   try {
-    if (!unwinding) drain();
+    if (!unwinding) {
+      drain();
+      queue("the end of its group" + next_place_, [](NcclHandle& nccl) { nccl.finish(); });
+    }
   } catch (const std::exception&) {
     // Every call has said so, or will.
   }
@@ -209,13 +183,81 @@ void NcclGroup::close() noexcept {
   changed_.notify_all();
   watcher_.join();
   if (unwinding || has_failed()) {
-    note(concat("rank ", rank_, " has left its group"));
-    if (untold_) meet_control();
-    end_work();
-  } else if (const ncclComm_t comm = comm_.exchange(nullptr); comm != nullptr) {
-    ncclCommDestroy(comm);
+    note(concat("rank ", rank_, " has left its group"), true);
+    tell_control();
+    handle_.abort();
   }
+  alarm_.reset();
   control_.reset();
+}
+
+void NcclGroup::watch() {
+  const auto interval = std::clamp<std::chrono::milliseconds>(timeout_ / 10, std::chrono::milliseconds(5),
+                                                              std::chrono::milliseconds(200));
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, interval, [&] { return closing_; })) {
+    lock.unlock();
+    if (!has_failed()) look();
+    lock.lock();
+  }
+}
+
+// Notes the first failure that there is, tells the others where it may, and ends this rank's work.
+void NcclGroup::look() {
+  std::string reason = hear_alarm(), found;
+  if (reason.empty()) {
+    const auto error = handle_.error();
+    found = error ? concat("NCCL reports to rank ", rank_, ": ", *error) : find_late();
+    // A rank that gave up, and so caused this, tells why.
+    if (error && alarm_ != nullptr) reason = await_reason([this] { return hear_alarm(); }, kTimeToTell);
+  }
+  if (!reason.empty()) {
+    note(reason, true);
+  } else if (!found.empty()) {
+    note(found, false);
+    if (alarm_ != nullptr && untold_.exchange(false)) alarm_->raise(failure());
+  } else {
+    return;
+  }
+  handle_.abort();
+}
+
+std::string NcclGroup::hear_alarm() {
+  const std::string reason = alarm_ == nullptr ? "" : alarm_->heard();
+  return reason.empty() ? reason : concat(reason, "; rank ", rank_, " was ", place());
+}
+
+// The oldest collective that takes too long, as a failure, or "".
+std::string NcclGroup::find_late() {
+  std::unique_lock lock(mutex_);
+  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > timeout_) {
+    const Flight oldest = flights_.front();
+    bool passed = false;
+    try {
+      for (int i = 0; i < kQuestions && oldest.end && !passed; ++i) {
+        passed = oldest.end->has_passed();
+        if (!passed) changed_.wait_for(lock, kMoment);
+      }
+    } catch (const std::exception& error) {
+      return concat("rank ", rank_, " failed in ", oldest.what, ": ", error.what());
+    }
+    if (!passed) return concat("rank ", rank_, " gave up after ", timeout_.count(), " ms in ", oldest.what);
+    if (!flights_.empty() && flights_.front().begun == oldest.begun) flights_.pop_front();
+  }
+  return {};
+}
+
+// Where this rank is, for messages.
+std::string NcclGroup::place() {
+  const std::lock_guard lock(mutex_);
+  for (const Flight& flight : flights_) {
+    bool passed = false;
+    try {
+      passed = flight.end && flight.end->has_passed();
+    } catch (const std::exception&) {}  // nor will it
+    if (!passed) return flight.what == kJoining ? flight.what : "in " + flight.what;
+  }
+  return "before its next collective" + next_place_;
 }
 
 }  // namespace keel::cuda

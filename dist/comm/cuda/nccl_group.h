@@ -4,6 +4,9 @@
 // A device that waits for a rank which never comes waits for ever, and so does a host that waits for the device. So a
 // thread watches: a collective that takes too long, an error that NCCL reports, or another rank's failure end the work
 // of this rank, and from then on every call says why.
+//
+// The control is for the caller's thread alone. The watcher has its alarm; where there is none, it hears of no other
+// rank, and what it finds is told by the caller's next call.
 
 #include <atomic>
 #include <chrono>
@@ -16,15 +19,17 @@
 #include <string>
 #include <thread>
 
-#include "keel/dist/comm/cuda/nccl.h"
+#include "keel/dist/comm/cuda/nccl_handle.h"
 #include "keel/dist/comm/nccl_communicator.h"
 
 namespace keel::cuda {
 
 class NcclGroup {
  public:
-  // Takes the handle over.
-  NcclGroup(const Context& context, std::unique_ptr<Communicator> control, const NcclOptions& options, ncclComm_t comm);
+  // What the first work of a group is called: it gives the handle its communicator.
+  static constexpr const char* kJoining = "joining its group";
+
+  NcclGroup(const Context& context, std::unique_ptr<Communicator> control, const NcclOptions& options);
   ~NcclGroup() { close(); }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -39,9 +44,11 @@ class NcclGroup {
 
   // Calls f(handle), which queues work in the group's stream (the context's current one meanwhile), and returns the
   // event of its end. `what` is for messages.
-  Event queue(const std::string& what, const std::function<void(ncclComm_t)>& f);
+  Event queue(const std::string& what, const std::function<void(NcclHandle&)>& f);
   // Calls f(control). What it throws is the group's failure.
   void ask_control(const std::function<void(Communicator&)>& f);
+  // Where the rank is between two collectives, for messages: " (collective number 5, step 57)".
+  void go_on_to(const std::string& place);
 
   // Throws the group's failure, after a look for one.
   void check();
@@ -60,15 +67,21 @@ class NcclGroup {
     std::optional<Event> end = {};  // once it is in the stream
   };
 
-  void watch();
-  std::string find_late();
-  void meet_control() noexcept;
-  void look(bool may_ask) noexcept;
-  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
-  bool note(const std::string& reason) noexcept;
-  std::string failure();
+  // By the caller's thread.
+  std::string hear_control();
   void throw_failure();
-  void end_work() noexcept;
+  void tell_control() noexcept;
+  // By the watcher.
+  void watch();
+  void look();
+  std::string hear_alarm();
+  std::string find_late();
+  // By both.
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  void note(const std::string& reason, bool is_told) noexcept;
+  void replace_failure(const std::string& reason);
+  std::string failure();
+  std::string place();
 
   const Context context_;
   const Stream stream_;
@@ -78,17 +91,16 @@ class NcclGroup {
   const std::vector<int> nodes_;
   const int exceptions_ = std::uncaught_exceptions();
 
-  std::timed_mutex calls_;  // held while NCCL is called
-  std::atomic<ncclComm_t> comm_;
-  std::mutex asking_;  // held while the control is used
+  std::shared_ptr<Alarm> alarm_;  // null where the control has none
   std::unique_ptr<Communicator> control_;
-  std::atomic<bool> untold_ = false;  // the control does not know of the failure
+  NcclHandle handle_;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   std::deque<Flight> flights_;  // in the stream's order
-  std::string failure_;
+  std::string failure_, next_place_;
   std::atomic<bool> failed_ = false;
+  std::atomic<bool> untold_ = false;  // the other ranks do not know of the failure
   bool closing_ = false;
   std::thread watcher_;
 };

@@ -1,14 +1,20 @@
 // The MPI profiling interface: these functions stand before those of the library, which are also called PMPI_...
 // They are the calls of MPI that keel makes.
 
+#include <thread>
+
 #include "tests/dist/comm/mpi/mpi_ranks.h"
 
 namespace keel::testing {
 namespace {
 
 MpiCounts counts;
+const std::thread::id first_thread = std::this_thread::get_id();
 
-void note(MPI_Comm comm) { counts.of_world += comm == MPI_COMM_WORLD; }
+void note(MPI_Comm comm) {
+  counts.of_world += comm == MPI_COMM_WORLD;
+  counts.of_other_threads += std::this_thread::get_id() != first_thread;
+}
 
 }  // namespace
 
@@ -38,6 +44,10 @@ int MPI_Recv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Co
 int MPI_Iprobe(int from, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
   note(comm);
   return PMPI_Iprobe(from, tag, comm, flag, status);
+}
+int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  note(MPI_COMM_NULL);
+  return PMPI_Test(request, flag, status);
 }
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* made) {
   note(comm);

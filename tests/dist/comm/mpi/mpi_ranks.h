@@ -21,6 +21,7 @@ struct MpiCounts {
   std::int64_t communicators = 0;        // made and not freed
   std::int64_t of_world = 0;             // calls that name MPI_COMM_WORLD
   std::int64_t starts_and_ends = 0;      // of MPI
+  std::int64_t of_other_threads = 0;     // calls by others than the first
 };
 const MpiCounts& mpi_counts();
 

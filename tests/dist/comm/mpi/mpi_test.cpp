@@ -304,6 +304,10 @@ TEST(MpiTransport, AdvancesTogetherWithAnotherOfTheSameProcesses) {
   });
 }
 
+TEST(MpiTransport, HasNoAlarmForOtherThreads) {
+  on_first_processes(processes(), [](MPI_Comm comm) { EXPECT_EQ(make_mpi_communicator(comm)->alarm(), nullptr); });
+}
+
 TEST(MpiTransport, FailsInOneProgramAlone) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     const auto one = make_mpi_communicator(comm), two = make_mpi_communicator(comm);
