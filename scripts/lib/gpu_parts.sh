@@ -190,7 +190,7 @@ part_peers() {
   local python why="PyTorch is ${fact[PyTorch]}" batch
   begin peers "${budget[peers]}"
   for python in "${torch_pythons[@]}"; do
-    limited 60 "$out/peers/look.log" "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "this PyTorch sees no GPU")'
+    limited 90 "$out/peers/look.log" "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "this PyTorch sees no GPU")'
     if [ "$status" -eq 0 ]; then
       batch=$(sed -n 's/.*"case":"gpt2 124M",.*"batch":\([0-9]*\).*/\1/p' "$out/bench/training.jsonl" 2>/dev/null | head -n 1)
       # A case that has begun, such as one that compiles, may take a minute.
