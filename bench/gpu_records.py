@@ -74,10 +74,13 @@ class Part:
             Step(name, step, "lost", "", limit, LOST) for step, limit in rows_of(self.folder, "running", columns=2)
         ]
         self.env = {}
-        for line in text_of(self.folder, "env.txt").splitlines():
+        text = text_of(self.folder, "env.txt")
+        for line in text.splitlines():
             key, _, value = line.partition(" ")
             if key and value.strip():
                 self.env.setdefault(key, value.strip())
+        if "keel" not in self.env and os.path.exists(os.path.join(self.folder, "env.txt")):
+            self.env = dict.fromkeys(LIBRARIES, f"nothing: {first_line(text)}")
 
     def is_there(self):
         return bool(self.about or self.steps)

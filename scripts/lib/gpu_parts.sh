@@ -100,9 +100,9 @@ has_programs() {
     return 1
   done
   [ "$(part_commit)" = "$source_commit" ] || say "$part: its programs are of $(part_commit), the sources here of $source_commit"
-  keel_env >"$out/$part/env.txt"
+  keel_env
 }
-keel_env() { ask "${with_libraries[@]}" "$build/keel" env; }
+keel_env() { limited 30 "$out/$part/env.txt" "${with_libraries[@]}" "$build/keel" env; }
 
 part_build() {
   local program fresh=() cache=$build/CMakeCache.txt
@@ -123,7 +123,7 @@ part_build() {
   say "$source_commit" >"$build/gpu_suite_commit"
   # Whatever fails: the rest is compiled, and all errors are seen at once.
   step compile "$(left)" cmake --build "$build" --parallel "$cores" --target gpu_suite -- -k 0 || true
-  [ ! -x "$build/keel" ] || keel_env >"$out/build/env.txt"
+  [ ! -x "$build/keel" ] || keel_env
 }
 
 part_tests() {
