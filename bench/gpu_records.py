@@ -8,6 +8,7 @@ A part's folder (build, tests, sanitize, bench, peers) holds
   env.txt        what `keel env` printed
   *.jsonl        lines of bench_gpu (one file a group) and of bench/peers/gpu.py (pytorch.jsonl)
   libraries.tsv  NAME, STATE: what configuring said (build)
+  ninja_log      Ninja's own, of how long each file took (build)
   LastTest.log   of CTest (tests)
 
 Any of them may be missing or cut: a run may be killed at any time.
@@ -148,6 +149,14 @@ class Suite:
                 self.missing_peak = line.get("peak_missing", self.missing_peak)
         self.peer = json_lines(folder, "peers", "pytorch.jsonl")
         self.tests = Tests(self.parts["tests"])
+
+    def slowest_files(self, most=5):
+        """(seconds, output) of what took longest to build, also in earlier builds of the same folder."""
+        seconds = {}
+        for row in rows_of(self.parts["build"].folder, "ninja_log", columns=4):
+            if row[0].isdigit() and row[1].isdigit():
+                seconds[row[3]] = (int(row[1]) - int(row[0])) / 1000
+        return sorted(((time, output) for output, time in seconds.items()), reverse=True)[:most]
 
     def there(self):
         """The parts that are there, in the order in which they began."""

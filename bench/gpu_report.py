@@ -121,6 +121,10 @@ def parts_section(suite):
     if missing:
         yield f"Nothing is there of: {', '.join(missing)}."
         yield ""
+    slowest = ", ".join(f"{os.path.basename(output)} {seconds:.0f} s" for seconds, output in suite.slowest_files())
+    if slowest:
+        yield f"What took longest to compile: {slowest}."
+        yield ""
     if suite.tests:
         names = suite.tests.names
         yield "Tests of label gpu: " + ", ".join(

@@ -123,6 +123,7 @@ part_build() {
   say "$source_commit" >"$build/gpu_suite_commit"
   # Whatever fails: the rest is compiled, and all errors are seen at once.
   step compile "$(left)" cmake --build "$build" --parallel "$cores" --target gpu_suite -- -k 0 || true
+  cp "$build/.ninja_log" "$out/build/ninja_log" 2>/dev/null || true
   [ ! -x "$build/keel" ] || keel_env
 }
 
