@@ -58,12 +58,6 @@ look_around() {
   source_commit=$(commit_of_sources)
 }
 
-# architecture_of CAPABILITY: as card_architecture, of a number that is known.
-architecture_of() {
-  local number=${1//[. ]/}
-  case "$number" in 90) say 90a-real ;; *[!0-9]* | "") return 1 ;; *) say "$number-real" ;; esac
-}
-
 # commit_of_sources: and where they are not exactly a commit's, a sum that tells them from others.
 commit_of_sources() {
   local hash sum
