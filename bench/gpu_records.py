@@ -8,6 +8,7 @@ A part's folder (build, tests, sanitize, bench, peers) holds
   env.txt        what `keel env` printed
   *.jsonl        lines of bench_gpu (one file a group) and of bench/peers/gpu.py (pytorch.jsonl)
   libraries.tsv  NAME, STATE: what configuring said (build)
+  ninja_log      Ninja's own, of how long each file took (build)
   LastTest.log   of CTest (tests)
 
 Any of them may be missing or cut: a run may be killed at any time.
@@ -74,10 +75,13 @@ class Part:
             Step(name, step, "lost", "", limit, LOST) for step, limit in rows_of(self.folder, "running", columns=2)
         ]
         self.env = {}
-        for line in text_of(self.folder, "env.txt").splitlines():
+        text = text_of(self.folder, "env.txt")
+        for line in text.splitlines():
             key, _, value = line.partition(" ")
             if key and value.strip():
                 self.env.setdefault(key, value.strip())
+        if "keel" not in self.env and os.path.exists(os.path.join(self.folder, "env.txt")):
+            self.env = dict.fromkeys(LIBRARIES, f"nothing: {first_line(text)}")
 
     def is_there(self):
         return bool(self.about or self.steps)
@@ -145,6 +149,14 @@ class Suite:
                 self.missing_peak = line.get("peak_missing", self.missing_peak)
         self.peer = json_lines(folder, "peers", "pytorch.jsonl")
         self.tests = Tests(self.parts["tests"])
+
+    def slowest_files(self, most=5):
+        """(seconds, output) of what took longest to build, also in earlier builds of the same folder."""
+        seconds = {}
+        for row in rows_of(self.parts["build"].folder, "ninja_log", columns=4):
+            if row[0].isdigit() and row[1].isdigit():
+                seconds[row[3]] = (int(row[1]) - int(row[0])) / 1000
+        return sorted(((time, output) for output, time in seconds.items()), reverse=True)[:most]
 
     def there(self):
         """The parts that are there, in the order in which they began."""

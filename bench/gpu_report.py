@@ -45,14 +45,18 @@ def failures_of(suite):
 
 
 TROUBLE = re.compile(
-    r"error|fatal|FAILED|terminate called|what\(\):|Traceback|^=========.*(Invalid|hazard|ERROR SUMMARY)"
+    r"\berror\b|fatal|FAILED|terminate called|what\(\):|Traceback|=========.*(Invalid|hazard)", re.IGNORECASE
 )
 
 
-def excerpt(log, most=12):
-    """The lines of a log that tell most of why it failed."""
-    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
-    return [line[:240] for line in lines if TROUBLE.search(line)][:most] or [line[:240] for line in lines[-most:]]
+def excerpt(log, most=16, behind=2):
+    """The lines of a log that tell most of why it failed: those of trouble, each with some behind it; or else the last."""
+    lines = [line.rstrip()[:240] for line in log.splitlines() if line.strip()]
+    wanted = set()
+    for i, line in enumerate(lines):
+        if TROUBLE.search(line):
+            wanted.update(range(i, min(i + behind + 1, len(lines))))
+    return [lines[i] for i in sorted(wanted)][:most] or lines[-most:]
 
 
 def number(value, digits=2):
@@ -116,6 +120,10 @@ def parts_section(suite):
     missing = [name for name in PARTS if not suite.parts[name].is_there()]
     if missing:
         yield f"Nothing is there of: {', '.join(missing)}."
+        yield ""
+    slowest = ", ".join(f"{os.path.basename(output)} {seconds:.0f} s" for seconds, output in suite.slowest_files())
+    if slowest:
+        yield f"What took longest to compile: {slowest}."
         yield ""
     if suite.tests:
         names = suite.tests.names

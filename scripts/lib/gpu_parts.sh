@@ -58,12 +58,6 @@ look_around() {
   source_commit=$(commit_of_sources)
 }
 
-# architecture_of CAPABILITY: as card_architecture, of a number that is known.
-architecture_of() {
-  local number=${1//[. ]/}
-  case "$number" in 90) say 90a-real ;; *[!0-9]* | "") return 1 ;; *) say "$number-real" ;; esac
-}
-
 # commit_of_sources: and where they are not exactly a commit's, a sum that tells them from others.
 commit_of_sources() {
   local hash sum
@@ -100,9 +94,9 @@ has_programs() {
     return 1
   done
   [ "$(part_commit)" = "$source_commit" ] || say "$part: its programs are of $(part_commit), the sources here of $source_commit"
-  keel_env >"$out/$part/env.txt"
+  keel_env
 }
-keel_env() { ask "${with_libraries[@]}" "$build/keel" env; }
+keel_env() { limited 30 "$out/$part/env.txt" "${with_libraries[@]}" "$build/keel" env; }
 
 part_build() {
   local program fresh=() cache=$build/CMakeCache.txt
@@ -123,7 +117,8 @@ part_build() {
   say "$source_commit" >"$build/gpu_suite_commit"
   # Whatever fails: the rest is compiled, and all errors are seen at once.
   step compile "$(left)" cmake --build "$build" --parallel "$cores" --target gpu_suite -- -k 0 || true
-  [ ! -x "$build/keel" ] || keel_env >"$out/build/env.txt"
+  cp "$build/.ninja_log" "$out/build/ninja_log" 2>/dev/null || true
+  [ ! -x "$build/keel" ] || keel_env
 }
 
 part_tests() {
@@ -190,7 +185,7 @@ part_peers() {
   local python why="PyTorch is ${fact[PyTorch]}" batch
   begin peers "${budget[peers]}"
   for python in "${torch_pythons[@]}"; do
-    limited 60 "$out/peers/look.log" "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "this PyTorch sees no GPU")'
+    limited 90 "$out/peers/look.log" "$python" -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "this PyTorch sees no GPU")'
     if [ "$status" -eq 0 ]; then
       batch=$(sed -n 's/.*"case":"gpt2 124M",.*"batch":\([0-9]*\).*/\1/p' "$out/bench/training.jsonl" 2>/dev/null | head -n 1)
       # A case that has begun, such as one that compiles, may take a minute.

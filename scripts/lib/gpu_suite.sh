@@ -56,11 +56,13 @@ left() { say $((part_deadline - SECONDS)); }
 # note STEP STATUS SECONDS LIMIT WHY: passed, failed, cut (at its limit) or skipped.
 note() {
   printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5//[$'\t\n']/ }" >>"$out/$part/steps.tsv"
+  rm -f "$out/$part/running"
   say "$part: $1: $2${3:+ after $3 s}${5:+ ($5)}"
 }
 
-# run STEP SECONDS COMMAND...: runs it within what is left of the part, its output in STEP.log. Sets status (empty when no
-# time was left), took and limit. Before it begins the report is written: a run that is killed leaves it and the archive.
+# run STEP SECONDS COMMAND...: runs it within what is left of the part, its output in STEP.log; a note must follow. Sets
+# status (empty when no time was left), took and limit. Before it begins the report is written: a run that is killed leaves
+# it and the archive.
 run() {
   local name=$1
   limit=$2 status="" took=""
@@ -70,7 +72,6 @@ run() {
   printf '%s\t%s\n' "$name" "$limit" >"$out/$part/running"
   write_report
   limited "$limit" "$out/$part/$name.log" "$@"
-  rm -f "$out/$part/running"
 }
 # judge STEP: notes how what ran has ended. Fails unless it passed.
 judge() {

@@ -84,12 +84,16 @@ find_nvcc() {
   return 1
 }
 
-# card_architecture: what nvcc compiles for the first NVIDIA GPU here, in CMake's words; fails where nvidia-smi does not
-# know. 9.0 has instructions of its own, under 90a.
-card_architecture() {
-  local number
-  number=$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 | tr -d '. ') || return 1
+# architecture_of CAPABILITY: what nvcc compiles for a card of that number ("9.0"), in CMake's words; fails where it is none.
+# 9.0 has instructions of its own, under 90a.
+architecture_of() {
+  local number=${1//[. ]/}
   case "$number" in 90) say 90a-real ;; *[!0-9]* | "") return 1 ;; *) say "$number-real" ;; esac
+}
+
+# card_architecture: the same of the first NVIDIA GPU here; fails where nvidia-smi does not know.
+card_architecture() {
+  architecture_of "$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0)"
 }
 
 # choose_cuda WISH: sets `cuda`, the KEEL_CUDA of a build for this machine (WISH itself unless it is AUTO), and
