@@ -58,8 +58,8 @@ using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
 // A wait reports what the device's work did wrong, once to each thread that waits for the device; afterwards the device
-// works on. A device that was lost (Machine::lose) answers cudaErrorIllegalAddress to everything. For a failed kernel the text is what the emulator found: that of the newest failure reported to this
-// thread.
+// works on. A device that was lost (Machine::lose) answers cudaErrorIllegalAddress to everything. For a failed
+// kernel the text is what the emulator found: that of the newest failure reported to this thread.
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 

@@ -67,8 +67,14 @@ Kitchen cooked(const Words& words) {
 }
 
 TEST(CommandLine, EverySpellingOfAnOptionIsTheSame) {
-  for (const Words& words : {Words{"-N", "4", "f"}, {"-N4", "f"}, {"-N=4", "f"}, {"--cooks", "4", "f"},
-                             {"--cooks=4", "f"}, {"f", "--cooks=4"}, {"f", "-N", "4"}, {"-N", "4", "--", "f"}}) {
+  for (const Words& words : {Words{"-N", "4", "f"},
+                             {"-N4", "f"},
+                             {"-N=4", "f"},
+                             {"--cooks", "4", "f"},
+                             {"--cooks=4", "f"},
+                             {"f", "--cooks=4"},
+                             {"f", "-N", "4"},
+                             {"-N", "4", "--", "f"}}) {
     Kitchen expected;
     expected.file = "f";
     expected.cooks = 4;

@@ -25,7 +25,8 @@ TEST_F(NcclProgress, WorkIsInTheStreamWhenACallReturns) {
                  [&](const DeviceRank& own) {
                    const auto pair = own.devices.split(own.rank() == 2 ? 1 : 0, own.rank());
                    for (const std::int64_t count : {1, 12, 13}) {
-                     const Tensor x = tensor_of(own.context, std::vector<double>(static_cast<std::size_t>(count), own.rank() + 1), {count});
+                     const Tensor x = tensor_of(
+                         own.context, std::vector<double>(static_cast<std::size_t>(count), own.rank() + 1), {count});
                      const Tensor y = zeros(own.context, {count});
                      const Span span = part({0, count}, 3, own.rank());
                      own.devices.reduce_scatter(x, y.slice(0, span.begin, span.end)).wait();

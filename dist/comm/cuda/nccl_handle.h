@@ -1,10 +1,10 @@
 #pragma once
 // A communicator of NCCL that never blocks its caller for good, and that another thread may give up at any time.
 //
-// NCCL frees a communicator that is given up, so nobody may be inside a call with it then, while a call that blocks ends
-// only when all ranks have come. Hence the communicator is one that does not block: a call that cannot be done at once
-// goes on in a thread of NCCL's, and until it has ended nothing else may be asked of the communicator, and its work is
-// not in the stream. The functions here wait for that, and hold the communicator only while they ask.
+// NCCL frees a communicator that is given up, so nobody may be inside a call with it then, while a call that blocks
+// ends only when all ranks have come. Hence the communicator is one that does not block: a call that cannot be done at
+// once goes on in a thread of NCCL's, and until it has ended nothing else may be asked of the communicator, and its
+// work is not in the stream. The functions here wait for that, and hold the communicator only while they ask.
 
 #include <functional>
 #include <mutex>
