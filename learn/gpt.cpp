@@ -4,7 +4,8 @@
 //
 // This is GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners") at a small size,
 // with all that training needs: each operation with its derivative, the model, AdamW, the task. Plain loops.
-// `keel train learn/gpt.yaml` trains the same. docs/reading-order.md says which layer of keel replaces what.
+// `keel train learn/gpt.yaml` trains the same model on the same task. docs/reading-order.md begins here, and
+// says which layer of keel replaces which function.
 
 #include <algorithm>
 #include <cmath>
@@ -132,8 +133,7 @@ Tensor& gelu(Tensor& x) {
 }
 
 // Layer norm (Ba, Kiros and Hinton 2016), of each row: y = z weight + bias, z = (x - mean(x)) / deviation(x).
-// Backward: dweight += dy z, dbias += dy, dz = dy weight,
-//           dx += (dz - mean(dz) - z mean(dz z)) / deviation(x).
+// Backward: dweight += dy z, dbias += dy, dx += (dz - mean(dz) - z mean(dz z)) / deviation, dz = dy weight.
 Tensor& layer_norm(Tensor& x, Tensor& weight, Tensor& bias) {
   const int size = x.cols;
   Tensor &y = new_result(x.rows, size), &z = new_result(x.rows, size);
@@ -147,7 +147,7 @@ Tensor& layer_norm(Tensor& x, Tensor& weight, Tensor& bias) {
       y.row(n)[i] = z.row(n)[i] * weight.value[i] + bias.value[i];
     }
     tape.push_back([&x, &weight, &bias, &y, &z, n, size, deviation] {
-      float *dy = y.grad_row(n), *dz = z.grad_row(n), mean_dz = 0, mean_dz_z = 0;
+      float *dx = x.grad_row(n), *dy = y.grad_row(n), *dz = z.grad_row(n), mean_dz = 0, mean_dz_z = 0;
       for (int i = 0; i < size; ++i) {
         weight.grad[i] += dy[i] * z.row(n)[i];
         bias.grad[i] += dy[i];
@@ -155,15 +155,13 @@ Tensor& layer_norm(Tensor& x, Tensor& weight, Tensor& bias) {
         mean_dz += dz[i] / size;
         mean_dz_z += dz[i] * z.row(n)[i] / size;
       }
-      for (int i = 0; i < size; ++i)
-        x.grad_row(n)[i] += (dz[i] - mean_dz - z.row(n)[i] * mean_dz_z) / deviation;
+      for (int i = 0; i < size; ++i) dx[i] += (dz[i] - mean_dz - z.row(n)[i] * mean_dz_z) / deviation;
     });
   }
   return y;
 }
 
-// Causal self-attention (Vaswani et al. 2017). Token t mixes the values v_s of the tokens s <= t of its
-// sequence:
+// Causal self-attention (Vaswani et al. 2017). Token t mixes the values v_s of its sequence's tokens s <= t:
 //   y_t = sum_s p_ts v_s, where p_t = softmax of q_t . k_s / sqrt(size) over s.
 // Each head does so with `size` columns of its own. qkv: (n, 3 width), queries, keys and values side by side.
 // Backward: dv_s += p_ts dy_t, dp_ts = dy_t . v_s, da_ts = p_ts (dp_ts - sum_r p_tr dp_tr) / sqrt(size),
@@ -175,7 +173,7 @@ Tensor& attention(Tensor& qkv) {
   for (int t = 0; t < qkv.rows; ++t)
     for (int head = 0; head < kHeads; ++head) {
       const int q = head * size, k = q + kWidth, v = k + kWidth;  // the head's first columns
-      const int first = t - t % kLength, seen = t - first + 1;  // the sequence's first token; how many t sees
+      const int first = t - t % kLength, seen = t - first + 1;  // its sequence's first token; how many t sees
       float* p = probabilities.row(t * kHeads + head);
       for (int s = 0; s < seen; ++s) p[s] = scale * dot(qkv.row(t) + q, qkv.row(first + s) + k, size);
       softmax(p, seen);
@@ -224,9 +222,11 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
+// Uniform in [0, 1).
 uint64_t drawn = 0;
-double uniform() { return (mix(drawn++) >> 11) * 0x1p-53; }  // in [0, 1)
-// Normal, with mean 0 and variance 1 (Box and Muller 1958).
+double uniform() { return (mix(drawn++) >> 11) * 0x1p-53; }
+
+// Normal with mean 0 and variance 1 (Box and Muller 1958).
 double normal() {
   const double radius = std::sqrt(-2 * std::log(1 - uniform()));
   return radius * std::cos(2 * std::numbers::pi * uniform());
@@ -261,13 +261,14 @@ Tensor& norm(Tensor& x, const std::string& name) {
 }
 
 // tokens: sequences of kLength, one after the other. Result: logits (tokens, characters), which softmax turns
-// into the probabilities of what follows each token.
+// into the probabilities of what follows each token. Every layer adds two things to a stream of one row for
+// each token: what attention finds in earlier tokens, and what two linear layers make of the row itself.
 Tensor& gpt(const std::vector<int>& tokens) {
   results.clear();
   tape.clear();
   Tensor& characters = parameter("wte.weight", kCharacters.size(), kWidth, 0, 0.02f);
-  Tensor& places = parameter("wpe.weight", kLength, kWidth, 0, 0.02f);
-  Tensor* stream = &add(look_up(characters, tokens), places);
+  Tensor& positions = parameter("wpe.weight", kLength, kWidth, 0, 0.02f);
+  Tensor* stream = &add(look_up(characters, tokens), positions);
   for (int layer = 0; layer < kLayers; ++layer) {
     const std::string h = "h." + std::to_string(layer);
     Tensor& mixed = attention(linear(norm(*stream, h + ".ln_1"), h + ".attn.c_attn", 3 * kWidth));
