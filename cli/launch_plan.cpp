@@ -319,8 +319,11 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     KEEL_CHECK(!program.empty(), "what shall the ranks train? `keel launch -N 4 train c.yaml`");
     Words words = {machine.keel, "train"};
     if (wish.threads && place.ranks > 1) add(words, "--thread-ranks", std::to_string(place.ranks));
+    // Behind the configuration, and before values of the user's own, which replace it.
+    auto place_of_strategy = std::find_if(program.begin(), program.end(), names_configuration);
+    if (place_of_strategy != program.end()) ++place_of_strategy;
+    if (!wish.strategy.empty()) program.insert(place_of_strategy, "strategy=" + wish.strategy);
     words.insert(words.end(), program.begin(), program.end());
-    if (!wish.strategy.empty()) add(words, "strategy=" + wish.strategy);
     program = std::move(words);
   } else if (is_own) {
     program.insert(program.begin(), machine.keel);

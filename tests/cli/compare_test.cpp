@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
+#include <sstream>
 
 #include "keel/trainer/config.h"
 #include "tests/cli/sandbox.h"
+#include "tests/pattern.h"
 
 namespace keel::cli {
 namespace {
@@ -19,10 +20,12 @@ TEST(CompareCommand, WritesTheConfigurationWithTheShortestSteps) {
   const Outcome outcome =
       sandbox.keel("compare addition.yaml -N 2 --threads --steps 4 --repeats 1 --buckets 1M,2M,8M --tuned tuned.yaml");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const std::regex row(R"(\n(\d+)M +\S+ .* (\d+\.\d+) +- +\d+\.\d+(?=\n))");
   std::map<double, double> steps;  // milliseconds by MiB
-  for (std::sregex_iterator at(outcome.out.begin(), outcome.out.end(), row), end; at != end; ++at)
-    steps[std::stod((*at)[1])] = std::stod((*at)[2]);
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto row = testing::first_match(line, R"(^([0-9]+)M +[^ ]+ .* ([0-9]+\.[0-9]+) +- +[0-9]+\.[0-9]+$)");
+        !row.empty())
+      steps[std::stod(row[1])] = std::stod(row[2]);
   ASSERT_EQ(steps.size(), 3u) << outcome.out;
   const auto shortest =
       std::min_element(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.second < b.second; });

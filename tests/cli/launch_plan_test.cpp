@@ -156,7 +156,9 @@ TEST(LaunchPlan, ANumberOfRanksIsACountOrASliceOfTheGpus) {
 TEST(LaunchPlan, AStrategyIsAnOverrideThatTheUsersOwnMayReplace) {
   LaunchWish with_strategy = wish("8", {"c.yaml", "steps=5"});
   with_strategy.strategy = "deepspeed-2-bf16";
-  EXPECT_TRUE(line(with_strategy).ends_with(" /k/keel train c.yaml steps=5 strategy=deepspeed-2-bf16"));
+  EXPECT_TRUE(line(with_strategy).ends_with(" /k/keel train c.yaml strategy=deepspeed-2-bf16 steps=5"));
+  with_strategy.command = {"train", "--delay", "9", "c.yaml", "steps=5"};
+  EXPECT_TRUE(line(with_strategy).ends_with(" /k/keel train --delay 9 c.yaml strategy=deepspeed-2-bf16 steps=5"));
   with_strategy.command = {"./program"};
   EXPECT_NE(refusal(with_strategy).find("--strat is for `keel train`"), std::string::npos);
 }

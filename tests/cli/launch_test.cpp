@@ -46,7 +46,7 @@ TEST(Launch, TheCommandsOfOtherTrainersAreRead) {
        {"-N=8 --strat=deepspeed-2-bf16", "-N 8 --strat deepspeed-2-bf16", "-N8 --strat deepspeed-2-bf16"}) {
     const Outcome outcome = run_keel(concat("launch ", arguments, " --threads --dry-run c.yaml steps=5"));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find(" train --thread-ranks 8 c.yaml steps=5 strategy=deepspeed-2-bf16\n"), std::string::npos)
+    EXPECT_NE(outcome.out.find(" train --thread-ranks 8 c.yaml strategy=deepspeed-2-bf16 steps=5\n"), std::string::npos)
         << outcome.out;
   }
 }
@@ -54,7 +54,7 @@ TEST(Launch, TheCommandsOfOtherTrainersAreRead) {
 // --print-config and --delay are of `keel train`.
 TEST(Launch, OptionsMayStandBehindTheConfiguration) {
   const Outcome before = run_keel("launch -N 8 --strat zero1-bf16 --threads --dry-run c.yaml steps=5 --delay 9 -- --x");
-  EXPECT_NE(before.out.find(" train --thread-ranks 8 c.yaml steps=5 --delay 9 -- --x strategy=zero1-bf16\n"),
+  EXPECT_NE(before.out.find(" train --thread-ranks 8 c.yaml strategy=zero1-bf16 steps=5 --delay 9 -- --x\n"),
             std::string::npos)
       << before.out << before.err;
   for (const char* behind : {"c.yaml -N 8 steps=5 --threads --delay 9 --strat zero1-bf16 --dry-run -- --x",
