@@ -8,11 +8,7 @@
 // OUT.jsonl gets a line of JSON for the device and one for each case, as soon as it is known; so does standard output.
 // A figure without its ceiling says little: the copy, the library's entry or the peak stands in the same line.
 // Exit code 1: a case failed (its line has "error"). 2: there is no such device. 3: a case has left the device
-<<<<<<< HEAD
-// unusable, and with --resume another process goes on behind it.
-=======
 // unusable; with --resume another process goes on behind it.
->>>>>>> suite
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
