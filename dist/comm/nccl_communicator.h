@@ -26,6 +26,8 @@ struct NcclOptions {
   // How long a collective may take from when it was asked for, the control's unless given. Then it is given up, and the
   // communicator with it.
   std::optional<std::chrono::milliseconds> timeout = {};
+  // The same for forming a communicator, splitting and ending it, which take NCCL seconds.
+  std::chrono::milliseconds forming_timeout = std::chrono::minutes(5);
   // At every k-th collective the ranks wait for each other and compare what they asked for since they last did: 1 tells
   // of a difference before anything is written and names a rank that does not come, 0 never compares. What is not
   // compared hangs until the time-out, or gives wrong numbers, where ranks do not agree. Messages between two ranks are

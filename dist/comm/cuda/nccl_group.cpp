@@ -44,13 +44,14 @@ NcclGroup::NcclGroup(const Context& context, std::unique_ptr<Communicator> contr
       handle_([this] { check(); }),
       watcher_([this] { watch(); }) {}
 
-Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHandle&)>& f) {
+Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHandle&)>& f,
+                       std::chrono::milliseconds timeout) {
   check();
   try {
     {
       const std::lock_guard lock(mutex_);
       while (flights_.size() > kFlightsKept && flights_.front().end->has_passed()) flights_.pop_front();
-      flights_.push_back({what, Clock::now()});
+      flights_.push_back({what, Clock::now(), timeout});
     }
     context_.api().make_current();
     const StreamScope scope(context_, stream_);
@@ -64,6 +65,13 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHan
     fail(concat("rank ", rank_, " failed in ", what, ": ", error.what()));
     throw;
   }
+}
+
+// Has ended when f() returns.
+void NcclGroup::form(const std::string& what, const std::function<void(NcclHandle&)>& f) {
+  queue(what, f, options_.forming_timeout);
+  const std::lock_guard lock(mutex_);
+  flights_.pop_back();
 }
 
 void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
@@ -171,7 +179,7 @@ void NcclGroup::close() noexcept {
   try {
     if (!unwinding) {
       drain();
-      queue("the end of its group" + next_place_, [](NcclHandle& nccl) { nccl.finish(); });
+      form("the end of its group" + next_place_, [](NcclHandle& nccl) { nccl.finish(); });
     }
   } catch (const std::exception&) {
     // Every call has said so, or will.
@@ -192,8 +200,8 @@ void NcclGroup::close() noexcept {
 }
 
 void NcclGroup::watch() {
-  const auto interval = std::clamp<std::chrono::milliseconds>(timeout_ / 10, std::chrono::milliseconds(5),
-                                                              std::chrono::milliseconds(200));
+  const auto interval = std::clamp<std::chrono::milliseconds>(
+      std::min(timeout_, options_.forming_timeout) / 10, std::chrono::milliseconds(5), std::chrono::milliseconds(200));
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, interval, [&] { return closing_; })) {
     lock.unlock();
@@ -230,7 +238,7 @@ std::string NcclGroup::hear_alarm() {
 // The oldest collective that takes too long, as a failure, or "".
 std::string NcclGroup::find_late() {
   std::unique_lock lock(mutex_);
-  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > timeout_) {
+  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > flights_.front().timeout) {
     const Flight oldest = flights_.front();
     bool passed = false;
     try {
@@ -241,7 +249,7 @@ std::string NcclGroup::find_late() {
     } catch (const std::exception& error) {
       return concat("rank ", rank_, " failed in ", oldest.what, ": ", error.what());
     }
-    if (!passed) return concat("rank ", rank_, " gave up after ", timeout_.count(), " ms in ", oldest.what);
+    if (!passed) return concat("rank ", rank_, " gave up after ", oldest.timeout.count(), " ms in ", oldest.what);
     if (!flights_.empty() && flights_.front().begun == oldest.begun) flights_.pop_front();
   }
   return {};
