@@ -61,8 +61,10 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHan
     flights_.back().end = end;
     return end;
   } catch (const std::exception& error) {
-    check();  // another rank's failure may be the cause
-    fail(concat("rank ", rank_, " failed in ", what, ": ", error.what()));
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    const std::string own = concat("rank ", rank_, " failed in ", what, ": ", error.what());
+    find(own, known != nullptr && known->kind() == ErrorKind::peer ? kTimeToTell : Clock::duration::zero());
+    if (failure() != own) throw_failure();
     throw;
   }
 }
@@ -92,19 +94,22 @@ void NcclGroup::go_on_to(const std::string& place) {
 
 void NcclGroup::check() {
   if (!has_failed()) {
-    std::string reason = hear_control(), found;
-    if (const auto error = reason.empty() ? handle_.error() : std::nullopt) {
-      found = concat("NCCL reports to rank ", rank_, ": ", *error);
-      reason = await_reason([this] { return hear_control(); }, kTimeToTell);
-    }
-    const bool is_told = !reason.empty();
-    if (is_told || !found.empty()) {
-      note(is_told ? reason : found, is_told);
-      tell_control();
+    if (const std::string reason = hear_control(); !reason.empty()) {
+      note(reason, true);
       handle_.abort();
+    } else if (const auto error = handle_.error()) {
+      find(concat("NCCL reports to rank ", rank_, ": ", *error), kTimeToTell);
     }
   }
   throw_failure();
+}
+
+// A failure, which may be the effect of one that another rank is about to tell: that one's reason counts then.
+void NcclGroup::find(const std::string& own, Clock::duration patience) {
+  const std::string reason = has_failed() ? "" : await_reason([this] { return hear_control(); }, patience);
+  note(reason.empty() ? own : reason, !reason.empty());
+  tell_control();
+  handle_.abort();
 }
 
 std::string NcclGroup::hear_control() {

@@ -73,6 +73,7 @@ class NcclGroup {
 
   // By the caller's thread.
   std::string hear_control();
+  void find(const std::string& own, Clock::duration patience);
   void throw_failure();
   void tell_control() noexcept;
   // By the watcher.
