@@ -195,8 +195,8 @@ class NcclCommunicator : public Communicator {
     std::unique_ptr<Communicator> control;
     group_->ask_control([&](Communicator& whole) { control = whole.split(color, key); });
     const auto part = std::make_shared<NcclGroup>(group_->context(), std::move(control), options());
-    part->queue(NcclGroup::kJoining, [&](NcclHandle& nccl) {
-      group_->queue(concat("a split", place()), [&](NcclHandle& whole) { nccl.split_off(whole, color, key); });
+    part->form(NcclGroup::kJoining, [&](NcclHandle& nccl) {
+      group_->form(concat("a split", place()), [&](NcclHandle& whole) { nccl.split_off(whole, color, key); });
     });
     return std::make_unique<NcclCommunicator>(part);
   }
@@ -374,7 +374,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const Context& context, std
     throw;
   }
   const auto group = std::make_shared<NcclGroup>(context, std::move(control), options);
-  group->queue(NcclGroup::kJoining, [&](NcclHandle& nccl) { nccl.join(id, group->size(), group->rank()); });
+  group->form(NcclGroup::kJoining, [&](NcclHandle& nccl) { nccl.join(id, group->size(), group->rank()); });
   return std::make_unique<NcclCommunicator>(group);
 }
 

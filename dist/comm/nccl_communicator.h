@@ -26,6 +26,8 @@ struct NcclOptions {
   // How long a collective may take from when it was asked for, the control's unless given. Then it is given up, and the
   // communicator with it.
   std::optional<std::chrono::milliseconds> timeout = {};
+  // The same for forming a communicator, splitting and ending it, which take NCCL seconds.
+  std::chrono::milliseconds forming_timeout = std::chrono::minutes(5);
   // At every k-th collective the ranks wait for each other and compare what they asked for since the last comparison.
   // With 1, a difference is found before anything is written, and a rank that does not come is named; 0 never compares.
   // Where ranks disagree about a collective that is not compared, it hangs until the time-out or gives wrong numbers.

@@ -2,12 +2,14 @@
 
 #ifdef KEEL_EMULATED
 
+#include <atomic>
 #include <thread>
 
+#include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/cuda/nccl_handle.h"
 #include "tests/cuda/nccl_ranks.h"
-#include "tests/cuda/runtime_kernels.h"
 #include "tests/dist/comm/heard.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -80,7 +82,7 @@ TEST_F(NcclProgress, ARankThatFailsBeforeItJoinsEndsTheWaitOfTheOthers) {
 TEST_F(NcclProgress, ARankThatDoesNotJoinIsGivenUp) {
   const auto told = messages(2, [](const DeviceRank& own) {
     std::unique_ptr<Communicator> control = own.hosts.split(0, own.rank());
-    if (own.rank() == 0) make_nccl_communicator(own.context, std::move(control), {.timeout = milliseconds(100)});
+    if (own.rank() == 0) make_nccl_communicator(own.context, std::move(control), {.forming_timeout = milliseconds(100)});
     control->broadcast(zeros(context(1), {128}, DType::u8), 0).wait();  // the id, and no more
     control->barrier();
     control->barrier();

@@ -54,6 +54,7 @@ struct DeviceRankOptions {
   CommunicatorOptions control = {};
   Control control_by = Control::threads;
   int devices = 0;  // 0: one for each rank
+  std::function<void(int rank, const std::string& what)> told = {};  // what a rank has thrown
   // Of the emulator.
   std::uint64_t drain_seed = 0;   // which of the work that events allow happens early
   unsigned nccl_questions = 0;    // before a call of NCCL is over
@@ -87,32 +88,28 @@ class NcclRanks : public ::testing::Test {
                                      .nccl_version = options.nccl_version});
 #endif
     const auto run = [&](Communicator& hosts) {
-      const Context context = Context::create(
-          {.device = {kTestDevice.type, hosts.rank() % devices}, .threads = 1, .kernels = KernelChoice::plain});
-      std::unique_ptr<Communicator> control = hosts.split(0, hosts.rank());
-      if (options.control_by == Control::silent) control = std::make_unique<WithoutAlarm>(std::move(control));
-      const auto ranks = make_nccl_communicator(context, std::move(control), options.nccl);
-      f({*ranks, hosts, context});
+      try {
+        const Context context = Context::create(
+            {.device = {kTestDevice.type, hosts.rank() % devices}, .threads = 1, .kernels = KernelChoice::plain});
+        std::unique_ptr<Communicator> control = hosts.split(0, hosts.rank());
+        if (options.control_by == Control::silent) control = std::make_unique<WithoutAlarm>(std::move(control));
+        const auto ranks = make_nccl_communicator(context, std::move(control), options.nccl);
+        f({*ranks, hosts, context});
+      } catch (const std::exception& error) {
+        if (options.told) options.told(hosts.rank(), error.what());
+        throw;
+      }
     };
     if (options.control_by == Control::tcp) on_ranks(n, run, options.control);  // of tests/dist/comm/tcp
     else run_ranks(n, run, options.control);
   }
   // What every rank's exception says.
   static std::vector<std::string> messages(int n, const std::function<void(const DeviceRank&)>& f,
-                                           const DeviceRankOptions& options = {}) {
+                                           DeviceRankOptions options = {}) {
     std::vector<std::string> all(static_cast<std::size_t>(n));
+    options.told = [&](int rank, const std::string& what) { all[static_cast<std::size_t>(rank)] = what; };
     try {
-      on_devices(
-          n,
-          [&](const DeviceRank& own) {
-            try {
-              f(own);
-            } catch (const std::exception& error) {
-              all[static_cast<std::size_t>(own.rank())] = error.what();
-              throw;
-            }
-          },
-          options);
+      on_devices(n, f, options);
     } catch (const std::exception&) {
       // all of them are there
     }

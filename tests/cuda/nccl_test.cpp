@@ -211,26 +211,13 @@ TEST_F(NcclCollectives, OfTwoCommunicatorsOnOneDeviceGoOnBesideEachOther) {
 
 // As NCCL's version has it.
 TEST_F(NcclCollectives, OfTwoRanksOnOneDeviceAreDoneOrRefusedToBoth) {
-#ifdef KEEL_EMULATED
-  emulation::Machine::get().reset({.devices = 1});
-#endif
-  std::string told[2];
-  try {
-    run_ranks(2, [&](Communicator& hosts) {
-      try {
-        const Context context = Context::create({.device = kTestDevice, .threads = 1});
-        const auto devices = make_nccl_communicator(context, hosts.split(0, hosts.rank()));
-        const Tensor x = tensor_of(context, {1.0 + hosts.rank()}, {1});
-        devices->all_reduce(x).wait();
-        EXPECT_EQ(doubles(x)[0], 3);
-      } catch (const std::exception& error) {
-        told[hosts.rank()] = error.what();
-        throw;
-      }
-    });
-  } catch (const std::exception&) {
-    // both of them are there
-  }
+  const auto told = messages(2,
+                             [](const DeviceRank& own) {
+                               const Tensor x = tensor_of(own.context, {1.0 + own.rank()}, {1});
+                               own.devices.all_reduce(x).wait();
+                               EXPECT_EQ(doubles(x)[0], 3);
+                             },
+                             {.devices = 1});
   EXPECT_EQ(told[0].empty(), told[1].empty()) << told[0] << "; " << told[1];
   if (!told[0].empty()) {
     EXPECT_NE(told[0].find("Duplicate GPU"), std::string::npos) << told[0];

@@ -44,13 +44,14 @@ NcclGroup::NcclGroup(const Context& context, std::unique_ptr<Communicator> contr
       handle_([this] { check(); }),
       watcher_([this] { watch(); }) {}
 
-Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHandle&)>& f) {
+Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHandle&)>& f,
+                       std::chrono::milliseconds timeout) {
   check();
   try {
     {
       const std::lock_guard lock(mutex_);
       while (flights_.size() > kFlightsKept && flights_.front().end->has_passed()) flights_.pop_front();
-      flights_.push_back({what, Clock::now()});
+      flights_.push_back({what, Clock::now(), timeout});
     }
     context_.api().make_current();
     const StreamScope scope(context_, stream_);
@@ -60,10 +61,19 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHan
     flights_.back().end = end;
     return end;
   } catch (const std::exception& error) {
-    check();  // another rank's failure may be the cause
-    fail(concat("rank ", rank_, " failed in ", what, ": ", error.what()));
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    const std::string own = concat("rank ", rank_, " failed in ", what, ": ", error.what());
+    find(own, known != nullptr && known->kind() == ErrorKind::peer ? kTimeToTell : Clock::duration::zero());
+    if (failure() != own) throw_failure();
     throw;
   }
+}
+
+// Has ended when f() returns.
+void NcclGroup::form(const std::string& what, const std::function<void(NcclHandle&)>& f) {
+  queue(what, f, options_.forming_timeout);
+  const std::lock_guard lock(mutex_);
+  flights_.pop_back();
 }
 
 void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
@@ -84,19 +94,22 @@ void NcclGroup::go_on_to(const std::string& place) {
 
 void NcclGroup::check() {
   if (!has_failed()) {
-    std::string reason = hear_control(), found;
-    if (const auto error = reason.empty() ? handle_.error() : std::nullopt) {
-      found = concat("NCCL reports to rank ", rank_, ": ", *error);
-      reason = await_reason([this] { return hear_control(); }, kTimeToTell);
-    }
-    const bool is_told = !reason.empty();
-    if (is_told || !found.empty()) {
-      note(is_told ? reason : found, is_told);
-      tell_control();
+    if (const std::string reason = hear_control(); !reason.empty()) {
+      note(reason, true);
       handle_.abort();
+    } else if (const auto error = handle_.error()) {
+      find(concat("NCCL reports to rank ", rank_, ": ", *error), kTimeToTell);
     }
   }
   throw_failure();
+}
+
+// A failure, which may be the effect of one that another rank is about to tell: that one's reason counts then.
+void NcclGroup::find(const std::string& own, Clock::duration patience) {
+  const std::string reason = has_failed() ? "" : await_reason([this] { return hear_control(); }, patience);
+  note(reason.empty() ? own : reason, !reason.empty());
+  tell_control();
+  handle_.abort();
 }
 
 std::string NcclGroup::hear_control() {
@@ -171,7 +184,7 @@ void NcclGroup::close() noexcept {
   try {
     if (!unwinding) {
       drain();
-      queue("the end of its group" + next_place_, [](NcclHandle& nccl) { nccl.finish(); });
+      form("the end of its group" + next_place_, [](NcclHandle& nccl) { nccl.finish(); });
     }
   } catch (const std::exception&) {
     // Every call has said so, or will.
@@ -192,8 +205,8 @@ void NcclGroup::close() noexcept {
 }
 
 void NcclGroup::watch() {
-  const auto interval = std::clamp<std::chrono::milliseconds>(timeout_ / 10, std::chrono::milliseconds(5),
-                                                              std::chrono::milliseconds(200));
+  const auto interval = std::clamp<std::chrono::milliseconds>(
+      std::min(timeout_, options_.forming_timeout) / 10, std::chrono::milliseconds(5), std::chrono::milliseconds(200));
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, interval, [&] { return closing_; })) {
     lock.unlock();
@@ -230,7 +243,7 @@ std::string NcclGroup::hear_alarm() {
 // The oldest collective that takes too long, as a failure, or "".
 std::string NcclGroup::find_late() {
   std::unique_lock lock(mutex_);
-  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > timeout_) {
+  while (!closing_ && !flights_.empty() && Clock::now() - flights_.front().begun > flights_.front().timeout) {
     const Flight oldest = flights_.front();
     bool passed = false;
     try {
@@ -241,7 +254,7 @@ std::string NcclGroup::find_late() {
     } catch (const std::exception& error) {
       return concat("rank ", rank_, " failed in ", oldest.what, ": ", error.what());
     }
-    if (!passed) return concat("rank ", rank_, " gave up after ", timeout_.count(), " ms in ", oldest.what);
+    if (!passed) return concat("rank ", rank_, " gave up after ", oldest.timeout.count(), " ms in ", oldest.what);
     if (!flights_.empty() && flights_.front().begun == oldest.begun) flights_.pop_front();
   }
   return {};

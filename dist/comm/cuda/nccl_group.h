@@ -44,7 +44,9 @@ class NcclGroup {
 
   // Calls f(handle), which queues work in the group's stream (the context's current one meanwhile), and returns the
   // event of its end. `what` is for messages.
-  Event queue(const std::string& what, const std::function<void(NcclHandle&)>& f);
+  Event queue(const std::string& what, const std::function<void(NcclHandle&)>& f) { return queue(what, f, timeout_); }
+  // Has f(handle) give the handle its communicator, split it or end it.
+  void form(const std::string& what, const std::function<void(NcclHandle&)>& f);
   // Calls f(control). What it throws is the group's failure.
   void ask_control(const std::function<void(Communicator&)>& f);
   // Where the rank is between two collectives, for messages: " (collective number 5, step 57)".
@@ -64,11 +66,14 @@ class NcclGroup {
   struct Flight {
     std::string what;
     Clock::time_point begun;
+    std::chrono::milliseconds timeout;
     std::optional<Event> end = {};  // once it is in the stream
   };
+  Event queue(const std::string& what, const std::function<void(NcclHandle&)>& f, std::chrono::milliseconds timeout);
 
   // By the caller's thread.
   std::string hear_control();
+  void find(const std::string& own, Clock::duration patience);
   void throw_failure();
   void tell_control() noexcept;
   // By the watcher.
