@@ -1,5 +1,5 @@
-// Products and attention in recorded graphs, by keel's own kernels and by the libraries' where a build has them: what is
-// timed or planned happens before a recording or after it, never within.
+// Products and attention in recorded graphs, by keel's own kernels and by the libraries' where a build has them: what
+// is timed or planned happens before a recording or after it, never within.
 
 #include <algorithm>
 #include <cstdlib>
@@ -148,9 +148,8 @@ struct Products {
 
   void operator()() const {
     Tensor pre_activation;
-    kernels::matmul(
-        x, weight.transpose(0, 1),
-        {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &pre_activation, .into = hidden});
+    kernels::matmul(x, weight.transpose(0, 1),
+                    {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &pre_activation, .into = hidden});
     kernels::copy_into(before, pre_activation);
     kernels::fill(sum, 0.5);
     kernels::matmul(hidden.transpose(0, 1), x, {.into = sum, .accumulate = true});
@@ -179,7 +178,8 @@ TEST_P(CaptureOnDevice, RecordedProductsHaveTheBitsOfOrdinaryOnesAndAreNotTimedA
 }
 
 TEST_P(CaptureOnDevice, AProductThatIsNewToARecordingIsKeelsOwnThereAndTimedLater) {
-  const Tensor a = uniform_tensor(fastest, {24, 32}, 1, DType::bf16), b = uniform_tensor(fastest, {32, 40}, 2, DType::bf16);
+  const Tensor a = uniform_tensor(fastest, {24, 32}, 1, DType::bf16),
+               b = uniform_tensor(fastest, {32, 40}, 2, DType::bf16);
   const Tensor out = kernels::full(fastest, {24, 40}, 7, DType::bf16);
   const auto product = [&] { kernels::matmul(a, b, {.into = out}); };
   const Graph graph = record(product);

@@ -1,5 +1,5 @@
-// With KEEL_LIST_KERNELS=FILE, each test that ends adds lines to the file, a line for each kernel that it ran: test, file
-// of the code, address in it, launches; separated by tabs. tests/build/sanitizer_set_holds reads them.
+// With KEEL_LIST_KERNELS=FILE, each test that ends adds lines to the file, a line for each kernel that it ran: test,
+// file of the code, address in it, launches; separated by tabs. tests/build/sanitizer_set_holds reads them.
 
 #ifdef KEEL_EMULATED
 
