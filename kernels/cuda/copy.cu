@@ -243,9 +243,9 @@ struct Quotient {
   }
 };
 
-// A quotient of 1 leaves nothing to do but to begin the blocks, so they are a few for each multiprocessor of a large
-// GPU and go on from one part of x to the next.
-constexpr std::int64_t kMostScaleBlocks = 1024;
+// A quotient of 1 leaves nothing to do but to begin the blocks. So there are only as many as keep a large GPU evenly
+// busy where there is something to do, and each goes on from one part of x to the next.
+constexpr std::int64_t kMostScaleBlocks = 4096;
 
 template <class C>
 __global__ void scale_by_kernel(Operands<1> operands, Quotient by) {

@@ -254,19 +254,17 @@ Plan choose(cublasLtHandle_t handle, const std::vector<Call>& calls, const Matmu
 // The library in one context.
 class Library {
  public:
-  // The current device is the context's.
-  Library() {
-    const cublasStatus_t status = cublasLtCreate(&handle_);
-    if (status != CUBLAS_STATUS_SUCCESS)
-      throw Error(concat("cuBLASLt does not start: ", cublasLtGetStatusString(status), "; kernels=plain avoids it"),
-                  ErrorKind::internal);
+  Library() = default;
+  ~Library() {
+    if (handle_ != nullptr) cublasLtDestroy(handle_);
   }
-  ~Library() { cublasLtDestroy(handle_); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  // There since the first plan with a call.
   cublasLtHandle_t handle() const { return handle_; }
 
+  // The current device is the context's.
   Plan plan(const Problem& problem, const MatmulArgs& args) {
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(problem); found != plans_.end()) return found->second;
@@ -281,7 +279,16 @@ class Library {
  private:
   static constexpr std::size_t kMost = 1024;  // a training run never comes near
 
-  Plan make(const Problem& problem, const MatmulArgs& args) const {
+  // Not while a graph is recorded, since the library may allocate.
+  void start() {
+    const cublasStatus_t status = cublasLtCreate(&handle_);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Error(concat("cuBLASLt does not start: ", cublasLtGetStatusString(status), "; kernels=plain avoids it"),
+                  ErrorKind::internal);
+  }
+
+  Plan make(const Problem& problem, const MatmulArgs& args) {
+    if (handle_ == nullptr) start();
     const bool gelu = args.epilogue == Epilogue::bias_gelu;
     std::vector<Call> calls;
     // The library may take the hardware's tanh for its GELU, which is too coarse for f32.
@@ -303,7 +310,7 @@ void multiply_cublaslt(const MatmulArgs& args) {
   const std::optional<Problem> problem = cublaslt::problem_of(args);
   if (!problem) return multiply_own(args);
   const Context& context = args.a.context();
-  context.api().make_current();  // for the handle, which may be made here
+  context.api().make_current();  // for the library, which may start here
   auto& library = context.resource<Library>();
   const Plan plan = library.plan(*problem, args);
   if (!plan.call) return multiply_own(args);

@@ -311,6 +311,21 @@ TEST_P(AttentionOnDevice, TakesNoQueriesAndNoKeys) {
   }
 }
 
+TEST_P(AttentionOnDevice, SaysWhoseKernelsItRuns) {
+  const Case c = {.queries = 70, .keys = 70, .size = 64, .causal = true};
+  const auto backends = [&](const Context& where, DType dtype) {
+    const Inputs in = inputs_of(where, c, dtype);
+    AttentionBackwardArgs args;
+    args.forward = kernels::attention(args_of(c, in));
+    args.grad_out = in.grad_out;
+    return std::vector<std::string>{kernels::attention_backend(args.forward), kernels::attention_backend(args)};
+  };
+  EXPECT_EQ(backends(device, DType::bf16), std::vector<std::string>(2, "keel: kernels=plain"));
+  EXPECT_EQ(backends(host, DType::bf16), std::vector<std::string>(2, "keel: there are no others on cpu"));
+  const Context automatic = Context::create({.device = kTestDevice});
+  for (const std::string& backend : backends(automatic, DType::f32)) EXPECT_EQ(backend.rfind("keel: ", 0), 0u);
+}
+
 TEST_P(AttentionOnDevice, RefusesByNameWhatItDoesNotDo) {
   const auto message = [&](const auto& change) {
     Case c = {.batch = 1, .heads = 1, .queries = 2, .keys = 2, .size = 8};

@@ -189,8 +189,8 @@ TEST_P(CopyOnDevice, ScaleByReadsItsFactorOnTheDevice) {
 }
 
 TEST_P(CopyOnDevice, ScaleByGoesOnWhereThereIsMoreThanItsBlocksBeginWith) {
-  if (GetParam() != Order::forward) return;                    // one order is enough for a test of this size
-  constexpr std::int64_t kCount = 2 * 1024 * 2048 + 2048 + 5;  // of bf16, which holds the numbers to 256
+  if (GetParam() != Order::forward) return;                // one order is enough for a test of this size
+  constexpr std::int64_t kCount = 4096 * 2048 + 2048 + 5;  // of bf16, which holds the numbers to 256
   std::vector<bf16> numbers;
   for (std::int64_t i = 0; i < kCount; ++i) numbers.emplace_back(static_cast<float>(i % 251));
   const Tensor x = from_values(device, numbers, {kCount});
