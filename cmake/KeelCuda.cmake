@@ -42,7 +42,8 @@ else()
 endif()
 
 # The file that asks which backend there is gets KEEL_EMULATED, or KEEL_GPU where nvcc compiled the kernels; neither in a
-# build without CUDA. Only such files: the others need not be compiled again when KEEL_CUDA changes.
+# build without CUDA. Only such files, and each is compiled alone: the others need not be compiled again when KEEL_CUDA
+# changes (tests/build/objects_hold).
 set(keel_cuda_definitions)
 if(keel_cuda STREQUAL "EMULATED")
   set(keel_cuda_definitions KEEL_EMULATED)
@@ -58,7 +59,8 @@ endif()
 # nvcc or, as C++, by the host's compiler.
 function(keel_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}"
+    SKIP_UNITY_BUILD_INCLUSION ON)
   if(keel_cuda STREQUAL "EMULATED")
     set(kernels ${ARGN})
     list(FILTER kernels INCLUDE REGEX "\\.cu$")
