@@ -12,6 +12,11 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # asserts stay on: they are cheap beside a matrix product
+# Sources of a target are compiled some at a time, so that they read their headers once. Who edits a file, and clang-tidy,
+# want each alone: -DCMAKE_UNITY_BUILD=OFF.
+if(NOT DEFINED CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD ON)
+endif()
 
 find_program(KEEL_CCACHE ccache)
 if(KEEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

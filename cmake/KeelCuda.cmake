@@ -72,7 +72,8 @@ else()
 endif()
 
 # The file that asks which backend there is gets KEEL_EMULATED, or KEEL_GPU where nvcc compiled the kernels; neither in a
-# build without CUDA. Only such files: the others need not be compiled again when KEEL_CUDA changes.
+# build without CUDA. Only such files, and each is compiled alone: the others need not be compiled again when KEEL_CUDA
+# changes (tests/build/objects_hold).
 set(keel_cuda_definitions)
 if(keel_cuda STREQUAL "EMULATED")
   set(keel_cuda_definitions KEEL_EMULATED)
@@ -91,7 +92,8 @@ function(keel_cuda_sources target)
   if(keel_cuda STREQUAL "ON")
     target_link_libraries(${target} PRIVATE ${keel_cuda_runtime})
   endif()
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}"
+    SKIP_UNITY_BUILD_INCLUSION ON)
   if(keel_cuda STREQUAL "EMULATED")
     set(kernels ${ARGN})
     list(FILTER kernels INCLUDE REGEX "\\.cu$")

@@ -9,19 +9,19 @@
 namespace keel {
 namespace {
 
-struct Add {
+struct SumOfTerms {
   template <class A>
   A operator()(A a, A b) const {
     return static_cast<A>(a + b);
   }
 };
-struct Maximum {
+struct MaximumOfTerms {
   template <class A>
   A operator()(A a, A b) const {
     return b > a || b != b ? b : a;
   }
 };
-struct Minimum {
+struct MinimumOfTerms {
   template <class A>
   A operator()(A a, A b) const {
     return b < a || b != b ? b : a;
@@ -72,9 +72,9 @@ template <class T, class O>
 void combine_as(CombineOp op, std::span<const std::byte* const> terms, std::span<std::byte* const> results,
                 std::int64_t begin, std::int64_t end) {
   switch (op) {
-    case CombineOp::sum: return combine_all<T, O>(terms, results, begin, end, Add{});
-    case CombineOp::maximum: return combine_all<T, O>(terms, results, begin, end, Maximum{});
-    case CombineOp::minimum: return combine_all<T, O>(terms, results, begin, end, Minimum{});
+    case CombineOp::sum: return combine_all<T, O>(terms, results, begin, end, SumOfTerms{});
+    case CombineOp::maximum: return combine_all<T, O>(terms, results, begin, end, MaximumOfTerms{});
+    case CombineOp::minimum: return combine_all<T, O>(terms, results, begin, end, MinimumOfTerms{});
   }
 }
 

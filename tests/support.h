@@ -1,5 +1,5 @@
 #pragma once
-// Helpers that the tests share: a context, reproducible numbers, error measures.
+// Helpers that the tests share: dtypes, a context, reproducible numbers, error measures.
 
 #include <cmath>
 #include <cstdint>
@@ -9,6 +9,10 @@
 #include "keel/runtime/tensor.h"
 
 namespace keel::testing {
+
+inline constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+inline constexpr DType kAllTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
+                                      DType::i32, DType::i64,  DType::u8};
 
 inline Context context(int threads = 2, KernelChoice kernels = KernelChoice::automatic) {
   ContextOptions options;

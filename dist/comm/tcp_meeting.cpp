@@ -35,14 +35,14 @@ struct Introduction {
 };
 static_assert(sizeof(Hello) == 16 && sizeof(Introduction) == 40);
 
-// What rank 0 answers: a Place for each rank, or why there is none.
+// What rank 0 answers: a Seat for each rank, or why there is none.
 enum class Verdict : std::uint32_t { welcome, wrong_input, others_failed };
 struct Answer {
   std::uint32_t magic = kMagic;
   Verdict verdict = Verdict::welcome;
   std::uint64_t bytes = 0;
 };
-struct Place {
+struct Seat {
   std::uint64_t host = 0;
   std::int32_t port = 0;
   char address[52] = "";
@@ -193,8 +193,8 @@ class Meeting {
   void host() {
     const auto listener = options_.listener ? options_.listener : std::make_shared<const TcpListener>(address_);
     try {
-      std::vector<Place> places = receive_guests(listener);
-      const Answer answer{.bytes = places.size() * sizeof(Place)};
+      std::vector<Seat> places = receive_guests(listener);
+      const Answer answer{.bytes = places.size() * sizeof(Seat)};
       for (int r = 1; r < options_.size; ++r)
         if (!write_all(socket(r), &answer, sizeof(answer), deadline_ + kGrace) ||
             !write_all(socket(r), places.data(), answer.bytes, deadline_ + kGrace))
@@ -207,9 +207,9 @@ class Meeting {
     }
   }
 
-  std::vector<Place> receive_guests(const std::shared_ptr<const TcpListener>& listener) {
+  std::vector<Seat> receive_guests(const std::shared_ptr<const TcpListener>& listener) {
     Door door(listener, mine_.hello.token);
-    std::vector<Place> places(peers_.sockets.size());
+    std::vector<Seat> places(peers_.sockets.size());
     for (;;) {
       const std::vector<int> absent = missing(1);
       if (absent.empty()) return places;
@@ -229,7 +229,7 @@ class Meeting {
     }
   }
 
-  void seat(Guest& guest, std::vector<Place>& places) {
+  void seat(Guest& guest, std::vector<Seat>& places) {
     const Introduction& who = guest.introduction;
     const TcpAddress from = address_of_peer(guest.socket);
     std::string problem;
@@ -242,7 +242,7 @@ class Meeting {
       refuse(guest.socket, problem);
       throw Error(problem);
     }
-    Place& place = places[static_cast<std::size_t>(who.rank)];
+    Seat& place = places[static_cast<std::size_t>(who.rank)];
     place.host = who.host;
     place.port = who.port;
     std::strncpy(place.address, from.host.c_str(), sizeof(place.address) - 1);
@@ -255,10 +255,10 @@ class Meeting {
     const auto listener = std::make_shared<const TcpListener>(TcpAddress{address_.host, 0});
     mine_.port = listener->address().port;
     introduce(0, address_);
-    const std::vector<Place> places = read_answer();
+    const std::vector<Seat> places = read_answer();
     const std::string host = address_of_peer(socket(0)).host;
     for (int r = 0; r < options_.size; ++r) {
-      const Place& place = places[static_cast<std::size_t>(r)];
+      const Seat& place = places[static_cast<std::size_t>(r)];
       peers_.hosts[static_cast<std::size_t>(r)] = place.host;
       TcpAddress at{place.address, place.port};
       if (at.is_loopback()) at.host = host;  // it is on rank 0's machine
@@ -286,7 +286,7 @@ class Meeting {
     socket(to) = std::move(made);
   }
 
-  std::vector<Place> read_answer() {
+  std::vector<Seat> read_answer() {
     deadline_ = Clock::now() + options_.timeout;  // rank 0 may have been started later
     const Clock::time_point until = deadline_ + kGrace;
     Answer answer;
@@ -296,10 +296,10 @@ class Meeting {
       if (!read_all(socket(0), reason.data(), reason.size(), until)) throw no_answer();
       throw Error(reason, answer.verdict == Verdict::wrong_input ? ErrorKind::input : ErrorKind::peer);
     }
-    std::vector<Place> places(peers_.sockets.size());
-    if (answer.bytes != places.size() * sizeof(Place) || !read_all(socket(0), places.data(), answer.bytes, until))
+    std::vector<Seat> places(peers_.sockets.size());
+    if (answer.bytes != places.size() * sizeof(Seat) || !read_all(socket(0), places.data(), answer.bytes, until))
       throw no_answer();
-    for (Place& place : places) place.address[sizeof(place.address) - 1] = '\0';
+    for (Seat& place : places) place.address[sizeof(place.address) - 1] = '\0';
     return places;
   }
   Error no_answer() const {

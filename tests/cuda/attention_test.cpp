@@ -12,7 +12,7 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(AttentionOnDevice);
 
-struct Case {
+struct AttentionCase {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, size = 8;
   bool causal = false;
   std::int64_t q_offset = 0;
@@ -20,14 +20,14 @@ struct Case {
   double scale = 0;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "batch " << c.batch << " heads " << c.heads << '/' << c.kv_heads << " queries " << c.queries << " keys "
              << c.keys << " size " << c.size << (c.causal ? " causal" : "") << " offset " << c.q_offset
              << (c.lengths.empty() ? "" : " padded");
 }
 
 // Head sizes 64 and 128 in bf16 and f16 are those of the tensor cores.
-const Case kCases[] = {
+const AttentionCase kAttentionCases[] = {
     {.batch = 1, .queries = 1, .keys = 1, .size = 1},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 9, .keys = 7, .size = 5, .causal = true, .lengths = {7, 0}},
     {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 70, .keys = 70, .size = 8, .causal = true},
@@ -54,11 +54,11 @@ const Case kCases[] = {
 #endif
 };
 
-struct Inputs {
+struct AttentionInputs {
   Tensor q, k, v, grad_out, lengths;
 };
 
-Inputs inputs_of(const Context& context, const Case& c, DType dtype) {
+AttentionInputs inputs_of(const Context& context, const AttentionCase& c, DType dtype) {
   const Dims query_shape = {c.batch, c.heads, c.queries, c.size}, key_shape = {c.batch, c.kv_heads, c.keys, c.size};
   return {.q = uniform_tensor(context, query_shape, 1, dtype, -2, 2),
           .k = uniform_tensor(context, key_shape, 2, dtype, -2, 2),
@@ -67,7 +67,7 @@ Inputs inputs_of(const Context& context, const Case& c, DType dtype) {
           .lengths = c.lengths.empty() ? Tensor() : from_values(context, c.lengths, {c.batch})};
 }
 
-AttentionArgs args_of(const Case& c, const Inputs& in) {
+AttentionArgs args_of(const AttentionCase& c, const AttentionInputs& in) {
   AttentionArgs args;
   args.q = in.q;
   args.k = in.k;
@@ -86,7 +86,7 @@ AttentionBackwardArgs backward_of(const AttentionArgs& forward, const Tensor& gr
   return kernels::attention_backward(args);
 }
 
-double tolerance(DType dtype) {
+double attention_tolerance(DType dtype) {
   switch (dtype) {
     case DType::f32: return 3e-6;
     case DType::f16: return 2e-3;
@@ -97,7 +97,7 @@ double tolerance(DType dtype) {
 // By norms; what is exactly zero may have a few roundings.
 void expect_near(const Tensor& result, const Tensor& reference, const std::string& what, double factor = 1) {
   const std::vector<double> x = doubles(result), y = doubles(reference);
-  const double allowed = factor * tolerance(result.dtype());
+  const double allowed = factor * attention_tolerance(result.dtype());
   if (relative_error(x, std::vector<double>(x.size(), 0)) < allowed &&
       relative_error(y, std::vector<double>(y.size(), 0)) < allowed)
     return;
@@ -118,15 +118,15 @@ std::vector<Context> contexts(const Context& own) {
 
 TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
   for (const Context& where : contexts(device))
-    for (const Case& c : kCases)
+    for (const AttentionCase& c : kAttentionCases)
       for (const DType dtype : kKernelTypes) {
         const std::string name = concat(c, ' ', dtype, where == device ? "" : ", automatic");
-        const Inputs in = inputs_of(where, c, dtype);
+        const AttentionInputs in = inputs_of(where, c, dtype);
         const AttentionArgs out = kernels::attention(args_of(c, in));
         const AttentionBackwardArgs grads = backward_of(out, in.grad_out);
 
-        const Inputs exact = {wide(in.q), wide(in.k), wide(in.v), wide(in.grad_out),
-                              in.lengths.defined() ? kernels::to(in.lengths, host) : Tensor()};
+        const AttentionInputs exact = {wide(in.q), wide(in.k), wide(in.v), wide(in.grad_out),
+                                       in.lengths.defined() ? kernels::to(in.lengths, host) : Tensor()};
         const AttentionArgs expected = kernels::attention(args_of(c, exact));
         const AttentionBackwardArgs expected_grads = backward_of(expected, exact.grad_out);
         expect_near(out.out, expected.out, name);
@@ -143,7 +143,8 @@ TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
 
 TEST_P(AttentionOnDevice, ReadsAndWritesViewsOfPackedTensorsWithTheBitsOfDenseOnes) {
   for (const std::int64_t size : {8, 64}) {
-    const Case c = {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 21, .keys = 21, .size = size, .causal = true};
+    const AttentionCase c = {
+        .batch = 2, .heads = 2, .kv_heads = 2, .queries = 21, .keys = 21, .size = size, .causal = true};
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto part = [](const Tensor& x, int which) { return x.select(2, which).transpose(1, 2); };
       const Tensor packed = uniform_tensor(device, {2, 21, 3, 2, size}, 4, dtype);
@@ -171,9 +172,9 @@ TEST_P(AttentionOnDevice, ReadsAndWritesViewsOfPackedTensorsWithTheBitsOfDenseOn
 }
 
 TEST_P(AttentionOnDevice, TakesRowsThatAreNotAligned) {
-  const Case c = {.batch = 1, .heads = 1, .queries = 5, .keys = 6, .size = 64, .causal = true};
+  const AttentionCase c = {.batch = 1, .heads = 1, .queries = 5, .keys = 6, .size = 64, .causal = true};
   for (const DType dtype : kKernelTypes) {
-    const Inputs in = inputs_of(device, c, dtype);
+    const AttentionInputs in = inputs_of(device, c, dtype);
     const auto shifted = [&](const Tensor& x) {  // rows begin three elements into rows of 67
       const std::vector<double> values = doubles(x);
       std::vector<double> wider(static_cast<std::size_t>(x.dim(2) * 67), NAN);
@@ -197,10 +198,11 @@ TEST_P(AttentionOnDevice, GivesTheSameBitsInEveryOrderAndAgain) {
 #else
   const std::int64_t time = 512;  // a library may take it, too
 #endif
-  const Case c = {.batch = 1, .heads = 2, .kv_heads = 1, .queries = time, .keys = time, .size = 64, .causal = true};
+  const AttentionCase c = {
+      .batch = 1, .heads = 2, .kv_heads = 1, .queries = time, .keys = time, .size = 64, .causal = true};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto run = [&](const Context& where) {
-      const Inputs in = inputs_of(where, c, dtype);
+      const AttentionInputs in = inputs_of(where, c, dtype);
       const AttentionBackwardArgs grads = backward_of(kernels::attention(args_of(c, in)), in.grad_out);
       std::vector<std::vector<double>> all;
       for (const Tensor& x : {grads.forward.out, grads.forward.lse, grads.grad_q, grads.grad_k, grads.grad_v})
@@ -224,12 +226,12 @@ TEST_P(AttentionOnDevice, GivesTheSameBitsInEveryOrderAndAgain) {
 TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
   for (const std::int64_t size : {8, 64})
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Case c = {.batch = 1, .heads = 1, .queries = 5, .keys = 20, .size = size, .lengths = {11}};
-      const Inputs in = inputs_of(device, c, dtype);
+      const AttentionCase c = {.batch = 1, .heads = 1, .queries = 5, .keys = 20, .size = size, .lengths = {11}};
+      const AttentionInputs in = inputs_of(device, c, dtype);
       std::vector<double> k = doubles(in.k), v = doubles(in.v);
       for (std::size_t i = 11 * static_cast<std::size_t>(size); i < k.size(); ++i) k[i] = v[i] = NAN;
-      const Inputs dirty = {in.q, tensor_of(device, k, in.k.shape(), dtype), tensor_of(device, v, in.v.shape(), dtype),
-                            in.grad_out, in.lengths};
+      const AttentionInputs dirty = {in.q, tensor_of(device, k, in.k.shape(), dtype),
+                                     tensor_of(device, v, in.v.shape(), dtype), in.grad_out, in.lengths};
       const AttentionBackwardArgs a = backward_of(kernels::attention(args_of(c, in)), in.grad_out);
       const AttentionBackwardArgs b = backward_of(kernels::attention(args_of(c, dirty)), in.grad_out);
       EXPECT_EQ(doubles(a.forward.out), doubles(b.forward.out));
@@ -244,11 +246,11 @@ TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
 TEST_P(AttentionOnDevice, CarriesNanToTheQueriesThatSeeItAndToNoOther) {
   for (const std::int64_t size : {8, 64})
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Case c = {.batch = 1, .heads = 1, .queries = 40, .keys = 40, .size = size, .causal = true};
-      Inputs in = inputs_of(device, c, dtype);
+      const AttentionCase c = {.batch = 1, .heads = 1, .queries = 40, .keys = 40, .size = size, .causal = true};
+      AttentionInputs in = inputs_of(device, c, dtype);
       const std::vector<double> clean = doubles(kernels::attention(args_of(c, in)).out);
       for (const bool in_query : {true, false}) {
-        Inputs dirty = in;
+        AttentionInputs dirty = in;
         Tensor& x = in_query ? dirty.q : dirty.k;
         std::vector<double> values = doubles(x);
         values[static_cast<std::size_t>(35 * size + 1)] = NAN;
@@ -270,9 +272,10 @@ TEST_P(AttentionOnDevice, CarriesNanToTheQueriesThatSeeItAndToNoOther) {
 
 TEST_P(AttentionOnDevice, ClearsWhatALibraryLeavesInPadding) {
   const std::vector<std::int64_t> lengths = {0, 3, 9, -2};
-  const Case c = {.batch = 4, .heads = 2, .kv_heads = 1, .queries = 5, .keys = 7, .size = 10, .lengths = lengths};
+  const AttentionCase c = {
+      .batch = 4, .heads = 2, .kv_heads = 1, .queries = 5, .keys = 7, .size = 10, .lengths = lengths};
   for (const DType dtype : kKernelTypes) {
-    const Inputs in = inputs_of(device, c, dtype);
+    const AttentionInputs in = inputs_of(device, c, dtype);
     const AttentionArgs args = args_of(c, in);
     const Tensor queries = empty(device, {4}, DType::i32), keys = empty(device, {4}, DType::i32);
     cuda::write_sequence_lengths(args, queries, keys);
@@ -297,13 +300,13 @@ TEST_P(AttentionOnDevice, ClearsWhatALibraryLeavesInPadding) {
 
 TEST_P(AttentionOnDevice, TakesNoQueriesAndNoKeys) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Case no_keys = {.batch = 1, .heads = 1, .queries = 3, .keys = 0, .size = 64};
-    Inputs in = inputs_of(device, no_keys, dtype);
+    const AttentionCase no_keys = {.batch = 1, .heads = 1, .queries = 3, .keys = 0, .size = 64};
+    AttentionInputs in = inputs_of(device, no_keys, dtype);
     AttentionBackwardArgs grads = backward_of(kernels::attention(args_of(no_keys, in)), in.grad_out);
     EXPECT_EQ(doubles(grads.forward.out), std::vector<double>(3 * 64, 0));
     EXPECT_EQ(doubles(grads.forward.lse), std::vector<double>(3, -INFINITY));
     EXPECT_EQ(doubles(grads.grad_q), std::vector<double>(3 * 64, 0));
-    const Case no_queries = {.batch = 1, .heads = 1, .queries = 0, .keys = 3, .size = 64};
+    const AttentionCase no_queries = {.batch = 1, .heads = 1, .queries = 0, .keys = 3, .size = 64};
     in = inputs_of(device, no_queries, dtype);
     grads = backward_of(kernels::attention(args_of(no_queries, in)), in.grad_out);
     EXPECT_EQ(doubles(grads.grad_k), std::vector<double>(3 * 64, 0));
@@ -328,7 +331,7 @@ TEST_P(AttentionOnDevice, SaysWhoseKernelsItRuns) {
 
 TEST_P(AttentionOnDevice, RefusesByNameWhatItDoesNotDo) {
   const auto message = [&](const auto& change) {
-    Case c = {.batch = 1, .heads = 1, .queries = 2, .keys = 2, .size = 8};
+    AttentionCase c = {.batch = 1, .heads = 1, .queries = 2, .keys = 2, .size = 8};
     AttentionArgs args = args_of(c, inputs_of(device, c, DType::f32));
     change(args);
     try {

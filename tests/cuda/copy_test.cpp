@@ -10,8 +10,6 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(CopyOnDevice);
 
-constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
-
 // Small whole numbers, which every dtype holds exactly.
 Tensor counted(const Context& context, const Dims& shape, DType dtype) {
   std::vector<double> values;
@@ -30,8 +28,8 @@ TEST(Divisor, DividesEveryKindOfNumber) {
 }
 
 TEST_P(CopyOnDevice, MovesEveryDtypeToEveryDtypeInEveryLayout) {
-  for (const DType from : kAll)
-    for (const DType to : kAll) {  // more numbers than a block takes, and no multiple of that
+  for (const DType from : kAllTypes)
+    for (const DType to : kAllTypes) {  // more numbers than a block takes, and no multiple of that
       const Tensor x = counted(device, {5, 29, 16}, from);
       for (const Tensor& source : {x, x.transpose(1, 2), x.permute({2, 0, 1}), x.slice(2, 3, 12), x.slice(2, 8, 16),
                                    x.slice(1, 2, 3), x.select(2, 4), x.select(0, 1).unsqueeze(1).expand({29, 5, 16})}) {
@@ -47,7 +45,7 @@ TEST_P(CopyOnDevice, MovesEveryDtypeToEveryDtypeInEveryLayout) {
 }
 
 TEST_P(CopyOnDevice, TurnsMatricesOfManyTilesAndWhatIsLeftAtTheirEdges) {
-  for (const DType dtype : kAll)
+  for (const DType dtype : kAllTypes)
     for (const auto& [rows, columns] : {std::pair{67, 131}, {32, 64}, {8, 33}, {5, 40}}) {
       const Tensor x = counted(device, {2, rows, columns}, dtype);
       const Tensor turned = x.transpose(1, 2);
@@ -120,7 +118,7 @@ TEST_P(CopyOnDevice, BroadcastsAndJoins) {
 }
 
 TEST_P(CopyOnDevice, FillReachesEveryElementOfAViewAndNoOther) {
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor x = zeros(device, {17, 30}, dtype);
     kernels::fill(x.transpose(0, 1).slice(0, 10, 25), 3);
     const std::vector<double> values = doubles(x);
@@ -134,7 +132,7 @@ TEST_P(CopyOnDevice, FillReachesEveryElementOfAViewAndNoOther) {
 }
 
 TEST_P(CopyOnDevice, WhereChoosesByConditionWithBroadcast) {
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor condition = tensor_of(device, {1, 0, 1, 0, 0, 7}, {2, 3}, DType::u8);
     const Tensor a = tensor_of(device, {1, 2, 3}, {3}, dtype), b = tensor_of(device, {9, 8}, {2, 1}, dtype);
     EXPECT_EQ(doubles(kernels::where(condition, a, b)), (std::vector<double>{1, 9, 3, 8, 8, 3})) << dtype;
@@ -148,8 +146,8 @@ TEST_P(CopyOnDevice, WhereChoosesByConditionWithBroadcast) {
 }
 
 TEST_P(CopyOnDevice, AccumulateAddsAsTheProcessorDoes) {
-  for (const DType from : kAll)
-    for (const DType to : kAll) {
+  for (const DType from : kAllTypes)
+    for (const DType to : kAllTypes) {
       if (is_floating(from) && !is_floating(to)) continue;
       const Tensor into = uniform_tensor(host, {3, 24, 41}, 1, to, 0, 50);
       const Tensor x = uniform_tensor(host, {3, 41, 24}, 2, from, 0, 50);

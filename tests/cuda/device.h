@@ -43,6 +43,8 @@ inline std::vector<Order> test_orders() {
 
 // The dtypes in which every arithmetic kernel works.
 inline constexpr DType kKernelTypes[] = {DType::f32, DType::bf16, DType::f16};
+// Those that tensor cores multiply.
+inline constexpr DType kHalves[] = {DType::bf16, DType::f16};
 
 // What one rounding to the dtype, or a short fp32 sum, may cost relative to a result.
 inline double rounding(DType dtype) {
@@ -52,6 +54,9 @@ inline double rounding(DType dtype) {
     default: return 2e-6;
   }
 }
+
+// None of an optional tensor that is not there.
+inline std::vector<double> numbers(const Tensor& x) { return x.defined() ? doubles(x) : std::vector<double>{}; }
 
 class OnDevice : public ::testing::TestWithParam<Order> {
  protected:

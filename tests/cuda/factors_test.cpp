@@ -13,13 +13,13 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(FactorsOnDevice);
 
-const Dims kShapes[] = {{7, 5}, {1, 300}, {300, 1}, {2, 3, 4}, {2, 140, 33}};
+const Dims kFactoredShapes[] = {{7, 5}, {1, 300}, {300, 1}, {2, 3, 4}, {2, 140, 33}};
 
 TEST_P(FactorsOnDevice, AreThoseOfTheProcessorInAnOrderOfTheirOwn) {
   struct Numbers {
     std::vector<double> sums, rows, columns, v;
   };
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kFactoredShapes)
     for (const DType dtype : kKernelTypes)
       for (const bool taken : {true, false}) {
         const Factored shape = Factored::of(dims);

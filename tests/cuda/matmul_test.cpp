@@ -12,11 +12,10 @@ using namespace keel::testing;
 using cuda::MatmulPlan;
 using cuda::MatmulTile;
 
-constexpr DType kHalves[] = {DType::bf16, DType::f16};
 constexpr MatmulTile kTiles[] = {MatmulTile::small, MatmulTile::medium, MatmulTile::large};
 
 // Rounding of one result, relative to the norm of all.
-double tolerance(DType dtype) { return dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 1e-3 : 6e-3; }
+double product_tolerance(DType dtype) { return dtype == DType::f32 ? 2e-6 : dtype == DType::f16 ? 1e-3 : 6e-3; }
 
 // How a matrix lies in memory: its rows or its columns dense, with `gap` numbers of NaN after each.
 struct Layout {
@@ -42,7 +41,7 @@ class MatmulOnDevice : public OnDevice {
   }
   Tensor reference(const Tensor& a, const Tensor& b) { return kernels::matmul(exact(a), exact(b)); }
   void expect_product(const Tensor& out, const Tensor& a, const Tensor& b) {
-    ASSERT_LT(relative_error(doubles(out), doubles(reference(a, b))), tolerance(out.dtype()))
+    ASSERT_LT(relative_error(doubles(out), doubles(reference(a, b))), product_tolerance(out.dtype()))
         << a << ' ' << a.strides() << " times " << b << ' ' << b.strides();
   }
   // The gap that brings a matrix's lines to multiples of 16 bytes.
@@ -144,7 +143,7 @@ TEST_P(MatmulOnDevice, FinishesSumsAsAsked) {
             if (cuda::fits_tensor_cores(args)) cuda::multiply_on_tensor_cores(args, {MatmulTile::small, splits});
             else cuda::multiply_plain(args, {MatmulTile::small, splits});
           };
-          const double allowed = tolerance(out_dtype);
+          const double allowed = product_tolerance(out_dtype);
           std::vector<double> expected = doubles(reference(args.a, args.b));
           for (double& value : expected) value *= 0.25;
           run();
@@ -316,15 +315,15 @@ TEST_P(MatmulOnDevice, GivesTheSameNumbersByWhateverIsFastest) {
           Tensor before;
           const Tensor gelu =
               kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &before});
-          EXPECT_LT(relative_error(doubles(before), biased), tolerance(dtype));
+          EXPECT_LT(relative_error(doubles(before), biased), product_tolerance(dtype));
           EXPECT_LT(relative_error(doubles(gelu),
                                    doubles(kernels::unary<GeluTanh>(tensor_of(host, biased, {8, 16}, DType::f64)))),
-                    2 * tolerance(dtype));
+                    2 * product_tolerance(dtype));
           EXPECT_LT(relative_error(doubles(kernels::matmul(a, b, {.epilogue = Epilogue::bias, .bias = bias})), biased),
-                    tolerance(dtype));
+                    product_tolerance(dtype));
           EXPECT_LT(relative_error(doubles(kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias})),
                                    doubles(gelu)),
-                    2 * tolerance(dtype));
+                    2 * product_tolerance(dtype));
         }
       }
   const Tensor a = uniform_tensor(fastest, {3, 8, 16}, 1, DType::bf16),

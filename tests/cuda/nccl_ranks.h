@@ -117,9 +117,6 @@ class NcclRanks : public ::testing::Test {
   }
 };
 
-inline constexpr DType kAllTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                                      DType::i32, DType::i64,  DType::u8};
-
 // A rank's own numbers, the same on a device and on the processor; their sums are not exact, so the order shows.
 inline Tensor brought(const Context& context, int rank, std::int64_t count, DType dtype) {
   return uniform_tensor(context, {count}, static_cast<std::uint64_t>(rank) + 1, dtype, is_floating(dtype) ? -1 : 0,

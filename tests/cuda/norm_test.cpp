@@ -18,21 +18,21 @@ constexpr double kEpsilon = 1e-5;
 constexpr NormKind kKinds[] = {NormKind::layer, NormKind::rms};
 
 // Rows of whole packs for one warp, with several in a block, and for several warps; and rows of other lengths.
-const Dims kShapes[] = {{1, 8}, {13, 96}, {2, 5, 264}, {5, 1040}, {1, 2}, {9, 7}, {3, 1031}};
+const Dims kNormShapes[] = {{1, 8}, {13, 96}, {2, 5, 264}, {5, 1040}, {1, 2}, {9, 7}, {3, 1031}};
 // Too long for the registers of a block.
-constexpr std::int64_t kLong = 16392;
+constexpr std::int64_t kLongRow = 16392;
 
-struct Inputs {
+struct NormInputs {
   Tensor x, residual, weight, bias, grad;
 };
 
-Inputs inputs_of(const Context& context, const Dims& shape, DType dtype) {
+NormInputs norm_inputs(const Context& context, const Dims& shape, DType dtype) {
   return {uniform_tensor(context, shape, 1, dtype, -1, 3), uniform_tensor(context, shape, 2, dtype, -2, 1),
           uniform_tensor(context, {shape.back()}, 3, dtype, 0.5, 1.5),
           uniform_tensor(context, {shape.back()}, 4, dtype), uniform_tensor(context, shape, 5, dtype)};
 }
 
-NormBackwardArgs backward_args(NormKind kind, const Inputs& in, const NormResult& forward) {
+NormBackwardArgs backward_args(NormKind kind, const NormInputs& in, const NormResult& forward) {
   NormBackwardArgs args{};
   args.kind = kind;
   args.grad_output = in.grad;
@@ -45,9 +45,9 @@ NormBackwardArgs backward_args(NormKind kind, const Inputs& in, const NormResult
 
 TEST_P(NormOnDevice, EqualsTheProcessorInFp64ForEveryKindDtypeAndSize) {
   for (const DType dtype : kKernelTypes)
-    for (const Dims& shape : kShapes)
+    for (const Dims& shape : kNormShapes)
       for (const NormKind kind : kKinds) {
-        const Inputs in = inputs_of(device, shape, dtype);
+        const NormInputs in = norm_inputs(device, shape, dtype);
         const Tensor bias = kind == NormKind::layer ? in.bias : Tensor();
         const NormResult result = norm(kind, in.x, {}, in.weight, bias, kEpsilon);
         const NormResult expected = norm(kind, wide(in.x), {}, wide(in.weight), wide(bias), kEpsilon);
@@ -64,7 +64,7 @@ TEST_P(NormOnDevice, WithResidualEqualsAnAdditionThenANormBitByBit) {
   for (const DType dtype : kKernelTypes)
     for (const NormKind kind : kKinds)
       for (const std::int64_t cols : {64, 67}) {
-        const Inputs in = inputs_of(device, {9, cols}, dtype);
+        const NormInputs in = norm_inputs(device, {9, cols}, dtype);
         const Tensor bias = kind == NormKind::layer ? in.bias : Tensor();
         const Tensor sum = kernels::binary<Add>(in.x, in.residual);
         const NormResult fused = norm(kind, in.x, in.residual, in.weight, bias, kEpsilon);
@@ -76,12 +76,12 @@ TEST_P(NormOnDevice, WithResidualEqualsAnAdditionThenANormBitByBit) {
 }
 
 TEST_P(NormOnDevice, LongRowsAndRowsThatBeginAnywhereEqualTheProcessor) {
-  for (const std::int64_t cols : {std::int64_t{40}, std::int64_t{41}, kLong}) {
-    const Inputs in = inputs_of(device, {2, cols}, DType::bf16);
+  for (const std::int64_t cols : {std::int64_t{40}, std::int64_t{41}, kLongRow}) {
+    const NormInputs in = norm_inputs(device, {2, cols}, DType::bf16);
     const NormResult expected = norm(NormKind::layer, wide(kernels::binary<Add>(in.x, in.residual)), {},
                                      wide(in.weight), wide(in.bias), kEpsilon);
     expect_close(norm(NormKind::layer, in.x, in.residual, in.weight, in.bias, kEpsilon).out, expected.out, 2, 0.5);
-    if (cols == kLong) continue;
+    if (cols == kLongRow) continue;
     for (const bool all : {false, true}) {
       const auto moved = [&](const Tensor& x) { return all ? off_boundary(x) : x; };
       expect_close(
@@ -103,10 +103,10 @@ TEST_P(NormOnDevice, OfALargeOffsetKeepsItsVariance) {
 
 TEST_P(NormOnDevice, BackwardEqualsTheProcessorInFp64ForEveryKindDtypeAndSize) {
   for (const DType dtype : kKernelTypes)
-    for (const Dims& shape : kShapes)
+    for (const Dims& shape : kNormShapes)
       for (const NormKind kind : kKinds) {
         SCOPED_TRACE(::testing::Message() << dtype << shape << (kind == NormKind::layer ? "layer" : "rms"));
-        const Inputs in = inputs_of(device, shape, dtype);
+        const NormInputs in = norm_inputs(device, shape, dtype);
         const bool layer = kind == NormKind::layer;
         const NormResult forward = norm(kind, in.x, {}, in.weight, layer ? in.bias : Tensor(), kEpsilon);
         NormBackwardArgs args = backward_args(kind, in, forward);
@@ -114,7 +114,7 @@ TEST_P(NormOnDevice, BackwardEqualsTheProcessorInFp64ForEveryKindDtypeAndSize) {
         if (layer) args.grad_bias = empty(device, {shape.back()}, DType::f32);
         const Tensor grad_x = norm_backward(args);
 
-        const Inputs exact = {wide(in.x), {}, wide(in.weight), wide(in.bias), wide(in.grad)};
+        const NormInputs exact = {wide(in.x), {}, wide(in.weight), wide(in.bias), wide(in.grad)};
         NormBackwardArgs expected =
             backward_args(kind, exact, {Tensor(), exact.x, layer ? wide(forward.mean) : Tensor(), wide(forward.rstd)});
         expected.grad_weight = empty(host, {shape.back()}, DType::f64);
@@ -129,12 +129,12 @@ TEST_P(NormOnDevice, BackwardEqualsTheProcessorInFp64ForEveryKindDtypeAndSize) {
 TEST_P(NormOnDevice, BackwardOfLongRowsEqualsTheProcessor) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::int64_t cols = dtype == DType::f32 ? 4104 : 8208;  // one pack too many for a block's registers
-    const Inputs in = inputs_of(device, {2, cols}, dtype);
+    const NormInputs in = norm_inputs(device, {2, cols}, dtype);
     const NormResult forward = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
     NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
     args.grad_sum = in.residual;
     args.grad_weight = empty(device, {cols});
-    const Inputs exact = {wide(in.x), {}, wide(in.weight), {}, wide(in.grad)};
+    const NormInputs exact = {wide(in.x), {}, wide(in.weight), {}, wide(in.grad)};
     NormBackwardArgs expected =
         backward_args(NormKind::layer, exact, {Tensor(), exact.x, wide(forward.mean), wide(forward.rstd)});
     expected.grad_sum = wide(in.residual);
@@ -147,7 +147,7 @@ TEST_P(NormOnDevice, BackwardOfLongRowsEqualsTheProcessor) {
 TEST_P(NormOnDevice, BackwardAddsTheGradientOfTheResidualPathAlsoInPlace) {
   for (const DType dtype : kKernelTypes)
     for (const std::int64_t cols : {48, 49}) {
-      const Inputs in = inputs_of(device, {19, cols}, dtype);
+      const NormInputs in = norm_inputs(device, {19, cols}, dtype);
       const NormResult forward = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
       NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
       const std::vector<double> alone = doubles(norm_backward(args)), added = doubles(in.residual);
@@ -165,13 +165,13 @@ TEST_P(NormOnDevice, ParameterGradientsAreWrittenOrAdded) {
   for (const DType dtype : kKernelTypes)
     for (const DType destination : {DType::f32, dtype})
       for (const std::int64_t cols : {24, 25}) {
-        const Inputs in = inputs_of(device, {300, cols}, dtype);
+        const NormInputs in = norm_inputs(device, {300, cols}, dtype);
         const NormResult forward = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
         NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
         args.grad_weight = uniform_tensor(device, {cols}, 6, destination, 4, 5);
         args.grad_bias = uniform_tensor(device, {cols}, 7, destination, 4, 5);
         const std::vector<double> held = doubles(args.grad_weight);
-        const Inputs exact = {wide(in.x), {}, wide(in.weight), {}, wide(in.grad)};
+        const NormInputs exact = {wide(in.x), {}, wide(in.weight), {}, wide(in.grad)};
         NormBackwardArgs expected =
             backward_args(NormKind::layer, exact, {Tensor(), exact.x, wide(forward.mean), wide(forward.rstd)});
         expected.grad_weight = tensor_of(host, held, {cols}, DType::f64);
@@ -186,7 +186,7 @@ TEST_P(NormOnDevice, ParameterGradientsAreWrittenOrAdded) {
 
 TEST_P(NormOnDevice, GivesTheSameBitsInAnyOrder) {
   for (const std::int64_t cols : {64, 65}) {
-    const Inputs in = inputs_of(device, {201, cols}, DType::f32);
+    const NormInputs in = norm_inputs(device, {201, cols}, DType::f32);
     expect_same_bits_again([&] {
       const NormResult forward = norm(NormKind::layer, in.x, in.residual, in.weight, in.bias, kEpsilon);
       NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
@@ -199,7 +199,7 @@ TEST_P(NormOnDevice, GivesTheSameBitsInAnyOrder) {
 }
 
 TEST_P(NormOnDevice, OfNoRowsGivesParameterGradientsOfZero) {
-  const Inputs none = inputs_of(device, {0, 8}, DType::f32);
+  const NormInputs none = norm_inputs(device, {0, 8}, DType::f32);
   const NormResult forward = norm(NormKind::layer, none.x, {}, none.weight, none.bias, kEpsilon);
   NormBackwardArgs args = backward_args(NormKind::layer, none, forward);
   args.grad_weight = uniform_tensor(device, {8}, 1);

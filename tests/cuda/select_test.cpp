@@ -11,8 +11,6 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(SelectOnDevice);
 
-constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
-
 // Many repeat, some never occur.
 Tensor some_indices(const Context& context, const Dims& shape, std::int64_t extent) {
   std::vector<std::int64_t> values(static_cast<std::size_t>(product(shape)));
@@ -29,7 +27,7 @@ std::string fault_of(const Context& context) {
 }
 
 TEST_P(SelectOnDevice, GatherAndIndexSelectMoveEveryDtypeAsTheProcessorDoes) {
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor x = uniform_tensor(host, {5, 12, 8}, 1, dtype, 0, 200), there = on_device(x);
     for (int dim = 0; dim < 3; ++dim) {
       Dims shape = x.shape();

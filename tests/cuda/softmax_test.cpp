@@ -21,14 +21,14 @@ KEEL_DEVICE_SUITE(SoftmaxOnDevice);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Rows of a few elements, of whole packs for one warp and for several, and with parts of packs at their ends.
-const Dims kShapes[] = {{1, 1}, {9, 7}, {11, 64}, {2, 3, 96}, {2, 1040}, {3, 65}, {2, 1031}};
+const Dims kSoftmaxShapes[] = {{1, 1}, {9, 7}, {11, 64}, {2, 3, 96}, {2, 1040}, {3, 65}, {2, 1031}};
 
 // A row that no block holds in registers, and one that does not fit in shared memory either.
 constexpr std::int64_t kLong = 16392, kLonger = 28685;
 
 TEST_P(SoftmaxOnDevice, EqualsTheProcessorInFp64ForEveryDtypeAndSize) {
   for (const DType dtype : kKernelTypes)
-    for (const Dims& shape : kShapes) {
+    for (const Dims& shape : kSoftmaxShapes) {
       const Tensor x = uniform_tensor(device, shape, 1, dtype, -4, 4);
       expect_close(softmax(x), softmax(wide(x)));
       expect_close(log_softmax(x), log_softmax(wide(x)), 1, 1);
@@ -47,7 +47,7 @@ TEST_P(SoftmaxOnDevice, LongRowsEqualTheProcessor) {
 
 TEST_P(SoftmaxOnDevice, BackwardEqualsTheProcessorInFp64ForEveryDtypeAndSize) {
   for (const DType dtype : kKernelTypes)
-    for (const Dims& shape : kShapes) {
+    for (const Dims& shape : kSoftmaxShapes) {
       const Tensor x = uniform_tensor(device, shape, 4, dtype, -2, 2), grad = uniform_tensor(device, shape, 5, dtype);
       const Tensor y = softmax(x), log_y = log_softmax(x);
       expect_close(softmax_backward(grad, y), softmax_backward(wide(grad), wide(y)), 1, 0.01);

@@ -10,8 +10,6 @@ namespace {
 
 using namespace keel::testing;
 
-constexpr DType kHalves[] = {DType::bf16, DType::f16};
-
 KEEL_DEVICE_SUITE(TensorCores);
 
 // first, first + 1, ...: whole numbers below 257 are exact in both dtypes, and so are the sums of their products.

@@ -12,18 +12,16 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(UpdateBlocksOnDevice);
 
-struct Case {
+struct Types {
   DType parameter, gradient;
   bool masters = true;
 };
-constexpr Case kCases[] = {{DType::f32, DType::f32},         {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
-                           {DType::bf16, DType::f32, false}, {DType::f16, DType::f16},   {DType::f16, DType::f32}};
-
-std::vector<double> numbers(const Tensor& x) { return x.defined() ? doubles(x) : std::vector<double>{}; }
+constexpr Types kTypes[] = {{DType::f32, DType::f32},         {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
+                            {DType::bf16, DType::f32, false}, {DType::f16, DType::f16},   {DType::f16, DType::f32}};
 
 // Three steps and a skipped one of elements [from, from + count) of longer tensors, so that accesses are aligned or not
 // as `from` says.
-UpdateArgs run(const Context& context, std::int64_t from, std::int64_t count, const Case& c) {
+UpdateArgs run(const Context& context, std::int64_t from, std::int64_t count, const Types& c) {
   const auto part = [&](std::uint64_t seed, DType dtype) {
     return uniform_tensor(context, {from + count}, seed, dtype).slice(0, from, from + count);
   };
@@ -48,7 +46,7 @@ UpdateArgs run(const Context& context, std::int64_t from, std::int64_t count, co
 }
 
 TEST_P(UpdateBlocksOnDevice, GiveTheBitsOfTheProcessor) {
-  for (const Case& c : kCases)
+  for (const Types& c : kTypes)
     for (const std::int64_t from : {0, 1, 4})
       for (const std::int64_t count : {1, 255, 256, 700, 5000}) {
         const UpdateArgs there = run(device, from, count, c), here = run(host, from, count, c);
@@ -63,7 +61,7 @@ TEST_P(UpdateBlocksOnDevice, GiveTheBitsOfTheProcessor) {
 }
 
 TEST_P(UpdateBlocksOnDevice, LeaveAnEmptyRangeAlone) {
-  const UpdateArgs args = run(device, 0, 0, kCases[1]);
+  const UpdateArgs args = run(device, 0, 0, kTypes[1]);
   EXPECT_EQ(args.parameter.numel(), 0);
 }
 

@@ -24,9 +24,6 @@ constexpr DtypePair kPairs[] = {{DType::f32, DType::f32},
                                 {DType::f16, DType::f16},
                                 {DType::f16, DType::f32}};
 
-// None of an optional tensor that is not there.
-std::vector<double> numbers(const Tensor& x) { return x.defined() ? doubles(x) : std::vector<double>{}; }
-
 Tensor step_of(const Context& context, const StepState& state) { return kernels::make_step_state(context, state); }
 
 // Elements [from, from + count) of longer tensors, so that accesses are aligned or not as `from` says.

@@ -25,7 +25,7 @@ std::string file_of(const std::string& header, const std::string& data, std::uin
 std::string file_of(const std::string& header, const std::string& data) { return file_of(header, data, header.size()); }
 
 // The reason for which a file of this header and data is refused; empty when it is read.
-std::string refusal(const TemporaryFolder& folder, const std::string& file) {
+std::string refusal_of_tensors(const TemporaryFolder& folder, const std::string& file) {
   // A file that is truncated and written again is flushed to the disk by some file systems; a new one is not.
   std::filesystem::remove(folder / "a.safetensors");
   std::ofstream(folder / "a.safetensors", std::ios::binary) << file;
@@ -116,7 +116,7 @@ TEST(Safetensors, OfNoTensorsIsAFile) {
   const SafetensorsFile file(folder / "a");
   EXPECT_TRUE(file.entries().empty());
   EXPECT_TRUE(file.metadata().empty());
-  EXPECT_EQ(refusal(folder, file_of("{}", "")), "");
+  EXPECT_EQ(refusal_of_tensors(folder, file_of("{}", "")), "");
 }
 
 TEST(Safetensors, ViewOutlivesTheFileObjectAndNeverWritesToTheFile) {
@@ -142,7 +142,7 @@ TEST(Safetensors, ReadsUnalignedNumbersBooleansAndTrailingSpaces) {
   const std::string data = "\1" + std::string(reinterpret_cast<const char*>(&value), 4);
   const std::string header =
       R"({"b":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"f":{"dtype":"F32","shape":[],"data_offsets":[1,5]}}   )";
-  ASSERT_EQ(refusal(folder, file_of(header, data)), "");
+  ASSERT_EQ(refusal_of_tensors(folder, file_of(header, data)), "");
   const SafetensorsFile file(folder / "a.safetensors");
   EXPECT_EQ(file.view("f", context).item(), 1.5);
   EXPECT_EQ(file.view("b", context).to_vector<std::uint8_t>(), std::vector<std::uint8_t>{1});
@@ -245,7 +245,7 @@ TEST(Safetensors, RefusesEveryMalformedHeaderWithPathAndReason) {
       {file_of(R"({"x":)" + std::string(100000, '{') + "}", ""), "not valid JSON"},
   };
   for (const auto& [file, reason] : cases) {
-    const std::string message = refusal(folder, file);
+    const std::string message = refusal_of_tensors(folder, file);
     EXPECT_NE(message.find(reason), std::string::npos) << file.substr(0, 200) << "\n" << message;
     EXPECT_NE(message.find(folder / "a.safetensors"), std::string::npos) << message;
   }
@@ -257,7 +257,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
   write_safetensors(folder / "good", one_of_each(testing::context()), {{"k", "v"}});
   const std::string good = read_text_file(folder / "good");
   for (std::size_t length = 0; length < good.size(); ++length)
-    ASSERT_NE(refusal(folder, good.substr(0, length)), "") << length;
+    ASSERT_NE(refusal_of_tensors(folder, good.substr(0, length)), "") << length;
 }
 
 TEST(Safetensors, ThousandsOfMutationsLoadOrAreRefused) {
@@ -286,7 +286,7 @@ TEST(Safetensors, ThousandsOfMutationsLoadOrAreRefused) {
       const std::uint64_t length = std::min(header_end, file.size()) - 8;
       std::memcpy(file.data(), &length, 8);
     }
-    const std::string message = refusal(folder, file);
+    const std::string message = refusal_of_tensors(folder, file);
     ++(message.empty() ? loaded : refused);
     if (!message.empty()) continue;
     const SafetensorsFile opened(folder / "a.safetensors");

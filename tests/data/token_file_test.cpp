@@ -34,7 +34,7 @@ void write_tokens(const std::string& path, std::span<const std::uint32_t> tokens
   writer.commit();
 }
 
-std::string refusal(const TemporaryFolder& folder, const std::string& contents) {
+std::string refusal_of_tokens(const TemporaryFolder& folder, const std::string& contents) {
   std::filesystem::remove(folder / "bad");
   std::ofstream(folder / "bad", std::ios::binary) << contents;
   return error_of([&] { open_token_file(folder / "bad"); });
@@ -82,7 +82,7 @@ TEST(TokenFile, RefusesAWrongHeaderWithPathAndReason) {
   const TemporaryFolder folder;
   write_tokens(folder / "good", random_tokens(100, 256), 256);
   const std::string good = read_text_file(folder / "good");
-  ASSERT_EQ(refusal(folder, with_hash(good)), "");
+  ASSERT_EQ(refusal_of_tokens(folder, with_hash(good)), "");
   const auto changed = [&](std::size_t at, const std::string& bytes) {
     return std::string(good).replace(at, bytes.size(), bytes);
   };
@@ -103,12 +103,12 @@ TEST(TokenFile, RefusesAWrongHeaderWithPathAndReason) {
       {good + "xx", "202 bytes follow"},
   };
   for (const auto& [contents, reason] : cases) {
-    const std::string message = refusal(folder, contents);
+    const std::string message = refusal_of_tokens(folder, contents);
     EXPECT_NE(message.find(reason), std::string::npos) << reason << ": " << message;
     EXPECT_NE(message.find(folder / "bad"), std::string::npos) << message;
   }
   for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_NE(refusal(folder, good.substr(0, length)), "") << length;
+    EXPECT_NE(refusal_of_tokens(folder, good.substr(0, length)), "") << length;
   EXPECT_NE(error_of([&] { open_token_file(folder / "none"); }).find("No such file"), std::string::npos);
 }
 
@@ -118,7 +118,7 @@ TEST(TokenFile, NamesThePositionOfATokenBeyondTheVocabulary) {
   write_tokens(folder / "good", tokens, 50);
   std::string file = read_text_file(folder / "good");
   file[64 + 2 * 37] = 50;
-  std::string message = refusal(folder, file);
+  std::string message = refusal_of_tokens(folder, file);
   EXPECT_NE(message.find("token 50 at position 37 of '" + folder / "bad" + "'"), std::string::npos) << message;
 
   tokens[99] = 51;

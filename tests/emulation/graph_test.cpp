@@ -5,13 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "keel/runtime/cuda/launch.h"
+#include "tests/emulation/kernels.h"
 
 namespace keel::emulation {
 namespace {
 
-__global__ void store(int* to, int value) { *to = value; }
-__global__ void add_from(const int* from, int* to) { *to = *from + 1; }
 __global__ void double_up(int* x) { *x *= 2; }
 
 class EmulatedGraphs : public ::testing::Test {

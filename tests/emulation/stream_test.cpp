@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "keel/runtime/cuda/launch.h"
+#include "tests/emulation/kernels.h"
 
 namespace keel::emulation {
 namespace {
@@ -43,8 +43,6 @@ int fetch(const int* memory) {
   return value;
 }
 
-__global__ void store(int* to, int value) { *to = value; }
-__global__ void add_from(const int* from, int* to) { *to = *from + 1; }
 __global__ void fail_in_thread_3() {
   KEEL_SHARED(int, slots, 3);
   slots[threadIdx.x] = 0;

@@ -11,6 +11,7 @@ namespace keel {
 namespace {
 
 using testing::doubles;
+using testing::kFloats;
 using testing::relative_error;
 using testing::tensor_of;
 using testing::uniform;
@@ -50,12 +51,12 @@ const Case kCases[] = {
     {.batch = 1, .heads = 1, .kv_heads = 1, .queries = 70, .keys = 900, .size = 16},
 };
 
-struct Inputs {
+struct AttentionInputs {
   Tensor q, k, v, lengths;
 };
 
-Inputs inputs_of(const Context& context, const Case& c, DType dtype, double size = 1) {
-  Inputs in;
+AttentionInputs inputs_of(const Context& context, const Case& c, DType dtype, double size = 1) {
+  AttentionInputs in;
   in.q = uniform_tensor(context, {c.batch, c.heads, c.queries, c.size}, 1, dtype, -2 * size, 2 * size);
   in.k = uniform_tensor(context, {c.batch, c.kv_heads, c.keys, c.size}, 2, dtype, -2 * size, 2 * size);
   in.v = uniform_tensor(context, {c.batch, c.kv_heads, c.keys, c.size}, 3, dtype);
@@ -63,7 +64,7 @@ Inputs inputs_of(const Context& context, const Case& c, DType dtype, double size
   return in;
 }
 
-AttentionArgs args_of(const Case& c, const Inputs& in) {
+AttentionArgs args_of(const Case& c, const AttentionInputs& in) {
   AttentionArgs args;
   args.q = in.q;
   args.k = in.k;
@@ -76,8 +77,8 @@ AttentionArgs args_of(const Case& c, const Inputs& in) {
 }
 
 // The formula, one query at a time, in double precision.
-std::vector<double> reference(const Case& c, const std::vector<double>& q, const std::vector<double>& k,
-                              const std::vector<double>& v, std::vector<double>* lse = nullptr) {
+std::vector<double> attention_reference(const Case& c, const std::vector<double>& q, const std::vector<double>& k,
+                                        const std::vector<double>& v, std::vector<double>* lse = nullptr) {
   std::vector<double> out;
   const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.size));
   const auto at = [&](const std::vector<double>& x, std::int64_t row, std::int64_t d) {
@@ -111,7 +112,7 @@ std::vector<double> reference(const Case& c, const std::vector<double>& q, const
   return out;
 }
 
-double tolerance(DType dtype) {
+double attention_tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64: return 1e-12;
     case DType::f32: return 3e-6;
@@ -120,21 +121,19 @@ double tolerance(DType dtype) {
   }
 }
 
-constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
-
 TEST(Attention, EqualsADoubleReferenceWithEveryMask) {
   const Context context = testing::context();
   for (const Case& c : kCases) {
     for (const DType dtype : kFloats) {
-      const Inputs in = inputs_of(context, c, dtype);
+      const AttentionInputs in = inputs_of(context, c, dtype);
       const AttentionArgs result = kernels::attention(args_of(c, in));
       std::vector<double> lse;
-      const std::vector<double> expected = reference(c, doubles(in.q), doubles(in.k), doubles(in.v), &lse);
-      EXPECT_LT(relative_error(doubles(result.out), expected), tolerance(dtype)) << c << ' ' << dtype;
+      const std::vector<double> expected = attention_reference(c, doubles(in.q), doubles(in.k), doubles(in.v), &lse);
+      EXPECT_LT(relative_error(doubles(result.out), expected), attention_tolerance(dtype)) << c << ' ' << dtype;
       const std::vector<double> got = doubles(result.lse);
       for (std::size_t i = 0; i < lse.size(); ++i) {
         if (std::isinf(lse[i])) EXPECT_EQ(got[i], lse[i]) << c;
-        else EXPECT_NEAR(got[i], lse[i], tolerance(dtype) * 10) << c << ' ' << dtype;
+        else EXPECT_NEAR(got[i], lse[i], attention_tolerance(dtype) * 10) << c << ' ' << dtype;
       }
     }
   }
@@ -179,14 +178,14 @@ TEST(Attention, GeneratesTheLastRowOfTheFullCall) {
   const Context context = testing::context();
   const Case full = {.batch = 2, .heads = 4, .kv_heads = 2, .queries = 77, .keys = 77, .size = 32, .causal = true};
   for (const DType dtype : kFloats) {
-    const Inputs in = inputs_of(context, full, dtype);
+    const AttentionInputs in = inputs_of(context, full, dtype);
     const Tensor all = kernels::attention(args_of(full, in)).out;
     for (const std::int64_t last : {1, 2, 9}) {
       Case step = full;
       step.queries = last;
       step.q_offset = 77 - last;
       const Tensor rows = kernels::attention(args_of(step, {in.q.slice(2, 77 - last, 77), in.k, in.v, {}})).out;
-      EXPECT_LT(relative_error(doubles(rows), doubles(all.slice(2, 77 - last, 77))), tolerance(dtype))
+      EXPECT_LT(relative_error(doubles(rows), doubles(all.slice(2, 77 - last, 77))), attention_tolerance(dtype))
           << dtype << ' ' << last;
     }
   }
@@ -196,7 +195,7 @@ TEST(Attention, StaysFiniteForLargeScores) {
   const Context context = testing::context();
   const Case c = {.batch = 1, .heads = 1, .queries = 40, .keys = 40, .size = 8, .causal = true};
   for (const DType dtype : kFloats) {
-    const Inputs in = inputs_of(context, c, dtype, 40);
+    const AttentionInputs in = inputs_of(context, c, dtype, 40);
     for (const double value : doubles(kernels::attention(args_of(c, in)).out)) EXPECT_TRUE(std::isfinite(value));
   }
 }
@@ -205,12 +204,12 @@ TEST(Attention, IgnoresWhatLiesInPaddedKeys) {
   const Context context = testing::context();
   const Case c = {.batch = 1, .heads = 1, .queries = 33, .keys = 50, .size = 8, .lengths = {17}};
   for (const DType dtype : kFloats) {
-    const Inputs in = inputs_of(context, c, dtype);
+    const AttentionInputs in = inputs_of(context, c, dtype);
     const Tensor clean = kernels::attention(args_of(c, in)).out;
     std::vector<double> k = doubles(in.k), v = doubles(in.v);
     for (std::size_t i = 17 * 8; i < k.size(); ++i) k[i] = v[i] = NAN;
-    const Inputs dirty = {in.q, tensor_of(context, k, in.k.shape(), dtype), tensor_of(context, v, in.v.shape(), dtype),
-                          in.lengths};
+    const AttentionInputs dirty = {in.q, tensor_of(context, k, in.k.shape(), dtype),
+                                   tensor_of(context, v, in.v.shape(), dtype), in.lengths};
     EXPECT_EQ(doubles(kernels::attention(args_of(c, dirty)).out), doubles(clean));
   }
 }
@@ -228,7 +227,7 @@ TEST(Attention, GradientsEqualCentralDifferences) {
         .size = 3,
         .lengths = {4, 0},
         .scale = 0.4}}) {
-    const Inputs in = inputs_of(context, c, DType::f64);
+    const AttentionInputs in = inputs_of(context, c, DType::f64);
     AttentionBackwardArgs backward;
     backward.forward = kernels::attention(args_of(c, in));
     backward.grad_out = uniform_tensor(context, in.q.shape(), 6, DType::f64);
@@ -237,7 +236,7 @@ TEST(Attention, GradientsEqualCentralDifferences) {
     std::vector<double> values[] = {doubles(in.q), doubles(in.k), doubles(in.v)};
     const auto loss = [&] {
       double sum = 0;
-      const std::vector<double> out = reference(c, values[0], values[1], values[2]);
+      const std::vector<double> out = attention_reference(c, values[0], values[1], values[2]);
       for (std::size_t i = 0; i < out.size(); ++i) sum += std::isnan(out[i]) ? 0 : weights[i] * out[i];
       return sum;
     };
@@ -260,12 +259,12 @@ TEST(Attention, GradientsEqualCentralDifferences) {
 TEST(Attention, GradientsOfNarrowDtypesFollowThoseOfF64) {
   const Context context = testing::context();
   for (const Case& c : kCases) {
-    const Inputs narrow[] = {inputs_of(context, c, DType::bf16), inputs_of(context, c, DType::f16),
-                             inputs_of(context, c, DType::f32)};
-    for (const Inputs& in : narrow) {
+    const AttentionInputs narrow[] = {inputs_of(context, c, DType::bf16), inputs_of(context, c, DType::f16),
+                                      inputs_of(context, c, DType::f32)};
+    for (const AttentionInputs& in : narrow) {
       const DType dtype = in.q.dtype();
       const auto widened = [&](const Tensor& x) { return tensor_of(context, doubles(x), x.shape(), DType::f64); };
-      const auto gradients = [&](const Inputs& inputs, const Tensor& grad_out) {
+      const auto gradients = [&](const AttentionInputs& inputs, const Tensor& grad_out) {
         AttentionBackwardArgs backward;
         backward.forward = kernels::attention(args_of(c, inputs));
         backward.grad_out = grad_out;
@@ -276,7 +275,7 @@ TEST(Attention, GradientsOfNarrowDtypesFollowThoseOfF64) {
       const AttentionBackwardArgs exact =
           gradients({widened(in.q), widened(in.k), widened(in.v), in.lengths}, widened(grad_out));
       // A single key has the weight 1 whatever its score: the exact gradients of q and k are zero there.
-      const double allowed = tolerance(dtype) * 2;
+      const double allowed = attention_tolerance(dtype) * 2;
       const auto close = [&](const Tensor& a, const Tensor& b) {
         const std::vector<double> x = doubles(a), y = doubles(b);
         return relative_error(x, y) < allowed || relative_error(x, std::vector<double>(x.size(), 0)) < allowed;
@@ -296,7 +295,7 @@ TEST(Attention, GivesTheSameBitsAtOneAndTwoThreads) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto run = [&](int threads) {
         const Context context = testing::context(threads);
-        const Inputs in = inputs_of(context, c, dtype);
+        const AttentionInputs in = inputs_of(context, c, dtype);
         AttentionBackwardArgs backward;
         backward.forward = kernels::attention(args_of(c, in));
         backward.grad_out = uniform_tensor(context, in.q.shape(), 8, dtype);
@@ -334,7 +333,7 @@ TEST(Attention, WorkspaceGrowsLinearlyWithTheLength) {
 TEST(Attention, RefusesByNameWhatItDoesNotDo) {
   const Context context = testing::context();
   const Case c = {.batch = 1, .heads = 4, .kv_heads = 2, .queries = 3, .keys = 3, .size = 8};
-  const Inputs in = inputs_of(context, c, DType::f32);
+  const AttentionInputs in = inputs_of(context, c, DType::f32);
   const auto says = [&](const std::string& part, const std::function<void(AttentionArgs&)>& change) {
     AttentionArgs args = args_of(c, in);
     change(args);

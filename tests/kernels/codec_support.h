@@ -13,7 +13,7 @@
 
 namespace keel::testing {
 
-inline const Codec kInt8 = {};
+inline const Codec kInt8Codec = {};
 inline Codec top(double fraction) { return {.kind = Codec::Kind::top_k, .fraction = fraction}; }
 
 // Numbers of very different sizes, some of them zero and some alike.

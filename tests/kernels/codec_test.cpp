@@ -32,10 +32,10 @@ Coded code(const Context& context, const std::vector<double>& values, std::int64
 }
 
 TEST(Codec, SendsWhatItsFormulaSays) {
-  EXPECT_EQ(kInt8.bytes(0), 0);
-  EXPECT_EQ(kInt8.bytes(1), 5);
-  EXPECT_EQ(kInt8.bytes(256), 260);
-  EXPECT_EQ(kInt8.bytes(257), 265);
+  EXPECT_EQ(kInt8Codec.bytes(0), 0);
+  EXPECT_EQ(kInt8Codec.bytes(1), 5);
+  EXPECT_EQ(kInt8Codec.bytes(256), 260);
+  EXPECT_EQ(kInt8Codec.bytes(257), 265);
   EXPECT_EQ(top(0.01).bytes(1000), 80);
   EXPECT_EQ(top(0.01).bytes(1001), 88) << "rounded up";
   EXPECT_EQ(top(1e-9).bytes(1000), 8) << "one at least";
@@ -45,7 +45,7 @@ TEST(Codec, SendsWhatItsFormulaSays) {
 }
 
 TEST(Codec, WhatIsSentAndWhatIsLeftAddUpToTheBit) {
-  for (const Codec& codec : {kInt8, top(0.01), top(0.3), top(1)})
+  for (const Codec& codec : {kInt8Codec, top(0.01), top(0.3), top(1)})
     for (const std::int64_t count : {1, 255, 256, 257, 1000}) {
       const std::vector<double> values = mixed(3 * count, static_cast<std::uint64_t>(count));
       const Coded coded = code(context(), values, 3, codec);
@@ -56,7 +56,7 @@ TEST(Codec, WhatIsSentAndWhatIsLeftAddUpToTheBit) {
 TEST(Codec, Int8IsHalfAScaleOffAtMost) {
   for (const std::int64_t count : {1, 256, 700}) {
     const std::vector<double> values = mixed(count, 5);
-    const Coded coded = code(context(), values, 1, kInt8);
+    const Coded coded = code(context(), values, 1, kInt8Codec);
     for (std::size_t block = 0; block < values.size(); block += Codec::kBlock) {
       const std::size_t end = std::min(values.size(), block + Codec::kBlock);
       double largest = 0;
@@ -85,7 +85,7 @@ TEST(Codec, TopKKeepsTheLargestAndOfEqualOnesTheFirst) {
 TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
   for (const double bad :
        {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()})
-    for (const Codec& codec : {kInt8, top(0.01)}) {
+    for (const Codec& codec : {kInt8Codec, top(0.01)}) {
       std::vector<double> values = mixed(600, 3);
       values[300] = bad;
       EXPECT_FALSE(std::isfinite(code(context(), values, 1, codec).carried[300]));
@@ -94,7 +94,7 @@ TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
 
 TEST(Codec, GivesTheSameBytesOnAnyNumberOfThreads) {
   const std::vector<double> values = mixed(4 * 30'000, 1);
-  for (const Codec& codec : {kInt8, top(0.02)}) {
+  for (const Codec& codec : {kInt8Codec, top(0.02)}) {
     const Coded one = code(context(1), values, 4, codec), four = code(context(4), values, 4, codec);
     EXPECT_EQ(one.payload.to_vector<std::uint8_t>(), four.payload.to_vector<std::uint8_t>());
     EXPECT_EQ(one.carried, four.carried);
@@ -107,7 +107,7 @@ TEST(Codec, RefusesAPayloadThatNamesNoElement) {
   const std::uint32_t place = 10;
   std::memcpy(payload.raw(), &place, 4);
   EXPECT_THROW(kernels::decode_add({numbers, payload, top(0.1)}), Error);
-  EXPECT_THROW(kernels::decode_add({numbers, payload, kInt8}), Error) << "of another length";
+  EXPECT_THROW(kernels::decode_add({numbers, payload, kInt8Codec}), Error) << "of another length";
   EXPECT_THROW(kernels::encode({zeros(cpu, {1, 10}, DType::f64), payload, top(0.1)}), Error);
 }
 

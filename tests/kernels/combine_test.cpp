@@ -13,8 +13,6 @@ namespace {
 
 using namespace keel::testing;
 
-constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
-
 std::vector<Tensor> terms_of(const Context& cpu, std::size_t terms, std::int64_t count, DType dtype) {
   std::vector<Tensor> all;
   for (std::size_t t = 0; t < terms; ++t) {
@@ -39,7 +37,7 @@ std::vector<double> expected(const std::vector<Tensor>& terms, DType out) {
 
 TEST(Combine, AddsFromLeftToRightInFp32AndRoundsOnce) {
   const Context cpu = context();
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     for (const std::size_t terms : {1, 2, 3, 8, 70}) {
       for (const std::int64_t count : {0, 1, 7, 1024, 50'001}) {
         if (dtype == DType::u8 && terms > 8) continue;  // the sums would not fit

@@ -8,8 +8,7 @@ namespace {
 
 using testing::context;
 using testing::doubles;
-
-constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
+using testing::kAllTypes;
 
 // Small whole numbers, which every dtype holds exactly.
 Tensor counted(const Context& context, const Dims& shape, DType dtype) {
@@ -20,8 +19,8 @@ Tensor counted(const Context& context, const Dims& shape, DType dtype) {
 
 TEST(Copy, MovesEveryDtypeToEveryDtypeInEveryLayout) {
   const Context cpu = context();
-  for (const DType from : kAll)
-    for (const DType to : kAll) {
+  for (const DType from : kAllTypes)
+    for (const DType to : kAllTypes) {
       const Tensor x = counted(cpu, {5, 37, 67}, from);
       for (const Tensor& source : {x, x.transpose(1, 2), x.permute({2, 0, 1}), x.slice(2, 3, 40), x.slice(1, 2, 3),
                                    x.select(2, 4), x.select(0, 1).unsqueeze(1).expand({37, 3, 67})}) {
@@ -39,7 +38,7 @@ TEST(Copy, MovesEveryDtypeToEveryDtypeInEveryLayout) {
 
 TEST(Copy, TurnsMatricesOfManyTilesAndWhatIsLeftAtTheirEdges) {
   const Context cpu = context();
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const std::int64_t rows = 301, columns = 531;
     const Tensor x = counted(cpu, {rows, columns}, dtype);
     const std::vector<double> before = doubles(x), turned = doubles(kernels::contiguous(x.transpose(0, 1)));
@@ -100,7 +99,7 @@ TEST(Copy, IsFreeWhereNothingChanges) {
 
 TEST(Copy, FillReachesEveryElementOfAViewAndNoOther) {
   const Context cpu = context();
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor x = zeros(cpu, {70, 90}, dtype);
     kernels::fill(x.transpose(0, 1).slice(0, 10, 80), 3);
     const std::vector<double> values = doubles(x);
@@ -113,7 +112,7 @@ TEST(Copy, FillReachesEveryElementOfAViewAndNoOther) {
 
 TEST(Where, ChoosesByConditionWithBroadcast) {
   const Context cpu = context();
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor condition = testing::tensor_of(cpu, {1, 0, 1, 0, 0, 7}, {2, 3}, DType::u8);
     const Tensor a = testing::tensor_of(cpu, {1, 2, 3}, {3}, dtype), b = testing::tensor_of(cpu, {9, 8}, {2, 1}, dtype);
     EXPECT_EQ(doubles(kernels::where(condition, a, b)), (std::vector<double>{1, 9, 3, 8, 8, 3})) << dtype;

@@ -13,9 +13,9 @@ namespace {
 using testing::BinaryRow;
 using testing::context;
 using testing::doubles;
+using testing::kFloats;
 using testing::UnaryRow;
 
-constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 const Dims kShape = {3, 13, 53};  // more than two blocks, and no multiple of one
 
 // One shape in every layout that kernels meet; `empty` has no elements.
@@ -40,7 +40,7 @@ Tensor make(const Context& context, Layout layout, DType dtype, std::uint64_t se
 
 // Rounding of the result to the dtype, plus a few roundings of the arithmetic type. Where an input itself
 // is off by a rounding, `input_error` bounds what follows from that instead.
-double tolerance(DType dtype, double expected, double input_error) {
+double allowed_error(DType dtype, double expected, double input_error) {
   const double size = 1 + std::fabs(expected);
   if (input_error > 0) return input_error * size;
   switch (dtype) {
@@ -56,7 +56,7 @@ std::string first_error(const std::vector<double>& got, const std::vector<double
                         double input_error = 0) {
   if (got.size() != expected.size()) return concat(got.size(), " elements instead of ", expected.size());
   for (std::size_t i = 0; i < got.size(); ++i)
-    if (!(std::fabs(got[i] - expected[i]) <= tolerance(dtype, expected[i], input_error)))
+    if (!(std::fabs(got[i] - expected[i]) <= allowed_error(dtype, expected[i], input_error)))
       return concat("element ", i, " is ", got[i], " instead of ", expected[i]);
   return "";
 }

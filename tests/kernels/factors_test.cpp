@@ -15,7 +15,7 @@ namespace {
 
 using namespace keel::testing;
 
-const Dims kShapes[] = {{7, 5}, {1, 9}, {9, 1}, {2, 3, 4}, {2, 2, 3, 5}, {700, 41}, {3, 2000}};
+const Dims kFactoredShapes[] = {{7, 5}, {1, 9}, {9, 1}, {2, 3, 4}, {2, 2, 3, 5}, {700, 41}, {3, 2000}};
 
 Tensor taken_step(const Context& context, std::int64_t steps = 3) {
   return kernels::make_step_state(context, {.steps = steps, .taken = 1, .lr = 0.1, .gradient_scale = 0.5});
@@ -29,7 +29,7 @@ std::vector<double> sums_of(const Tensor& gradient, std::int64_t begin, const Fa
 
 TEST(Factors, AreSumsOverRowsAndColumns) {
   const Context context = testing::context(2);
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kFactoredShapes)
     for (const DType dtype : kFloats) {
       const Factored shape = Factored::of(dims);
       const Tensor gradient = uniform_tensor(context, {product(dims)}, 3, dtype);
@@ -47,7 +47,7 @@ TEST(Factors, AreSumsOverRowsAndColumns) {
 
 TEST(Factors, OfPartsAddUpAndDoNotDependOnThreads) {
   const Context one = testing::context(1), two = testing::context(2);
-  for (const Dims& dims : kShapes) {
+  for (const Dims& dims : kFactoredShapes) {
     const Factored shape = Factored::of(dims);
     const Tensor gradient = uniform_tensor(one, {product(dims)}, 3);
     const std::vector<double> whole = sums_of(gradient, 0, shape);
@@ -66,7 +66,7 @@ TEST(Factors, OfPartsAddUpAndDoNotDependOnThreads) {
 TEST(Factors, GiveMeanSquaresWhoseRowsHaveTheirMeans) {
   const Context context = testing::context(1);
   const AdafactorSettings settings{.eps_gradient = 1e-3};
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kFactoredShapes)
     for (const DType dtype : {DType::f32, DType::f64}) {
       const Factored shape = Factored::of(dims);
       const SettleArgs args{.shape = shape,

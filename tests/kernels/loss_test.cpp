@@ -22,8 +22,8 @@ struct Reference {
   std::vector<double> magnitude;  // of the two terms whose difference is the gradient
 };
 
-Reference reference(const std::vector<double>& logits, const std::vector<std::int64_t>& targets, std::int64_t classes,
-                    std::int64_t ignore_index, double smoothing) {
+Reference cross_entropy_reference(const std::vector<double>& logits, const std::vector<std::int64_t>& targets,
+                                  std::int64_t classes, std::int64_t ignore_index, double smoothing) {
   Reference result;
   result.gradient.assign(logits.size(), 0);
   result.magnitude.assign(logits.size(), 0);
@@ -65,7 +65,7 @@ TEST(CrossEntropy, EqualsADoubleReferenceForEveryDtypeSizeAndSmoothing) {
         const std::vector<std::int64_t> targets = some_targets(shape[0], shape[1]);
         const CrossEntropyResult result =
             cross_entropy(logits, as_tensor(context, targets), -100, smoothing, LogitsGradient::fresh);
-        const Reference expected = reference(doubles(logits), targets, shape[1], -100, smoothing);
+        const Reference expected = cross_entropy_reference(doubles(logits), targets, shape[1], -100, smoothing);
         const double accumulated = dtype == DType::f64 ? 1e-13 : 2e-6;  // the loss is never rounded to a narrow dtype
         EXPECT_EQ(result.count.item(), static_cast<double>(expected.count));
         EXPECT_EQ(result.loss.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);

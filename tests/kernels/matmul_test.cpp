@@ -12,10 +12,9 @@ namespace keel {
 namespace {
 
 using testing::doubles;
+using testing::kFloats;
 using testing::relative_error;
 using testing::uniform_tensor;
-
-constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 
 // One context for each implementation: keel's own kernels, what `automatic` prefers, oneDNN wherever it can.
 const std::vector<Context>& every_context() {
@@ -34,7 +33,7 @@ const std::vector<Context>& every_context() {
 }
 
 // Rounding of one result of this dtype, relative to the norm of all.
-double tolerance(DType dtype) {
+double product_tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64: return 1e-14;
     case DType::f32: return 2e-6;
@@ -44,17 +43,17 @@ double tolerance(DType dtype) {
 }
 
 // (m, k) as memory may hold it: dense, transposed, a part of something wider, every second number.
-enum class Layout { dense, transposed, slice, transposed_slice, scattered };
-constexpr Layout kLayouts[] = {Layout::dense, Layout::transposed, Layout::slice, Layout::transposed_slice,
-                               Layout::scattered};
+enum class MatrixLayout { dense, transposed, slice, transposed_slice, scattered };
+constexpr MatrixLayout kMatrixLayouts[] = {MatrixLayout::dense, MatrixLayout::transposed, MatrixLayout::slice,
+                                           MatrixLayout::transposed_slice, MatrixLayout::scattered};
 
-Tensor matrix(const Context& context, std::int64_t rows, std::int64_t columns, Layout layout, DType dtype,
+Tensor matrix(const Context& context, std::int64_t rows, std::int64_t columns, MatrixLayout layout, DType dtype,
               std::uint64_t seed) {
   switch (layout) {
-    case Layout::dense: return uniform_tensor(context, {rows, columns}, seed, dtype);
-    case Layout::transposed: return uniform_tensor(context, {columns, rows}, seed, dtype).transpose(0, 1);
-    case Layout::slice: return uniform_tensor(context, {rows, columns + 5}, seed, dtype).slice(1, 3, columns + 3);
-    case Layout::transposed_slice:
+    case MatrixLayout::dense: return uniform_tensor(context, {rows, columns}, seed, dtype);
+    case MatrixLayout::transposed: return uniform_tensor(context, {columns, rows}, seed, dtype).transpose(0, 1);
+    case MatrixLayout::slice: return uniform_tensor(context, {rows, columns + 5}, seed, dtype).slice(1, 3, columns + 3);
+    case MatrixLayout::transposed_slice:
       return uniform_tensor(context, {columns, rows + 3}, seed, dtype).slice(1, 1, rows + 1).transpose(0, 1);
     default: return uniform_tensor(context, {rows, columns, 2}, seed, dtype).select(2, 1);
   }
@@ -74,7 +73,7 @@ std::vector<double> multiply(const std::vector<double>& a, const std::vector<dou
   return c;
 }
 
-std::vector<double> reference(const Tensor& a, const Tensor& b) {
+std::vector<double> product_reference(const Tensor& a, const Tensor& b) {
   return multiply(doubles(a), doubles(b), a.dim(0), b.dim(1), a.dim(1));
 }
 
@@ -89,12 +88,12 @@ TEST(Matmul, EqualsADoubleReferenceForEveryLayout) {
   const Dims sizes[] = {{1, 1, 1}, {2, 3, 5}, {13, 33, 7}, {7, 47, 65}, {12, 32, 2}, {64, 65, 31}};
   for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
-      for (const Layout left : kLayouts) {
-        for (const Layout right : kLayouts) {
+      for (const MatrixLayout left : kMatrixLayouts) {
+        for (const MatrixLayout right : kMatrixLayouts) {
           for (const Dims& size : sizes) {
             const Tensor a = matrix(context, size[0], size[2], left, dtype, 1);
             const Tensor b = matrix(context, size[2], size[1], right, dtype, 2);
-            EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), reference(a, b)), tolerance(dtype))
+            EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), product_reference(a, b)), product_tolerance(dtype))
                 << a << " layout " << static_cast<int>(left) << " times " << b << " layout " << static_cast<int>(right);
           }
         }
@@ -111,10 +110,10 @@ TEST(Matmul, EqualsADoubleReferenceAroundTheEdgesOfItsBlocks) {
     for (const DType dtype : kFloats) {
       for (const Dims& size : sizes) {
         for (const bool transposed : {false, true}) {
-          const Layout layout = transposed ? Layout::transposed : Layout::dense;
+          const MatrixLayout layout = transposed ? MatrixLayout::transposed : MatrixLayout::dense;
           const Tensor a = matrix(context, size[0], size[2], layout, dtype, 3);
           const Tensor b = matrix(context, size[2], size[1], layout, dtype, 4);
-          EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), reference(a, b)), tolerance(dtype))
+          EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), product_reference(a, b)), product_tolerance(dtype))
               << a << " times " << b;
         }
       }
@@ -128,7 +127,7 @@ TEST(Matmul, SumsALongInnerExtentPieceByPiece) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::int64_t k = dtype == DType::f32 ? 70001 : 130001;
     const Tensor a = uniform_tensor(context, {m, k}, 5, dtype), b = uniform_tensor(context, {k, n}, 6, dtype);
-    EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), reference(a, b)), 10 * tolerance(dtype));
+    EXPECT_LT(relative_error(doubles(kernels::matmul(a, b)), product_reference(a, b)), 10 * product_tolerance(dtype));
   }
 }
 
@@ -142,11 +141,12 @@ TEST(Matmul, AddsToItsDestination) {
         for (const DType out : {dtype, wide}) {
           const Tensor into = uniform_tensor(context, {50, 80}, 9, out).slice(1, 2, 72);
           std::vector<double> expected = doubles(into);
-          const std::vector<double> product = reference(a, b);
+          const std::vector<double> product = product_reference(a, b);
           for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += product[i];
           const std::uint64_t version = into.storage()->version();
           kernels::matmul(a, b, {.into = into, .accumulate = true});
-          EXPECT_LT(relative_error(doubles(into), expected), tolerance(out)) << dtype << " into " << out << ", k " << k;
+          EXPECT_LT(relative_error(doubles(into), expected), product_tolerance(out))
+              << dtype << " into " << out << ", k " << k;
           EXPECT_GT(into.storage()->version(), version);
         }
       }
@@ -158,13 +158,13 @@ TEST(Matmul, OverwritesItsDestinationInEitherDtypeAndScalesByAlpha) {
   for (const Context& context : every_context()) {
     for (const DType dtype : kFloats) {
       const Tensor a = uniform_tensor(context, {20, 500}, 10, dtype), b = uniform_tensor(context, {500, 36}, 11, dtype);
-      std::vector<double> expected = reference(a, b);
+      std::vector<double> expected = product_reference(a, b);
       for (double& value : expected) value *= 0.25;
       for (const DType out : {dtype, dtype == DType::f64 ? DType::f64 : DType::f32}) {
         const Tensor into = testing::tensor_of(context, std::vector<double>(720, NAN), {20, 36}, out);
         const Tensor result = kernels::matmul(a, b, {.into = into, .alpha = 0.25f});
         EXPECT_EQ(result.raw(), into.raw());
-        EXPECT_LT(relative_error(doubles(into), expected), tolerance(out));
+        EXPECT_LT(relative_error(doubles(into), expected), product_tolerance(out));
       }
     }
   }
@@ -179,19 +179,19 @@ TEST(Matmul, FusesBiasAndGelu) {
         const Tensor a = uniform_tensor(context, {m, k}, 12, dtype, -size, size),
                      b = uniform_tensor(context, {n, k}, 13, dtype).transpose(0, 1);
         const Tensor bias = uniform_tensor(context, {n}, 14, dtype);
-        std::vector<double> biased = reference(a, b), activated;
+        std::vector<double> biased = product_reference(a, b), activated;
         const std::vector<double> shift = doubles(bias);
         for (std::size_t i = 0; i < biased.size(); ++i) {
           const double x = biased[i] += shift[i % static_cast<std::size_t>(n)];
           activated.push_back(0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))));
         }
         EXPECT_LT(relative_error(doubles(kernels::matmul(a, b, {.epilogue = Epilogue::bias, .bias = bias})), biased),
-                  tolerance(dtype));
+                  product_tolerance(dtype));
         Tensor before;
         const Tensor gelu =
             kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias, .pre_activation = &before});
-        EXPECT_LT(relative_error(doubles(before), biased), tolerance(dtype));
-        EXPECT_LT(relative_error(doubles(gelu), activated), 2 * tolerance(dtype));
+        EXPECT_LT(relative_error(doubles(before), biased), product_tolerance(dtype));
+        EXPECT_LT(relative_error(doubles(gelu), activated), 2 * product_tolerance(dtype));
         const Tensor without = kernels::matmul(a, b, {.epilogue = Epilogue::bias_gelu, .bias = bias});
         EXPECT_EQ(doubles(gelu), doubles(without)) << "keeping the value before GELU changed the result";
       }
@@ -210,8 +210,8 @@ TEST(Matmul, MultipliesBatchesOfAnyStrideOneByOne) {
       for (int i = 0; i < 2; ++i) {
         for (int j = 0; j < 3; ++j) {
           EXPECT_LT(relative_error(doubles(all.select(0, i).select(0, j)),
-                                   reference(a.select(0, i).select(0, j), b.select(0, i).select(0, j))),
-                    tolerance(dtype));
+                                   product_reference(a.select(0, i).select(0, j), b.select(0, i).select(0, j))),
+                    product_tolerance(dtype));
         }
       }
     }
@@ -229,8 +229,9 @@ TEST(Matmul, SharesAMatrixAmongABatchOnEitherSide) {
     ASSERT_EQ(right.shape(), Dims({4, 5, 9}));
     ASSERT_EQ(left.shape(), Dims({4, 9, 5}));
     for (int i = 0; i < 4; ++i) {
-      EXPECT_LT(relative_error(doubles(right.select(0, i)), reference(x.select(0, i), shared)), 1e-6);
-      EXPECT_LT(relative_error(doubles(left.select(0, i).transpose(0, 1)), reference(x.select(0, i), shared)), 1e-6);
+      EXPECT_LT(relative_error(doubles(right.select(0, i)), product_reference(x.select(0, i), shared)), 1e-6);
+      EXPECT_LT(relative_error(doubles(left.select(0, i).transpose(0, 1)), product_reference(x.select(0, i), shared)),
+                1e-6);
     }
   }
 }

@@ -17,8 +17,8 @@ using kernels::NormResult;
 constexpr double kEpsilon = 1e-5;
 
 // norm(x) * weight + bias in double; an empty bias is none.
-std::vector<double> reference(NormKind kind, const std::vector<double>& x, const std::vector<double>& weight,
-                              const std::vector<double>& bias) {
+std::vector<double> normed(NormKind kind, const std::vector<double>& x, const std::vector<double>& weight,
+                           const std::vector<double>& bias) {
   const std::size_t cols = weight.size();
   std::vector<double> out(x.size());
   for (std::size_t row = 0; row < x.size(); row += cols) {
@@ -35,8 +35,8 @@ struct ReferenceGradients {
   std::vector<double> x, weight, bias;
 };
 
-ReferenceGradients reference_backward(NormKind kind, const std::vector<double>& x, const std::vector<double>& weight,
-                                      const std::vector<double>& grad) {
+ReferenceGradients norm_gradients(NormKind kind, const std::vector<double>& x, const std::vector<double>& weight,
+                                  const std::vector<double>& grad) {
   const std::size_t cols = weight.size();
   const double count = double(cols);
   ReferenceGradients result{std::vector<double>(x.size()), std::vector<double>(cols), std::vector<double>(cols)};
@@ -58,9 +58,9 @@ ReferenceGradients reference_backward(NormKind kind, const std::vector<double>& 
   return result;
 }
 
-struct Inputs {
+struct NormInputs {
   Tensor x, residual, weight, bias, grad;
-  Inputs(const Context& context, const Dims& shape, DType dtype)
+  NormInputs(const Context& context, const Dims& shape, DType dtype)
       : x(uniform_tensor(context, shape, 1, dtype, -1, 3)),
         residual(uniform_tensor(context, shape, 2, dtype, -2, 1)),
         weight(uniform_tensor(context, {shape.back()}, 3, dtype, 0.5, 1.5)),
@@ -68,7 +68,7 @@ struct Inputs {
         grad(uniform_tensor(context, shape, 5, dtype)) {}
 };
 
-NormBackwardArgs backward_args(NormKind kind, const Inputs& in, const NormResult& forward) {
+NormBackwardArgs backward_args(NormKind kind, const NormInputs& in, const NormResult& forward) {
   NormBackwardArgs args{};
   args.kind = kind;
   args.grad_output = in.grad;
@@ -79,21 +79,21 @@ NormBackwardArgs backward_args(NormKind kind, const Inputs& in, const NormResult
   return args;
 }
 
-const Dims kShapes[] = {{1, 2}, {3, 7}, {2, 5, 48}, {131, 33}, {3, 1601}};
+const Dims kNormShapes[] = {{1, 2}, {3, 7}, {2, 5, 48}, {131, 33}, {3, 1601}};
 
 TEST(Norm, EqualsADoubleReferenceForEveryKindDtypeAndSize) {
   const Context context = testing::context();
   for (const DType dtype : kFloats)
-    for (const Dims& shape : kShapes) {
-      const Inputs in(context, shape, dtype);
+    for (const Dims& shape : kNormShapes) {
+      const NormInputs in(context, shape, dtype);
       const NormResult layer = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
       EXPECT_LT(relative_error(doubles(layer.out),
-                               reference(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.bias))),
+                               normed(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.bias))),
                 tolerance(dtype))
           << dtype << shape;
       EXPECT_EQ(layer.sum.raw(), in.x.raw());
       const NormResult rms = norm(NormKind::rms, in.x, {}, in.weight, {}, kEpsilon);
-      EXPECT_LT(relative_error(doubles(rms.out), reference(NormKind::rms, doubles(in.x), doubles(in.weight), {})),
+      EXPECT_LT(relative_error(doubles(rms.out), normed(NormKind::rms, doubles(in.x), doubles(in.weight), {})),
                 tolerance(dtype))
           << dtype << shape;
       EXPECT_FALSE(rms.mean.defined());
@@ -104,7 +104,7 @@ TEST(Norm, WithResidualEqualsAnAdditionThenANormBitByBit) {
   const Context context = testing::context();
   for (const DType dtype : kFloats)
     for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-      const Inputs in(context, {29, 67}, dtype);
+      const NormInputs in(context, {29, 67}, dtype);
       std::vector<double> sums = doubles(in.x);
       const std::vector<double> added = doubles(in.residual);
       for (std::size_t i = 0; i < sums.size(); ++i)
@@ -125,23 +125,22 @@ TEST(Norm, OfALargeOffsetKeepsItsVariance) {
   const Tensor x = tensor_of(context, values, {4, 256});
   const Tensor ones = tensor_of(context, std::vector<double>(256, 1), {256});
   const NormResult result = norm(NormKind::layer, x, {}, ones, {}, kEpsilon);
-  EXPECT_LT(relative_error(doubles(result.out), reference(NormKind::layer, doubles(x), doubles(ones), {})), 1e-3);
+  EXPECT_LT(relative_error(doubles(result.out), normed(NormKind::layer, doubles(x), doubles(ones), {})), 1e-3);
 }
 
 TEST(Norm, BackwardEqualsADoubleReferenceForEveryKindDtypeAndSize) {
   const Context context = testing::context();
   for (const DType dtype : kFloats)
     for (const NormKind kind : {NormKind::layer, NormKind::rms})
-      for (const Dims& shape : kShapes) {
-        const Inputs in(context, shape, dtype);
+      for (const Dims& shape : kNormShapes) {
+        const NormInputs in(context, shape, dtype);
         const bool layer = kind == NormKind::layer;
         const NormResult forward = norm(kind, in.x, {}, in.weight, layer ? in.bias : Tensor(), kEpsilon);
         NormBackwardArgs args = backward_args(kind, in, forward);
         args.grad_weight = empty(context, {shape.back()}, dtype);
         if (layer) args.grad_bias = empty(context, {shape.back()}, DType::f32);
         const Tensor grad_x = norm_backward(args);
-        const ReferenceGradients expected =
-            reference_backward(kind, doubles(in.x), doubles(in.weight), doubles(in.grad));
+        const ReferenceGradients expected = norm_gradients(kind, doubles(in.x), doubles(in.weight), doubles(in.grad));
         // Two columns leave almost nothing of a layer norm's gradient: its error is that of what cancels.
         const double slack = shape.back() == 2 ? 100 : 4;
         EXPECT_LT(relative_error(doubles(grad_x), expected.x), slack * tolerance(dtype)) << dtype << shape;
@@ -153,7 +152,7 @@ TEST(Norm, BackwardEqualsADoubleReferenceForEveryKindDtypeAndSize) {
 TEST(Norm, BackwardEqualsCentralDifferences) {
   const Context context = testing::context();
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    const Inputs in(context, {4, 6}, DType::f64);
+    const NormInputs in(context, {4, 6}, DType::f64);
     const Tensor bias = kind == NormKind::layer ? in.bias : Tensor();
     const auto forward = [&] { return norm(kind, in.x, in.residual, in.weight, bias, kEpsilon); };
     const auto value = [&] { return dot(doubles(forward().out), doubles(in.grad)); };
@@ -171,12 +170,12 @@ TEST(Norm, BackwardEqualsCentralDifferences) {
 TEST(Norm, BackwardAddsTheGradientOfTheResidualPath) {
   const Context context = testing::context();
   for (const DType dtype : kFloats) {
-    const Inputs in(context, {17, 40}, dtype);
+    const NormInputs in(context, {17, 40}, dtype);
     const NormResult forward = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
     NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
     args.grad_sum = in.residual;
     std::vector<double> expected =
-        reference_backward(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.grad)).x;
+        norm_gradients(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.grad)).x;
     const std::vector<double> added = doubles(in.residual);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i];
     EXPECT_LT(relative_error(doubles(norm_backward(args)), expected), 2 * tolerance(dtype)) << dtype;
@@ -187,7 +186,7 @@ TEST(Norm, ParameterGradientsAreWrittenOrAdded) {
   const Context context = testing::context();
   for (const DType dtype : kFloats)
     for (const DType destination : {DType::f32, dtype}) {
-      const Inputs in(context, {300, 24}, dtype);
+      const NormInputs in(context, {300, 24}, dtype);
       const NormResult forward = norm(NormKind::layer, in.x, {}, in.weight, in.bias, kEpsilon);
       NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
       args.grad_weight = uniform_tensor(context, {24}, 6, destination, 4, 5);
@@ -196,7 +195,7 @@ TEST(Norm, ParameterGradientsAreWrittenOrAdded) {
       args.add_weight = true;  // the bias is overwritten
       norm_backward(args);
       ReferenceGradients expected =
-          reference_backward(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.grad));
+          norm_gradients(NormKind::layer, doubles(in.x), doubles(in.weight), doubles(in.grad));
       for (std::size_t j = 0; j < held.size(); ++j) expected.weight[j] += held[j];
       const double allowed = std::max(tolerance(dtype), tolerance(destination));
       EXPECT_LT(relative_error(doubles(args.grad_weight), expected.weight), allowed) << dtype << destination;
@@ -208,7 +207,7 @@ TEST(Norm, GivesTheSameBitsAtOneAndTwoThreads) {
   for (const DType dtype : kFloats) {
     const auto run = [&](int threads) {
       const Context context = testing::context(threads);
-      const Inputs in(context, {1009, 97}, dtype);
+      const NormInputs in(context, {1009, 97}, dtype);
       const NormResult forward = norm(NormKind::layer, in.x, in.residual, in.weight, in.bias, kEpsilon);
       NormBackwardArgs args = backward_args(NormKind::layer, in, forward);
       args.grad_weight = empty(context, {97});
@@ -228,9 +227,9 @@ TEST(Norm, AcceptsStridedAndEmptyInputs) {
   const Tensor x = uniform_tensor(context, {6, 4}, 8).transpose(0, 1);
   const Tensor weight = uniform_tensor(context, {6}, 9);
   EXPECT_LT(relative_error(doubles(norm(NormKind::rms, x, {}, weight, {}, kEpsilon).out),
-                           reference(NormKind::rms, doubles(x), doubles(weight), {})),
+                           normed(NormKind::rms, doubles(x), doubles(weight), {})),
             1e-6);
-  const Inputs none(context, {0, 5}, DType::f32);
+  const NormInputs none(context, {0, 5}, DType::f32);
   const NormResult forward = norm(NormKind::layer, none.x, {}, none.weight, none.bias, kEpsilon);
   NormBackwardArgs args = backward_args(NormKind::layer, none, forward);
   args.grad_weight = uniform_tensor(context, {5}, 1);
@@ -240,7 +239,7 @@ TEST(Norm, AcceptsStridedAndEmptyInputs) {
 
 TEST(Norm, RefusesWhatDoesNotFit) {
   const Context context = testing::context();
-  const Inputs in(context, {2, 3}, DType::f32);
+  const NormInputs in(context, {2, 3}, DType::f32);
   EXPECT_EQ(error_of([&] { norm(NormKind::rms, in.x, {}, in.weight, in.bias, kEpsilon); }),
             "rms_norm: an RMS norm has no bias, got f32 (3) on cpu");
   EXPECT_EQ(error_of([&] { norm(NormKind::layer, in.x, {}, zeros(context, {2}), {}, kEpsilon); }),

@@ -12,8 +12,7 @@ namespace {
 
 using testing::context;
 using testing::doubles;
-
-constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+using testing::kFloats;
 
 // The values that fall together when `dims` are reduced, in row-major order of the kept indices.
 std::vector<std::vector<double>> groups(const Tensor& x, const Dims& dims) {
@@ -32,7 +31,7 @@ std::vector<std::vector<double>> groups(const Tensor& x, const Dims& dims) {
   return result;
 }
 
-double tolerance(DType dtype) {
+double rounding_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return 1e-6;
     case DType::bf16: return 0x1p-8;
@@ -55,7 +54,7 @@ void check_reductions(const Tensor& x, const Dims& dims) {
   const std::vector<double> got = doubles(kernels::sum(x, dims)), got_mean = doubles(kernels::mean(x, dims));
   ASSERT_EQ(got.size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const double bound = tolerance(x.dtype()) * std::fabs(sums[i]) + 1e-6 * sizes[i];
+    const double bound = rounding_of(x.dtype()) * std::fabs(sums[i]) + 1e-6 * sizes[i];
     const double count = static_cast<double>(x.numel()) / static_cast<double>(sums.size());
     EXPECT_NEAR(got[i], sums[i], bound) << "sum " << i;
     EXPECT_NEAR(got_mean[i], means[i], bound / count + (x.dtype() == DType::f16 ? 1e-7 : 0)) << "mean " << i;
@@ -199,7 +198,7 @@ TEST(SumRows, WritesOrAddsInTheDestinationsDtype) {
         const std::vector<double> before = doubles(whole), values = doubles(x);
         for (std::size_t i = 0; i < values.size(); ++i) expected[i % 700] += values[i];
         kernels::sum_rows(x, into, add);
-        EXPECT_LT(testing::relative_error(doubles(into), expected), to == DType::f32 ? 1e-6 : 2 * tolerance(to))
+        EXPECT_LT(testing::relative_error(doubles(into), expected), to == DType::f32 ? 1e-6 : 2 * rounding_of(to))
             << dtype << " to " << to << " add " << add;
         EXPECT_EQ(doubles(whole)[9], before[9]);
         EXPECT_EQ(doubles(whole)[710], before[710]);

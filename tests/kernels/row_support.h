@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of the row kernels share: dtypes with their tolerances, bit comparison, error texts.
+// What the tests of the row kernels share: tolerances of dtypes, bit comparison, error texts.
 
 #include <cstring>
 #include <string>
@@ -9,8 +9,6 @@
 #include "tests/support.h"
 
 namespace keel::testing {
-
-inline constexpr DType kFloats[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 
 // What one rounding to the dtype, or a short sum in its accumulator, may cost relative to a result.
 inline double tolerance(DType dtype) {

@@ -19,7 +19,7 @@ using kernels::softmax_backward;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<double> reference(const std::vector<double>& x, std::int64_t cols, bool log) {
+std::vector<double> softmax_reference(const std::vector<double>& x, std::int64_t cols, bool log) {
   std::vector<double> out(x.size());
   const auto width = static_cast<std::size_t>(cols);
   for (std::size_t row = 0; row < x.size(); row += width) {
@@ -31,8 +31,8 @@ std::vector<double> reference(const std::vector<double>& x, std::int64_t cols, b
 }
 
 // For y = softmax(x): sum_k g_k y_k (1[k = j] - y_j); for log: g_j - exp(y_j) sum(g).
-std::vector<double> reference_backward(const std::vector<double>& g, const std::vector<double>& y, std::int64_t cols,
-                                       bool log) {
+std::vector<double> softmax_gradient(const std::vector<double>& g, const std::vector<double>& y, std::int64_t cols,
+                                     bool log) {
   std::vector<double> out(g.size());
   const auto width = static_cast<std::size_t>(cols);
   for (std::size_t row = 0; row < g.size(); row += width)
@@ -44,17 +44,17 @@ std::vector<double> reference_backward(const std::vector<double>& g, const std::
   return out;
 }
 
-const Dims kShapes[] = {{1, 1}, {3, 7}, {2, 3, 65}, {11, 64}, {2, 2049}, {1, 5003}, {257, 31}};
+const Dims kSoftmaxShapes[] = {{1, 1}, {3, 7}, {2, 3, 65}, {11, 64}, {2, 2049}, {1, 5003}, {257, 31}};
 
 TEST(Softmax, EqualsADoubleReferenceForEveryDtypeAndSize) {
   const Context context = testing::context();
   for (const DType dtype : kFloats)
-    for (const Dims& shape : kShapes) {
+    for (const Dims& shape : kSoftmaxShapes) {
       const Tensor x = uniform_tensor(context, shape, 1, dtype, -4, 4);
       const std::int64_t cols = shape.back();
-      EXPECT_LT(relative_error(doubles(softmax(x)), reference(doubles(x), cols, false)), tolerance(dtype))
+      EXPECT_LT(relative_error(doubles(softmax(x)), softmax_reference(doubles(x), cols, false)), tolerance(dtype))
           << dtype << shape;
-      EXPECT_LT(relative_error(doubles(log_softmax(x)), reference(doubles(x), cols, true)), tolerance(dtype))
+      EXPECT_LT(relative_error(doubles(log_softmax(x)), softmax_reference(doubles(x), cols, true)), tolerance(dtype))
           << dtype << shape;
     }
 }
@@ -66,12 +66,11 @@ TEST(Softmax, BackwardEqualsADoubleReferenceForEveryDtypeAndSize) {
       const Tensor x = uniform_tensor(context, shape, 2, dtype, -2, 2), g = uniform_tensor(context, shape, 3, dtype);
       const Tensor y = softmax(x), log_y = log_softmax(x);
       const std::int64_t cols = shape.back();
-      EXPECT_LT(
-          relative_error(doubles(softmax_backward(g, y)), reference_backward(doubles(g), doubles(y), cols, false)),
-          tolerance(dtype))
+      EXPECT_LT(relative_error(doubles(softmax_backward(g, y)), softmax_gradient(doubles(g), doubles(y), cols, false)),
+                tolerance(dtype))
           << dtype << shape;
       EXPECT_LT(relative_error(doubles(log_softmax_backward(g, log_y)),
-                               reference_backward(doubles(g), doubles(log_y), cols, true)),
+                               softmax_gradient(doubles(g), doubles(log_y), cols, true)),
                 tolerance(dtype))
           << dtype << shape;
     }
@@ -110,8 +109,8 @@ TEST(Softmax, AMaximumThatKeepsRisingAcrossBlocksIsExact) {
   std::vector<double> values(9001);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) * 1e-2 - 120;
   const Tensor x = tensor_of(context, values, {1, 9001});
-  EXPECT_LT(relative_error(doubles(softmax(x)), reference(doubles(x), 9001, false)), 1e-6);
-  EXPECT_LT(relative_error(doubles(log_softmax(x)), reference(doubles(x), 9001, true)), 1e-6);
+  EXPECT_LT(relative_error(doubles(softmax(x)), softmax_reference(doubles(x), 9001, false)), 1e-6);
+  EXPECT_LT(relative_error(doubles(log_softmax(x)), softmax_reference(doubles(x), 9001, true)), 1e-6);
 }
 
 TEST(Softmax, MaskedElementsGetNothingAndAFullyMaskedRowIsNan) {
@@ -153,7 +152,7 @@ TEST(Softmax, AcceptsStridedAndEmptyInputs) {
   const Context context = testing::context();
   const Tensor x = uniform_tensor(context, {5, 3}, 9);
   const Tensor turned = x.transpose(0, 1);
-  EXPECT_LT(relative_error(doubles(softmax(turned)), reference(doubles(turned), 5, false)), 1e-6);
+  EXPECT_LT(relative_error(doubles(softmax(turned)), softmax_reference(doubles(turned), 5, false)), 1e-6);
   EXPECT_EQ(softmax(empty(context, {0, 4})).shape(), (Dims{0, 4}));
   EXPECT_EQ(softmax(empty(context, {4, 0})).shape(), (Dims{4, 0}));
   EXPECT_EQ(softmax_backward(empty(context, {0, 4}), empty(context, {0, 4})).numel(), 0);

@@ -15,13 +15,13 @@ namespace {
 
 using namespace keel::testing;
 
-constexpr AdamSettings kAdamW{.beta1 = 0.9, .beta2 = 0.99, .decoupled = true};
+constexpr AdamSettings kAdamW8bit{.beta1 = 0.9, .beta2 = 0.99, .decoupled = true};
 
 // Weights with states in 8 bits, through several steps.
-struct Weights {
+struct BlockedWeights {
   UpdateArgs args{};
 
-  Weights(const Context& context, std::int64_t count, DType dtype = DType::f32, bool masters = true) {
+  BlockedWeights(const Context& context, std::int64_t count, DType dtype = DType::f32, bool masters = true) {
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
     args.parameter = uniform_tensor(context, {count}, 1, dtype);
     if (dtype != wide && masters) args.master = tensor_of(context, doubles(args.parameter), {count});
@@ -29,7 +29,7 @@ struct Weights {
       args.state[kind] = zeros(context, {count}, DType::u8);
       args.scales[kind] = zeros(context, {state_blocks(count)}, wide);
     }
-    args.settings = kAdamW;
+    args.settings = kAdamW8bit;
     args.range.weight_decay = 0.1;
     args.stochastic_rounding = !masters;
   }
@@ -87,7 +87,7 @@ void keep_block(std::vector<double>& state, std::size_t begin, std::size_t end, 
 TEST(UpdateBlocks, FollowADoubleReference) {
   const Context context = testing::context(2);
   constexpr std::int64_t kCount = 5 * kStateBlock + 77;
-  Weights weights(context, kCount, DType::f64);
+  BlockedWeights weights(context, kCount, DType::f64);
   std::vector<double> p = doubles(weights.args.parameter), m(p.size()), v(p.size());
   for (std::int64_t step = 1; step <= 20; ++step) {
     weights.step(step);
@@ -116,7 +116,8 @@ TEST(UpdateBlocks, DependNeitherOnCutsBetweenBlocksNorOnThreads) {
   constexpr std::int64_t kCount = 90 * kStateBlock + 3;
   for (const DType dtype : kFloats)
     for (const bool masters : {true, false}) {
-      Weights whole(testing::context(1), kCount, dtype, masters), cut(testing::context(2), kCount, dtype, masters);
+      BlockedWeights whole(testing::context(1), kCount, dtype, masters),
+          cut(testing::context(2), kCount, dtype, masters);
       for (std::int64_t step = 1; step <= 4; ++step) {
         whole.step(step);
         cut.step(step, {0, kStateBlock, 3 * kStateBlock, 70 * kStateBlock, kCount});
@@ -128,7 +129,7 @@ TEST(UpdateBlocks, DependNeitherOnCutsBetweenBlocksNorOnThreads) {
 TEST(UpdateBlocks, MastersOfNarrowWeightsFollowFp32) {
   const Context context = testing::context(1);
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    Weights narrow(context, 1000, dtype), wide(context, 1000);
+    BlockedWeights narrow(context, 1000, dtype), wide(context, 1000);
     kernels::copy_into(wide.args.parameter, narrow.args.master);
     for (std::int64_t step = 1; step <= 10; ++step) {
       narrow.step(step);
@@ -141,7 +142,7 @@ TEST(UpdateBlocks, MastersOfNarrowWeightsFollowFp32) {
 }
 
 TEST(UpdateBlocks, LeaveAllAsItIsInASkippedStep) {
-  Weights weights(testing::context(1), 1000);
+  BlockedWeights weights(testing::context(1), 1000);
   weights.step(1);
   const auto before = weights.numbers();
   weights.step(2, {}, false);
@@ -151,7 +152,7 @@ TEST(UpdateBlocks, LeaveAllAsItIsInASkippedStep) {
 // With gradients of 0 the means fade by exact factors, so that codes stay and scales shrink; where the largest number
 // of a block is positive, since the map has no -1.
 TEST(UpdateBlocks, KeepTheirCodesWhileOnlyTheScaleChanges) {
-  Weights weights(testing::context(1), 600);
+  BlockedWeights weights(testing::context(1), 600);
   weights.args.gradient = weights.gradient(1);
   for (std::int64_t begin = 0; begin < 600; begin += kStateBlock) weights.args.gradient.data<float>()[begin] = 2;
   weights.args.step = kernels::make_step_state(weights.args.gradient.context(), {.steps = 1, .taken = 1});
@@ -170,7 +171,7 @@ TEST(UpdateBlocks, KeepTheirCodesWhileOnlyTheScaleChanges) {
 }
 
 TEST(UpdateBlocks, OfNothingButZerosKeepZeros) {
-  Weights weights(testing::context(1), 300);
+  BlockedWeights weights(testing::context(1), 300);
   const std::vector<double> before = doubles(weights.args.parameter);
   weights.args.range.weight_decay = 0;
   weights.args.gradient = zeros(weights.args.parameter.context(), {300});
@@ -184,7 +185,7 @@ TEST(UpdateBlocks, OfNothingButZerosKeepZeros) {
 TEST(UpdateBlocks, SayWhatIsWrongWithTheirStates) {
   const Context context = testing::context(1);
   const auto complaint = [&](auto&& spoil) {
-    Weights weights(context, 300);
+    BlockedWeights weights(context, 300);
     weights.args.gradient = weights.gradient(1);
     weights.args.step = kernels::make_step_state(context, {.steps = 1, .taken = 1});
     spoil(weights.args);

@@ -20,7 +20,7 @@ using testing::uniform_tensor;
 
 constexpr double kRate = 0.02, kDecay = 0.1, kMean = 0.9;
 
-std::unique_ptr<Optimizer> make(double beta1 = kMean) {
+std::unique_ptr<Optimizer> adafactor(double beta1 = kMean) {
   return make_elementwise(
       "Adafactor", {.settings = AdafactorSettings{.beta1 = beta1, .relative_step = false}, .weight_decay = kDecay});
 }
@@ -28,7 +28,7 @@ std::unique_ptr<Optimizer> make(double beta1 = kMean) {
 // One matrix, of which this rank has everything.
 struct Matrix {
   ParameterRange range;
-  std::unique_ptr<Optimizer> optimizer = make();
+  std::unique_ptr<Optimizer> optimizer = adafactor();
 
   Matrix(const Context& context, const Dims& shape, DType dtype) {
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -67,15 +67,15 @@ TEST(Adafactor, KeepsRowsAndColumnsOfMatricesAndEachElementOfVectors) {
     for (const StateKind& kind : kinds) all.push_back(kind.name);
     return all;
   };
-  const std::vector<StateKind> matrix = make()->parameter_state({2, 3, 7, 5}, {}),
-                               vector = make()->parameter_state({7}, {});
+  const std::vector<StateKind> matrix = adafactor()->parameter_state({2, 3, 7, 5}, {}),
+                               vector = adafactor()->parameter_state({7}, {});
   EXPECT_EQ(names(matrix), (std::vector<std::string_view>{"v_rows", "v_columns"}));
   EXPECT_EQ(*matrix[0].shape, (Dims{6, 7}));
   EXPECT_EQ(*matrix[1].shape, (Dims{6, 5}));
   EXPECT_EQ(names(vector), std::vector<std::string_view>{"v"});
   EXPECT_FALSE(vector[0].shape.has_value());
-  EXPECT_EQ(make()->state_names(), std::vector<std::string_view>{"m"});
-  EXPECT_TRUE(make(0)->state_names().empty());
+  EXPECT_EQ(adafactor()->state_names(), std::vector<std::string_view>{"m"});
+  EXPECT_TRUE(adafactor(0)->state_names().empty());
 }
 
 TEST(Adafactor, FollowsTheFormulaAcrossBlocks) {

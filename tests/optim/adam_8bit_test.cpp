@@ -15,7 +15,7 @@ namespace {
 
 using namespace keel::testing;
 
-std::unique_ptr<Optimizer> make(std::int64_t min_size, std::vector<UpdateSettings> variants = {}) {
+std::unique_ptr<Optimizer> adam_8bit(std::int64_t min_size, std::vector<UpdateSettings> variants = {}) {
   return make_elementwise("Adam8bit", {.settings = AdamSettings{.decoupled = true, .min_8bit_size = min_size},
                                        .variants = std::move(variants)});
 }
@@ -29,18 +29,18 @@ std::vector<std::string_view> kinds_of(const Optimizer& optimizer, const Dims& s
 
 TEST(Adam8bitOptimizer, KeepsCodesOfLargeParametersThatAreNoEmbeddings) {
   const std::vector<std::string_view> codes = {"m_codes", "v_codes", "m_scales", "v_scales"}, numbers = {"m", "v"};
-  const auto optimizer = make(4096);
+  const auto optimizer = adam_8bit(4096);
   EXPECT_EQ(kinds_of(*optimizer, {64, 64}), codes);
   EXPECT_EQ(kinds_of(*optimizer, {4096}), codes);
   EXPECT_EQ(kinds_of(*optimizer, {4095}), numbers);
   EXPECT_EQ(kinds_of(*optimizer, {64, 64}, {.full_state = true}), numbers);
   // A group may have a bound of its own.
-  const auto grouped = make(4096, {AdamSettings{.decoupled = true, .min_8bit_size = 1 << 20}});
+  const auto grouped = adam_8bit(4096, {AdamSettings{.decoupled = true, .min_8bit_size = 1 << 20}});
   EXPECT_EQ(kinds_of(*grouped, {64, 64}, {.variant = 1}), numbers);
 }
 
 TEST(Adam8bitOptimizer, RefusesBoundsBelowABlockAndTheLargestMeanSquares) {
-  EXPECT_EQ(error_of([] { make(255); }),
+  EXPECT_EQ(error_of([] { adam_8bit(255); }),
             "Adam8bit: min_8bit_size must be at least a block of 256 elements, or 0, got 255");
   EXPECT_EQ(
       error_of([] { make_elementwise("Adam8bit", {.settings = AdamSettings{.amsgrad = true, .min_8bit_size = 256}}); }),
@@ -50,7 +50,7 @@ TEST(Adam8bitOptimizer, RefusesBoundsBelowABlockAndTheLargestMeanSquares) {
 // A valley of 8192 weights, whose gradients come with as much Gaussian noise as there is slope at first.
 std::vector<double> descend(const Context& context, bool codes, double& distance) {
   constexpr std::int64_t kCount = 8192;
-  const auto optimizer = codes ? make(4096) : make_adamw({.weight_decay = 0});
+  const auto optimizer = codes ? adam_8bit(4096) : make_adamw({.weight_decay = 0});
   ParameterRange range;
   range.parameter = zeros(context, {kCount});
   range.shape = {kCount};

@@ -11,14 +11,7 @@ namespace {
 
 using namespace testing;
 
-void train_by(int n, const Config& config, std::int64_t stop_after = 1000) {
-  run_ranks(n, [&](Communicator& ranks) {
-    Recorder recorder(stop_after);
-    train(config, recorder, ranks);
-  });
-}
-
-std::vector<std::string> with(const std::vector<std::string>& settings, const std::vector<std::string>& more) {
+std::vector<std::string> extended(const std::vector<std::string>& settings, const std::vector<std::string>& more) {
   std::vector<std::string> all = settings;
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -34,7 +27,7 @@ TEST(CompressedRun, GoesOnFromACheckpointToTheSameBits) {
       train_by(2, small_run(place, "parts", settings), 5);
       const std::string saved = RunFolder(place / "parts").checkpoint(5);
       EXPECT_TRUE(std::filesystem::exists(saved + "/compression-1-of-2.safetensors"));
-      train_by(2, small_run(place, "parts", with(settings, {"resume=auto"})));
+      train_by(2, small_run(place, "parts", extended(settings, {"resume=auto"})));
       EXPECT_EQ(weights_of(small_run(place, "parts")), weights_of(small_run(place, "whole")))
           << compression << ", " << strategy;
     }
@@ -49,13 +42,13 @@ TEST(CompressedRun, GoesOnWithMoreAndFewerRanksAndWithoutCompression) {
   const std::string checkpoint = RunFolder(config.run).checkpoint(5);
   for (const int n : {1, 2, 4}) {
     const std::string run = concat("on-", n);
-    train_by(n, small_run(place, run, with(settings, {"resume=" + checkpoint})));
+    train_by(n, small_run(place, run, extended(settings, {"resume=" + checkpoint})));
     EXPECT_FALSE(weights_of(small_run(place, run)).empty());
   }
   train_by(2, small_run(place, "plain", {"strategy=zero1-fp32", "resume=" + checkpoint}));
   // A file that has changed is found like any other.
   write_text_file(checkpoint + "/compression-2-of-3.safetensors", "damaged");
-  EXPECT_THROW(train_by(3, small_run(place, "again", with(settings, {"resume=" + checkpoint}))), Error);
+  EXPECT_THROW(train_by(3, small_run(place, "again", extended(settings, {"resume=" + checkpoint}))), Error);
 }
 
 TEST(CompressedRun, IsRefusedWhereItCannotBe) {

@@ -26,8 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Of, DisturbedRun,
                          ::testing::Values("ddp_fp32", "zero1_fp32", "zero2_bf16", "zero3_fp16", "lbfgs"),
                          [](const auto& info) { return info.param; });
 
-Config config_of(const TemporaryFolder& place, const std::string& run, const std::string& name,
-                 const std::string& more) {
+Config config_of_run(const TemporaryFolder& place, const std::string& run, const std::string& name,
+                     const std::string& more) {
   std::vector<std::string> settings = {"steps=6", "checkpoint.every=2", "scheduler.warmup=1", more};
   if (name == "lbfgs") {
     settings.insert(settings.end(), {"strategy=zero2-fp32", "optimizer={type: LBFGS, lr: 0.5, max_iterations: 2}",
@@ -41,7 +41,7 @@ Config config_of(const TemporaryFolder& place, const std::string& run, const std
 TEST_P(DisturbedRun, EndsEverywhereWithTheReasonWhereverARankFailsAndGoesOnToTheSameBits) {
   constexpr int kRanks = 3;
   const TemporaryFolder place;
-  const Config whole = config_of(place, "whole", GetParam(), "resume=never");
+  const Config whole = config_of_run(place, "whole", GetParam(), "resume=never");
   std::atomic<std::int64_t> asked = 0;
   run_ranks(kRanks, [&](Communicator& direct) {
     train_watched(direct, whole, [&](std::int64_t at, const Collective&) {
@@ -56,7 +56,7 @@ TEST_P(DisturbedRun, EndsEverywhereWithTheReasonWhereverARankFailsAndGoesOnToThe
   for (const std::int64_t fault : faults) {
     const int failing = static_cast<int>(fault) % kRanks;
     const std::string run = concat("fault", fault), reason = concat("a fault before collective ", fault);
-    const Config config = config_of(place, run, GetParam(), "resume=auto");
+    const Config config = config_of_run(place, run, GetParam(), "resume=auto");
     std::atomic<int> told = 0;
     const auto train = [&](Communicator& direct) {
       try {
@@ -78,10 +78,10 @@ TEST_P(DisturbedRun, EndsEverywhereWithTheReasonWhereverARankFailsAndGoesOnToThe
 
 TEST_P(DisturbedRun, LearnsTheSameBitsHoweverLateRanksCome) {
   const TemporaryFolder place;
-  const Config prompt = config_of(place, "prompt", GetParam(), "resume=never");
+  const Config prompt = config_of_run(place, "prompt", GetParam(), "resume=never");
   train_by(3, prompt);
   for (const std::uint64_t seed : {1, 2}) {
-    const Config late = config_of(place, concat("late", seed), GetParam(), "resume=never");
+    const Config late = config_of_run(place, concat("late", seed), GetParam(), "resume=never");
     run_ranks(3, [&](Communicator& direct) {
       DelayedCommunicator ranks(direct, seed, std::chrono::microseconds(500));
       Recorder recorder;

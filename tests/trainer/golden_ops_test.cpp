@@ -23,9 +23,9 @@ using testing::doubles;
 using testing::relative_error;
 
 // One case of the file, such as "layer_norm", in fp32 or fp64.
-class Case {
+class GoldenOp {
  public:
-  Case(std::string name, DType dtype) : name_(std::move(name)), dtype_(dtype) {}
+  GoldenOp(std::string name, DType dtype) : name_(std::move(name)), dtype_(dtype) {}
   std::string key(const std::string& tensor) const { return name_ + "/" + tensor; }
   bool has(const std::string& tensor) const { return file_.contains(key(tensor)); }
   Tensor tensor(const std::string& name, DType dtype) const {
@@ -76,7 +76,7 @@ TEST(GoldenOps, CrossEntropyIsPyTorchs) {
   for (const DType dtype : kDTypes)
     for (const std::string& name : kCrossEntropies)
       for (const bool overwrite : {false, true}) {
-        const Case golden(name, dtype);
+        const GoldenOp golden(name, dtype);
         const Variable logits = golden.input("logits");
         const CrossEntropyLoss result =
             cross_entropy(logits, golden.tensor("targets", DType::i64),
@@ -91,7 +91,7 @@ TEST(GoldenOps, CrossEntropyIsPyTorchs) {
 TEST(GoldenOps, NormsArePyTorchs) {
   for (const DType dtype : kDTypes)
     for (const std::string& name : kNorms) {
-      const Case golden(name, dtype);
+      const GoldenOp golden(name, dtype);
       std::map<std::string, Variable> inputs = {{"x", golden.input("x")}, {"weight", golden.input("weight")}};
       if (golden.has("bias")) inputs["bias"] = golden.input("bias");
       const Variable output = name == "rms_norm" ? rms_norm(inputs["x"], inputs["weight"], 1e-6)
@@ -104,7 +104,7 @@ TEST(GoldenOps, NormsArePyTorchs) {
 TEST(GoldenOps, AttentionIsPyTorchs) {
   for (const DType dtype : kDTypes)
     for (const std::string& name : kAttentions) {
-      const Case golden(name, dtype);
+      const GoldenOp golden(name, dtype);
       const std::map<std::string, Variable> inputs = {
           {"q", golden.input("q")}, {"k", golden.input("k")}, {"v", golden.input("v")}};
       AttentionOptions options;
@@ -118,7 +118,7 @@ TEST(GoldenOps, AttentionIsPyTorchs) {
 TEST(GoldenOps, ActivationsArePyTorchs) {
   for (const DType dtype : kDTypes)
     for (const std::string& name : kActivations) {
-      const Case golden(name, dtype);
+      const GoldenOp golden(name, dtype);
       const Variable x = golden.input("x");
       golden.expect_differentiated(name == "silu" ? silu(x) : name == "gelu_tanh" ? gelu_tanh(x) : gelu(x), {{"x", x}});
     }
@@ -127,7 +127,7 @@ TEST(GoldenOps, ActivationsArePyTorchs) {
 TEST(GoldenOps, OptimizerStepsArePyTorchs) {
   for (const DType dtype : kDTypes)
     for (const std::string& name : kOptimizers) {
-      const Case golden(name, dtype);
+      const GoldenOp golden(name, dtype);
       const bool adamw = name == "adamw";
       const auto optimizer = adamw
                                  ? make_adamw({.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1})

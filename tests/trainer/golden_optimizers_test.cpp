@@ -17,13 +17,13 @@ namespace {
 using testing::doubles;
 using testing::relative_error;
 
-struct Case {
+struct OptimizerCase {
   std::string name;            // in the file
   std::string options;         // of the section `optimizer`; what is left out is the default
   std::string scheduler = {};  // without one, the rate falls from step to step
 };
 
-const Case kCases[] = {
+const OptimizerCase kOptimizerCases[] = {
     {"sgd", "lr: 0.1, type: SGD, weight_decay: 0.1"},
     {"sgd_momentum", "lr: 0.1, type: sgd, weight_decay: 0.1, momentum: 0.9, dampening: 0.3"},
     {"sgd_nesterov", "lr: 0.1, type: SGD, weight_decay: 0.1, momentum: 0.9, nesterov: true"},
@@ -92,7 +92,7 @@ const Case kCases[] = {
      "clip_threshold: 0.5"},
 };
 
-constexpr std::int64_t kStored[] = {1, 2, 7, 50};  // steps whose weights the file holds
+constexpr std::int64_t kStoredSteps[] = {1, 2, 7, 50};  // steps whose weights the file holds
 
 // What a case trains: optimizers that look at whole parameters, or keep states in blocks, have a problem of their own.
 struct Problem {
@@ -104,7 +104,7 @@ const Problem kNumbers = {"problem", {"decayed", "free", "still"}};
 const Problem kBlocks = {"blocks", {"decayed", "free", "still"}, true};
 const Problem kMatrices = {"matrices", {"decayed", "free", "still", "decayed_vector", "free_vector"}};
 
-class Golden {
+class OptimizerFile {
  public:
   const SafetensorsFile& file() const { return file_; }
   Tensor tensor(const std::string& name, DType dtype) const {
@@ -116,7 +116,7 @@ class Golden {
     std::vector<std::string> names;
     std::vector<std::vector<double>> weights;
   };
-  History train(const Case& golden, DType dtype) const {
+  History train(const OptimizerCase& golden, DType dtype) const {
     const Config config =
         parse_config("{steps: 50, data: {type: addition}, optimizer: {" + golden.options + "}, scheduler: {" +
                          (golden.scheduler.empty() ? "type: LinearLR, start_factor: 1, end_factor: 0.5, total_iters: 50"
@@ -163,7 +163,7 @@ class Golden {
       }
       optimizer->update(ranges, input);
       optimizer->advance(input);
-      if (std::find(std::begin(kStored), std::end(kStored), step + 1) == std::end(kStored)) continue;
+      if (std::find(std::begin(kStoredSteps), std::end(kStoredSteps), step + 1) == std::end(kStoredSteps)) continue;
       for (std::size_t i = 0; i < ranges.size(); ++i)
         for (const double value : doubles(ranges[i].parameter)) history.weights[i].push_back(value);
     }
@@ -176,12 +176,12 @@ class Golden {
 };
 
 TEST(GoldenOptimizers, EveryCaseOfTheFileAndEveryOptimizerHasATest) {
-  const Golden golden;
+  const OptimizerFile golden;
   std::set<std::string> stored, tested = {"problem", "matrices", "blocks"};
   for (const SafetensorsEntry& entry : golden.file().entries())
     stored.insert(entry.name.substr(0, entry.name.find('/')));
   std::set<std::string_view> types, known;
-  for (const Case& each : kCases) {
+  for (const OptimizerCase& each : kOptimizerCases) {
     tested.insert(each.name);
     const std::string type = each.options.substr(each.options.find("type: ") + 6);
     types.insert(find_optimizer(type.substr(0, type.find(','))).name);
@@ -193,10 +193,10 @@ TEST(GoldenOptimizers, EveryCaseOfTheFileAndEveryOptimizerHasATest) {
 }
 
 TEST(GoldenOptimizers, FiftyStepsAreThoseOfTheOriginals) {
-  const Golden golden;
-  for (const Case& each : kCases)
+  const OptimizerFile golden;
+  for (const OptimizerCase& each : kOptimizerCases)
     for (const DType dtype : {DType::f32, DType::f64}) {
-      const Golden::History mine = golden.train(each, dtype);
+      const OptimizerFile::History mine = golden.train(each, dtype);
       // The file holds fp32 numbers, so fp64 comes no nearer than their rounding. In fp32 a number at the border of two
       // codes of 8 bits may become the other one.
       const double bound = dtype == DType::f64 ? 1e-7 : each.name.find("8bit") == std::string::npos ? 1e-6 : 5e-6;

@@ -16,15 +16,15 @@ namespace {
 using testing::doubles;
 using testing::relative_error;
 
-struct Case {
+struct SparseAdamCase {
   std::string name, options;
 };
-const Case kCases[] = {
+const SparseAdamCase kSparseAdamCases[] = {
     {"standard", "lr: 0.01, type: sparse_adam"},
     {"options", "lr: 0.01, type: SparseAdam, betas: [0.7, 0.9], eps: 0.01"},
     {"maximize", "lr: 0.01, type: sparseadam, maximize: true"},
 };
-constexpr std::int64_t kStored[] = {1, 2, 7, 50};  // steps whose numbers the file holds
+constexpr std::int64_t kStoredSparseSteps[] = {1, 2, 7, 50};  // steps whose numbers the file holds
 constexpr std::int64_t kNever = 0, kOnce = 1, kOnceAt = 3, kStill = 2;
 
 class SparseAdamGolden : public ::testing::Test {
@@ -41,7 +41,7 @@ class SparseAdamGolden : public ::testing::Test {
 };
 
 TEST_F(SparseAdamGolden, FiftyStepsAreThoseOfPyTorchAndRowsThatAreNotUsedStayAsTheyAre) {
-  for (const Case& each : kCases)
+  for (const SparseAdamCase& each : kSparseAdamCases)
     for (const DType dtype : {DType::f32, DType::f64}) {
       SCOPED_TRACE(concat(each.name, " in ", dtype));
       const Config config =
@@ -80,14 +80,14 @@ TEST_F(SparseAdamGolden, FiftyStepsAreThoseOfPyTorchAndRowsThatAreNotUsedStayAsT
                 << "step " << step << ", row " << row;
           }
         }
-        if (at == std::size(kStored) || step + 1 != kStored[at]) continue;
+        if (at == std::size(kStoredSparseSteps) || step + 1 != kStoredSparseSteps[at]) continue;
         const double tolerance = dtype == DType::f64 ? 1e-7 : 1e-6;
         EXPECT_LT(relative_error(doubles(table), stored(each.name + "/weights", at)), tolerance) << step;
         EXPECT_LT(relative_error(doubles(range.state[0]), stored(each.name + "/m", at)), tolerance) << step;
         EXPECT_LT(relative_error(doubles(range.state[1]), stored(each.name + "/v", at)), tolerance) << step;
         ++at;
       }
-      EXPECT_EQ(at, std::size(kStored));
+      EXPECT_EQ(at, std::size(kStoredSparseSteps));
     }
 }
 

@@ -36,7 +36,7 @@ NamedTensors golden_weights(const Context& context, Gpt& model) {
   return weights;
 }
 
-struct Golden {
+struct GoldenGpt {
   Context context = testing::context(1);
   SafetensorsFile file{KEEL_SOURCE_DIR "/tests/golden/gpt2_tiny.safetensors"};
   Tensor tokens = kernels::cast(file.tensor("tokens", context), DType::i64);
@@ -45,7 +45,7 @@ struct Golden {
 };
 
 TEST(Parity, ATinyGpt2HasPyTorchsLogitsLossAndGradients) {
-  const Golden golden;
+  const GoldenGpt golden;
   Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, golden.context);
   load_state(buffers, golden_weights(golden.context, model));
@@ -76,7 +76,7 @@ void leave_out_key_bias(const std::string& name, std::vector<double>& values) {
 }
 
 TEST(Parity, TwentyAdamWStepsOfATinyGpt2ArePyTorchs) {
-  const Golden golden;
+  const GoldenGpt golden;
   Gpt model(tiny_gpt());
   Sharded engine(model, golden.context, make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1}), {.clip = 1});
   engine.load_weights(parts_of(golden_weights(golden.context, model)));

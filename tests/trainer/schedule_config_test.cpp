@@ -8,26 +8,22 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/schema.h"
+#include "tests/trainer/config_mistakes.h"
 
 namespace keel {
 namespace {
 
+using testing::message_of;
+using testing::Wrong;
 using P = ScheduleParameter;
 
 std::string text_of(std::string_view scheduler) {
   return concat("steps: 100\ndata: {type: addition}\noptimizer: {lr: 0.01}\nscheduler: {", scheduler, "}\n");
 }
-Config config_of(std::string_view scheduler) { return parse_config(text_of(scheduler), "c.yaml"); }
-
-std::string message_of(const std::string& yaml) {
-  try {
-    parse_config(yaml, "c.yaml");
-  } catch (const Error& error) { return error.what(); }
-  return "";
-}
+Config scheduled(std::string_view scheduler) { return parse_config(text_of(scheduler), "c.yaml"); }
 
 void expect_same(std::string_view scheduler, std::string_view other) {
-  EXPECT_EQ(config_of(scheduler), config_of(other)) << scheduler << " and " << other;
+  EXPECT_EQ(scheduled(scheduler), scheduled(other)) << scheduler << " and " << other;
 }
 
 TEST(ScheduleConfig, NamesOfOtherTrainersMeanTheSame) {
@@ -45,7 +41,7 @@ TEST(ScheduleConfig, NamesOfOtherTrainersMeanTheSame) {
   expect_same("type: StepLR, step_size: 2, step_scheduler_per_epoch: false", "type: StepLR, step_size: 2");
   expect_same("type: StepLR, step_size: 2, scheduler_frequency: 3", "type: StepLR, step_size: 2, frequency: 3");
   const Config replaced = parse_config(text_of("warmup: 3"), "c.yaml", {"scheduler.num_warmup_steps=8"});
-  EXPECT_EQ(replaced, config_of("warmup: 8"));
+  EXPECT_EQ(replaced, scheduled("warmup: 8"));
 }
 
 TEST(ScheduleConfig, EveryScheduleWritesWhatItReads) {
@@ -58,7 +54,7 @@ TEST(ScheduleConfig, EveryScheduleWritesWhatItReads) {
       "type: MultiStepLR, milestones: [3, 5]",
       "type: linear, interval: epoch, steps_per_epoch: 10, steps: 3, warmup: 1"};
   for (const char* schedule : schedules) {
-    const Config config = config_of(schedule);
+    const Config config = scheduled(schedule);
     EXPECT_EQ(parse_config(to_yaml(config), "again"), config) << to_yaml(config);
   }
   for (const ScheduleKind& kind : schedule_kinds()) {
@@ -74,15 +70,10 @@ TEST(ScheduleConfig, EveryScheduleWritesWhatItReads) {
                          ", ");
     }
     if (kind.find(P::schedules) != nullptr) required += "schedules: [{type: constant}, {type: StepLR, step_size: 2}], ";
-    const Config config = config_of(required.substr(0, required.size() - 2));
+    const Config config = scheduled(required.substr(0, required.size() - 2));
     EXPECT_EQ(parse_config(to_yaml(config), "again"), config) << to_yaml(config);
   }
 }
-
-struct Wrong {
-  std::string yaml;
-  std::string message;
-};
 
 TEST(ScheduleConfig, EveryMistakeIsNamedWithItsLine) {
   const std::string head = "steps: 100\ndata: {type: addition}\nscheduler:\n";
@@ -132,12 +123,12 @@ TEST(ScheduleConfig, EveryMistakeIsNamedWithItsLine) {
 
 TEST(LearningRate, FollowsEpochsAndFrequencyByTheStepsThatWereTaken) {
   const LearningRate rate(
-      config_of("type: StepLR, step_size: 2, gamma: 0.5, interval: epoch, steps_per_epoch: 7, "
+      scheduled("type: StepLR, step_size: 2, gamma: 0.5, interval: epoch, steps_per_epoch: 7, "
                 "frequency: 2"));
   for (std::int64_t done = 0; done < 100; ++done)
     EXPECT_DOUBLE_EQ(rate.rate(done), 0.01 * std::pow(0.5, static_cast<double>(done / 14 / 2)));
   // All of the run is 15 epochs of 7 steps, the last of them not whole; so `auto` is 15.
-  const LearningRate linear(config_of("type: linear_with_warmup, interval: epoch, steps_per_epoch: 7"));
+  const LearningRate linear(scheduled("type: linear_with_warmup, interval: epoch, steps_per_epoch: 7"));
   for (std::int64_t done = 0; done < 100; ++done)
     EXPECT_DOUBLE_EQ(linear.rate(done), 0.01 * (1 - static_cast<double>(done / 7) / 15));
 }
@@ -146,7 +137,7 @@ TEST(LearningRate, TheTableOfATrainingHasTheRatesOfItsSteps) {
   const Context context = Context::create({});
   for (const char* schedule : {"type: constant, warmup: 9", "type: cosine, steps: 60", "type: StepLR, step_size: 9",
                                "type: linear, interval: epoch, steps_per_epoch: 10, steps: 3"}) {
-    const Config config = config_of(schedule);
+    const Config config = scheduled(schedule);
     const LearningRate rate(config);
     const Tensor table = make_curves(config, context).rates;
     ASSERT_LE(table.numel(), config.steps);
@@ -157,12 +148,12 @@ TEST(LearningRate, TheTableOfATrainingHasTheRatesOfItsSteps) {
 
 TEST(LearningRate, TheTableOfATrainingHasTheMomentumOfItsSteps) {
   const Context context = Context::create({});
-  EXPECT_FALSE(make_curves(config_of("type: OneCycleLR, cycle_momentum: false"), context).momenta.defined());
-  EXPECT_FALSE(make_curves(config_of("type: cosine"), context).momenta.defined());
+  EXPECT_FALSE(make_curves(scheduled("type: OneCycleLR, cycle_momentum: false"), context).momenta.defined());
+  EXPECT_FALSE(make_curves(scheduled("type: cosine"), context).momenta.defined());
   for (const char* schedule : {"type: OneCycleLR", "type: CyclicLR, base_lr: 1e-4, step_size_up: 7",
                                "type: sequence, milestones: [20], schedules: [{type: CyclicLR, base_lr: 1e-4, "
                                "step_size_up: 7}, {type: cosine}]"}) {
-    const Config config = config_of(schedule);
+    const Config config = scheduled(schedule);
     const LearningRate rate(config);
     const Tensor table = make_curves(config, context).momenta;
     for (std::int64_t done = 0; done < config.steps; ++done)
@@ -198,7 +189,7 @@ TEST(LearningRate, AnOptimizerWithoutMomentumRefusesACycledOne) {
 }
 
 TEST(LearningRate, LayersHaveTheirFactors) {
-  const Config config = config_of("type: polynomial_decay_layerwise, warmup: 10, min_lr: 0, layer_decay: 0.5");
+  const Config config = scheduled("type: polynomial_decay_layerwise, warmup: 10, min_lr: 0, layer_decay: 0.5");
   Linear model(1, 1);
   const GroupRule groups = engine_options(config, 1, model).groups;  // four layers
   const auto factor = [&](std::string_view name) { return groups(name, {8, 8}).lr_factor; };
@@ -206,7 +197,7 @@ TEST(LearningRate, LayersHaveTheirFactors) {
   EXPECT_EQ(factor("h.3.attn.c_attn.weight"), 0.5);
   EXPECT_EQ(factor("h.0.mlp.c_fc.bias"), 0.0625);
   EXPECT_EQ(factor("wte.weight"), 0.03125);
-  EXPECT_EQ(engine_options(config_of("type: cosine"), 1, model).groups("wte.weight", {8, 8}).lr_factor, 1);
+  EXPECT_EQ(engine_options(scheduled("type: cosine"), 1, model).groups("wte.weight", {8, 8}).lr_factor, 1);
 }
 
 TEST(ScheduleConfig, TheCommittedReferencePageIsTheGeneratedOne) {

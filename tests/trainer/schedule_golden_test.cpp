@@ -17,7 +17,7 @@ nlohmann::json golden_schedules() {
   return nlohmann::json::parse(file);
 }
 
-Config config_of(const nlohmann::json& file, const nlohmann::json& schedule) {
+Config config_of_case(const nlohmann::json& file, const nlohmann::json& schedule) {
   return parse_config(concat("steps: ", file["steps"], "\ndata: {type: addition}\noptimizer: {lr: ", file["lr"],
                              "}\nscheduler: ", schedule["scheduler"].get<std::string>(), "\n"),
                       "c.yaml");
@@ -28,7 +28,7 @@ TEST(GoldenSchedules, EveryScheduleHasTheRatesAndMomentaOfItsLibrary) {
   ASSERT_GE(file["cases"].size(), 60u);
   for (const nlohmann::json& golden : file["cases"]) {
     SCOPED_TRACE(golden["name"]);
-    const LearningRate schedule(config_of(file, golden));
+    const LearningRate schedule(config_of_case(file, golden));
     ASSERT_GE(golden["steps"].size(), 15u);
     double largest = 0;
     for (const nlohmann::json& rate : golden["rates"]) largest = std::max(largest, rate.get<double>());
@@ -49,7 +49,7 @@ TEST(GoldenSchedules, CoverEveryScheduleThatIsNotKeelsOwn) {
   const nlohmann::json file = golden_schedules();
   std::set<std::string_view> compared = {"cosine", "linear"};
   for (const nlohmann::json& golden : file["cases"])
-    compared.insert(LearningRate(config_of(file, golden)).schedule().kind().name);
+    compared.insert(LearningRate(config_of_case(file, golden)).schedule().kind().name);
   for (const ScheduleKind& kind : schedule_kinds()) EXPECT_TRUE(compared.contains(kind.name)) << kind.name;
 }
 

@@ -7,6 +7,7 @@
 
 #include "keel/runtime/error.h"
 #include "keel/trainer/config.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -51,11 +52,8 @@ std::vector<Spelling> names_of_other_trainers() {
   return names;
 }
 
-std::string message_of(std::string_view name) {
-  try {
-    read_strategy(name);
-  } catch (const Error& error) { return error.what(); }
-  return "";
+std::string refusal_of(std::string_view name) {
+  return testing::error_of([&] { read_strategy(name); });
 }
 
 TEST(Strategy, EveryNameOfTheGrammarReadsBack) {
@@ -131,17 +129,19 @@ TEST(Strategy, OtherNamesAreRefusedWithTheNearest) {
        {"", "-fp32", "zero2-", "zero2-fp64", "zero0-fp32", "fp32-zero2", "deepspeed-4", "deepspeed-auto",
         "deepspeed-1-bf16-cpu-none", "deepspeed-2-bf16-cpu", "deepspeed-2-bf16-disk-none", "fsdp-bf16-nvme",
         "fsdp-auto", "zero2-bf16-cpu-none-none", "deepspeed_stage_2-bf16", "ZERO2"})
-    EXPECT_NE(message_of(name), "") << name;
-  EXPECT_NE(message_of("zero2-bf61").find("did you mean 'zero2-bf16'?"), std::string::npos) << message_of("zero2-bf61");
-  EXPECT_NE(message_of("xyz").find("as in zero2-bf16 (`keel strats --all` lists every name); got 'xyz'"),
+    EXPECT_NE(refusal_of(name), "") << name;
+  EXPECT_NE(refusal_of("zero2-bf61").find("did you mean 'zero2-bf16'?"), std::string::npos) << refusal_of("zero2-bf61");
+  EXPECT_NE(refusal_of("xyz").find("as in zero2-bf16 (`keel strats --all` lists every name); got 'xyz'"),
             std::string::npos);
   for (const char* name : {"dp", "ddp2", "ddp_spawn"}) {
-    EXPECT_TRUE(message_of(name).starts_with(concat("'", name, "' is not offered: "))) << message_of(name);
-    EXPECT_TRUE(message_of(name).ends_with("use ddp")) << message_of(name);
+    EXPECT_TRUE(refusal_of(name).starts_with(concat("'", name, "' is not offered: "))) << refusal_of(name);
+    EXPECT_TRUE(refusal_of(name).ends_with("use ddp")) << refusal_of(name);
   }
 }
 
-Config with(const std::string& lines) { return parse_config("steps: 1\ndata: {type: addition}\n" + lines, "c.yaml"); }
+Config config_with(const std::string& lines) {
+  return parse_config("steps: 1\ndata: {type: addition}\n" + lines, "c.yaml");
+}
 
 TEST(Strategy, ThePrecisionKeyCompletesAStrategyThatSaysNone) {
   const std::pair<const char*, const char*> cases[] = {
@@ -154,15 +154,15 @@ TEST(Strategy, ThePrecisionKeyCompletesAStrategyThatSaysNone) {
       {"strategy: zero1-bf16\nprecision: bf16", "zero1-bf16"},
   };
   for (const auto& [lines, name] : cases) {
-    EXPECT_EQ(to_string(with(lines).strategy), name) << lines;
-    EXPECT_EQ(parse_config(to_yaml(with(lines)), "c.yaml"), with(lines)) << lines;
+    EXPECT_EQ(to_string(config_with(lines).strategy), name) << lines;
+    EXPECT_EQ(parse_config(to_yaml(config_with(lines)), "c.yaml"), config_with(lines)) << lines;
   }
 }
 
 TEST(Strategy, APrecisionThatContradictsItIsAnErrorNamingBoth) {
   const auto message = [](const std::string& lines) -> std::string {
     try {
-      with(lines);
+      config_with(lines);
     } catch (const Error& error) { return error.what(); }
     return "";
   };

@@ -36,11 +36,11 @@ std::string failure_of(const Config& config, ErrorKind kind = ErrorKind::input) 
 }
 
 // Ways to keep the weights.
-const std::vector<std::vector<std::string>> kPrecisions = {
+const std::vector<std::vector<std::string>> kWaysToKeepWeights = {
     {"strategy=fp32"}, {"strategy=bf16"}, {"strategy=bf16", "optimizer.stochastic_rounding=true"}};
 
 TEST(Trainer, ContinuesAStoppedRunAsIfItHadNeverStopped) {
-  for (const std::vector<std::string>& precision : kPrecisions) {
+  for (const std::vector<std::string>& precision : kWaysToKeepWeights) {
     const TemporaryFolder place;
     Recorder whole, first(7), second;
     const Config uninterrupted = small_run(place, "a", precision);
@@ -120,7 +120,7 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
 }
 
 TEST(Trainer, GivesTheSameBitsAtEveryThreadCountWithPlainKernels) {
-  for (const std::vector<std::string>& precision : kPrecisions) {
+  for (const std::vector<std::string>& precision : kWaysToKeepWeights) {
     const TemporaryFolder place;
     std::vector<std::string> weights;
     for (const int threads : {1, 2, 3}) {

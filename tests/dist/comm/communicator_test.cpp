@@ -16,8 +16,6 @@ namespace {
 
 using namespace keel::testing;
 
-Context cpu() { return context(1); }
-
 // What rank r brings: whole numbers, so that sums are exact in any order and dtype.
 std::vector<double> brought(int r, std::int64_t count) {
   std::vector<double> values;
@@ -46,7 +44,7 @@ TEST_P(Collectives, GiveExactSumsForAnyRanksAndCounts) {
     on_ranks(
         n,
         [&](Communicator& comm) {
-          const Context context = cpu();
+          const Context context = testing::context(1);
           for (const std::int64_t count : {0, 1, n - 1, n, n + 1, 1'009}) {
             for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64}) {
               const Tensor x = tensor_of(context, brought(comm.rank(), count), {count}, dtype);
@@ -71,7 +69,7 @@ TEST_P(Collectives, GiveMaximaAndMinima) {
   on_ranks(
       5,
       [&](Communicator& comm) {
-        const Context context = cpu();
+        const Context context = testing::context(1);
         const Tensor x = uniform_tensor(context, {37}, static_cast<std::uint64_t>(comm.rank()));
         const Tensor y = uniform_tensor(context, {37}, static_cast<std::uint64_t>(comm.rank()));
         comm.all_reduce(x, CombineOp::maximum).wait();
@@ -97,7 +95,7 @@ TEST_P(Collectives, GiveTheSameBitsOnEveryRankAndInEveryRun) {
       const auto all = results(
           n,
           [](Communicator& comm) {
-            const Tensor x = uniform_tensor(cpu(), {10'007}, static_cast<std::uint64_t>(comm.rank()));
+            const Tensor x = uniform_tensor(testing::context(1), {10'007}, static_cast<std::uint64_t>(comm.rank()));
             comm.all_reduce(x).wait();
             return doubles(x);
           },
@@ -118,16 +116,18 @@ TEST(OrderedSum, IsOneFp32SumByRankForAnyBucket) {
       constexpr std::int64_t kCount = 5'003;
       std::vector<float> sums;
       for (int r = 0; r < n; ++r) {
-        const auto values = doubles(uniform_tensor(cpu(), {kCount}, static_cast<std::uint64_t>(r), dtype));
+        const auto values =
+            doubles(uniform_tensor(testing::context(1), {kCount}, static_cast<std::uint64_t>(r), dtype));
         sums.resize(values.size());
         for (std::size_t i = 0; i < values.size(); ++i)
           sums[i] = r == 0 ? static_cast<float>(values[i]) : sums[i] + static_cast<float>(values[i]);
       }
       const std::vector<double> expected =
-          doubles(tensor_of(cpu(), std::vector<double>(sums.begin(), sums.end()), {kCount}, dtype));
+          doubles(tensor_of(testing::context(1), std::vector<double>(sums.begin(), sums.end()), {kCount}, dtype));
       for (const std::int64_t bucket : {std::int64_t{64}, std::int64_t{1'000}, kCount}) {
         on_ranks(n, [&](Communicator& comm) {
-          const Tensor x = uniform_tensor(cpu(), {kCount}, static_cast<std::uint64_t>(comm.rank()), dtype);
+          const Tensor x =
+              uniform_tensor(testing::context(1), {kCount}, static_cast<std::uint64_t>(comm.rank()), dtype);
           std::vector<Work> works;
           for (std::int64_t at = 0; at < kCount; at += bucket)
             works.push_back(comm.all_reduce(x.slice(0, at, std::min(kCount, at + bucket))));
@@ -142,7 +142,7 @@ TEST(OrderedSum, IsOneFp32SumByRankForAnyBucket) {
 TEST(Communicator, BroadcastsFromAnyRoot) {
   for (const int n : {1, 2, 3, 5, 8}) {
     on_ranks(n, [&](Communicator& comm) {
-      const Context context = cpu();
+      const Context context = testing::context(1);
       for (const std::int64_t count : {0, 1, 1'000, 100'003}) {
         for (int root = 0; root < n; ++root) {
           const Tensor x = uniform_tensor(context, {count}, static_cast<std::uint64_t>(comm.rank()));
@@ -157,7 +157,7 @@ TEST(Communicator, BroadcastsFromAnyRoot) {
 TEST(Communicator, TransposesByAllToAll) {
   KEEL_NEEDS_RANKS(3);
   on_ranks(3, [](Communicator& comm) {
-    const Context context = cpu();
+    const Context context = testing::context(1);
     const double r = comm.rank();
     const Tensor in = tensor_of(context, {10 * r, 10 * r + 1, 10 * r + 2}, {3}), out = empty(context, {3});
     comm.all_to_all(in, out).wait();
@@ -168,7 +168,7 @@ TEST(Communicator, TransposesByAllToAll) {
 TEST(Communicator, PassesMessagesBetweenTwoRanksInOrderAndBothWays) {
   KEEL_NEEDS_RANKS(4);
   on_ranks(4, [](Communicator& comm) {
-    const Context context = cpu();
+    const Context context = testing::context(1);
     const int next = (comm.rank() + 1) % 4, previous = (comm.rank() + 3) % 4;
     std::vector<Work> works;
     std::vector<Tensor> arrived;
@@ -192,7 +192,7 @@ TEST(Communicator, PassesMessagesBetweenTwoRanksInOrderAndBothWays) {
 TEST(Communicator, FinishesWhatIsUnderWayInAnyOrderOfWaiting) {
   KEEL_NEEDS_RANKS(3);
   on_ranks(3, [](Communicator& comm) {
-    const Context context = cpu();
+    const Context context = testing::context(1);
     std::vector<Tensor> tensors;
     std::vector<Work> works;
     for (int i = 0; i < 20; ++i) {
@@ -210,7 +210,7 @@ TEST(Communicator, SplitsIntoGroupsOrderedByKey) {
   KEEL_NEEDS_RANKS(6);
   on_ranks(6,
            [](Communicator& comm) {
-             const Context context = cpu();
+             const Context context = testing::context(1);
              const auto group = comm.split(comm.rank() % 2, -comm.rank());
              EXPECT_EQ(group->size(), 3);
              EXPECT_EQ(group->rank(), (5 - comm.rank()) / 2);
@@ -226,7 +226,7 @@ TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {
   KEEL_NEEDS_RANKS(4);
   on_ranks(4,
            [](Communicator& comm) {
-             const Context context = cpu();
+             const Context context = testing::context(1);
              comm.all_reduce(zeros(context, {4'000})).wait();
              const Traffic traffic = comm.traffic();
              EXPECT_EQ(traffic.sent(), 2 * 3 * 1'000 * 4);
@@ -241,7 +241,7 @@ TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {
 TEST(Disagreement, IsToldToEveryRankBeforeAnyResultIsWritten) {
   KEEL_NEEDS_RANKS(4);
   const auto told = messages(4, [](Communicator& comm) {
-    const Tensor x = tensor_of(cpu(), std::vector<double>(100, 5), {100});
+    const Tensor x = tensor_of(testing::context(1), std::vector<double>(100, 5), {100});
     try {
       comm.all_reduce(x.slice(0, 0, comm.rank() == 2 ? 99 : 100)).wait();
     } catch (const Error& error) {
@@ -261,7 +261,7 @@ TEST(Disagreement, IsToldToEveryRankBeforeAnyResultIsWritten) {
 TEST(Disagreement, AboutWhatTensorsOfOneSizeAreIsFound) {
   KEEL_NEEDS_RANKS(3);
   const auto told = messages(3, [](Communicator& comm) {
-    const Context context = cpu();
+    const Context context = testing::context(1);
     const Tensor mine = zeros(context, {2}), all = zeros(context, {6});
     for (const int unit : {0, 1}) comm.all_gather(mine, all, comm.rank() == 2 ? 2 - unit : 1 + unit).wait();
   });
@@ -274,7 +274,7 @@ TEST(Disagreement, AboutWhatTensorsOfOneSizeAreIsFound) {
 TEST(Disagreement, BetweenSenderAndReceiverIsToldToBoth) {
   KEEL_NEEDS_RANKS(2);
   const auto told = messages(2, [](Communicator& comm) {
-    const Tensor x = zeros(cpu(), {10});
+    const Tensor x = zeros(testing::context(1), {10});
     comm.rank() == 0 ? comm.send(x, 1).wait() : comm.receive(x.slice(0, 0, 9), 0).wait();
   });
   for (const std::string& text : told) EXPECT_NE(text.find("different"), std::string::npos) << text;
@@ -323,7 +323,7 @@ TEST(Disagreement, NeverGivesAWrongResultInAThousandRandomCases) {
     const bool differs = agreed < common.size() || agreed < odd.size();
     const auto told = messages(n,
                                [&](Communicator& comm) {
-                                 const Context context = cpu();
+                                 const Context context = testing::context(1);
                                  std::size_t done = 0;
                                  for (const Request& q : comm.rank() == odd_one ? odd : common) {
                                    const Span shard = part({0, q.count}, n, comm.rank());
@@ -371,7 +371,7 @@ TEST(Disagreement, NeverGivesAWrongResultInAThousandRandomCases) {
 TEST(Arguments, ThatDoNotFitAreRefusedByName) {
   KEEL_NEEDS_RANKS(2);
   on_ranks(2, [](Communicator& comm) {
-    const Context context = cpu();
+    const Context context = testing::context(1);
     EXPECT_THROW(comm.reduce_scatter(zeros(context, {8}), zeros(context, {5})), Error);
     EXPECT_THROW(comm.all_gather(zeros(context, {8}), zeros(context, {8})), Error);
     EXPECT_THROW(comm.broadcast(zeros(context, {8}), 2), Error);

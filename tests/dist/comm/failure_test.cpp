@@ -15,12 +15,10 @@ namespace {
 
 using namespace keel::testing;
 
-Context cpu() { return context(1); }
-
 TEST(Failure, OfOneRankReachesAllWithItsReasonAndWhatTheyWereAbout) {
   KEEL_NEEDS_RANKS(4);
   const auto told = messages(4, [](Communicator& comm) {
-    const Tensor x = zeros(cpu(), {1'000});
+    const Tensor x = zeros(testing::context(1), {1'000});
     comm.set_activity("step 57");
     comm.all_reduce(x).wait();
     if (comm.rank() == 1) throw Error("the disk is full");
@@ -62,7 +60,7 @@ TEST(Failure, ARankThatIsToEndSaysWhatItWaitsFor) {
                                const auto pair = comm.split(comm.rank() == 0 ? 0 : 1, 0);
                                pair->set_activity("step 57");
                                if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
-                               pair->all_reduce(zeros(cpu(), {8})).wait();
+                               pair->all_reduce(zeros(testing::context(1), {8})).wait();
                                const std::lock_guard lock(mutex);
                                if (comm.rank() == 2) throw Error(lines);
                              },
@@ -87,7 +85,7 @@ TEST(Failure, OfARankThatDoesNotComeNamesItAndTheCollective) {
                                comm.set_activity("step 57");
                                comm.barrier();
                                if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
-                               comm.all_reduce(zeros(cpu(), {8})).wait();
+                               comm.all_reduce(zeros(testing::context(1), {8})).wait();
                              },
                              {.timeout = std::chrono::milliseconds(300)});
   for (const std::size_t r : {0, 2})
@@ -104,7 +102,7 @@ TEST(Failure, OfACommunicatorThatGoesIsToldToWhoStillWaits) {
     Work work;
     {
       const auto pair = comm.split(0, 0);
-      if (comm.rank() == 0) work = pair->all_reduce(zeros(cpu(), {4}));
+      if (comm.rank() == 0) work = pair->all_reduce(zeros(testing::context(1), {4}));
       comm.barrier();
     }
     if (comm.rank() == 0) { EXPECT_THROW(work.wait(), Error); }

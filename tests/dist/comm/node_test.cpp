@@ -23,8 +23,6 @@ namespace {
 
 using namespace keel::testing;
 
-Context cpu() { return context(1); }
-
 // On either side of the limits: none, one, what travels with the signature, one round, and several.
 std::vector<std::int64_t> counts(DType dtype, int n) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -41,7 +39,7 @@ enum class Lie { apart, where_ranks_see_them, mixed };
 
 // The numbers of all collectives on all these counts, and the bytes sent, one after another.
 std::vector<double> everything(Communicator& comm, DType dtype, Lie lie = Lie::apart) {
-  const Context context = cpu();
+  const Context context = testing::context(1);
   const int n = comm.size();
   std::vector<double> numbers;
   const auto keep = [&](const Tensor& x) {
@@ -113,7 +111,7 @@ TEST(NodeMemory, GivesTheNumbersAndBytesOfMessages) {
 TEST(NodeMemory, HoldsManyCollectivesUnderWay) {
   for (const int n : {2, 3, 4}) {
     on_ranks(n, [](Communicator& comm) {
-      const Context context = cpu();
+      const Context context = testing::context(1);
       for (int run = 0; run < 2; ++run) {
         std::vector<Tensor> tensors;
         std::vector<Work> works;
@@ -141,7 +139,7 @@ TEST(NodeMemory, ServesSplitGroupsOfEverySize) {
   on_ranks(4, [](Communicator& comm) {
     for (const int colors : {1, 2, 3, 4}) {
       const auto group = comm.split(comm.rank() % colors, -comm.rank());
-      const Tensor x = tensor_of(cpu(), std::vector<double>(100'000, 1), {100'000});
+      const Tensor x = tensor_of(testing::context(1), std::vector<double>(100'000, 1), {100'000});
       group->all_reduce(x).wait();
       EXPECT_EQ(doubles(x)[99'999], group->size());
     }
@@ -154,7 +152,8 @@ TEST(NodeMemory, IsLeftAloneByARankThatComesAfterTheOthersGaveUp) {
   for (const std::int64_t count : {8, 300'000}) {
     const auto told = messages(3,
                                [&](Communicator& comm) {
-                                 const Tensor x = comm.allocate(cpu(), count, DType::f32, Purpose::workspace);
+                                 const Tensor x =
+                                     comm.allocate(testing::context(1), count, DType::f32, Purpose::workspace);
                                  kernels::fill(x, 1);
                                  comm.barrier();
                                  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
@@ -181,7 +180,7 @@ TEST(NodeMemory, TellsOfAFailureInTheMiddle) {
     const auto told = messages(4, [&](Communicator& comm) {
       std::vector<Tensor> tensors;
       std::vector<Work> works;
-      const Context context = cpu();
+      const Context context = testing::context(1);
       for (int i = 0; i < 8; ++i) {
         tensors.push_back(i % 2 == 0 ? zeros(context, {400'000})
                                      : comm.allocate(context, 400'000, DType::f32, Purpose::workspace));
@@ -200,7 +199,7 @@ TEST(NodeMemory, TellsOfAFailureInTheMiddle) {
 TEST(NodeMemory, OfARankThatLeavesInTheMiddleIsMissed) {
   KEEL_NEEDS_RANKS(3);
   const auto told = messages(3, [](Communicator& comm) {
-    const Tensor x = zeros(cpu(), {500'000});
+    const Tensor x = zeros(testing::context(1), {500'000});
     comm.all_reduce(x).wait();
     if (comm.rank() == 1) return;
     comm.all_reduce(x).wait();
@@ -210,7 +209,7 @@ TEST(NodeMemory, OfARankThatLeavesInTheMiddleIsMissed) {
 }
 
 TEST(CombineSpans, HasTheBitsOfTheKernel) {
-  const Context context = cpu();
+  const Context context = testing::context(1);
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
     for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {

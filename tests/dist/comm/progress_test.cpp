@@ -14,8 +14,6 @@ namespace {
 
 using namespace keel::testing;
 
-Context cpu() { return context(1); }
-
 // Small and large ones go different ways.
 constexpr std::int64_t kCounts[] = {3, 20'000, 300'000};
 
@@ -26,8 +24,8 @@ struct Asked {
 };
 
 Asked ask(Communicator& comm, std::int64_t count, double value) {
-  const Tensor x =
-      tensor_of(cpu(), std::vector<double>(static_cast<std::size_t>(count), value * (comm.rank() + 1)), {count});
+  const Tensor x = tensor_of(testing::context(1),
+                             std::vector<double>(static_cast<std::size_t>(count), value * (comm.rank() + 1)), {count});
   return {x, value * comm.size() * (comm.size() + 1) / 2, comm.all_reduce(x)};
 }
 
@@ -106,7 +104,7 @@ TEST(Progress, HearsOfAFailureInAnotherGroup) {
       3,
       [](Communicator& comm) {
         const auto other = comm.split(0, 0);
-        const Tensor x = zeros(cpu(), {8});
+        const Tensor x = zeros(testing::context(1), {8});
         const Work work = other->all_reduce(x.slice(0, 0, comm.rank() == 1 ? 7 : 8));
         if (comm.rank() != 2) comm.barrier();
         work.wait();

@@ -13,7 +13,7 @@
 namespace keel::lab {
 namespace {
 
-constexpr DType kAllTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
+using testing::kAllTypes;
 
 // Whole numbers up to here are exact: 8, 11 and 24 bits of significand; of u8 255 is what memory is spoiled with.
 std::int64_t largest_exact(DType dtype) {

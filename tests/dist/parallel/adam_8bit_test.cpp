@@ -18,7 +18,7 @@ namespace {
 using namespace keel::testing;
 
 // Matrices of 4160 numbers, of which the second begins behind a gap, and biases between.
-struct Unit : Module {
+struct BiasedUnit : Module {
   Linear up{kWidth, kWidth + 1}, down{kWidth + 1, kWidth};
   Variable operator()(const Variable& x) const {
     const Scope scope(*this);
@@ -31,13 +31,13 @@ struct Unit : Module {
   bool is_unit() const override { return true; }
 };
 
-struct Net : Module {
+struct TableNet : Module {
   Embedding table{80, kWidth};
-  std::vector<Unit> units = std::vector<Unit>(2);
+  std::vector<BiasedUnit> units = std::vector<BiasedUnit>(2);
   Variable operator()(const Tensor& ids) const {
     const Scope scope(*this);
     Variable y = table(ids);
-    for (const Unit& unit : units) y = unit(y);
+    for (const BiasedUnit& unit : units) y = unit(y);
     return y;
   }
   void visit(Visitor& v) override {
@@ -46,12 +46,12 @@ struct Net : Module {
   }
 };
 
-std::unique_ptr<Optimizer> make() {
+std::unique_ptr<Optimizer> adamw_8bit() {
   return make_elementwise("AdamW8bit",
                           {.settings = AdamSettings{.decoupled = true, .min_8bit_size = 4096}, .weight_decay = 0.1});
 }
 
-ShardedOptions options_of(int number, Module& model, DType dtype = DType::f32) {
+ShardedOptions options_in(int number, Module& model, DType dtype = DType::f32) {
   ShardedOptions options = stage(number);
   options.policy = PrecisionPolicy::of(dtype);
   options.groups = keep_full_state(decay_matrices_only, embedding_tables(model));
@@ -59,7 +59,7 @@ ShardedOptions options_of(int number, Module& model, DType dtype = DType::f32) {
 }
 
 // Steps whose gradient is rank 0's alone, so that it is the same for any number of ranks.
-void train(Sharded& engine, const Net& net, int first, int last) {
+void train_in_8bit(Sharded& engine, const TableNet& net, int first, int last) {
   for (int step = first; step < last; ++step) {
     std::vector<std::int64_t> ids(24);
     for (std::size_t i = 0; i < ids.size(); ++i)
@@ -102,13 +102,13 @@ Whole run(int ranks, int number, int first, int last, DType dtype = DType::f32, 
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
-    Net net;
-    Sharded engine(net, context, comm, make(), options_of(number, net, dtype));
+    TableNet net;
+    Sharded engine(net, context, comm, adamw_8bit(), options_in(number, net, dtype));
     if (from != nullptr) {
       engine.load_weights(from->weights);
       engine.load_optimizer_state(from->state, from->steps);
     }
-    train(engine, net, first, last);
+    train_in_8bit(engine, net, first, last);
     for (const auto& unit : engine.units()) unit->wait_gathered();  // before the lock: others send
     const TensorParts weights = engine.weights(), state = engine.optimizer_state();
     const std::lock_guard lock(mutex);
@@ -140,11 +140,11 @@ TEST(Adam8bit, GivesTheSameBitsInEveryStageOfCompressedGradients) {
     std::mutex mutex;
     run_ranks(ranks, [&](Communicator& comm) {
       const Context context = testing::context(1);
-      Net net;
-      ShardedOptions options = options_of(number, net);
+      TableNet net;
+      ShardedOptions options = options_in(number, net);
       options.compression = compression;
-      Sharded engine(net, context, comm, make(), options);
-      train(engine, net, 0, 4);
+      Sharded engine(net, context, comm, adamw_8bit(), options);
+      train_in_8bit(engine, net, 0, 4);
       for (const auto& unit : engine.units()) unit->wait_gathered();
       const std::lock_guard lock(mutex);
       add_parts(whole, engine.weights());
@@ -172,8 +172,9 @@ TEST(Adam8bit, GoesOnWithOtherRanksAndStagesAsIfItHadNeverStopped) {
 
 TEST(Adam8bit, RefusesTheStateOfAdamWithoutCodes) {
   const Context context = testing::context(1);
-  Net net, other;
-  Sharded wide(net, context, make_adamw(), options_of(0, net)), narrow(other, context, make(), options_of(0, other));
+  TableNet net, other;
+  Sharded wide(net, context, make_adamw(), options_in(0, net)),
+      narrow(other, context, adamw_8bit(), options_in(0, other));
   const std::vector<double> before = whole_values(narrow);
   try {
     narrow.load_optimizer_state(wide.optimizer_state(), {});
@@ -185,24 +186,24 @@ TEST(Adam8bit, RefusesTheStateOfAdamWithoutCodes) {
 
 TEST(Adam8bit, KeepsTwoBytesANumberAndTwoScalesABlock) {
   const Context context = testing::context(1);
-  Net net;
+  TableNet net;
   const auto before = context.memory()[Purpose::optimizer].current;
-  Sharded engine(net, context, make(), options_of(0, net));
+  Sharded engine(net, context, adamw_8bit(), options_in(0, net));
   constexpr std::int64_t kMatrix = kWidth * (kWidth + 1), kBlocks = (kMatrix + kStateBlock - 1) / kStateBlock;
   constexpr std::int64_t kExpected = 4 * (2 * kMatrix + 8 * kBlocks) + 8 * 2 * (kWidth + kWidth + 1) + 8 * 80 * kWidth;
   EXPECT_EQ(static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current - before), kExpected);
   for (const int ranks : {1, 2, 3, 4})
     for (const int number : {0, 1, 2, 3}) {
-      const ShardedOptions options = options_of(number, net);
+      const ShardedOptions options = options_in(number, net);
       std::int64_t sum = 0;
       for (int rank = 0; rank < ranks; ++rank)
-        sum += plan_rank(lay_out(net, ranks, kStateBlock), *make(), options, ranks, rank).memory.optimizer;
+        sum += plan_rank(lay_out(net, ranks, kStateBlock), *adamw_8bit(), options, ranks, rank).memory.optimizer;
       EXPECT_EQ(sum, kExpected * (number == 0 ? ranks : 1)) << ranks << " ranks, stage " << number;
     }
 }
 
 TEST(Adam8bit, LayoutsCutNoBlockOfAParameter) {
-  Net net;
+  TableNet net;
   for (const int ranks : {1, 2, 3, 4, 7})
     for (const FlatBuffer& buffer : lay_out(net, ranks, kStateBlock)) {
       EXPECT_EQ(buffer.padded % (ranks * kStateBlock), 0);

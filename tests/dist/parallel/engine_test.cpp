@@ -17,7 +17,7 @@ using testing::doubles;
 using testing::relative_error;
 using testing::uniform_tensor;
 
-struct Net : Module {
+struct TwoLinears : Module {
   Linear first{5, 7}, second{7, 3};
   Variable operator()(const Tensor& x) const { return second(tanh(first(Variable(x)))); }
   void visit(Visitor& v) override {
@@ -33,12 +33,12 @@ std::vector<double> all_weights(const Sharded& engine) {
   return all;
 }
 
-Variable loss_of(const Net& net, const Tensor& x, const Tensor& y) { return mse_loss(net(x), Variable(y)); }
+Variable loss_of(const TwoLinears& net, const Tensor& x, const Tensor& y) { return mse_loss(net(x), Variable(y)); }
 
 TEST(Engine, WeighsMicroBatchesByTheirTokens) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
-  Net whole_net, parts_net;
+  TwoLinears whole_net, parts_net;
   Sharded whole(whole_net, context, make_sgd({.momentum = 0.9}));
   Sharded parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
   for (int step = 0; step < 3; ++step) {
@@ -56,7 +56,7 @@ TEST(Engine, WeighsMicroBatchesByTheirTokens) {
 TEST(Engine, ClipsTheWholeGradientToTheLengthAsked) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
-  Net net;
+  TwoLinears net;
   Sharded engine(net, context, make_sgd(), {.clip = 0.01});
   const std::vector<double> before = all_weights(engine);
   engine.backward(loss_of(net, x, y));
@@ -71,7 +71,7 @@ TEST(Engine, ClipsTheWholeGradientToTheLengthAsked) {
 TEST(Engine, SkipsAStepWhoseGradientIsNotFiniteAndNamesTheParameter) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
-  Net net;
+  TwoLinears net;
   Sharded engine(net, context, make_adamw());
   const std::vector<double> before = all_weights(engine);
   const Tensor bad = uniform_tensor(context, {6, 5}, 1);
@@ -93,10 +93,10 @@ TEST(Engine, ContinuesFromItsSavedStateToTheSameBits) {
   for (const auto& [dtype, random] : {std::pair{DType::f32, false}, {DType::bf16, false}, {DType::bf16, true}}) {
     const ShardedOptions options{.policy = PrecisionPolicy::of(dtype)};
     const AdamWOptions adamw{.stochastic_rounding = random, .seed = 5};
-    Net net, copy;
+    TwoLinears net, copy;
     Sharded engine(net, context, make_adamw(adamw), options), other(copy, context, make_adamw(adamw), options);
     const Tensor input = kernels::cast(x, dtype), target = kernels::cast(y, dtype);
-    const auto train = [&](Sharded& which, const Net& model) {
+    const auto train = [&](Sharded& which, const TwoLinears& model) {
       which.backward(loss_of(model, input, target));
       which.step(0.01);
     };
@@ -148,7 +148,7 @@ TEST(Engine, LeavesHooksOfOthersWhereTheyAreWhenItEnds) {
 
 TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
   const Context context = testing::context(1);
-  Net net, other;
+  TwoLinears net, other;
   Sharded adamw(net, context, make_adamw()), sgd(other, context, make_sgd({.momentum = 0.9}));
   EXPECT_THROW(adamw.load_optimizer_state(sgd.optimizer_state(), {}), Error);
   EXPECT_THROW(adamw.step(0.1), Error);  // no backward before it
@@ -157,7 +157,7 @@ TEST(Engine, RefusesTheStateOfAnotherOptimizer) {
 TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Context context = testing::context(1);
-    Net net;
+    TwoLinears net;
     const Sharded engine(net, context, make_adamw(), {.policy = PrecisionPolicy::of(dtype)});
     const std::size_t padded = 128;  // 66 parameters, in one buffer
     ASSERT_EQ(count_parameters(net), 5 * 7 + 7 + 7 * 3 + 3);
@@ -167,7 +167,7 @@ TEST(Engine, CountsParameterGradientAndOptimizerBytesByTheFormula) {
     EXPECT_EQ(memory[Purpose::optimizer].current, padded * (dtype == DType::f32 ? 8 : 12));
   }
   const Context context = testing::context(1);
-  Net net;
+  TwoLinears net;
   const Sharded engine(net, context, make_adamw({.stochastic_rounding = true}),
                        {.policy = PrecisionPolicy::of(DType::bf16)});
   EXPECT_EQ(context.memory()[Purpose::optimizer].current, 128u * 8);  // no master

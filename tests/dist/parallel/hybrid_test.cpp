@@ -21,18 +21,18 @@ struct Groups {
 };
 constexpr Groups kGroups[] = {{4, 2}, {6, 2}, {6, 3}, {4, 1}, {8, 4}};
 
-struct Outcome {
+struct GroupedOutcome {
   std::vector<double> weights, norms;
   std::int64_t across = 0;  // bytes that a rank sent to other nodes
   std::size_t state = 0;    // bytes of parameters, gradients and optimizer state of a rank
 };
 
 // A few steps; what the last rank ends with.
-Outcome train(const Groups& groups, ShardedOptions options, DType dtype, int micro_batches = 1) {
+GroupedOutcome train_in_groups(const Groups& groups, ShardedOptions options, DType dtype, int micro_batches = 1) {
   options.policy = PrecisionPolicy::of(dtype);
   options.micro_batches = micro_batches;
   options.clip = 1;
-  Outcome outcome;
+  GroupedOutcome outcome;
   const auto run = [&](Communicator& comm) {
     const Context context = testing::context(1);
     UnitNet net;
@@ -72,9 +72,9 @@ ShardedOptions grouped(int number, int group) {
 TEST(Hybrid, GivesTheBitsOfDataParallelTrainingWithThatNodeMap) {
   for (const Groups& groups : kGroups) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Outcome reference = train(groups, stage(0), dtype);
+      const GroupedOutcome reference = train_in_groups(groups, stage(0), dtype);
       for (const int number : {1, 2, 3}) {
-        const Outcome outcome = train(groups, grouped(number, groups.group), dtype);
+        const GroupedOutcome outcome = train_in_groups(groups, grouped(number, groups.group), dtype);
         EXPECT_TRUE(outcome.weights == reference.weights)
             << groups.ranks << " ranks in groups of " << groups.group << ", stage " << number << ", " << dtype;
         // Fp64 sums of other parts; the clip factor rounds them to fp32.
@@ -86,17 +86,18 @@ TEST(Hybrid, GivesTheBitsOfDataParallelTrainingWithThatNodeMap) {
 
 TEST(Hybrid, GivesTheSameBitsInEveryStageWithMicroBatches) {
   const Groups groups{4, 2};
-  const Outcome reference = train(groups, stage(0), DType::bf16, 3);
+  const GroupedOutcome reference = train_in_groups(groups, stage(0), DType::bf16, 3);
   for (const int number : {1, 2, 3}) {
     ShardedOptions options = grouped(number, 2);
     options.sharding.reduce_each_backward = false;
-    EXPECT_TRUE(train(groups, options, DType::bf16, 3).weights == reference.weights) << "stage " << number;
+    EXPECT_TRUE(train_in_groups(groups, options, DType::bf16, 3).weights == reference.weights) << "stage " << number;
   }
 }
 
 TEST(Hybrid, NeedsTheMemoryOfAGroupAndGathersNothingAcrossGroups) {
   const Groups groups{6, 3};
-  const Outcome hybrid = train(groups, grouped(3, 3), DType::bf16), three = train({3, 3}, stage(3), DType::bf16);
+  const GroupedOutcome hybrid = train_in_groups(groups, grouped(3, 3), DType::bf16),
+                       three = train_in_groups({3, 3}, stage(3), DType::bf16);
   EXPECT_EQ(hybrid.state, three.state);
   // Across groups go the sums of the shards alone: an all-reduce between two of a third of the bf16 gradients.
   std::int64_t padded = 0;

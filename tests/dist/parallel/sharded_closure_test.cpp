@@ -38,7 +38,7 @@ Closure closure_of(Sharded& engine, const UnitNet& net, Communicator& comm, int 
   };
 }
 
-ShardedOptions options_of(int number, DType dtype = DType::f32) {
+ShardedOptions options_of_stage(int number, DType dtype = DType::f32) {
   ShardedOptions options = stage(number);
   options.policy = PrecisionPolicy::of(dtype);
   options.micro_batches = kMicros;
@@ -49,13 +49,13 @@ ShardedOptions options_of(int number, DType dtype = DType::f32) {
 LbfgsOptions few(bool searches) { return {.max_iterations = 3, .history = 4, .strong_wolfe = searches}; }
 
 // What rank 0 has after some steps.
-struct Outcome {
+struct ClosureOutcome {
   std::vector<double> weights, shared, grad_norms;
   std::int64_t taken = 0;
 };
 
-Outcome train(int ranks, const ShardedOptions& options, const LbfgsOptions& lbfgs, int steps = 3) {
-  Outcome outcome;
+ClosureOutcome train_by_closure(int ranks, const ShardedOptions& options, const LbfgsOptions& lbfgs, int steps = 3) {
+  ClosureOutcome outcome;
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
@@ -81,10 +81,10 @@ Outcome train(int ranks, const ShardedOptions& options, const LbfgsOptions& lbfg
 TEST(ShardedClosure, GivesTheSameBitsInEveryStage) {
   for (const bool searches : {false, true})
     for (const int ranks : {1, 2, 3, 4}) {
-      const Outcome first = train(ranks, options_of(0), few(searches));
+      const ClosureOutcome first = train_by_closure(ranks, options_of_stage(0), few(searches));
       EXPECT_EQ(first.taken, 3);
       for (const int number : {1, 2, 3}) {
-        const Outcome other = train(ranks, options_of(number), few(searches));
+        const ClosureOutcome other = train_by_closure(ranks, options_of_stage(number), few(searches));
         EXPECT_TRUE(other.weights == first.weights) << ranks << " ranks, stage " << number;
         EXPECT_EQ(other.shared, first.shared) << ranks << " ranks, stage " << number;
         EXPECT_EQ(other.grad_norms, first.grad_norms) << ranks << " ranks, stage " << number;
@@ -93,25 +93,28 @@ TEST(ShardedClosure, GivesTheSameBitsInEveryStage) {
 }
 
 TEST(ShardedClosure, GivesTheSameBitsInEveryStageOfBf16) {
-  const Outcome first = train(3, options_of(0, DType::bf16), few(true));
+  const ClosureOutcome first = train_by_closure(3, options_of_stage(0, DType::bf16), few(true));
   for (const int number : {1, 2, 3})
-    EXPECT_TRUE(train(3, options_of(number, DType::bf16), few(true)).weights == first.weights) << number;
+    EXPECT_TRUE(train_by_closure(3, options_of_stage(number, DType::bf16), few(true)).weights == first.weights)
+        << number;
 }
 
 TEST(ShardedClosure, GivesTheSameBitsInGroupsOfRanks) {
-  ShardedOptions options = options_of(1);
+  ShardedOptions options = options_of_stage(1);
   options.sharding.group = 2;
-  const Outcome first = train(4, options, few(true));
+  const ClosureOutcome first = train_by_closure(4, options, few(true));
   for (const int number : {2, 3}) {
     options.sharding.stage = number;
-    EXPECT_TRUE(train(4, options, few(true)).weights == first.weights) << number;
+    EXPECT_TRUE(train_by_closure(4, options, few(true)).weights == first.weights) << number;
   }
 }
 
 TEST(ShardedClosure, AnyNumberOfRanksTakesTheStepsOfOne) {
-  const Outcome one = train(1, options_of(0, DType::f64), few(true));
+  const ClosureOutcome one = train_by_closure(1, options_of_stage(0, DType::f64), few(true));
   for (const int ranks : {2, 3, 4})
-    EXPECT_LT(relative_error(train(ranks, options_of(2, DType::f64), few(true)).weights, one.weights), 1e-9) << ranks;
+    EXPECT_LT(relative_error(train_by_closure(ranks, options_of_stage(2, DType::f64), few(true)).weights, one.weights),
+              1e-9)
+        << ranks;
 }
 
 // Rosenbrock's valley. Of so few numbers the first rank owns all, and the others none.
@@ -218,8 +221,8 @@ TEST(ShardedClosure, GoesOnFromItsStateAsIfItHadNeverStopped) {
     run_ranks(3, [&](Communicator& comm) {
       const Context context = testing::context(1);
       UnitNet net, copy;
-      Sharded engine(net, context, comm, make_lbfgs(few(true)), options_of(number));
-      Sharded other(copy, context, comm, make_lbfgs(few(true)), options_of(number));
+      Sharded engine(net, context, comm, make_lbfgs(few(true)), options_of_stage(number));
+      Sharded other(copy, context, comm, make_lbfgs(few(true)), options_of_stage(number));
       for (int step = 0; step < 3; ++step) engine.step(closure_of(engine, net, comm, step), 1);
       other.load_weights(engine.weights());
       other.load_optimizer_state(engine.optimizer_state(), engine.state());
@@ -248,7 +251,7 @@ TEST(ShardedClosure, ItsStateIsCutForAnotherNumberOfRanksAndAnotherStage) {
   run_ranks(4, [&](Communicator& comm) {
     const Context context = testing::context(1);
     UnitNet net;
-    Sharded engine(net, context, comm, make_lbfgs(few(false)), options_of(3, DType::f64));
+    Sharded engine(net, context, comm, make_lbfgs(few(false)), options_of_stage(3, DType::f64));
     for (int step = 0; step < 3; ++step) engine.step(closure_of(engine, net, comm, step), 1);
     const std::lock_guard lock(mutex);
     for (const TensorPart& part : copies(engine.weights())) weights.push_back(part);
@@ -260,7 +263,7 @@ TEST(ShardedClosure, ItsStateIsCutForAnotherNumberOfRanksAndAnotherStage) {
     run_ranks(ranks, [&](Communicator& comm) {
       const Context context = testing::context(1);
       UnitNet net;
-      Sharded engine(net, context, comm, make_lbfgs(few(false)), options_of(ranks - 1, DType::f64));
+      Sharded engine(net, context, comm, make_lbfgs(few(false)), options_of_stage(ranks - 1, DType::f64));
       engine.load_weights(weights);
       engine.load_optimizer_state(state, steps);
       engine.step(closure_of(engine, net, comm, 3), 1);
@@ -279,7 +282,7 @@ TEST(ShardedClosure, ALossOrGradientThatIsNotFiniteIsAnErrorOfAllRanksThatLeaves
         run_ranks(ranks, [&](Communicator& comm) {
           const Context context = testing::context(1);
           UnitNet net;
-          Sharded engine(net, context, comm, make_lbfgs(few(true)), options_of(ranks - 1));
+          Sharded engine(net, context, comm, make_lbfgs(few(true)), options_of_stage(ranks - 1));
           engine.step(closure_of(engine, net, comm, 0), 1);
           const Closure good = closure_of(engine, net, comm, 1);
           int evaluations = 0;
@@ -318,8 +321,8 @@ TEST(ShardedClosure, ALossOrGradientThatIsNotFiniteIsAnErrorOfAllRanksThatLeaves
 TEST(ShardedClosure, FollowsACurveOfRates) {
   const Context context = testing::context(1);
   UnitNet net, other;
-  Sharded one(net, context, make_lbfgs(few(false)), options_of(0));
-  Sharded two(other, context, make_lbfgs(few(false)), options_of(0));
+  Sharded one(net, context, make_lbfgs(few(false)), options_of_stage(0));
+  Sharded two(other, context, make_lbfgs(few(false)), options_of_stage(0));
   StepCurves curves;
   curves.rates = tensor_of(context, {0.5, 0.25, 0}, {3}, DType::f64);
   run_ranks(1, [&](Communicator& comm) {
@@ -338,7 +341,7 @@ TEST(ShardedClosure, NeedsMemoryAndBytesAsPlannedForEachEvaluation) {
       run_ranks(ranks, [&](Communicator& comm) {
         const Context context = testing::context(1);
         UnitNet net, planned;
-        ShardedOptions options = options_of(number);
+        ShardedOptions options = options_of_stage(number);
         options.sharding.reduce_each_backward = ranks % 2 == 0;
         const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options.sharding, ranks)), *make_lbfgs(few(false)),
                                         options, ranks, comm.rank());
@@ -367,7 +370,7 @@ TEST(ShardedClosure, RefusesWhatHasNoSense) {
   const Context context = testing::context(1);
   UnitNet net;
   const auto refusal = [&](const std::function<void(ShardedOptions&)>& set) {
-    ShardedOptions options = options_of(0);
+    ShardedOptions options = options_of_stage(0);
     set(options);
     return error_of([&] { Sharded(net, context, make_lbfgs(), options); });
   };
@@ -383,7 +386,7 @@ TEST(ShardedClosure, RefusesWhatHasNoSense) {
             "LBFGS: all parameters are one vector, and have no rates of their own");
   EXPECT_EQ(error_of([] { make_lbfgs({.history = 0}); }), "LBFGS: history must be at least 1, got 0");
 
-  Sharded engine(net, context, make_lbfgs(), options_of(0));
+  Sharded engine(net, context, make_lbfgs(), options_of_stage(0));
   engine.backward(mean(net(uniform_tensor(context, {2, kWidth}, 1))));
   EXPECT_EQ(error_of([&] { engine.step(1); }),
             "LBFGS evaluates the loss several times in a step: step() needs a closure for it");

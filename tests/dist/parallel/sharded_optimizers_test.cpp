@@ -15,12 +15,12 @@ using namespace keel::testing;
 
 constexpr int kRanks = 3, kSteps = 4;
 
-std::unique_ptr<Optimizer> make(const RuleCase& rule) {
+std::unique_ptr<Optimizer> optimizer_of(const RuleCase& rule) {
   return make_elementwise(rule.name, {.settings = rule.settings, .weight_decay = rule.decay()});
 }
 
 // Two groups: matrices, which decay, and biases at half the rate.
-ShardedOptions options_of(int number) {
+ShardedOptions options_with_groups(int number) {
   ShardedOptions options = stage(number);
   options.groups = [](std::string_view name, const Dims& shape) {
     ParameterGroup group = decay_matrices_only(name, shape);
@@ -30,7 +30,7 @@ ShardedOptions options_of(int number) {
   return options;
 }
 
-void train(Sharded& engine, const UnitNet& net, Communicator& comm, int first, int last) {
+void train_steps(Sharded& engine, const UnitNet& net, Communicator& comm, int first, int last) {
   for (int step = first; step < last; ++step) {
     const Tensor x = rows(engine.context(), step, comm, 0, 1, 100, DType::f32);
     const Tensor y = rows(engine.context(), step, comm, 0, 1, 900, DType::f32);
@@ -48,8 +48,8 @@ TEST(ShardedOptimizers, GiveTheSameBitsInEveryStage) {
       run_ranks(kRanks, [&](Communicator& comm) {
         const Context context = testing::context(1);
         UnitNet net;
-        Sharded engine(net, context, comm, make(rule), options_of(number));
-        train(engine, net, comm, 0, kSteps);
+        Sharded engine(net, context, comm, optimizer_of(rule), options_with_groups(number));
+        train_steps(engine, net, comm, 0, kSteps);
         const std::vector<double> whole = whole_values(engine);
         const TensorParts state = engine.optimizer_state();
         const std::lock_guard lock(mutex);
@@ -72,13 +72,13 @@ TEST(ShardedOptimizers, GoOnFromTheirStateAsIfTheyHadNeverStopped) {
     run_ranks(kRanks, [&](Communicator& comm) {
       const Context context = testing::context(1);
       UnitNet net, copy;
-      Sharded engine(net, context, comm, make(rule), options_of(2));
-      Sharded other(copy, context, comm, make(rule), options_of(2));
-      train(engine, net, comm, 0, 2);
+      Sharded engine(net, context, comm, optimizer_of(rule), options_with_groups(2));
+      Sharded other(copy, context, comm, optimizer_of(rule), options_with_groups(2));
+      train_steps(engine, net, comm, 0, 2);
       other.load_weights(engine.weights());
       other.load_optimizer_state(engine.optimizer_state(), engine.state());
-      train(engine, net, comm, 2, kSteps);
-      train(other, copy, comm, 2, kSteps);
+      train_steps(engine, net, comm, 2, kSteps);
+      train_steps(other, copy, comm, 2, kSteps);
       EXPECT_EQ(numbers_of(other.weights()), numbers_of(engine.weights())) << rule.name;
       EXPECT_EQ(numbers_of(other.optimizer_state()), numbers_of(engine.optimizer_state())) << rule.name;
     });
@@ -88,7 +88,7 @@ TEST(ShardedOptimizers, KeepTheirNumbersInASkippedStep) {
   for (const RuleCase& rule : every_rule()) {
     const Context context = testing::context(1);
     UnitNet net;
-    Sharded engine(net, context, make(rule), options_of(0));
+    Sharded engine(net, context, optimizer_of(rule), options_with_groups(0));
     const Tensor x = uniform_tensor(context, {4, kWidth}, 1);
     engine.backward(mean(net(x)));
     EXPECT_TRUE(engine.step(1e-2).get().taken);

@@ -14,14 +14,14 @@ namespace {
 
 using namespace keel::testing;
 
-struct Outcome {
+struct TablesOutcome {
   std::vector<double> weights;
   double norm = 0;
 };
 
 // What rank 0 has in the end, whose weights all ranks have.
-Outcome outcome_of(int ranks, const ShardedOptions& options, int steps, int micros = 1) {
-  Outcome outcome;
+TablesOutcome outcome_of(int ranks, const ShardedOptions& options, int steps, int micros = 1) {
+  TablesOutcome outcome;
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
@@ -49,10 +49,10 @@ TEST(ShardedRows, GiveTheSameBitsInEveryStage) {
         options.clip = 0.05;
         return options;
       };
-      const Outcome first = outcome_of(ranks, options_of(0), 5);
+      const TablesOutcome first = outcome_of(ranks, options_of(0), 5);
       EXPECT_GT(first.norm, 0);
       for (int number = 1; number <= 3; ++number) {
-        const Outcome other = outcome_of(ranks, options_of(number), 5);
+        const TablesOutcome other = outcome_of(ranks, options_of(number), 5);
         EXPECT_EQ(other.weights, first.weights) << ranks << " ranks, stage " << number << ' ' << dtype;
         EXPECT_EQ(other.norm, first.norm) << ranks << " ranks, stage " << number << ' ' << dtype;
       }
@@ -67,7 +67,7 @@ TEST(ShardedRows, GiveTheSameBitsInEveryStageOverMicroBatches) {
       options.sharding.reduce_each_backward = false;
       return options;
     };
-    const Outcome first = outcome_of(ranks, options_of(0), 3, 3);
+    const TablesOutcome first = outcome_of(ranks, options_of(0), 3, 3);
     for (int number = 1; number <= 3; ++number)
       EXPECT_EQ(outcome_of(ranks, options_of(number), 3, 3).weights, first.weights) << ranks << ' ' << number;
     ShardedOptions each = options_of(2);
@@ -79,7 +79,7 @@ TEST(ShardedRows, GiveTheSameBitsInEveryStageOverMicroBatches) {
 TEST(ShardedRows, GiveTheSameBitsInGroupsOfRanks) {
   ShardedOptions two = stage(2);
   two.sharding.group = 2;
-  const Outcome first = outcome_of(4, two, 3);
+  const TablesOutcome first = outcome_of(4, two, 3);
   for (const int number : {1, 3}) {
     ShardedOptions other = stage(number);
     other.sharding.group = 2;

@@ -24,15 +24,15 @@ struct Plan {
   std::chrono::microseconds longest_delay{0};  // before each collective
 };
 
-struct Outcome {
+struct UnitOutcome {
   std::vector<double> losses, norms, weights;
-  friend bool same_bits(const Outcome& a, const Outcome& b) {
+  friend bool same_bits(const UnitOutcome& a, const UnitOutcome& b) {
     return a.losses == b.losses && a.norms == b.norms && a.weights == b.weights;
   }
 };
 
-Outcome train(const Plan& plan) {
-  Outcome outcome;
+UnitOutcome train_units(const Plan& plan) {
+  UnitOutcome outcome;
   std::mutex mutex;
   run_ranks(plan.ranks, [&](Communicator& direct) {
     DelayedCommunicator comm(direct, plan.delay_seed, plan.longest_delay);
@@ -84,9 +84,9 @@ Plan plan_of(int ranks, int stage, DType dtype = DType::f32, int micro_batches =
 TEST(Zero, StagesAreBitwiseEqual) {
   for (const int ranks : {1, 2, 3, 4, 8}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const Outcome reference = train(plan_of(ranks, 0, dtype));
+      const UnitOutcome reference = train_units(plan_of(ranks, 0, dtype));
       for (const int stage : {1, 2, 3})
-        EXPECT_TRUE(same_bits(train(plan_of(ranks, stage, dtype)), reference))
+        EXPECT_TRUE(same_bits(train_units(plan_of(ranks, stage, dtype)), reference))
             << ranks << " ranks, stage " << stage << ", " << dtype;
     }
   }
@@ -95,11 +95,11 @@ TEST(Zero, StagesAreBitwiseEqual) {
 TEST(Zero, StagesAreBitwiseEqualWithMicroBatchesThatAreReducedAtTheEnd) {
   for (const int ranks : {2, 3, 4}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Outcome reference = train(plan_of(ranks, 0, dtype, 4));
+      const UnitOutcome reference = train_units(plan_of(ranks, 0, dtype, 4));
       for (const int stage : {1, 2, 3}) {
         Plan plan = plan_of(ranks, stage, dtype, 4);
         plan.options.sharding.reduce_each_backward = false;
-        EXPECT_TRUE(same_bits(train(plan), reference)) << ranks << " ranks, stage " << stage << ", " << dtype;
+        EXPECT_TRUE(same_bits(train_units(plan), reference)) << ranks << " ranks, stage " << stage << ", " << dtype;
       }
     }
   }
@@ -109,11 +109,11 @@ TEST(Zero, AnyNumberOfRanksFollowsTheCurveOfOne) {
   for (const bool adam : {false, true}) {
     Plan plan = plan_of(1, 0);
     plan.adam = adam;
-    const Outcome one = train(plan);
+    const UnitOutcome one = train_units(plan);
     for (const int ranks : {2, 4, 8}) {
       plan.ranks = ranks;
       plan.options.sharding.stage = 2;
-      const Outcome several = train(plan);
+      const UnitOutcome several = train_units(plan);
       for (std::size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(several.losses[i], one.losses[i], (adam ? 1e-4 : 1e-5) * one.losses[i]) << ranks << " ranks";
     }
@@ -122,7 +122,7 @@ TEST(Zero, AnyNumberOfRanksFollowsTheCurveOfOne) {
 
 // Acceptance check 29, with overlap on and off.
 TEST(Zero, BucketsOverlapAndPrefetchChangeNoBit) {
-  const Outcome reference = train(plan_of(4, 0));
+  const UnitOutcome reference = train_units(plan_of(4, 0));
   for (const int stage : {0, 2, 3}) {
     for (const std::int64_t cap : {std::int64_t{64} << 10, std::int64_t{1} << 20, std::int64_t{1} << 40}) {
       for (const int prefetch : {0, 1, 2, 4}) {
@@ -132,7 +132,7 @@ TEST(Zero, BucketsOverlapAndPrefetchChangeNoBit) {
           plan.options.sharding.first_bucket = plan.options.sharding.bucket = cap;
           plan.options.sharding.overlap = overlap;
           plan.options.sharding.prefetch = prefetch;
-          EXPECT_TRUE(same_bits(train(plan), reference))
+          EXPECT_TRUE(same_bits(train_units(plan), reference))
               << "stage " << stage << ", cap " << cap << ", prefetch " << prefetch << ", overlap " << overlap;
         }
       }
@@ -144,9 +144,9 @@ TEST(Zero, StochasticRoundingDrawsTheSameNumbersInEveryStage) {
   for (const int ranks : {2, 3, 4}) {
     Plan plan = plan_of(ranks, 0, DType::bf16);
     plan.stochastic_rounding = true;
-    const Outcome reference = train(plan);
+    const UnitOutcome reference = train_units(plan);
     for (plan.options.sharding.stage = 1; plan.options.sharding.stage <= 3; ++plan.options.sharding.stage)
-      EXPECT_TRUE(same_bits(train(plan), reference)) << ranks << " ranks, stage " << plan.options.sharding.stage;
+      EXPECT_TRUE(same_bits(train_units(plan), reference)) << ranks << " ranks, stage " << plan.options.sharding.stage;
   }
 }
 
@@ -154,11 +154,11 @@ void expect_equal_in_spite_of_delays(int seeds, std::chrono::milliseconds longes
   for (const int number : {0, 1, 2, 3}) {
     Plan plan = plan_of(4, number);
     plan.steps = 3;
-    const Outcome reference = train(plan);
+    const UnitOutcome reference = train_units(plan);
     plan.longest_delay = longest;
     for (int seed = 1; seed <= seeds; ++seed) {
       plan.delay_seed = static_cast<std::uint64_t>(seed);
-      EXPECT_TRUE(same_bits(train(plan), reference)) << "stage " << number << ", seed " << seed;
+      EXPECT_TRUE(same_bits(train_units(plan), reference)) << "stage " << number << ", seed " << seed;
     }
   }
 }

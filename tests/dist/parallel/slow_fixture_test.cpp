@@ -17,7 +17,7 @@ struct Curve {
   bool operator==(const Curve&) const = default;
 };
 
-Curve train(int ranks, int number, DType dtype, int micro_batches, bool adam = true) {
+Curve curve_of(int ranks, int number, DType dtype, int micro_batches, bool adam = true) {
   Curve curve;
   std::mutex mutex;
   run_ranks(ranks, [&](Communicator& comm) {
@@ -59,18 +59,18 @@ TEST(SlowZero, StagesAreBitwiseEqualOnTheLargeFixture) {
   for (const int ranks : {1, 2, 3, 4, 8})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int micro_batches : {1, 4}) {
-        const Curve reference = train(ranks, 0, dtype, micro_batches);
+        const Curve reference = curve_of(ranks, 0, dtype, micro_batches);
         for (const int number : {1, 2, 3})
-          EXPECT_TRUE(train(ranks, number, dtype, micro_batches) == reference)
+          EXPECT_TRUE(curve_of(ranks, number, dtype, micro_batches) == reference)
               << ranks << " ranks, stage " << number << ", " << dtype << ", " << micro_batches << " micro-batches";
       }
 }
 
 TEST(SlowZero, AnyNumberOfRanksFollowsTheCurveOfOneOnTheLargeFixture) {
   for (const bool adam : {false, true}) {
-    const Curve one = train(1, 0, DType::f32, 1, adam);
+    const Curve one = curve_of(1, 0, DType::f32, 1, adam);
     for (const int ranks : {2, 4, 8}) {
-      const Curve several = train(ranks, 2, DType::f32, 1, adam);
+      const Curve several = curve_of(ranks, 2, DType::f32, 1, adam);
       for (std::size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(several.losses[i], one.losses[i], (adam ? 1e-4 : 1e-5) * one.losses[i]) << ranks << " ranks";
     }

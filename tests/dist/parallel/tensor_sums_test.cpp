@@ -20,15 +20,15 @@ std::vector<RuleCase> measuring_rules() {
   return rules;
 }
 
-std::unique_ptr<Optimizer> make(const RuleCase& rule, bool stochastic_rounding = false) {
+std::unique_ptr<Optimizer> measuring_optimizer(const RuleCase& rule, bool stochastic_rounding = false) {
   return make_elementwise(
       rule.name,
       {.settings = rule.settings, .weight_decay = rule.decay(), .stochastic_rounding = stochastic_rounding, .seed = 7});
 }
 
 // Four clipped steps of two micro-batches; matrices decay, biases do not and have half the rate.
-std::vector<double> train(const RuleCase& rule, Communicator& comm, ShardedOptions options, DType dtype,
-                          bool stochastic_rounding = false) {
+std::vector<double> trained_weights(const RuleCase& rule, Communicator& comm, ShardedOptions options, DType dtype,
+                                    bool stochastic_rounding = false) {
   const Context context = testing::context(1);
   options.policy = PrecisionPolicy::of(dtype);
   options.micro_batches = 2;
@@ -40,7 +40,7 @@ std::vector<double> train(const RuleCase& rule, Communicator& comm, ShardedOptio
     return group;
   };
   UnitNet net;
-  Sharded engine(net, context, comm, make(rule, stochastic_rounding), options);
+  Sharded engine(net, context, comm, measuring_optimizer(rule, stochastic_rounding), options);
   for (int step = 0; step < 4; ++step) {
     for (int micro = 0; micro < 2; ++micro) {
       const Tensor x = rows(context, step, comm, micro, 2, 100, dtype);
@@ -53,11 +53,11 @@ std::vector<double> train(const RuleCase& rule, Communicator& comm, ShardedOptio
 }
 
 // What the last of so many ranks ends with.
-std::vector<double> train(const RuleCase& rule, int ranks, const ShardedOptions& options, DType dtype = DType::f32,
-                          bool stochastic_rounding = false) {
+std::vector<double> trained_weights(const RuleCase& rule, int ranks, const ShardedOptions& options,
+                                    DType dtype = DType::f32, bool stochastic_rounding = false) {
   std::vector<double> weights;
   run_ranks(ranks, [&](Communicator& comm) {
-    const std::vector<double> mine = train(rule, comm, options, dtype, stochastic_rounding);
+    const std::vector<double> mine = trained_weights(rule, comm, options, dtype, stochastic_rounding);
     if (comm.rank() + 1 == comm.size()) weights = mine;
   });
   return weights;
@@ -65,11 +65,11 @@ std::vector<double> train(const RuleCase& rule, int ranks, const ShardedOptions&
 
 TEST(TensorSums, GiveTheSameBitsInEveryStageForEachNumberOfRanks) {
   for (const RuleCase& rule : measuring_rules()) {
-    const std::vector<double> alone = train(rule, 1, stage(0));
+    const std::vector<double> alone = trained_weights(rule, 1, stage(0));
     for (const int ranks : {2, 3, 4}) {
-      const std::vector<double> reference = train(rule, ranks, stage(0));
+      const std::vector<double> reference = trained_weights(rule, ranks, stage(0));
       for (const int number : {1, 2, 3})
-        EXPECT_TRUE(train(rule, ranks, stage(number)) == reference)
+        EXPECT_TRUE(trained_weights(rule, ranks, stage(number)) == reference)
             << rule.name << ", " << ranks << " ranks, stage " << number;
       // Gradients, norms and losses are sums in another order.
       EXPECT_LT(relative_error(reference, alone), 1e-6) << rule.name << ", " << ranks << " ranks";
@@ -80,9 +80,9 @@ TEST(TensorSums, GiveTheSameBitsInEveryStageForEachNumberOfRanks) {
 TEST(TensorSums, GiveTheSameBitsInEveryStageInBf16) {
   for (const RuleCase& rule : measuring_rules())
     for (const bool stochastic_rounding : {false, true}) {
-      const std::vector<double> reference = train(rule, 3, stage(0), DType::bf16, stochastic_rounding);
+      const std::vector<double> reference = trained_weights(rule, 3, stage(0), DType::bf16, stochastic_rounding);
       for (const int number : {1, 2, 3})
-        EXPECT_TRUE(train(rule, 3, stage(number), DType::bf16, stochastic_rounding) == reference)
+        EXPECT_TRUE(trained_weights(rule, 3, stage(number), DType::bf16, stochastic_rounding) == reference)
             << rule.name << ", stage " << number << (stochastic_rounding ? ", rounded at random" : "");
     }
 }
@@ -92,13 +92,14 @@ TEST(TensorSums, OfGroupsAreThoseOfOneGroup) {
     for (const int group : {1, 2}) {
       ShardedOptions options = stage(1);
       options.sharding.group = group;
-      const std::vector<double> reference = train(rule, 4, options);
+      const std::vector<double> reference = trained_weights(rule, 4, options);
       for (const int number : {2, 3}) {
         options.sharding.stage = number;
-        EXPECT_TRUE(train(rule, 4, options) == reference)
+        EXPECT_TRUE(trained_weights(rule, 4, options) == reference)
             << rule.name << ", groups of " << group << ", stage " << number;
       }
-      EXPECT_LT(relative_error(reference, train(rule, 4, stage(0))), 1e-6) << rule.name << ", groups of " << group;
+      EXPECT_LT(relative_error(reference, trained_weights(rule, 4, stage(0))), 1e-6)
+          << rule.name << ", groups of " << group;
     }
 }
 
@@ -109,7 +110,7 @@ TensorParts state_of_ranks(const RuleCase& rule, int ranks, const Context& host,
   run_ranks(ranks, [&](Communicator& comm) {
     const Context context = testing::context(1);
     UnitNet net;
-    Sharded engine(net, context, comm, make(rule), stage(2));
+    Sharded engine(net, context, comm, measuring_optimizer(rule), stage(2));
     if (load != nullptr) {
       TensorParts mine = *load;
       for (TensorPart& part : mine)

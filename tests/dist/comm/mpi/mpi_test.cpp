@@ -17,8 +17,6 @@ namespace {
 
 using namespace keel::testing;
 
-Context cpu() { return context(1); }
-
 std::string failure_of(const std::function<void()>& f) {
   try {
     f();
@@ -30,7 +28,7 @@ TEST(MpiTraffic, IsWhatMpiSends) {
   for (const Algorithm* algorithm : algorithms()) {
     on_ranks(processes(),
              [&](Communicator& comm) {
-               const Context context = cpu();
+               const Context context = testing::context(1);
                const int n = comm.size();
                comm.barrier();
                const MpiCounts before = mpi_counts();
@@ -94,7 +92,7 @@ TEST(MpiTransport, KeepsMessagesApartThoughTagsAreUsedAgain) {
 TEST(MpiTransport, RunsManyCollectivesOnFewTags) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     const auto communicator = make_mpi_communicator(comm, {.shared_memory = false}, {.tags = 64});
-    const Context context = cpu();
+    const Context context = testing::context(1);
     for (int i = 0; i < 300; ++i) {
       const Tensor x = tensor_of(context, std::vector<double>(7, i), {7});
       communicator->all_reduce(x).wait();
@@ -213,7 +211,7 @@ TEST(MpiTransport, FreesItsCommunicators) {
     for (int i = 0; i < (processes() == 8 ? 20 : 100); ++i) {
       const auto communicator = make_mpi_communicator(comm);
       const auto group = communicator->split(communicator->rank() % 2, 0);
-      const Tensor x = zeros(cpu(), {3});
+      const Tensor x = zeros(testing::context(1), {3});
       group->all_reduce(x).wait();
       communicator->all_reduce(x).wait();
     }
@@ -237,7 +235,7 @@ TEST(MpiTransport, LeavesTheCallersMpiAsItWas) {
     {
       const auto communicator = make_mpi_communicator(comm);
       const auto group = communicator->split(0, 0);
-      group->all_reduce(zeros(cpu(), {1'000})).wait();
+      group->all_reduce(zeros(testing::context(1), {1'000})).wait();
       communicator->barrier();
     }
     EXPECT_EQ(mpi_counts().of_world, before.of_world);
@@ -259,7 +257,7 @@ TEST(MpiTransport, WorksInAPartOfTheProcessesWhileTheOthersUseMpiToo) {
     if (process() % 2 == 0) {
       const auto communicator = make_mpi_communicator(half);
       for (int i = 0; i < 20; ++i) {
-        const Tensor x = tensor_of(cpu(), {1.0 * process()}, {1});
+        const Tensor x = tensor_of(testing::context(1), {1.0 * process()}, {1});
         communicator->all_reduce(x).wait();
         EXPECT_EQ(doubles(x)[0], 0 + 2 + 4 + 6);
       }
@@ -277,7 +275,7 @@ TEST(MpiTransport, WorksInAPartOfTheProcessesWhileTheOthersUseMpiToo) {
 TEST(MpiTransport, LivesBesideAnotherOfTheSameProcesses) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     const auto one = make_mpi_communicator(comm), two = make_mpi_communicator(comm, {.algorithm = "ring"});
-    const Context context = cpu();
+    const Context context = testing::context(1);
     const int n = one->size();
     for (int i = 0; i < 20; ++i) {
       const Tensor x = tensor_of(context, {1, 2}, {2}), y = tensor_of(context, {3, 4}, {2});
@@ -296,7 +294,7 @@ TEST(MpiTransport, AdvancesTogetherWithAnotherOfTheSameProcesses) {
     const auto two = make_mpi_communicator(comm, {.timeout = std::chrono::seconds(10)});
     advance_together(*one, *two);
     for (const std::int64_t count : {3, 300'000}) {
-      const Tensor x = zeros(cpu(), {count}), y = zeros(cpu(), {count});
+      const Tensor x = zeros(testing::context(1), {count}), y = zeros(testing::context(1), {count});
       const Work first = one->all_reduce(x), second = two->all_reduce(y);
       if (process() % 2 == 0) first.wait(), second.wait();
       else second.wait(), first.wait();
