@@ -22,21 +22,21 @@ namespace keel::bench {
 namespace {
 
 #ifdef KEEL_EMULATED
-constexpr DeviceType kType = DeviceType::emulated;
+constexpr DeviceType kBackend = DeviceType::emulated;
 #else
-constexpr DeviceType kType = DeviceType::cuda;
+constexpr DeviceType kBackend = DeviceType::cuda;
 #endif
 
 int run(const GpuOptions& options) {
-  if (const DeviceCount found = count_devices(kType); found.count == 0) {
+  if (const DeviceCount found = count_devices(kBackend); found.count == 0) {
     std::cerr << "bench_gpu: there is no GPU: " << found.why_none << '\n';
     return 2;
   }
-  if (kType == DeviceType::emulated && !options.rehearse) {
+  if (kBackend == DeviceType::emulated && !options.rehearse) {
     std::cerr << "bench_gpu: this build emulates GPUs, whose times mean nothing: only --rehearse is offered\n";
     return 2;
   }
-  GpuBench bench({kType, 0}, options);
+  GpuBench bench({kBackend, 0}, options);
   bench_memory(bench);
   bench_products(bench);
   bench_attention(bench);

@@ -17,7 +17,7 @@ template <class... Parts>
   throw Error(concat(parts..., "; see `", path, " --help`"));
 }
 
-std::string quoted(const std::string& word) { return '\'' + word.substr(0, 60) + '\''; }
+std::string in_quotes(const std::string& word) { return '\'' + word.substr(0, 60) + '\''; }
 
 const Command& find_command(const Command& program, const std::string& path, const std::string& name) {
   Words names;
@@ -26,8 +26,8 @@ const Command& find_command(const Command& program, const std::string& path, con
     names.push_back(each.name);
   }
   if (const std::string likely = nearest(name, names); !likely.empty())
-    throw Error(concat("unknown command ", quoted(name), ", did you mean '", likely, "'?"));
-  throw Error(concat("unknown command ", quoted(name), "; `", path, " --help` lists them"));
+    throw Error(concat("unknown command ", in_quotes(name), ", did you mean '", likely, "'?"));
+  throw Error(concat("unknown command ", in_quotes(name), "; `", path, " --help` lists them"));
 }
 
 // What was given for an option.
@@ -86,8 +86,8 @@ class CommandLine {
       if (!each.help.empty())
         for (std::string& known : names_of(each)) names.push_back(std::move(known));
     const std::string likely = name.starts_with("--") ? nearest(name, names) : "";
-    if (!likely.empty()) throw Error(concat("there is no option ", quoted(name), ", did you mean '", likely, "'?"));
-    refuse(path_, "there is no option ", quoted(name));
+    if (!likely.empty()) throw Error(concat("there is no option ", in_quotes(name), ", did you mean '", likely, "'?"));
+    refuse(path_, "there is no option ", in_quotes(name));
   }
 
   // Returns an option that shows a text instead of being read.
@@ -113,7 +113,7 @@ class CommandLine {
     if (!found.typed.empty() && !value.repeats) refuse(path_, name, " is given twice");
     found.name = name;
     if (value.count == 0) {
-      if (attached != nullptr) refuse(path_, name, " takes no value, got ", quoted(*attached));
+      if (attached != nullptr) refuse(path_, name, " takes no value, got ", in_quotes(*attached));
       found.values.push_back(name.starts_with("--no-") ? "false" : "true");
       found.typed.push_back(name);
       return;
@@ -132,11 +132,11 @@ class CommandLine {
   [[noreturn]] void refuse_values(const std::string& name, const Value& value, const Words& values) const {
     std::string got;
     for (const std::string& each : values) got += (got.empty() ? "" : " ") + each;
-    refuse(path_, name, " expects ", value.expects, ", got ", values.empty() ? "nothing" : quoted(got));
+    refuse(path_, name, " expects ", value.expects, ", got ", values.empty() ? "nothing" : in_quotes(got));
   }
 
   void take_positional(const std::string& word) {
-    if (next_positional_ == command_.positionals.size()) refuse(path_, quoted(word), " is one word too many");
+    if (next_positional_ == command_.positionals.size()) refuse(path_, in_quotes(word), " is one word too many");
     const Option& positional = command_.positionals[next_positional_];
     if (!positional.value.repeats) ++next_positional_;
     Found& found = found_[&positional];

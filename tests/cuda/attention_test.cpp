@@ -315,9 +315,9 @@ TEST_P(AttentionOnDevice, TakesNoQueriesAndNoKeys) {
 }
 
 TEST_P(AttentionOnDevice, SaysWhoseKernelsItRuns) {
-  const Case c = {.queries = 70, .keys = 70, .size = 64, .causal = true};
+  const AttentionCase c = {.queries = 70, .keys = 70, .size = 64, .causal = true};
   const auto backends = [&](const Context& where, DType dtype) {
-    const Inputs in = inputs_of(where, c, dtype);
+    const AttentionInputs in = inputs_of(where, c, dtype);
     AttentionBackwardArgs args;
     args.forward = kernels::attention(args_of(c, in));
     args.grad_out = in.grad_out;

@@ -82,7 +82,8 @@ TEST_F(NcclProgress, ARankThatFailsBeforeItJoinsEndsTheWaitOfTheOthers) {
 TEST_F(NcclProgress, ARankThatDoesNotJoinIsGivenUp) {
   const auto told = messages(2, [](const DeviceRank& own) {
     std::unique_ptr<Communicator> control = own.hosts.split(0, own.rank());
-    if (own.rank() == 0) make_nccl_communicator(own.context, std::move(control), {.forming_timeout = milliseconds(100)});
+    if (own.rank() == 0)
+      make_nccl_communicator(own.context, std::move(control), {.forming_timeout = milliseconds(100)});
     control->broadcast(zeros(context(1), {128}, DType::u8), 0).wait();  // the id, and no more
     control->barrier();
     control->barrier();

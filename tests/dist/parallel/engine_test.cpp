@@ -136,7 +136,7 @@ TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
 TEST(Engine, LeavesHooksOfOthersWhereTheyAreWhenItEnds) {
   const Context context = testing::context(1);
   const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
-  Net net;
+  TwoLinears net;
   int fired = 0;
   {
     Sharded engine(net, context, make_sgd());
