@@ -228,7 +228,7 @@ TEST(Elementwise, EveryOperationHasItsFunction) {
 // e^x keeps its digits in 16 bits; the output plus 1 has lost them.
 TEST(Elementwise, TheDerivativeOfEluKeepsItsDigitsInSixteenBits) {
   const Context context = testing::context(1);
-  const Variable x(kernels::cast(testing::tensor_of(context, {3}, {-4, -6, -9}), DType::bf16), true);
+  const Variable x(kernels::cast(testing::tensor_of(context, {-4, -6, -9}, {3}), DType::bf16), true);
   backward(sum(elu(x)));
   const std::vector<double> slope = doubles(x.grad());
   for (std::size_t i = 0; i < slope.size(); ++i) {
