@@ -40,9 +40,8 @@ struct Tensor {
   float* grad_row(int r) { return &grad[r * cols]; }
 };
 
-// An operation computes y from x, and leaves a function on the tape that computes dx from dy. Here dy is
-// short for y.grad. That function adds to dx, so that an x with several readers gets the sum of what they
-// find.
+// An operation computes y from x, and leaves a function on the tape that computes dx from dy; dy is short for
+// y.grad. That function adds to dx, so that an x with several readers gets the sum of what they find.
 std::deque<Tensor> results;  // a deque, whose elements stay where they are when it grows
 std::vector<std::function<void()>> tape;
 
@@ -240,7 +239,7 @@ struct Parameter : Tensor {
 };
 std::map<std::string, Parameter> parameters;
 
-// The parameter of that name. It is made when it is first asked for: normal numbers about a centre.
+// The parameter of a name of GPT-2's. When first asked for, it is made of normal numbers about a centre.
 Parameter& parameter(const std::string& name, int rows, int cols, float centre, float deviation) {
   if (const auto found = parameters.find(name); found != parameters.end()) return found->second;
   Parameter& p = parameters[name] = Parameter{{rows, cols}};

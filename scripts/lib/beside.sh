@@ -4,7 +4,8 @@
 
 build_name="" build_log="" build_pid="" build_state="" build_began=0 build_took=0 compiling_began=""
 watched_pid=""
-progress_now="" progress_shown="" progress_open=0 progress_said=0 # the latter two: the cursor is in it; when it was said
+progress_now="" progress_shown="" progress_said=0
+progress_open=0 # whether the cursor stands in a line of progress
 
 # start_build NAME LOG COMMAND...: COMMAND in the background with its output in LOG. It is a process group of its own, so
 # that it can be ended with all that it has started, and leaves the processor to what the user watches.
@@ -13,7 +14,7 @@ start_build() {
   shift 2
   set -m
   {
-    renice -n 10 -p "$BASHPID" >/dev/null
+    renice -n 10 -p "$BASHPID" >/dev/null || true # where it cannot, it only is less polite
     NINJA_STATUS="[%f/%t] " "$@"
   } >"$build_log" 2>&1 </dev/null &
   build_pid=$!
@@ -60,6 +61,7 @@ finish_build() {
 end_beside() {
   [ "$progress_open" -eq 0 ] || say ""
   [ -z "$watched_pid" ] || kill "$watched_pid" 2>/dev/null || true
+  [ -z "$watched_pid" ] || wait "$watched_pid" 2>/dev/null || true
   [ -n "$build_pid" ] || return 0
   kill -TERM -- "-$build_pid" 2>/dev/null || true
   wait "$build_pid" 2>/dev/null || true
