@@ -54,8 +54,8 @@ class Storage {
   void bump_version() { ++version_; }
 
   // The stream that the memory belongs to. Work of another stream on it must be announced by used_by(), or the memory
-  // may go to its next user before that work is done. Whoever gets it next waits for all that the other stream holds when
-  // the memory is given up, or for `end` alone where that is said, after the last work on it was asked for.
+  // may go to its next user before that work is done. Whoever gets it next waits for all that the other stream holds
+  // when the memory is given up, or for `end` alone where that is said, after the last work on it was asked for.
   const Stream& stream() const { return stream_; }
   void used_by(const Stream& stream, const std::optional<Event>& end = {});
 

@@ -1,10 +1,10 @@
 #pragma once
 // Ranks as processes of an MPI program: the transport for codes that bring their communicator, and for keel itself.
 //
-// All calls of MPI happen in the thread that calls here, so MPI_THREAD_FUNNELED suffices, and there is no alarm for other
-// threads: the host may be in a call of its own at any time. MPI is neither started nor
-// ended, MPI_COMM_WORLD is never used (keel/dist/comm/mpi_session.h is for programs that have not started MPI), and no
-// error handler but that of keel's own communicators is touched.
+// All calls of MPI happen in the thread that calls here, so MPI_THREAD_FUNNELED suffices, and there is no alarm for
+// other threads: the host may be in a call of its own at any time. MPI is neither started nor ended, MPI_COMM_WORLD is
+// never used (keel/dist/comm/mpi_session.h is for programs that have not started MPI), and no error handler but that of
+// keel's own communicators is touched.
 
 #include <mpi.h>
 

@@ -43,16 +43,16 @@ std::string why_no_nccl();
 // failure. Its ranks and nodes are the new communicator's. To keep a communicator, give split(0, rank()) of it.
 //
 // A failure of one rank is one of all: what is under way ends without a result, and every later call throws an Error of
-// kind peer. A thread of the communicator's own, which uses the alarm of the control and nothing else of it, sees to that
-// while a rank waits for its device. Where the control has no alarm, as with processes of MPI, such a rank hears of the
-// failure at its next call; its wait ends with what NCCL itself notices, and at the latest with the time-out.
+// kind peer. A thread of the communicator's own, which uses the alarm of the control and nothing else of it, sees to
+// that while a rank waits for its device. Where the control has no alarm, as with processes of MPI, such a rank hears
+// of the failure at its next call; its wait ends with what NCCL itself notices, and at the latest with the time-out.
 //
-// send and receive take their turn among the collectives, so both ranks must ask for them between the same two; those in
-// between, up to the first wait for one, are under way together.
+// send and receive take their turn among the collectives, so both ranks must ask for them between the same two; those
+// in between, up to the first wait for one, are under way together.
 //
 // Several communicators on one device go on beside each other, and begin their collectives in the order in which they
-// are asked for, which must be the same on all ranks. NCCL sees to that from 2.26 on, if NCCL_LAUNCH_ORDER_IMPLICIT is 1
-// in the environment: the first call here sets it where it is not set, so no other thread may read the environment
+// are asked for, which must be the same on all ranks. NCCL sees to that from 2.26 on, if NCCL_LAUNCH_ORDER_IMPLICIT is
+// 1 in the environment: the first call here sets it where it is not set, so no other thread may read the environment
 // meanwhile. Otherwise the communicators of one context share a stream, and their collectives come one after the other.
 std::unique_ptr<Communicator> make_nccl_communicator(const Context& context, std::unique_ptr<Communicator> control,
                                                      const NcclOptions& options = {});

@@ -93,8 +93,7 @@ class TcpReceive : public TcpMessage {
  public:
   TcpReceive(std::shared_ptr<TcpProgram> program, std::shared_ptr<const TcpGroup> group, const Route& route, void* data,
              std::size_t bytes)
-      : TcpMessage(std::move(program), std::move(group), route),
-        bytes_(bytes) {
+      : TcpMessage(std::move(program), std::move(group), route), bytes_(bytes) {
     const auto turn = program_->turn();
     incoming_ = program_->receive(member_, route.group, route.tag, data, bytes);
   }

@@ -16,8 +16,8 @@ struct Registry {
   std::condition_variable changed;
   std::map<ncclComm_t, int> comms;  // and how many threads are inside a call with each
   int id_count = 0;
-  std::set<std::string> ids;                                      // given, and not used up
-  std::map<std::string, std::shared_ptr<Gathering>> starting;     // by id
+  std::set<std::string> ids;                                   // given, and not used up
+  std::map<std::string, std::shared_ptr<Gathering>> starting;  // by id
 };
 Registry& registry() {
   static Registry all;

@@ -40,12 +40,12 @@ struct ncclComm {
   std::vector<std::pair<std::weak_ptr<keel::emulation::Launch>, std::shared_ptr<const keel::emulation::Place>>>
       launches = {};
 
-  std::mutex mutex = {};                                      // of what follows
-  std::function<ncclResult_t()> goes_on = {};                 // the call in progress: how far it is now
-  unsigned questions = 0;                                     // before it is asked that
+  std::mutex mutex = {};                                       // of what follows
+  std::function<ncclResult_t()> goes_on = {};                  // the call in progress: how far it is now
+  unsigned questions = 0;                                      // before it is asked that
   std::shared_ptr<keel::emulation::Gathering> gathering = {};  // that it waits for
-  ncclResult_t result = ncclSuccess;                          // of the latest one that is over
-  std::string why = {};                                       // it failed
+  ncclResult_t result = ncclSuccess;                           // of the latest one that is over
+  std::string why = {};                                        // it failed
 };
 
 namespace keel::emulation {

@@ -11,14 +11,14 @@
 // Sums go in rank order, rounded to the type at every addition, as in a ring; avg multiplies floating-point numbers by
 // 1/n before it adds them up; min and max ignore NaN beside a number.
 //
-// A communicator may be one that does not block. What it is asked for is then in progress until ncclCommGetAsyncError was
-// asked a number of times (MachineOptions::nccl_questions), and only then in the stream; nothing else may be asked of it
-// before.
+// A communicator may be one that does not block. What it is asked for is then in progress until ncclCommGetAsyncError
+// was asked a number of times (MachineOptions::nccl_questions), and only then in the stream; nothing else may be asked
+// of it before.
 //
 // More lenient than NCCL: two ranks on one device, and an abort that wakes the other ranks too (their own work fails;
-// on GPUs each rank must abort for itself), unless MachineOptions say otherwise. Stricter: calls cannot be captured in a
-// graph, and an abort while another thread is inside a call with the communicator is refused, where NCCL would free what
-// that thread uses.
+// on GPUs each rank must abort for itself), unless MachineOptions say otherwise. Stricter: calls cannot be captured in
+// a graph, and an abort while another thread is inside a call with the communicator is refused, where NCCL would free
+// what that thread uses.
 
 #include <climits>
 #include <cstddef>
@@ -80,7 +80,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
 // The handle of one that does not block is there at once.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
 // The ranks of one color form a communicator, ordered by key, then by their old rank; null with NCCL_SPLIT_NOCOLOR.
-// Without a config it blocks or not as `comm` does, and where that does not, the part is null until `comm` has succeeded.
+// Without a config it blocks or not as `comm` does, and where that does not, the part is null until `comm` has
+// succeeded.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);  // this rank's work ends, and there is no more
 ncclResult_t ncclCommDestroy(ncclComm_t comm);   // after this rank's work

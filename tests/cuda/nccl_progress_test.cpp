@@ -27,7 +27,8 @@ TEST_F(NcclProgress, WorkIsInTheStreamWhenACallReturns) {
                  [&](const DeviceRank& own) {
                    const auto pair = own.devices.split(own.rank() == 2 ? 1 : 0, own.rank());
                    for (const std::int64_t count : {1, 12, 13}) {
-                     const Tensor x = tensor_of(own.context, std::vector<double>(static_cast<std::size_t>(count), own.rank() + 1), {count});
+                     const Tensor x = tensor_of(
+                         own.context, std::vector<double>(static_cast<std::size_t>(count), own.rank() + 1), {count});
                      const Tensor y = zeros(own.context, {count});
                      const Span span = part({0, count}, 3, own.rank());
                      own.devices.reduce_scatter(x, y.slice(0, span.begin, span.end)).wait();
@@ -81,7 +82,8 @@ TEST_F(NcclProgress, ARankThatFailsBeforeItJoinsEndsTheWaitOfTheOthers) {
 TEST_F(NcclProgress, ARankThatDoesNotJoinIsGivenUp) {
   const auto told = messages(2, [](const DeviceRank& own) {
     std::unique_ptr<Communicator> control = own.hosts.split(0, own.rank());
-    if (own.rank() == 0) make_nccl_communicator(own.context, std::move(control), {.forming_timeout = milliseconds(100)});
+    if (own.rank() == 0)
+      make_nccl_communicator(own.context, std::move(control), {.forming_timeout = milliseconds(100)});
     control->broadcast(zeros(context(1), {128}, DType::u8), 0).wait();  // the id, and no more
     control->barrier();
     control->barrier();
@@ -110,7 +112,7 @@ TEST_F(NcclProgress, AnotherThreadEndsACallThatGoesOn) {
   NcclHandle handle([&] { waits = true; });
   std::jthread other([&] {
     while (!waits) std::this_thread::yield();
-    handle.abort();
+    handle.give_up();
   });
   EXPECT_EQ(error_of([&] { handle.join(id, 2, 0); }), "the communicator of NCCL was given up");
   EXPECT_EQ(error_of([&] { handle.finish(); }), "the communicator of NCCL was given up");

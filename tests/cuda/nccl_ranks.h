@@ -53,7 +53,7 @@ struct DeviceRankOptions {
   NcclOptions nccl = {};
   CommunicatorOptions control = {};
   Control control_by = Control::threads;
-  int devices = 0;  // 0: one for each rank
+  int devices = 0;                                                   // 0: one for each rank
   std::function<void(int rank, const std::string& what)> told = {};  // what a rank has thrown
   // Of the emulator.
   std::uint64_t drain_seed = 0;   // which of the work that events allow happens early

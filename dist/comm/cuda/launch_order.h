@@ -9,12 +9,12 @@
 
 namespace keel::cuda {
 
-// Before the first call of NCCL. From 2.26 on NCCL keeps the host's order if NCCL_LAUNCH_ORDER_IMPLICIT is 1, which this
-// puts into the environment unless it is there. The environment must not be read by another thread meanwhile.
+// Before the first call of NCCL. From 2.26 on NCCL keeps the host's order if NCCL_LAUNCH_ORDER_IMPLICIT is 1, which
+// this puts into the environment unless it is there. The environment must not be read by another thread meanwhile.
 void ask_for_launch_order();
 
-// The stream of a communicator on the context's device: one of its own where NCCL keeps the order, else the one that all
-// communicators of the context share.
+// The stream of a communicator on the context's device: one of its own where NCCL keeps the order, else the one that
+// all communicators of the context share.
 Stream stream_for_collectives(const Context& context);
 
 }  // namespace keel::cuda

@@ -1,10 +1,10 @@
 #pragma once
 // A communicator of NCCL that never blocks its caller for good, and that another thread may give up at any time.
 //
-// NCCL frees a communicator that is given up, so nobody may be inside a call with it then, while a call that blocks ends
-// only when all ranks have come. Hence the communicator is one that does not block: a call that cannot be done at once
-// goes on in a thread of NCCL's, and until it has ended nothing else may be asked of the communicator, and its work is
-// not in the stream. The functions here wait for that, and hold the communicator only while they ask.
+// NCCL frees a communicator that is given up, so nobody may be inside a call with it then, while a call that blocks
+// ends only when all ranks have come. Hence the communicator is one that does not block: a call that cannot be done at
+// once goes on in a thread of NCCL's, and until it has ended nothing else may be asked of the communicator, and its
+// work is not in the stream. The functions here wait for that, and hold the communicator only while they ask.
 
 #include <functional>
 #include <mutex>
@@ -20,7 +20,7 @@ class NcclHandle {
  public:
   // `between` is called again and again while a call goes on in the background; what it throws ends the wait.
   explicit NcclHandle(std::function<void()> between) : between_(std::move(between)) {}
-  ~NcclHandle() { abort(); }
+  ~NcclHandle() { give_up(); }
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
@@ -40,7 +40,7 @@ class NcclHandle {
   // Once all that was asked for is done: frees the communicator together with the other ranks.
   void finish();
   // Ends what is under way without a result, and frees the communicator. By any thread.
-  void abort() noexcept;
+  void give_up() noexcept;
 
  private:
   ncclComm_t held() const;

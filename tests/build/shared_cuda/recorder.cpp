@@ -1,6 +1,6 @@
 // Stands before CUDA's runtime library, where there is no GPU: knows the kernels that were registered with it, and how
-// much shared memory each may ask for. It is loaded in front of a program, so it sees the calls of a runtime library that
-// is shared, and none of one that was linked into another library.
+// much shared memory each may ask for. It is loaded in front of a program, so it sees the calls of a runtime library
+// that is shared, and none of one that was linked into another library.
 
 #include <cuda_runtime.h>
 

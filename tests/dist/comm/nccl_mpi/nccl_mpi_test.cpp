@@ -1,6 +1,6 @@
 // Collectives between devices whose control are processes of MPI, which only the first thread of each may call. Every
-// process has a group of its own there, since the emulated NCCL connects threads of one process, and NCCL wants a GPU for
-// each rank.
+// process has a group of its own there, since the emulated NCCL connects threads of one process, and NCCL wants a GPU
+// for each rank.
 
 #include <gtest/gtest.h>
 
