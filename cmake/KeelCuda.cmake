@@ -53,6 +53,8 @@ if(keel_cuda STREQUAL "ON")
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
+  # CUDA's libraries are in a folder of their own, where installed libraries and those who link them find them.
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
   # Kernels are known to the copy of CUDA's runtime library that the library which holds them was linked to, so all of
   # keel in a process must have the same one.
   if(BUILD_SHARED_LIBS)
@@ -89,7 +91,8 @@ endif()
 # nvcc or, as C++, by the host's compiler.
 function(keel_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
-  if(keel_cuda STREQUAL "ON")
+  get_target_property(linked ${target} LINK_LIBRARIES)
+  if(keel_cuda STREQUAL "ON" AND NOT "${keel_cuda_runtime}" IN_LIST linked)
     target_link_libraries(${target} PRIVATE ${keel_cuda_runtime})
   endif()
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS "${keel_cuda_definitions}"

@@ -73,9 +73,9 @@ struct MachineOptions {
   std::size_t bytes = std::size_t{2} << 30;  // of each device
   std::uint64_t drain_seed = 0;              // 0: only what a wait needs; else also other work, drawn by this seed
   bool guard_memory = false;                 // host code that touches device memory crashes where it does so
-  unsigned nccl_questions =
-      0;  // until a call of an NCCL communicator that does not block is over; 0 with a seed: drawn
-  bool nccl_tells_aborts = true;  // to the other ranks of the communicator, which GPUs are not told
+  // How often an NCCL communicator that does not block is asked until a call is over; 0 with a seed: drawn.
+  unsigned nccl_questions = 0;
+  bool nccl_tells_aborts = true;  // to the other ranks of the communicator, whom NCCL does not tell between GPUs
   int nccl_version = 22809;       // 2.28.9, whose interface this is
   // How long a wait may see nothing happen before the operation that holds it up is given up as a deadlock. Other
   // threads may be computing meanwhile.

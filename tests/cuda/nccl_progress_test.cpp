@@ -112,7 +112,7 @@ TEST_F(NcclProgress, AnotherThreadEndsACallThatGoesOn) {
   NcclHandle handle([&] { waits = true; });
   std::jthread other([&] {
     while (!waits) std::this_thread::yield();
-    handle.abort();
+    handle.give_up();
   });
   EXPECT_EQ(error_of([&] { handle.join(id, 2, 0); }), "the communicator of NCCL was given up");
   EXPECT_EQ(error_of([&] { handle.finish(); }), "the communicator of NCCL was given up");

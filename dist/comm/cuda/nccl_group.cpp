@@ -73,7 +73,7 @@ Event NcclGroup::queue(const std::string& what, const std::function<void(NcclHan
 void NcclGroup::form(const std::string& what, const std::function<void(NcclHandle&)>& f) {
   queue(what, f, options_.forming_timeout);
   const std::lock_guard lock(mutex_);
-  flights_.pop_back();
+  if (!flights_.empty()) flights_.pop_back();  // else the watcher has
 }
 
 void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
@@ -82,7 +82,7 @@ void NcclGroup::ask_control(const std::function<void(Communicator&)>& f) {
     f(*control_);
   } catch (const std::exception& error) {
     note(error.what(), true);
-    handle_.abort();
+    handle_.give_up();
     throw;
   }
 }
@@ -96,7 +96,7 @@ void NcclGroup::check() {
   if (!has_failed()) {
     if (const std::string reason = hear_control(); !reason.empty()) {
       note(reason, true);
-      handle_.abort();
+      handle_.give_up();
     } else if (const auto error = handle_.error()) {
       find(concat("NCCL reports to rank ", rank_, ": ", *error), kTimeToTell);
     }
@@ -109,7 +109,7 @@ void NcclGroup::find(const std::string& own, Clock::duration patience) {
   const std::string reason = has_failed() ? "" : await_reason([this] { return hear_control(); }, patience);
   note(reason.empty() ? own : reason, !reason.empty());
   tell_control();
-  handle_.abort();
+  handle_.give_up();
 }
 
 std::string NcclGroup::hear_control() {
@@ -137,7 +137,7 @@ void NcclGroup::tell_control() noexcept {
 void NcclGroup::fail(const std::string& reason) noexcept {
   note(reason, false);
   tell_control();
-  handle_.abort();
+  handle_.give_up();
 }
 
 std::string NcclGroup::failure() {
@@ -198,7 +198,7 @@ void NcclGroup::close() noexcept {
   if (unwinding || has_failed()) {
     note(concat("rank ", rank_, " has left its group"), true);
     tell_control();
-    handle_.abort();
+    handle_.give_up();
   }
   alarm_.reset();
   control_.reset();
@@ -232,7 +232,7 @@ void NcclGroup::look() {
   } else {
     return;
   }
-  handle_.abort();
+  handle_.give_up();
 }
 
 std::string NcclGroup::hear_alarm() {

@@ -35,7 +35,7 @@ void NcclHandle::split_off(NcclHandle& whole, int color, int key) {
   try {
     whole.call("ncclCommSplit", [&](ncclComm_t comm) { return ncclCommSplit(comm, color, key, &made_, nullptr); });
   } catch (const std::exception&) {
-    whole.abort();
+    whole.give_up();
     if (made_ != nullptr) ncclCommAbort(made_);
     throw;
   }
@@ -100,7 +100,7 @@ void NcclHandle::finish() {
   check_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
 }
 
-void NcclHandle::abort() noexcept {
+void NcclHandle::give_up() noexcept {
   std::unique_lock lock(mutex_, std::defer_lock);
   static_cast<void>(lock.try_lock_for(kPatience));
   if (ncclComm_t comm = std::exchange(comm_, nullptr)) ncclCommAbort(comm);

@@ -20,7 +20,7 @@ class NcclHandle {
  public:
   // `between` is called again and again while a call goes on in the background; what it throws ends the wait.
   explicit NcclHandle(std::function<void()> between) : between_(std::move(between)) {}
-  ~NcclHandle() { abort(); }
+  ~NcclHandle() { give_up(); }
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
@@ -40,7 +40,7 @@ class NcclHandle {
   // Once all that was asked for is done: frees the communicator together with the other ranks.
   void finish();
   // Ends what is under way without a result, and frees the communicator. By any thread.
-  void abort() noexcept;
+  void give_up() noexcept;
 
  private:
   ncclComm_t held() const;
