@@ -11,17 +11,17 @@ with_libraries=(env) # before a program of keel: its loader finds NVIDIA's libra
 # look_around: what is at hand and what is not, and why. Nothing here takes long, even where a driver hangs.
 look_around() {
   local name driver memory capability line version library why loader=""
-  IFS=, read -r name driver memory capability < <(ask nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader -i 0) || true
+  IFS=, read -r name driver memory capability < <(ask 20 nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader -i 0) || true
   know gpu "${name:-unknown: nvidia-smi does not answer}"
   know memory "${memory# }"
   driver=${driver# }
-  know driver "${driver:-unknown}$(ask nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/, for CUDA up to \1/p')"
+  know driver "${driver:-unknown}$(ask 20 nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/, for CUDA up to \1/p')"
   architectures=${KEEL_CUDA_ARCHITECTURES:-$(architecture_of "$capability" || say native)}
   know architectures "$architectures"
   know processors "$cores"
 
   if nvcc=$(find_nvcc); then
-    know nvcc "$(ask "$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ($nvcc)"
+    know nvcc "$(ask 20 "$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ($nvcc)"
   else
     know nvcc "not found in CUDA_HOME, PATH or /usr/local/cuda/bin"
   fi
@@ -33,7 +33,7 @@ look_around() {
       else
         know "$name" "$why"
       fi
-    done < <(ask scripts/lib/cuda_libraries "$nvcc")
+    done < <(ask 60 scripts/lib/cuda_libraries "$nvcc")
   fi
   loader=$(tr ':' '\n' <<<"$loader" | awk 'NF && !seen[$0]++' | paste -sd:)
   [ -z "$loader" ] || with_libraries+=("LD_LIBRARY_PATH=$loader${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
@@ -44,7 +44,7 @@ look_around() {
   know compute-sanitizer "${sanitizer:-not found in PATH or beside nvcc}"
   version=""
   while IFS= read -r line; do
-    name=$(ask "$line" -c 'import importlib.metadata as m; print(m.version("torch"))')
+    name=$(ask 20 "$line" -c 'import importlib.metadata as m; print(m.version("torch"))')
     [ -z "$name" ] || torch_pythons+=("$line") version+="${version:+, }$name ($line)"
   done < <(type -aP python3 python | awk '!seen[$0]++')
   know PyTorch "${version:-in no python3 or python of PATH}"

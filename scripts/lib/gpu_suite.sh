@@ -29,11 +29,11 @@ limited() {
   [ "$status" -ne 137 ] || [ "$took" -lt "$seconds" ] || status=124
 }
 
-# ask COMMAND...: what it prints, or nothing when it fails or takes more than 20 seconds.
+# ask SECONDS COMMAND...: what it prints, or nothing when it fails or takes longer.
 ask() {
   local answer
   answer=$(mktemp)
-  limited 20 "$answer" "$@"
+  limited "$1" "$answer" "${@:2}"
   [ "$status" -ne 0 ] || cat "$answer"
   rm -f "$answer"
 }
