@@ -217,6 +217,10 @@ class Suite:
         without = [line["case"] for line in self.group(entry) if line.get("library") == "none in this build"]
         if without:
             yield f"bench_gpu has it not: {without[0]}"
+        for line in self.group(entry):
+            for way in ("forward", "backward"):
+                if line.get(f"library_{way}_by", "").startswith("keel"):
+                    yield f"{entry}, {line['case']}, {way}: by {line[f'library_{way}_by']}"
         for line in self.cases:
             for message in line.get("log", ()):
                 if message.startswith(entry) and "keel's own kernel" in message and not way_of(message):

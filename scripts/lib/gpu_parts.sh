@@ -129,17 +129,20 @@ part_tests() {
   cp "$build/Testing/Temporary/LastTest.log" "$out/tests/" 2>/dev/null || true
 }
 
-# sanitizer_filter TOOL: of the lines "TOOL FILTER" and "both FILTER" of the set, a filter of GoogleTest.
+# sanitizer_filter TOOL: the tests in the section "TOOL:" of the set, as a filter of GoogleTest.
 sanitizer_set=tests/cuda/sanitizer_set
-sanitizer_filter() { awk -v tool="$1" '$1 == tool || $1 == "both" { printf "%s%s", colon, $2; colon = ":" }' "$sanitizer_set"; }
+sanitizer_filter() {
+  awk -v section="$1:" '/^[a-z]+:$/ { inside = $0 == section; next }
+    inside && NF && !/^#/ { printf "%s%s", colon, $1; colon = ":" }' "$sanitizer_set"
+}
 
 part_sanitize() {
   local tool filter limit
   begin sanitize "${budget[sanitize]}"
   has_programs memcheck || return 0
   [ -n "$sanitizer" ] || { note memcheck skipped "" "" "compute-sanitizer was ${fact[compute-sanitizer]}" && return; }
-  if ! awk '!/^(#|$)/ && (NF != 2 || $1 !~ /^(memcheck|racecheck|both)$/) { exit 1 }' "$sanitizer_set"; then
-    note memcheck failed "" "" "$sanitizer_set must be there, with lines 'memcheck FILTER', 'racecheck FILTER' or 'both FILTER'"
+  if ! awk '!/^(#|$)/ && NF != 1 { exit 1 }' "$sanitizer_set"; then
+    note memcheck failed "" "" "$sanitizer_set must be there, with the sections 'memcheck:' and 'racecheck:', a test a line"
     return
   fi
   for tool in memcheck racecheck; do
