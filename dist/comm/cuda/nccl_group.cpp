@@ -236,8 +236,11 @@ void NcclGroup::look() {
 }
 
 std::string NcclGroup::hear_alarm() {
-  const std::string reason = alarm_ == nullptr ? "" : alarm_->heard();
-  return reason.empty() ? reason : concat(reason, "; rank ", rank_, " was ", place());
+  if (alarm_ == nullptr) return {};
+  try {
+    const std::string reason = alarm_->heard();
+    return reason.empty() ? reason : concat(reason, "; rank ", rank_, " was ", place());
+  } catch (const std::exception& error) { return error.what(); }
 }
 
 // The oldest collective that takes too long, as a failure, or "".
