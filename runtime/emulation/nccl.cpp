@@ -222,9 +222,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
     comm->gathering = gathering;
     return begin(comm, [=] { return look_at(comm, make_part); });
   }
-  return wait_later([=] {
+  return wait_later([inside, gathering, make_part] {
     const std::string failure = wait_for_all(*gathering, "ncclCommSplit");
-    const auto still_inside = inside;
     if (!failure.empty()) return refuse(ncclSystemError, failure);
     make_part(*gathering);
     return ncclSuccess;
