@@ -47,7 +47,7 @@ class NcclHandle {
   void settle(const char* what, ncclResult_t result);
 
   std::function<void()> between_;
-  std::timed_mutex mutex_;  // held while NCCL is called
+  std::mutex mutex_;  // held while NCCL is called
   ncclComm_t comm_ = nullptr;
   ncclComm_t made_ = nullptr;  // where a thread of NCCL's writes while the communicator is formed
 };
