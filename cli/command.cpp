@@ -57,10 +57,10 @@ constexpr const char* kWhole = "a whole number";
 
 }  // namespace
 
-Value::Value(bool* variable) : count(0), repeats(true) {
+Value::Value(bool* variable) : count(0), repeats(true), expects("true, false or nothing") {
   read = [variable](const Words& words) {
     *variable = words.back() == "true";
-    return true;
+    return *variable || words.back() == "false";
   };
 }
 

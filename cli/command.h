@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 // What the words of an option are read into: a variable that outlives the command and holds the default. How many words
 // there are, and what they may be, follows from the variable's type.
 struct Value {
-  // A switch. An option has its name, and may have --no-NAME, which clears it.
+  // A switch. An option has its name, and may have --no-NAME, which clears it; so does --NAME=false.
   Value(bool* variable);
   Value(std::string* variable);
   // From `lowest` to `highest`, both included.
@@ -65,7 +65,7 @@ struct Option {
 // "-b" and "--begin".
 Words names_of(const Option& option);
 
-// What a user gave, in words that can be typed again: {"--begin=1M"}, {"-N", "4"}, {"a.yaml"}.
+// What a user gave, in words that can be typed again: {"--begin", "1M"}, {"--check=false"}, {"a.yaml"}.
 struct Given {
   std::string names;  // of the option
   Words words;

@@ -1,8 +1,8 @@
 #include "run_program.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -11,11 +11,6 @@
 
 namespace keel::cli {
 namespace {
-
-template <class... Parts>
-[[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
-  throw Error(concat(parts..., "; see `", path, " --help`"));
-}
 
 std::string in_quotes(const std::string& word) { return '\'' + word.substr(0, 60) + '\''; }
 
@@ -30,153 +25,147 @@ const Command& find_command(const Command& program, const std::string& path, con
   throw Error(concat("unknown command ", in_quotes(name), "; `", path, " --help` lists them"));
 }
 
-// What was given for an option.
-struct Found {
-  std::string name;  // one of its names
-  Words values;
-  Words typed;
-};
-
+// CLI11 says which words belong to which option of a command; what they may be is known to Value.
 class CommandLine {
  public:
   CommandLine(const Command& command, std::string path, Words words)
-      : command_(command), path_(std::move(path)), words_(std::move(words)), help_(help_option(command, path_)) {}
+      : command_(command), path_(std::move(path)), words_(std::move(words)), help_(help_option(command, path_)) {
+    app_.set_help_flag();  // none of CLI11's
+    app_.allow_extras();
+    for (const Option& each : command.positionals) {
+      if (each.value.repeats) options_.emplace_back(rest_ = &each, nullptr);
+      else add(each, app_.add_option(concat('#', options_.size())));  // a name that no option has
+    }
+    add_option(help_);
+    for (const Option& each : command.options) add_option(each);
+  }
 
   int run() {
-    while (at_ < words_.size()) {
-      const std::string word = words_[at_++];
-      const bool is_option = !options_ended_ && word.size() > 1 && word[0] == '-';
-      if (is_option && word == "--") {
-        options_ended_ = true;
-        if (shares_) take_positional(word);
-      } else if (is_option) {
-        if (const Option* shown = take_option(word)) return show(*shown);
-      } else if (!command_.commands.empty()) {
-        const Command& chosen = find_command(command_, path_, word);
-        return CommandLine(chosen, path_ + ' ' + chosen.name, {words_.begin() + at(), words_.end()}).run();
-      } else {
-        take_positional(word);
-      }
+    const bool has_commands = !command_.commands.empty();
+    const auto shares = rest_ == nullptr ? nullptr : rest_->value.shares;
+    const bool stops = has_commands || shares != nullptr;
+    Words rest = assign(stops);
+    if (shares != nullptr) {
+      const auto first = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
+      if (first != rest.end() && shares(*first)) rest = assign(false);
     }
-    if (!command_.commands.empty()) throw Error(concat("which command? `", path_, " --help` lists them"));
-    return command_.run(read());
+    for (const auto& [option, given] : options_)
+      if (option->value.text && !given->empty()) return show(*option);
+    take_mark(rest, stops);
+    if (has_commands) {
+      if (rest.empty()) throw Error(concat("which command? `", path_, " --help` lists them"));
+      const Command& chosen = find_command(command_, path_, rest[0]);
+      return CommandLine(chosen, path_ + ' ' + chosen.name, {rest.begin() + 1, rest.end()}).run();
+    }
+    if (rest_ == nullptr && !rest.empty()) refuse(in_quotes(rest[0]), " is one word too many");
+    return command_.run(read(rest));
   }
 
  private:
-  std::ptrdiff_t at() const { return static_cast<std::ptrdiff_t>(at_); }
+  void add_option(const Option& option) {
+    if (option.value.count == 0) {
+      std::string names;
+      for (const std::string& name : names_of(option))
+        names += concat(names.empty() ? "" : ",", name.starts_with("--no-") ? "!" : "", name);
+      add(option, app_.add_flag(names));
+    } else {
+      add(option, app_.add_option(option.names)->type_size(option.value.count));
+    }
+  }
+
+  void add(const Option& option, CLI::Option* given) {
+    given->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->type_name(option.value.type);
+    options_.emplace_back(&option, given);
+  }
+
+  // Gives every option its words. Returns those that are left: with `stops` the first such word and all behind it.
+  Words assign(bool stops) {
+    app_.prefix_command(stops);
+    try {
+      app_.parse(Words(words_.rbegin(), words_.rend()));
+    } catch (const CLI::ParseError& error) {
+      refuse(error.what());  // the words end where an option needs one
+    }
+    return app_.remaining();
+  }
+
+  // Takes the mark "--" out. A word in front of it that looks like an option is one that there is not; of words that
+  // belong to another command line, this holds for the first alone.
+  void take_mark(Words& rest, bool are_of_another) const {
+    for (auto word = rest.begin(); word != rest.end(); ++word) {
+      if (*word == "--") {
+        rest.erase(word);
+        return;
+      }
+      if (word->size() > 1 && word->front() == '-') refuse_option(*word);
+      if (are_of_another) return;
+    }
+  }
+
+  // Fills the variables.
+  Call read(const Words& rest) const {
+    Call call;
+    for (const auto& [option, given] : options_)
+      if (!option->value.text) read(*option, given == nullptr ? rest : given->results(), call);
+    return call;
+  }
+
+  void read(const Option& option, Words words, Call& call) const {
+    const Value& value = option.value;
+    const std::size_t count = static_cast<std::size_t>(value.count);
+    const Words names = names_of(option);
+    const bool is_positional = names[0][0] != '-';
+    if (words.empty() && option.is_required) refuse(option.names, " is missing");
+    if (words.empty()) return;
+    if (!value.repeats && words.size() > count) refuse(option.names, " is given twice");
+    if (names[0].size() == 2 && !is_positional)  // "-N=4"
+      for (std::string& word : words)
+        if (word.starts_with('=')) word.erase(0, 1);
+    if (!value.read(words)) refuse_words(option, words);
+
+    Given given = {option.names, {}};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!is_positional && count > 0 && i % count == 0) given.words.push_back(names.back());
+      given.words.push_back(count == 0 ? concat(names[0], '=', words[i]) : words[i]);
+    }
+    call.push_back(std::move(given));
+  }
 
   static int show(const Option& option) {
     std::cout << option.value.text() << std::flush;
     return 0;
   }
 
-  const Option* find_option(const std::string& name) const {
-    const auto has_name = [&](const Option& option) {
-      const Words names = names_of(option);
-      return std::find(names.begin(), names.end(), name) != names.end();
-    };
-    if (has_name(help_)) return &help_;
-    const auto found = std::find_if(command_.options.begin(), command_.options.end(), has_name);
-    return found == command_.options.end() ? nullptr : &*found;
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw Error(concat(parts..., "; see `", path_, " --help`"));
   }
 
-  [[noreturn]] void refuse_option(const std::string& name) const {
-    Words names = names_of(help_);
-    for (const Option& each : command_.options)
-      if (!each.help.empty())
-        for (std::string& known : names_of(each)) names.push_back(std::move(known));
-    const std::string likely = name.starts_with("--") ? nearest(name, names) : "";
-    if (!likely.empty()) throw Error(concat("there is no option ", in_quotes(name), ", did you mean '", likely, "'?"));
-    refuse(path_, "there is no option ", in_quotes(name));
+  [[noreturn]] void refuse_words(const Option& option, const Words& words) const {
+    std::string got;
+    for (const std::string& each : words) got += (got.empty() ? "" : " ") + each;
+    refuse(option.names, " expects ", option.value.expects, ", got ", words.empty() ? "nothing" : in_quotes(got));
   }
 
-  // Returns an option that shows a text instead of being read.
-  const Option* take_option(const std::string& word) {
+  [[noreturn]] void refuse_option(const std::string& word) const {
     const bool is_long = word.starts_with("--");
     const std::string name = word.substr(0, is_long ? word.find('=') : 2);
-    const Option* option = find_option(name);
-    if (option == nullptr && shares_) {
-      take_positional(word);
-      return nullptr;
-    }
-    if (option == nullptr) refuse_option(name);
-    std::string attached = word.substr(name.size());
-    const bool is_attached = !attached.empty();
-    if (attached.starts_with('=')) attached.erase(0, 1);
-    take_values(*option, name, is_attached ? &attached : nullptr);
-    return option->value.text ? option : nullptr;
-  }
-
-  void take_values(const Option& option, const std::string& name, const std::string* attached) {
-    const Value& value = option.value;
-    Found& found = found_[&option];
-    if (!found.typed.empty() && !value.repeats) refuse(path_, name, " is given twice");
-    found.name = name;
-    if (value.count == 0) {
-      if (attached != nullptr) refuse(path_, name, " takes no value, got ", in_quotes(*attached));
-      found.values.push_back(name.starts_with("--no-") ? "false" : "true");
-      found.typed.push_back(name);
-      return;
-    }
-    Words values;
-    if (attached != nullptr) values.push_back(*attached);
-    const std::size_t count = static_cast<std::size_t>(value.count);
-    while (values.size() < count && at_ < words_.size()) values.push_back(words_[at_++]);
-    if (values.size() < count) refuse_values(name, value, values);
-    const bool is_long = name.starts_with("--");
-    found.typed.push_back(is_long ? concat(name, '=', values[0]) : name);
-    found.typed.insert(found.typed.end(), values.begin() + (is_long ? 1 : 0), values.end());
-    found.values.insert(found.values.end(), values.begin(), values.end());
-  }
-
-  [[noreturn]] void refuse_values(const std::string& name, const Value& value, const Words& values) const {
-    std::string got;
-    for (const std::string& each : values) got += (got.empty() ? "" : " ") + each;
-    refuse(path_, name, " expects ", value.expects, ", got ", values.empty() ? "nothing" : in_quotes(got));
-  }
-
-  void take_positional(const std::string& word) {
-    if (next_positional_ == command_.positionals.size()) refuse(path_, in_quotes(word), " is one word too many");
-    const Option& positional = command_.positionals[next_positional_];
-    if (!positional.value.repeats) ++next_positional_;
-    Found& found = found_[&positional];
-    const bool is_first = found.typed.empty();
-    found.name = positional.names;
-    const auto add = [&](const std::string& each) {
-      found.values.push_back(each);
-      found.typed.push_back(each);
-    };
-    add(word);
-    if (!is_first || positional.value.shares == nullptr) return;
-    shares_ = positional.value.shares(word);
-    while (!shares_ && at_ < words_.size()) add(words_[at_++]);
-  }
-
-  // Fills the variables.
-  Call read() const {
-    Call call;
-    for (const std::vector<Option>* options : {&command_.positionals, &command_.options})
-      for (const Option& option : *options) {
-        const auto found = found_.find(&option);
-        if (found == found_.end()) {
-          if (option.is_required) refuse(path_, option.names, " is missing");
-          continue;
-        }
-        const auto& [name, values, typed] = found->second;
-        if (!option.value.read(values)) refuse_values(name, option.value, values);
-        call.push_back({option.names, typed});
-      }
-    return call;
+    Words names;
+    for (const auto& [option, given] : options_)
+      if (!option->help.empty() && option->names[0] == '-')
+        for (std::string& known : names_of(*option)) names.push_back(std::move(known));
+    const std::string likely = is_long ? nearest(name, names) : "";
+    if (!likely.empty()) throw Error(concat("there is no option ", in_quotes(name), ", did you mean '", likely, "'?"));
+    refuse("there is no option ", in_quotes(name));
   }
 
   const Command& command_;
   std::string path_;
   Words words_;
   Option help_;
-  std::size_t at_ = 0, next_positional_ = 0;
-  bool options_ended_ = false;
-  bool shares_ = false;  // words that are unknown belong to somebody else
-  std::map<const Option*, Found> found_;
+  CLI::App app_;
+  std::vector<std::pair<const Option*, CLI::Option*>> options_;  // positionals first
+  const Option* rest_ = nullptr;  // the positional that takes all words that are left; CLI11 does not know it
 };
 
 }  // namespace

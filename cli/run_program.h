@@ -1,5 +1,6 @@
 #pragma once
-// Reads a command line by the description of the program, and does what it says.
+// Reads a command line by the description of the program, and does what it says. CLI11 splits it, in run_program.cpp
+// alone.
 
 #include "command.h"
 
@@ -9,7 +10,7 @@ namespace keel::cli {
 // prints a text that was asked for; returns the exit code. An Error that says what is wrong and where help is.
 //
 // Options may stand before and behind positionals, and -- ends them. "--steps 4" and "--steps=4" are the same, and so
-// are "-N 4", "-N4" and "-N=4".
+// are "-N 4", "-N4" and "-N=4". An empty value is a word of its own: --name "".
 int run_program(const Command& program, const Words& words);
 
 // `keel help COMMAND`: what COMMAND --help prints.
