@@ -28,8 +28,8 @@ struct Context::State {
   ContextOptions options;
   std::shared_ptr<DeviceApi> api;
   Allocator allocator;
-  Stream stream;
-  Context host;  // empty on the processor
+  Context host;   // empty on the processor
+  Stream stream;  // ends first: until then its work may use the memory of both
   std::atomic<const KernelTable*> kernel_table = nullptr;
   std::mutex mutex;  // guards resources
   std::unordered_map<std::type_index, std::shared_ptr<void>> resources;
