@@ -187,7 +187,12 @@ class PinnedApi final : public ProcessorApi {
     check(cudaSetDevice(index_), "cudaSetDevice");
     return unless_full(cudaMallocHost, "cudaMallocHost", bytes);
   }
-  void release(void* memory) noexcept override { cudaFreeHost(memory); }
+  // Waits for the device, whose copies may be on their way to the memory, also where it has failed.
+  void release(void* memory) noexcept override {
+    cudaSetDevice(index_);
+    cudaDeviceSynchronize();
+    cudaFreeHost(memory);
+  }
   std::string free_memory() const override { return "; this was pinned memory of the host"; }
 
  private:
