@@ -101,7 +101,7 @@ TEST(CommCommand, RefusesBadInputBeforeAnythingRuns) {
            {"-b 8X", "'8X' is no size"},
            {"-b 64 -e 8", "is larger than the largest"},
            {"-f 1", "a factor above 1"},
-           {"-n 0", "-n expects a whole number from 1 to 1000000"},
+           {"-n 0", "-n,--iters expects a whole number from 1 to 1000000"},
            {"--late two", "--late expects a rank and a number"},
            {"--late 1:50", "there is no rank 1 among 1"},
            {"--bandwidth 0", "--bandwidth needs a size above 0"},
