@@ -144,7 +144,7 @@ TEST(PlanCommand, SaysWhatIsWrong) {
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
   };
-  refuses("text.yaml -N 0", "-N expects a whole number from 1 to 1048576, got '0'");
+  refuses("text.yaml -N 0", "-N,--ranks expects a whole number from 1 to 1048576, got '0'");
   refuses("text.yaml -N 4x", "got '4x'");
   refuses("text.yaml -N 8192 --trace traces", "--trace writes a file for each rank, of 4096 at most");
   refuses("text.yaml -N 5", "a global batch of 4 sequences is too small for 5 ranks");
