@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "keel/dist/comm/decorators.h"
@@ -98,9 +99,11 @@ TEST(Background, GoesOnWhileTheCallerIsBusy) {
 TEST(Background, TellsFailuresToWhoWaits) {
   for (const bool shared : kBoth) {
     std::atomic<int> heard = 0;
+    std::latch split(3);  // a rank that is still splitting would hear of the failure there
     try {
       on_background(3, shared, [&](Communicator& ranks) {
         const Tensor x = kernels::full(testing::context(1), {1000}, 1);
+        split.arrive_and_wait();
         if (ranks.rank() == 2) throw Error("no paper");
         try {
           ranks.all_reduce(x).wait();  // asking may tell, too, where the news came before
