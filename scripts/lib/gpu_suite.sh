@@ -86,11 +86,19 @@ judge() {
 }
 step() { run "$@" && judge "$1"; } # STEP SECONDS COMMAND...
 
+# pack: the archive of the files below $out. One that still grows, as the log of a command that does not end, is in it as
+# far as it went: tar's exit code is 1 then.
+pack() {
+  local status=0
+  (cd "$out" && find . -type f ! -path './*.tar.gz*' | tar -czf "$archive.new" -T -) || status=$?
+  [ "$status" -le 1 ] && mv "$archive.new" "$archive"
+}
+
 # write_report [--print]: report.md, report.json and the archive of all that is there. Sets report_status.
 write_report() {
   report_status=0
   PYTHONDONTWRITEBYTECODE=1 python3 "$repository/bench/gpu_report.py" "$@" "$out" || report_status=$?
-  { tar -C "$out" --exclude='./*.tar.gz*' -czf "$archive.new" . && mv "$archive.new" "$archive"; } || {
+  pack || {
     say "gpu-suite: $archive was not written"
     report_status=3
   }
