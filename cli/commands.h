@@ -10,6 +10,7 @@ Command compare_command();
 Command comm_command();
 Command launch_command();
 Command generate_command();
+Command tokenize_command();
 Command plan_command();
 Command schedule_command();
 Command strats_command();

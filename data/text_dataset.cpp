@@ -24,7 +24,9 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
              "; use a longer text, a smaller block or a smaller validation fraction");
   KEEL_CHECK(split.validation == 0 || validation >= 2, "'", path, "' has ", tokens.size(), " tokens, and ", validation,
              " to validate on are too few: there must be 2; use a longer text or a larger validation fraction");
-  return {tokens.slice(0, train), tokens.slice(train, tokens.size()), std::move(tokenizer)};
+  return {.train = tokens.slice(0, train),
+          .validation = tokens.slice(train, tokens.size()),
+          .tokenizer = std::move(tokenizer)};
 }
 
 std::string read_text(const std::string& path) {
@@ -50,6 +52,7 @@ TextDataset encode(const std::string& path, const std::string& text, std::shared
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& path, const TokenFile& file) {
+  if (file.tokenizer.empty()) return nullptr;
   const std::filesystem::path beside = std::filesystem::path(path).parent_path() / "tokenizer.json";
   if (!std::filesystem::exists(beside)) {
     const ByteTokenizer bytes;
@@ -78,7 +81,9 @@ TextDataset open_text(const std::string& path, std::string_view tokenizer, const
 
 TextDataset open_tokens(const std::string& path, const SplitOptions& split) {
   const TokenFile file = open_token_file(path);
-  return split_tokens(path, file.tokens, tokenizer_beside(path, file), split);
+  TextDataset dataset = split_tokens(path, file.tokens, tokenizer_beside(path, file), split);
+  dataset.note = file.note;
+  return dataset;
 }
 
 }  // namespace keel

@@ -14,6 +14,7 @@ struct TextDataset {
   Tokens train;
   Tokens validation;
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file whose tokenizer is not at hand
+  std::string note = {};                       // of a token file that another program wrote
 };
 
 struct SplitOptions {
@@ -27,7 +28,8 @@ TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> 
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
 
 // Maps a token file (keel/data/token_file.h). Its tokenizer is read from the `tokenizer.json` beside it, which must
-// be of the name and size that the file states; without one only the byte tokenizer is known.
+// be of the name and size that the file states; without one, only the byte tokenizer is known. A file that states none
+// has no tokenizer.
 TextDataset open_tokens(const std::string& path, const SplitOptions& split);
 
 }  // namespace keel

@@ -1,5 +1,6 @@
 #include "keel/data/token_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "keel/data/foreign_tokens.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/random.h"
 
@@ -27,6 +29,7 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 
 constexpr std::uint32_t kVersion = 1;
+constexpr std::int64_t kGpt2Vocabulary = 50257;
 
 // The hash of all that comes before it in the header.
 std::uint64_t hash_of(const Header& header) {
@@ -53,20 +56,40 @@ Header checked_header(std::span<const std::byte> file) {
   return header;
 }
 
+TokenFile of_another_program(const std::shared_ptr<const MappedFile>& file, const ForeignTokens& found) {
+  const auto view = [&](std::int64_t vocabulary) {
+    return Tokens(file, file->bytes().data() + found.offset, found.count, found.token_bytes, vocabulary, file->path());
+  };
+  std::int64_t vocabulary = found.vocabulary;
+  if (vocabulary == 0 && found.count > kScannedTokens) vocabulary = kGpt2Vocabulary;
+  if (vocabulary == 0) {
+    const Tokens tokens = view(kMaxVocabulary);
+    for (std::int64_t i = 0; i < tokens.size(); ++i)
+      vocabulary = std::max<std::int64_t>(vocabulary, std::int64_t{tokens[i]} + 1);
+  }
+  return {view(vocabulary), std::string(found.tokenizer),
+          concat("'", file->path(), "' was read as a file of ", found.program, "'s: ", found.count, " tokens of ",
+                 found.token_bytes, " bytes, of a vocabulary of ", vocabulary)};
+}
+
 }  // namespace
 
 TokenFile open_token_file(const std::string& path) {
   const auto mapping = std::make_shared<const MappedFile>(path);
-  Header header;
+  TokenFile file;
   try {
-    header = checked_header(mapping->bytes());
+    if (const auto foreign = foreign_tokens(mapping->bytes(), path)) {
+      file = of_another_program(mapping, *foreign);
+    } else {
+      const Header header = checked_header(mapping->bytes());
+      file.tokenizer = header.tokenizer;
+      file.tokens =
+          Tokens(mapping, mapping->bytes().data() + sizeof header, static_cast<std::int64_t>(header.count),
+                 static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size), path);
+    }
   } catch (const Error& error) {
     throw Error(concat("'", path, "' is not a valid token file: ", error.what()), error.kind());
   }
-  TokenFile file;
-  file.tokenizer = header.tokenizer;
-  file.tokens = Tokens(mapping, mapping->bytes().data() + sizeof header, static_cast<std::int64_t>(header.count),
-                       static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size), path);
   if (file.tokens.size() <= kScannedTokens) file.tokens.check();
   return file;
 }

@@ -15,12 +15,15 @@
 namespace keel {
 
 struct TokenFile {
-  Tokens tokens;  // a view of the mapped file
-  std::string tokenizer;
+  Tokens tokens;          // a view of the mapped file
+  std::string tokenizer;  // that made them; empty: the file does not say
+  std::string note = {};  // of a file that another program wrote: what it was taken for
 };
 
-// Maps a token file. A wrong header or size is an Error that names path and reason; so is a token outside the
-// vocabulary, found at once in files of up to kScannedTokens tokens and otherwise when it is read.
+// Maps a token file, of keel or of a program that keel knows (keel/data/foreign_tokens.h). A wrong header or size is an
+// Error that names path and reason; so is a token outside the vocabulary, found at once in files of up to
+// kScannedTokens tokens and otherwise when it is read. Where a file does not say its vocabulary, it ends with the
+// largest token, or, in a file of more tokens than that, with GPT-2's.
 TokenFile open_token_file(const std::string& path);
 inline constexpr std::int64_t kScannedTokens = 1 << 24;
 inline constexpr std::string_view kTokenFileMagic = "KEELTOK1";  // the first bytes of a token file

@@ -39,6 +39,7 @@ Task text_task(const Config& config, const Context& context) {
   Task task;
   task.vocabulary = dataset.train.vocabulary_size();
   task.tokenizer = dataset.tokenizer;
+  task.note = dataset.note;
   task.training = std::make_shared<RandomWindowLoader>(
       context, dataset.train,
       WindowOptions{.rows = config.batch.global, .block = config.model.block, .seed = config.data.seed});
@@ -70,6 +71,15 @@ GptOptions gpt_options(const Config& config, std::int64_t vocabulary) {
   options.dropout = model.dropout;
   options.bias = model.bias;
   return options;
+}
+
+std::string unused_rows_note(const Config& config, std::int64_t vocabulary) {
+  const std::int64_t rows = config.model.vocabulary;
+  // Models are widened a little for speed on GPUs; that is no mistake.
+  if (rows < 4 * vocabulary || rows - vocabulary < 1024) return "";
+  return concat("model.vocabulary is ", rows, ", but the data has ", vocabulary,
+                " different tokens: ", rows - vocabulary,
+                " rows of the embedding belong to none; model.vocabulary=", vocabulary, " leaves them out");
 }
 
 }  // namespace keel

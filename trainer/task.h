@@ -2,6 +2,7 @@
 // What a run learns: its data, tokenizer and model shape, opened and checked before anything is written.
 
 #include <memory>
+#include <string>
 
 #include "keel/data/batch.h"
 #include "keel/data/tokenizer.h"
@@ -17,6 +18,7 @@ struct Task {
   bool answers = false;                        // held-out tasks are right or wrong as a whole: report exact match
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file without one
   std::int64_t vocabulary = 0;                 // tokens of the data
+  std::string note;                            // on what the data was taken for; empty: nothing
 };
 
 // Opens the data. Missing, empty, too short or malformed data is an Error that says what to do.
@@ -24,5 +26,8 @@ Task open_task(const Config& config, const Context& context);
 
 // The model's shape; `vocabulary` is that of the data. A model that cannot hold the data is an Error.
 GptOptions gpt_options(const Config& config, std::int64_t vocabulary);
+
+// A warning where most rows of the model's embedding belong to no token of the data; else empty.
+std::string unused_rows_note(const Config& config, std::int64_t vocabulary);
 
 }  // namespace keel

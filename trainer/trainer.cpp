@@ -81,6 +81,9 @@ class Run {
                     engine_options(config_, static_cast<std::int64_t>(micro_batches_.size()), model_));
     if (const std::string note = check_groups(config_, *engine_); !note.empty() && ranks.rank() == 0)
       observer_.on_message(LogLevel::warning, note);
+    if (const std::string note = unused_rows_note(config, task_.vocabulary); !note.empty() && ranks.rank() == 0)
+      observer_.on_message(LogLevel::warning, note);
+    if (!task_.note.empty() && ranks.rank() == 0) observer_.on_message(LogLevel::info, task_.note);
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;

@@ -1,0 +1,122 @@
+// `keel tokenize`: a text as a file of tokens, which runs map instead of reading the text again.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "commands.h"
+#include "keel/data/token_file.h"
+#include "keel/data/tokenizer.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+
+namespace keel::cli {
+namespace {
+
+constexpr const char* kTokenizeFooter = R"(
+Examples:
+  keel tokenize corpus.txt --out corpus.bin
+  keel train c.yaml data.type=tokens data.path=corpus.bin
+  keel tokenize corpus.txt --tokenizer character --out data/corpus.bin    and data/tokenizer.json
+
+docs/token-files.md describes the format, and which files of other programs `data.type=tokens` reads.)";
+
+constexpr std::size_t kPiece = 1 << 20;  // bytes that are encoded at once
+
+struct TokenizeArguments {
+  std::string text, out;
+  std::string tokenizer = "byte";
+};
+
+// A line that is drawn anew, where somebody watches.
+class Bar {
+ public:
+  explicit Bar(std::size_t total) : total_(total), shows_(::isatty(STDERR_FILENO) == 1) {}
+  ~Bar() {
+    if (shows_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+  Bar(const Bar&) = delete;
+  Bar& operator=(const Bar&) = delete;
+  void show(std::size_t done) {
+    const std::size_t percent = 100 * done / total_;
+    if (!shows_ || percent == percent_) return;
+    percent_ = percent;
+    std::cerr << "\rtokenizing " << std::string(percent / 4, '#') << std::string(25 - percent / 4, '-') << ' ' << percent
+              << " %" << std::flush;
+  }
+
+ private:
+  std::size_t total_, percent_ = 101;
+  bool shows_;
+};
+
+// The end of a piece that begins at `begin`: not inside a character of UTF-8, which has at most three bytes after its first.
+std::size_t piece_end(std::string_view text, std::size_t begin) {
+  std::size_t end = std::min(begin + kPiece, text.size());
+  const auto is_inside = [&] { return end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80; };
+  for (int back = 0; back < 3 && is_inside(); ++back) --end;
+  return end;
+}
+
+// Other tokenizers than bytes are needed to read the tokens again: as tokenizer.json beside them, where another one must
+// not be lost.
+void save_beside(const std::string& out, const Tokenizer& tokenizer) {
+  const std::string path = (std::filesystem::path(out).parent_path() / "tokenizer.json").string();
+  if (std::filesystem::exists(path)) {
+    KEEL_CHECK(load_tokenizer(path)->to_json() == tokenizer.to_json(), "'", path,
+               "' is another tokenizer, which other files there may need; write to a folder of its own");
+    return;
+  }
+  save_tokenizer(path, tokenizer);
+}
+
+int run(const TokenizeArguments& arguments) {
+  const MappedFile file(arguments.text);
+  const std::string_view text = file.text();
+  KEEL_CHECK(!text.empty(), "'", arguments.text, "' is empty; name a text");
+  KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", arguments.text, "' is a token file already");
+  std::shared_ptr<const Tokenizer> tokenizer;
+  try {
+    tokenizer = make_tokenizer(arguments.tokenizer, text);
+  } catch (const Error& error) { throw Error(concat("'", arguments.text, "': ", error.what()), error.kind()); }
+
+  TokenFileWriter writer(arguments.out, tokenizer->vocabulary_size(), std::string(tokenizer->name()));
+  std::int64_t count = 0;
+  {
+    Bar bar(text.size());
+    for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = piece_end(text, begin);
+      const auto tokens = tokenizer->encode(text.substr(begin, end - begin));
+      writer.append(tokens);
+      count += static_cast<std::int64_t>(tokens.size());
+      bar.show(end);
+    }
+  }
+  if (tokenizer->name() != ByteTokenizer().name()) save_beside(arguments.out, *tokenizer);
+  writer.commit();
+  std::cout << arguments.out << ": " << count << " tokens of " << text.size() << " bytes, vocabulary "
+            << tokenizer->vocabulary_size() << '\n';
+  return 0;
+}
+
+}  // namespace
+
+Command tokenize_command() {
+  const auto arguments = std::make_shared<TokenizeArguments>();
+  std::string names;
+  for (const std::string_view name : tokenizer_names()) names += (names.empty() ? "" : " or ") + std::string(name);
+  return {.name = "tokenize",
+          .help = "Turn a text into a file of tokens.",
+          .positionals = {{"TEXT", "", &arguments->text, "The text.", kRequired}},
+          .options = {{"--out", "FILE", &arguments->out, "The file to write.", kRequired},
+                      {"--tokenizer", "NAME", &arguments->tokenizer, "What a token is: " + names + "."}},
+          .footer = kTokenizeFooter,
+          .run = [arguments](const Call&) { return run(*arguments); }};
+}
+
+}  // namespace keel::cli
