@@ -189,7 +189,7 @@ class CommRun {
     report_.software = {{"keel", std::string(build.version)},
                         {"commit", std::string(build.commit)},
                         {"compiler", concat(build.compiler, ", ", build.flags)},
-                        {"cuda", std::string(build.cuda)},
+                        {"cuda", std::string(build_part("CUDA")->state)},
                         {"mpi", mpi_version()}};
     report_.options = options_of(arguments_);
     report_.environment = lab::read_environment();

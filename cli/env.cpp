@@ -66,7 +66,7 @@ void print_machine(const Context& context) {
 void print_matmul(const Context& context) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     print(fmt::format("matmul {}", name_of(dtype)), kernels::matmul_backend(context, dtype));
-  print("oneDNN", build_info().onednn);
+  print("oneDNN", describe(*build_part("oneDNN")));
 }
 
 bool library_loads(const char* name) {
@@ -89,14 +89,15 @@ void print_devices() {
       print("", fmt::format("{}: {}", to_string(device), describe_device(device)));
     }
   const DeviceCount gpus = count_devices(DeviceType::cuda);
-  print("CUDA", fmt::format("{}{} (driver: {}; compiler: {})", build_info().cuda,
+  print("CUDA", fmt::format("{}{} (driver: {}; compiler: {})", describe(*build_part("CUDA")),
                             gpus.count > 0 ? "" : fmt::format("; no GPU is used: {}", gpus.why_none),
                             library_loads("libcuda.so.1") ? "libcuda.so.1" : "no libcuda.so.1", found_program("nvcc")));
 }
 
 // What the loader gave this process of a library that the build found. `number` asks the function for the version.
 template <class Number>
-void print_cuda_library(std::string_view name, std::string_view built, const char* function, Number&& number) {
+void print_cuda_library(std::string_view name, const char* function, Number&& number) {
+  const std::string built = describe(*build_part(name));
   const LoadedFunction found = loaded_function(function);
   if (found.address == nullptr) return print(name, built);  // which says why not
   const std::string version = library_version(number(found.address));
@@ -105,18 +106,17 @@ void print_cuda_library(std::string_view name, std::string_view built, const cha
 }
 
 void print_cuda_libraries() {
-  const BuildInfo& info = build_info();
-  if (info.cublaslt.empty()) return;  // not a build with nvcc
+  if (build_part("cuBLASLt") == nullptr) return;  // not a build with nvcc
   const auto returned = [](void* f) { return static_cast<std::int64_t>(reinterpret_cast<std::size_t (*)()>(f)()); };
   const auto written = [](void* f) {
     int version = 0;
     reinterpret_cast<int (*)(int*)>(f)(&version);
     return std::int64_t{version};
   };
-  print_cuda_library("cuBLASLt", info.cublaslt, "cublasLtGetVersion", returned);
-  print_cuda_library("cuDNN", info.cudnn, "cudnnGetVersion", returned);
-  print_cuda_library("NCCL", info.nccl, "ncclGetVersion", written);
-  const std::string nvrtc(info.nvrtc);
+  print_cuda_library("cuBLASLt", "cublasLtGetVersion", returned);
+  print_cuda_library("cuDNN", "cudnnGetVersion", returned);
+  print_cuda_library("NCCL", "ncclGetVersion", written);
+  const std::string nvrtc(build_info().nvrtc);
   print("libnvrtc",
         library_loads(nvrtc.c_str())
             ? fmt::format("{} loads", nvrtc)
@@ -125,9 +125,11 @@ void print_cuda_libraries() {
 
 void print_distribution() {
   const Launcher::Kind mpi = mpi_of_this_build();
-  if (mpi == Launcher::Kind::none) print("MPI", "not part of this build: ranks are threads");
+  if (mpi == Launcher::Kind::none) print("MPI", describe(*build_part("MPI")));
   else print("MPI", fmt::format("{} (launcher: {})", name_of(mpi), found_program("mpirun")));
 }
+
+void print_languages() { print("Fortran", describe(*build_part("Fortran"))); }
 
 void print_environment() {
   const Context context = Context::create();
@@ -137,6 +139,7 @@ void print_environment() {
   print_machine(context);
   print_matmul(context);
   print_distribution();
+  print_languages();
 }
 
 }  // namespace

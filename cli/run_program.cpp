@@ -1,10 +1,11 @@
 #include "run_program.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "help.h"
 #include "keel/runtime/error.h"
@@ -25,19 +26,16 @@ const Command& find_command(const Command& program, const std::string& path, con
   throw Error(concat("unknown command ", in_quotes(name), "; `", path, " --help` lists them"));
 }
 
-// CLI11 says which words belong to which option of a command; what they may be is known to Value.
 class CommandLine {
  public:
   CommandLine(const Command& command, std::string path, Words words)
       : command_(command), path_(std::move(path)), words_(std::move(words)), help_(help_option(command, path_)) {
-    app_.set_help_flag();  // none of CLI11's
-    app_.allow_extras();
     for (const Option& each : command.positionals) {
-      if (each.value.repeats) options_.emplace_back(rest_ = &each, nullptr);
-      else add(each, app_.add_option(concat('#', options_.size())));  // a name that no option has
+      if (each.value.repeats) rest_ = &each;
+      options_.push_back({&each, {}, {}});
     }
-    add_option(help_);
-    for (const Option& each : command.options) add_option(each);
+    options_.push_back({&help_, names_of(help_), {}});
+    for (const Option& each : command.options) options_.push_back({&each, names_of(each), {}});
   }
 
   int run() {
@@ -49,8 +47,8 @@ class CommandLine {
       const auto first = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
       if (first != rest.end() && shares(*first)) rest = assign(false);
     }
-    for (const auto& [option, given] : options_)
-      if (option->value.text && !given->empty()) return show(*option);
+    for (const Taken& each : options_)
+      if (each.option->value.text && !each.words.empty()) return show(*each.option);
     take_mark(rest, stops);
     if (has_commands) {
       if (rest.empty()) throw Error(concat("which command? `", path_, " --help` lists them"));
@@ -62,32 +60,81 @@ class CommandLine {
   }
 
  private:
-  void add_option(const Option& option) {
-    if (option.value.count == 0) {
-      std::string names;
-      for (const std::string& name : names_of(option))
-        names += concat(names.empty() ? "" : ",", name.starts_with("--no-") ? "!" : "", name);
-      add(option, app_.add_flag(names));
-    } else {
-      add(option, app_.add_option(option.names)->type_size(option.value.count));
+  // An option or positional, and the words that are its own.
+  struct Taken {
+    const Option* option;
+    Words names;  // of an option; a positional has none that could be typed
+    Words words;
+  };
+
+  // A word that names an option: "--steps", "--steps=4", "-N4", "-N=4".
+  struct Spelling {
+    Taken* taken;
+    std::string name;
+    std::optional<std::string> value;  // in the same word
+  };
+
+  std::optional<Spelling> spelling(const std::string& word) {
+    if (word.size() < 2 || word[0] != '-') return std::nullopt;
+    const std::size_t end = std::min(word[1] == '-' ? word.find('=') : 2, word.size());
+    const std::string name = word.substr(0, end);
+    for (Taken& each : options_) {
+      if (std::find(each.names.begin(), each.names.end(), name) == each.names.end()) continue;
+      if (end == word.size()) return Spelling{&each, name, std::nullopt};
+      return Spelling{&each, name, word.substr(word[end] == '=' ? end + 1 : end)};
     }
+    return std::nullopt;
   }
 
-  void add(const Option& option, CLI::Option* given) {
-    given->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->type_name(option.value.type);
-    options_.emplace_back(&option, given);
-  }
-
-  // Gives every option its words. Returns those that are left: with `stops` the first such word and all behind it.
+  // Gives every option its words. Returns those that are left, the mark "--" among them: with `stops` the first
+  // of them that is not spelt like an option takes along all behind it.
   Words assign(bool stops) {
-    app_.prefix_command(stops);
-    try {
-      app_.parse(Words(words_.rbegin(), words_.rend()));
-    } catch (const CLI::ParseError& error) {
-      refuse(error.what());  // the words end where an option needs one
+    for (Taken& each : options_) each.words.clear();
+    Words rest;
+    bool options_end = false;
+    for (auto word = words_.begin(); word != words_.end();) {
+      const bool is_word = options_end || !looks_like_option(*word);
+      if (const auto found = options_end ? std::nullopt : spelling(*word)) {
+        take(*found, ++word);
+      } else if (!options_end && *word == "--") {
+        options_end = true;
+        rest.push_back(*word++);
+      } else if (Taken* const next = is_word ? next_positional() : nullptr) {
+        next->words.push_back(*word++);
+      } else if (stops && is_word) {
+        rest.insert(rest.end(), word, words_.end());
+        break;
+      } else {
+        rest.push_back(*word++);
+      }
     }
-    return app_.remaining();
+    return rest;
   }
+
+  // The words of one option; those behind its name begin at `word`, which moves past what it takes.
+  void take(const Spelling& found, Words::const_iterator& word) {
+    const Option& option = *found.taken->option;
+    Words words;
+    if (found.value) words.push_back(*found.value);
+    if (option.value.count == 0) {
+      words.resize(1, "true");
+      if (found.name.starts_with("--no-") && (words[0] == "true" || words[0] == "false"))
+        words[0] = words[0] == "true" ? "false" : "true";
+    }
+    const auto count = static_cast<std::size_t>(option.value.count);
+    while (words.size() < count && word != words_.end()) words.push_back(*word++);
+    if (words.size() < count) refuse_words(option, words);
+    found.taken->words.insert(found.taken->words.end(), words.begin(), words.end());
+  }
+
+  // The first positional that still waits for its word; not the one that takes all that are left.
+  Taken* next_positional() {
+    for (Taken& each : options_)
+      if (each.names.empty() && each.option != rest_ && each.words.empty()) return &each;
+    return nullptr;
+  }
+
+  static bool looks_like_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
   // Takes the mark "--" out. A word in front of it that looks like an option is one that there is not; of words that
   // belong to another command line, this holds for the first alone.
@@ -97,7 +144,7 @@ class CommandLine {
         rest.erase(word);
         return;
       }
-      if (word->size() > 1 && word->front() == '-') refuse_option(*word);
+      if (looks_like_option(*word)) refuse_option(*word);
       if (are_of_another) return;
     }
   }
@@ -105,12 +152,12 @@ class CommandLine {
   // Fills the variables.
   Call read(const Words& rest) const {
     Call call;
-    for (const auto& [option, given] : options_)
-      if (!option->value.text) read(*option, given == nullptr ? rest : given->results(), call);
+    for (const Taken& each : options_)
+      if (!each.option->value.text) read(*each.option, each.option == rest_ ? rest : each.words, call);
     return call;
   }
 
-  void read(const Option& option, Words words, Call& call) const {
+  void read(const Option& option, const Words& words, Call& call) const {
     const Value& value = option.value;
     const std::size_t count = static_cast<std::size_t>(value.count);
     const Words names = names_of(option);
@@ -118,9 +165,6 @@ class CommandLine {
     if (words.empty() && option.is_required) refuse(option.names, " is missing");
     if (words.empty()) return;
     if (!value.repeats && words.size() > count) refuse(option.names, " is given twice");
-    if (names[0].size() == 2 && !is_positional)  // "-N=4"
-      for (std::string& word : words)
-        if (word.starts_with('=')) word.erase(0, 1);
     if (!value.read(words)) refuse_words(option, words);
 
     Given given = {option.names, {}};
@@ -151,9 +195,8 @@ class CommandLine {
     const bool is_long = word.starts_with("--");
     const std::string name = word.substr(0, is_long ? word.find('=') : 2);
     Words names;
-    for (const auto& [option, given] : options_)
-      if (!option->help.empty() && option->names[0] == '-')
-        for (std::string& known : names_of(*option)) names.push_back(std::move(known));
+    for (const Taken& each : options_)
+      if (!each.option->help.empty()) names.insert(names.end(), each.names.begin(), each.names.end());
     const std::string likely = is_long ? nearest(name, names) : "";
     if (!likely.empty()) throw Error(concat("there is no option ", in_quotes(name), ", did you mean '", likely, "'?"));
     refuse("there is no option ", in_quotes(name));
@@ -161,11 +204,10 @@ class CommandLine {
 
   const Command& command_;
   std::string path_;
-  Words words_;
+  const Words words_;
   Option help_;
-  CLI::App app_;
-  std::vector<std::pair<const Option*, CLI::Option*>> options_;  // positionals first
-  const Option* rest_ = nullptr;  // the positional that takes all words that are left; CLI11 does not know it
+  std::vector<Taken> options_;    // positionals first
+  const Option* rest_ = nullptr;  // the positional that takes all words that are left
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
-// Reads a command line by the description of the program, and does what it says. CLI11 splits it, in run_program.cpp
-// alone.
+// Reads a command line by the description of the program, and does what it says.
 
 #include "command.h"
 
@@ -10,7 +9,7 @@ namespace keel::cli {
 // prints a text that was asked for; returns the exit code. An Error that says what is wrong and where help is.
 //
 // Options may stand before and behind positionals, and -- ends them. "--steps 4" and "--steps=4" are the same, and so
-// are "-N 4", "-N4" and "-N=4". An empty value is a word of its own: --name "".
+// are "-N 4", "-N4" and "-N=4". A value may be empty: --name "", or --name=.
 int run_program(const Command& program, const Words& words);
 
 // `keel help COMMAND`: what COMMAND --help prints.

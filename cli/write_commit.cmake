@@ -1,7 +1,7 @@
 # Writes OUTPUT, a header with the commit of SOURCE; an equal header is left alone, so that nothing is recompiled.
 # cmake -D SOURCE=... -D OUTPUT=... -P write_commit.cmake
 
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22...3.25)
 
 set(commit "commit unknown")
 find_program(git git)

@@ -1,11 +1,18 @@
 # Compiler flags, the include/keel view of the source tree, and keel_layer(): one CMake library per layer.
 
+# Older ones lack parts of C++20.
+if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11) OR
+   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14))
+  message(FATAL_ERROR "keel needs g++ 11 or clang 14, or later; ${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_ID} "
+    "${CMAKE_CXX_COMPILER_VERSION}. Another one is chosen by -DCMAKE_CXX_COMPILER=g++-13, for example")
+endif()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${keel_BINARY_DIR}")
 # Installed programs and libraries find keel's shared ones (BUILD_SHARED_LIBS=ON) beside them.
 set(CMAKE_INSTALL_RPATH "\$ORIGIN;\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -22,22 +29,10 @@ find_program(KEEL_CCACHE ccache)
 if(KEEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # What one clone has compiled serves the others, too.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${KEEL_CCACHE}")
-endif()
-
-# Where nothing can be installed: a folder that scripts/bundle-deps has filled, looked into before any other place.
-set(KEEL_DEPS "$ENV{KEEL_DEPS}" CACHE PATH "Folder with the libraries that keel needs, filled by scripts/bundle-deps")
-if(KEEL_DEPS)
-  cmake_path(ABSOLUTE_PATH KEEL_DEPS BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE keel_deps)
-  if(NOT IS_DIRECTORY "${keel_deps}/lib/cmake")
-    message(FATAL_ERROR "KEEL_DEPS is '${KEEL_DEPS}', which scripts/bundle-deps has not filled")
-  endif()
-  list(PREPEND CMAKE_PREFIX_PATH "${keel_deps}")
-  message(STATUS "Libraries: first from ${keel_deps}")
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${keel_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${KEEL_CCACHE}")
 endif()
 
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
 
 # Contraction is off and fma is written where it is meant, so that bits do not depend on
 # which expressions a compiler happens to fuse; -ffast-math is never used (docs/architecture.md, Numbers).
@@ -49,6 +44,9 @@ else()
   list(APPEND keel_cxx_flags -march=x86-64-v3)
 endif()
 target_compile_options(keel_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${keel_cxx_flags}>")
+if(CMAKE_COMPILE_WARNING_AS_ERROR AND CMAKE_VERSION VERSION_LESS 3.24)  # which does not know it yet
+  target_compile_options(keel_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+endif()
 if(KEEL_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")  # half the compile time of -O2 -g; traces keep their lines
   # Whatever a sanitizer finds ends the program, and so fails the test.
@@ -69,8 +67,8 @@ endfunction()
 
 # `#include "keel/runtime/tensor.h"` works in the build tree exactly as it does once installed.
 function(keel_expose folder)
-  file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/include/keel")
-  file(CREATE_LINK "${CMAKE_SOURCE_DIR}/${folder}" "${CMAKE_BINARY_DIR}/include/keel/${folder}" SYMBOLIC)
+  file(MAKE_DIRECTORY "${keel_BINARY_DIR}/include/keel")
+  file(CREATE_LINK "${keel_SOURCE_DIR}/${folder}" "${keel_BINARY_DIR}/include/keel/${folder}" SYMBOLIC)
 endfunction()
 
 # keel_layer(FOLDER [NAME name] SOURCES ... [DEPENDS folders of layers ...] [LINKS private libraries ...])
@@ -89,7 +87,7 @@ function(keel_layer folder)
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(keel_${name} PUBLIC cxx_std_20)
   target_include_directories(keel_${name} PUBLIC
-    "$<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    "$<BUILD_INTERFACE:${keel_BINARY_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   foreach(below IN LISTS LAYER_DEPENDS)
     cmake_path(GET below FILENAME layer)
     target_link_libraries(keel_${name} PUBLIC keel::${layer})

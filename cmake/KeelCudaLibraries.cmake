@@ -1,8 +1,8 @@
 # Which of NVIDIA's libraries a build with CUDA uses: cuBLASLt, cuDNN and NCCL. scripts/lib/cuda_libraries looks for those
 # that fit nvcc: beside CUDA, where the system keeps libraries, and in what pip brought.
 #
-# Of each, keel_cublaslt_found says whether it is used and keel_cublaslt_state which one it is, or why there is none: configuring
-# prints that, `keel env` prints that, and cuda_libraries.tsv in the build folder holds it. KEEL_CUBLASLT_INCLUDE and
+# Of each, keel_cublaslt_found says whether it is used. Which one it is, or why there is none, is the state of a part of the
+# build, and cuda_libraries.tsv in the build folder holds it. KEEL_CUBLASLT_INCLUDE and
 # KEEL_CUBLASLT_LIBRARY are its places; who sets both chooses them.
 function(keel_find_cuda_libraries)
   set(known)
@@ -12,11 +12,14 @@ function(keel_find_cuda_libraries)
       list(APPEND known --known ${name} "${KEEL_${upper}_INCLUDE}" "${KEEL_${upper}_LIBRARY}")
     endif()
   endforeach()
-  execute_process(COMMAND "${CMAKE_SOURCE_DIR}/scripts/lib/cuda_libraries" "${KEEL_NVCC}" ${known} ${CMAKE_PREFIX_PATH}
+  execute_process(COMMAND "${keel_SOURCE_DIR}/scripts/lib/cuda_libraries" "${KEEL_NVCC}" ${known} ${CMAKE_PREFIX_PATH}
     OUTPUT_VARIABLE text ERROR_VARIABLE said RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
     message(FATAL_ERROR "scripts/lib/cuda_libraries failed: ${said}")
   endif()
+  set(brings_cuBLASLt "faster matrix products on GPUs")
+  set(brings_cuDNN "faster attention on GPUs")
+  set(brings_NCCL "collectives between GPUs")
   set(table "")
   foreach(name IN ITEMS cuBLASLt cuDNN NCCL)
     string(TOUPPER ${name} upper)
@@ -30,7 +33,7 @@ function(keel_find_cuda_libraries)
     set(why "${CMAKE_MATCH_5}")
     set(found OFF)
     if(NOT KEEL_${upper})
-      set(state "not used: switched off when keel was built (KEEL_${upper}=OFF)")
+      keel_off(state KEEL_${upper})
     elseif(version)
       set(found ON)
       set(state "${version} (${library})")
@@ -39,12 +42,11 @@ function(keel_find_cuda_libraries)
     else()
       set(state "not used: ${why}")
     endif()
-    message(STATUS "${name}: ${state}")
+    keel_part(${name} "${state}" "${brings_${name}}")
     string(APPEND table "${name}\t${state}\n")
     set(keel_${lower}_found ${found} PARENT_SCOPE)
-    set(keel_${lower}_state "${state}" PARENT_SCOPE)
   endforeach()
-  file(WRITE "${CMAKE_BINARY_DIR}/cuda_libraries.tsv" "${table}")
+  file(WRITE "${keel_BINARY_DIR}/cuda_libraries.tsv" "${table}")
 endfunction()
 
 keel_find_cuda_libraries()

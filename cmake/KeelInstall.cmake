@@ -71,32 +71,37 @@ foreach(layer IN LISTS layers)
       string(APPEND includes " -I${folder}")
     endforeach()
   endif()
-  configure_file(cmake/keel.pc.in "${CMAKE_BINARY_DIR}/pkgconfig/keel-${layer}.pc" @ONLY)
-  install(FILES "${CMAKE_BINARY_DIR}/pkgconfig/keel-${layer}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  configure_file(cmake/keel.pc.in "${keel_BINARY_DIR}/pkgconfig/keel-${layer}.pc" @ONLY)
+  install(FILES "${keel_BINARY_DIR}/pkgconfig/keel-${layer}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
   # A backend's own headers are no part of the interface.
   get_target_property(folder keel_${layer} KEEL_FOLDER)
-  install(DIRECTORY "${CMAKE_SOURCE_DIR}/${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${folder}"
+  install(DIRECTORY "${keel_SOURCE_DIR}/${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${folder}"
     FILES_MATCHING PATTERN "*.h" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE
     PATTERN "emulation" EXCLUDE)
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()
+install(TARGETS keel)
+if(keel_fortran)
+  install(DIRECTORY "${keel_BINARY_DIR}/fortran/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/fortran"
+    FILES_MATCHING PATTERN "*.mod")
+endif()
 
 add_custom_target(installed COMMENT "What cmake --install needs")
 list(TRANSFORM layers PREPEND keel_ OUTPUT_VARIABLE installed)
 add_dependencies(installed keel ${installed})
 
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION "${keel_package}")
-configure_package_config_file(cmake/keelConfig.cmake.in "${CMAKE_BINARY_DIR}/keelConfig.cmake"
+configure_package_config_file(cmake/keelConfig.cmake.in "${keel_BINARY_DIR}/keelConfig.cmake"
   INSTALL_DESTINATION "${keel_package}")
-write_basic_package_version_file("${CMAKE_BINARY_DIR}/keelConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file("${keel_BINARY_DIR}/keelConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 # The module file names the prefix, which only the installation knows.
 install(CODE "
   set(PROJECT_VERSION \"${PROJECT_VERSION}\")
   set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
   set(CMAKE_INSTALL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
-  configure_file(\"${CMAKE_SOURCE_DIR}/packaging/modulefile.in\" \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\" @ONLY)
-  file(INSTALL \"${CMAKE_BINARY_DIR}/modulefile/${PROJECT_VERSION}\"
+  configure_file(\"${keel_SOURCE_DIR}/packaging/modulefile.in\" \"${keel_BINARY_DIR}/modulefile/${PROJECT_VERSION}\" @ONLY)
+  file(INSTALL \"${keel_BINARY_DIR}/modulefile/${PROJECT_VERSION}\"
     DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/keel\")")
-install(FILES "${CMAKE_BINARY_DIR}/keelConfig.cmake" "${CMAKE_BINARY_DIR}/keelConfigVersion.cmake"
+install(FILES "${keel_BINARY_DIR}/keelConfig.cmake" "${keel_BINARY_DIR}/keelConfigVersion.cmake"
   DESTINATION "${keel_package}")

@@ -1,7 +1,6 @@
 #include "keel/trainer/checkpoint.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <filesystem>
 #include <map>
@@ -14,6 +13,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/xxh3.h"
 
 namespace keel {
 namespace {
@@ -29,8 +29,8 @@ constexpr int kFormat = 2;
 std::string file_in(const std::string& folder, std::string_view name) { return concat(folder, '/', name); }
 
 std::string hash_of(const MappedFile& file) {
-  const XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  const Hash128 hash = xxh3(file.bytes());
+  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
 }
 
 Json describe(const std::string& path) {

@@ -53,7 +53,7 @@ finish_build() {
     show_progress
   done
   [ "$build_state" = failed ] || return 0
-  grep -v '^\[[0-9]*/[0-9]*\] ' "$build_log" || true
+  grep -vE '^\[ *[0-9]+(/[0-9]+|%)\] ' "$build_log" || true
   return 1
 }
 
@@ -83,7 +83,8 @@ time_left() {
   if [ "$left" -lt 120 ]; then say ", about $(((left + 10) / 10 * 10)) s left"; else say ", about $(((left + 30) / 60)) min left"; fi
 }
 
-# find_progress: sets progress_now, such as "building keel: 120 of 190, about 60 s left", by the last "[120/190]" in the log.
+# find_progress: sets progress_now, such as "building keel: 120 of 190, about 60 s left", by the last "[120/190]" of Ninja
+# or "[ 63%]" of make in the log.
 find_progress() {
   local finished total
   case "$build_state" in
@@ -91,7 +92,7 @@ find_progress() {
     failed) progress_now="building $build_name failed after $build_took s" ;;
     *)
       progress_now="building $build_name: configuring"
-      read -r finished total < <(tail -c 4000 "$build_log" | sed -n 's,^\[\([0-9]*\)/\([0-9]*\)\].*,\1 \2,p' | tail -n 1) || return 0
+      read -r finished total < <(tail -c 4000 "$build_log" | sed -n -e 's,^\[\([0-9]*\)/\([0-9]*\)\].*,\1 \2,p' -e 's,^\[ *\([0-9]*\)%\].*,\1 100,p' | tail -n 1) || return 0
       : "${compiling_began:=$SECONDS}"
       progress_now="building $build_name: $finished of $total$(time_left "$finished" "$total" $((SECONDS - compiling_began)))"
       ;;

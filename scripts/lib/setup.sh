@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shared by the scripts of this folder: messages, and the packages that a role needs.
+# Shared by the scripts of this folder: messages, packages, and how keel is built here.
 # To be sourced by a script that says `set -euo pipefail`.
 # shellcheck disable=SC2034  # some variables are for the scripts that source this
 
@@ -12,65 +12,9 @@ fail() {
   exit 1
 }
 
-# packages ROLE...: the lines "package|proof" of the list scripts/packages, without blanks.
-packages() {
-  local role
-  for role in "$@"; do
-    awk -F'|' -v role="$role" '!/^#/ { gsub(/[ \t]/, "", $1); if ($1 == role) { gsub(/[ \t]/, "", $2); gsub(/[ \t]/, "", $3); print $2 "|" $3 } }' \
-      "$repository/scripts/packages"
-  done
-}
-
-# proven PROOF: whether a header (its name has a dot) or a program is there.
-proven() {
-  local folder
-  case "$1" in
-    *.*)
-      for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"; do
-        [ -e "$folder/$1" ] && return 0
-      done
-      # Anywhere else that the compiler looks: CPATH, or a prefix of its own.
-      command -v g++ >/dev/null && printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1
-      ;;
-    *) command -v "$1" >/dev/null ;;
-  esac
-}
-
-# missing_packages ROLE...: names the packages whose proof is not there.
-missing_packages() {
-  local package proof
-  packages "$@" | while IFS='|' read -r package proof; do
-    proven "$proof" || printf '%s\n' "$package"
-  done
-}
-
-# ensure_packages YES ROLE...: installs what is missing. Asks first, unless YES is 1.
-ensure_packages() {
-  local yes=$1 missing as_root=() answer
-  shift
-  missing=$(missing_packages "$@" | tr '\n' ' ')
-  [ -n "$missing" ] || return 0
-  say "These Debian packages are missing: $missing"
-  command -v apt-get >/dev/null || fail "there is no apt-get here; install what these packages hold, then run this again"
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null ||
-      fail "neither root nor sudo; ask an administrator for: apt-get install --no-install-recommends $missing"
-    as_root=(sudo)
-  fi
-  if [ "$yes" -ne 1 ]; then
-    [ -t 0 ] || fail "nobody to ask; run this again with --yes, or: apt-get install --no-install-recommends $missing"
-    read -r -p "Install them with ${as_root[*]:+sudo }apt-get? [Y/n] " answer
-    case "$answer" in "" | [yY]*) ;; *) fail "nothing was installed" ;; esac
-  fi
-  if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
-    "${as_root[@]}" apt-get update -q || fail "apt-get update failed"
-  fi
-  # shellcheck disable=SC2086  # the list is words
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing ||
-    fail "apt-get could not install: $missing"
-  missing=$(missing_packages "$@" | tr '\n' ' ')
-  [ -z "$missing" ] || fail "installed, but still not found: $missing"
-}
+# shellcheck source=scripts/lib/packages.sh
+. "$repository/scripts/lib/packages.sh"
+find_mpi
 
 # find_nvcc: where the CUDA compiler is; fails when it is nowhere.
 find_nvcc() {
@@ -113,6 +57,15 @@ choose_cuda() {
       say "nvidia-smi sees a GPU, but there is no nvcc in PATH or ${CUDA_HOME:-/usr/local/cuda}/bin: building for the processor alone"
     fi
   fi
+}
+
+# choose_generator FOLDER: sets `generator`, the options for CMake where a build is not by Ninja, which the presets name: there
+# is none, or the folder holds a build that was begun by another one.
+choose_generator() {
+  local known=""
+  [ ! -e "$1/CMakeCache.txt" ] || known=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$1/CMakeCache.txt")
+  generator=()
+  if [ -n "$known" ]; then generator=(-G "$known"); elif ! command -v ninja >/dev/null; then generator=(-G "Unix Makefiles"); fi
 }
 
 # binary_folder PRESET: where that preset of CMakePresets.json builds.

@@ -1,12 +1,12 @@
 # Acceptance check 26: installs the build tree into a temporary folder, then configures, builds and runs a code that embeds keel.
-# cmake -D BUILD=build -D SOURCE=repository -D COMPILER=g++ -D SANITIZE= -P consumer.cmake
+# cmake -D BUILD=build -D SOURCE=repository -D COMPILER=g++ -D GENERATOR=Ninja -D SANITIZE= -P consumer.cmake
 set(folder "${BUILD}/tests/consumer")
 file(REMOVE_RECURSE "${folder}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${folder}/prefix")
-set(flags "${CMAKE_COMMAND}" -S "${SOURCE}/tests/build/consumer" -B "${folder}/build" -G Ninja
+set(flags "${CMAKE_COMMAND}" -S "${SOURCE}/tests/build/consumer" -B "${folder}/build" -G "${GENERATOR}"
   -D CMAKE_BUILD_TYPE=Release -D "CMAKE_CXX_COMPILER=${COMPILER}" -D "CMAKE_PREFIX_PATH=${folder}/prefix")
 if(SANITIZE)
   list(APPEND flags -D "CMAKE_CXX_FLAGS=-fsanitize=${SANITIZE}")

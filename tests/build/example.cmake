@@ -1,7 +1,7 @@
 # Installs the build tree into a temporary folder, builds an example against it by find_package and by pkg-config, and runs
 # both on 2 and 3 processes.
 # cmake -D BUILD=build -D SOURCE=repository -D EXAMPLE=embed_c -D COMPILER=mpicc -D PACKAGE=keel-capi -D LAUNCHER=mpiexec
-#   -P example.cmake
+#   -D GENERATOR=Ninja -P example.cmake
 set(folder "${BUILD}/tests/${EXAMPLE}")
 file(REMOVE_RECURSE "${folder}")
 
@@ -16,7 +16,7 @@ endfunction()
 set(strict -pedantic -Wall -Wextra -Werror)
 list(JOIN strict " " flags)
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${folder}/prefix")
-run("${CMAKE_COMMAND}" -S "${SOURCE}/examples/${EXAMPLE}" -B "${folder}/build" -G Ninja -D CMAKE_BUILD_TYPE=Release
+run("${CMAKE_COMMAND}" -S "${SOURCE}/examples/${EXAMPLE}" -B "${folder}/build" -G "${GENERATOR}" -D CMAKE_BUILD_TYPE=Release
   -D "CMAKE_C_FLAGS=${flags}" -D "CMAKE_Fortran_FLAGS=${flags}" -D "CMAKE_PREFIX_PATH=${folder}/prefix")
 run("${CMAKE_COMMAND}" --build "${folder}/build")
 launch("${folder}/build/${EXAMPLE}")

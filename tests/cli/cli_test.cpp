@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "cli/build_info.h"
 #include "cli/machine.h"
 #include "keel/runtime/device_api.h"
 #include "keel/trainer/schema.h"
@@ -70,6 +71,18 @@ TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
   for (const char* row : {"keel ", "compiler ", "devices ", "processor ", "features ", "threads ", "memory ",
                           "huge pages ", "matmul f32 ", "matmul bf16 ", "oneDNN ", "CUDA ", "MPI "})
     EXPECT_NE(("\n" + outcome.out).find(concat("\n", row)), std::string::npos) << row << "\n" << outcome.out;
+}
+
+TEST(Program, EnvNamesEveryOptionalPartAndWhatAMissingOneWouldBring) {
+  const Outcome outcome = run_keel("env");
+  ASSERT_FALSE(build_info().parts.empty());
+  for (const BuildPart& part : build_info().parts) {
+    const std::string row = concat("\n", part.name, part.is_used() ? " " : "");
+    EXPECT_NE(outcome.out.find(row), std::string::npos) << part.name << "\n" << outcome.out;
+    if (part.is_used()) continue;
+    EXPECT_FALSE(part.brings.empty()) << part.name;
+    EXPECT_NE(outcome.out.find(concat(part.state, "; it would bring ", part.brings)), std::string::npos) << outcome.out;
+  }
 }
 
 // In a test program's environment there is no GPU: the row says so and why, or names what there is.
