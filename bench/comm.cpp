@@ -37,11 +37,6 @@ double seconds_of_calls(int calls, const Contestant& call) {
          calls;
 }
 
-double median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples.empty() ? 0 : samples[samples.size() / 2];
-}
-
 // One process of the benchmark.
 class Bench {
  public:

@@ -16,27 +16,38 @@ inline double seconds_of(const Contestant& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-struct Timing {
-  double best, median;  // seconds of one run
-};
+// The upper one of two in the middle; 0 without samples.
+inline double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples.empty() ? 0 : samples[samples.size() / 2];
+}
 
-// Runs all contestants in turn, again and again for about `seconds`, at least five rounds after a warm-up.
-inline std::vector<Timing> race(const std::vector<Contestant>& contestants, double seconds) {
-  std::vector<std::vector<double>> samples(contestants.size());
-  for (const Contestant& run : contestants) run();
-  double spent = 0;
-  while (spent < seconds || samples.front().size() < 5) {
-    for (std::size_t i = 0; i < contestants.size(); ++i) {
-      samples[i].push_back(seconds_of(contestants[i]));
-      spent += samples[i].back();
+class Race {
+ public:
+  // Runs each contestant once to warm up.
+  explicit Race(std::vector<Contestant> contestants)
+      : contestants_(std::move(contestants)), samples_(contestants_.size()) {
+    for (const Contestant& run : contestants_) run();
+  }
+
+  // Each contestant once more. Returns the seconds of the first one.
+  double round() {
+    for (std::size_t i = 0; i < contestants_.size(); ++i) samples_[i].push_back(seconds_of(contestants_[i]));
+    return samples_.front().back();
+  }
+  // At least five rounds that take about so long together.
+  void run_for(double seconds) {
+    for (double spent = 0; spent < seconds || samples_.front().size() < 5;) {
+      round();
+      for (const std::vector<double>& samples : samples_) spent += samples.back();
     }
   }
-  std::vector<Timing> timings;
-  for (std::vector<double>& sample : samples) {
-    std::sort(sample.begin(), sample.end());
-    timings.push_back({sample.front(), sample[sample.size() / 2]});
-  }
-  return timings;
-}
+  // Seconds of one run.
+  double median(std::size_t contestant) const { return bench::median(samples_.at(contestant)); }
+
+ private:
+  std::vector<Contestant> contestants_;
+  std::vector<std::vector<double>> samples_;
+};
 
 }  // namespace keel::bench

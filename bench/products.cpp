@@ -5,7 +5,6 @@
 //   attention DTYPE forward|backward BATCH HEADS TIME SIZE   prepares causal attention
 //   time SECONDS                                          calls it for so long; the median of a call in seconds
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -68,8 +67,7 @@ double median_of_calls(const Contestant& call, double seconds) {
   std::vector<double> samples;
   for (double spent = 0; spent < seconds || samples.size() < 3; spent += samples.back())
     samples.push_back(seconds_of(call));
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
+  return median(samples);
 }
 
 void serve(const Context& context) {

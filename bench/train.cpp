@@ -253,20 +253,22 @@ int run(const Options& options, Communicator& ranks) {
   Json result;
   if (options.floor) {
     const Products products(context, setting, dtype);
-    const std::vector<Timing> times = race({[&] { trainer.step(); }, [&] { products.run(); }}, options.seconds);
+    Race race({[&] { trainer.step(); }, [&] { products.run(); }});
+    race.run_for(options.seconds);
+    const double step = race.median(0), multiplying = race.median(1);
     result = describe(context, options, trainer, ranks);
-    result["step_seconds"] = times[0].median;
-    result["products_seconds"] = times[1].median;
-    result["products_gflops"] = products.flops() / times[1].median * 1e-9;
-    result["products_share"] = times[1].median / times[0].median;
-    result["tokens_per_s"] = tokens / times[0].median;
+    result["step_seconds"] = step;
+    result["products_seconds"] = multiplying;
+    result["products_gflops"] = products.flops() / multiplying * 1e-9;
+    result["products_share"] = multiplying / step;
+    result["tokens_per_s"] = tokens / step;
   } else {
     std::vector<double> seconds;
     for (int i = 0; i < options.steps; ++i) seconds.push_back(seconds_of([&] { trainer.step(); }));
-    std::sort(seconds.begin(), seconds.end());
+    const double step = median(seconds);
     result = describe(context, options, trainer, ranks);
-    result["step_seconds"] = seconds[seconds.size() / 2];
-    result["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
+    result["step_seconds"] = step;
+    result["tokens_per_s"] = tokens / step;
   }
   if (ranks.rank() == 0) std::cout << result.dump() << std::endl;
   return 0;

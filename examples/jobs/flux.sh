@@ -2,7 +2,6 @@
 #flux: --job-name=keel
 #flux: --nodes=2
 #flux: --time-limit=4h
-#flux: --signal=SIGUSR1@5m
 #
 # flux batch examples/jobs/flux.sh CONFIG.yaml [KEY=VALUE ...]
 #
@@ -11,5 +10,6 @@
 set -uo pipefail
 [ $# -ge 1 ] || { echo "usage: flux batch $0 CONFIG.yaml [KEY=VALUE ...]" >&2; exit 2; }
 
-# Ranks that Flux starts are found through PMIx, as MPI was built with it.
-exec flux run --nodes=2 --tasks-per-node=4 --cores-per-task=8 -o pmi=pmix keel train "$@" resume=auto
+# The signal is asked for here and not above: there it would go to this script as well, and end it before the ranks have
+# saved. Ranks that Flux starts are found through PMIx, as MPI was built with it.
+exec flux run --signal=SIGUSR1@5m --nodes=2 --tasks-per-node=4 --cores-per-task=8 -o pmi=pmix keel train "$@" resume=auto

@@ -18,5 +18,5 @@ seconds=$((4 * 3600 - 600))
 if command -v aprun >/dev/null || [ -n "${PALS_VERSION:-}" ]; then
   exec mpiexec -n $((nodes * ranks_per_node)) --ppn "$ranks_per_node" keel train "$CONFIG" resume=auto "time_limit=$seconds"
 fi
-sort "$PBS_NODEFILE" | uniq | sed "s/\$/ slots=$ranks_per_node/" >"$TMPDIR/hosts"
-exec keel launch -N $((nodes * ranks_per_node)) --hostfile "$TMPDIR/hosts" "$CONFIG" resume=auto "time_limit=$seconds"
+hosts=$(sort -u "$PBS_NODEFILE" | sed "s/\$/:$ranks_per_node/" | paste -s -d , -)
+exec keel launch -N $((nodes * ranks_per_node)) --hosts "$hosts" "$CONFIG" resume=auto "time_limit=$seconds"

@@ -5,6 +5,8 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00
 #SBATCH --signal=USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
 # For GPUs: #SBATCH --gpus-per-task=1
 #
 # sbatch examples/jobs/slurm.sh CONFIG.yaml [KEY=VALUE ...]
