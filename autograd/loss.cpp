@@ -2,6 +2,8 @@
 
 #include "keel/autograd/elementwise.h"
 #include "keel/autograd/reduce.h"
+#include "keel/kernels/checks.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/kernels/softmax.h"
 
 namespace keel {
@@ -28,9 +30,9 @@ CrossEntropyLoss cross_entropy(const Variable& logits, const Tensor& targets, co
   const kernels::LogitsGradient gradient = !wanted                    ? kernels::LogitsGradient::none
                                            : options.overwrite_logits ? kernels::LogitsGradient::over_logits
                                                                       : kernels::LogitsGradient::fresh;
-  const Tensor rows = kernels::contiguous(logits.value()).view({-1, logits.dim(-1)});
-  kernels::CrossEntropyResult result =
-      kernels::cross_entropy(rows, targets.flatten(), options.ignore_index, options.label_smoothing, gradient);
+  const Tensor rows = kernels::as_rows("cross_entropy", kernels::contiguous(logits.value()));
+  kernels::CrossEntropyResult result = kernels::cross_entropy(rows, kernels::contiguous(targets).flatten(),
+                                                              options.ignore_index, options.label_smoothing, gradient);
   const Variable loss =
       record("cross_entropy", result.loss, {logits}, {result.grad_logits, result.count},
              [shape = logits.shape()](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {

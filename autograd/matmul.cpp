@@ -1,11 +1,15 @@
 #include "keel/autograd/matmul.h"
 
+#include "keel/kernels/checks.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/reduce.h"
 
 namespace keel {
 namespace {
+
+// x viewed as (rows, in), so that any number of leading dimensions is one product.
+Tensor as_rows(const Tensor& x) { return kernels::as_rows("linear", kernels::contiguous(x)); }
 
 // A product that goes straight to where the gradient of `input` accumulates, when there is such a place.
 Tensor product_into(const Need& need, std::size_t input, const Tensor& a, const Tensor& b) {
@@ -25,10 +29,9 @@ Tensor bias_gradient(const Need& need, std::size_t input, const Tensor& grad_row
 
 // grad: the gradient of x weight^T + bias, any leading dimensions.
 Gradients linear_backward(const Tensor& x, const Tensor& weight, const Tensor& grad, const Need& need) {
-  const Tensor rows = kernels::contiguous(grad).view({-1, weight.dim(0)});
+  const Tensor rows = as_rows(grad);
   Gradients gradients(3);
-  if (need[1])
-    gradients[1] = product_into(need, 1, rows.transpose(0, 1), kernels::contiguous(x).view({-1, weight.dim(1)}));
+  if (need[1]) gradients[1] = product_into(need, 1, rows.transpose(0, 1), as_rows(x));
   if (need[2]) gradients[2] = bias_gradient(need, 2, rows);
   if (need[0]) gradients[0] = kernels::matmul(rows, weight).view(x.shape());
   return gradients;
@@ -40,9 +43,6 @@ void check_linear(const Variable& x, const Variable& weight, const Variable& bia
   KEEL_CHECK(!bias.defined() || (bias.value().rank() == 1 && bias.dim(0) == weight.dim(0)), "linear: bias ",
              bias.defined() ? bias.shape() : Dims{}, " does not fit the weight ", weight.shape());
 }
-
-// x viewed as (rows, in), so that any number of leading dimensions is one product.
-Tensor as_rows(const Tensor& x) { return kernels::contiguous(x).view({-1, x.dim(-1)}); }
 
 Dims linear_shape(const Tensor& x, const Tensor& weight) {
   Dims shape = x.shape();

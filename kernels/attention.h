@@ -12,9 +12,9 @@ namespace keel {
 // FlashAttention-2 (Dao 2023). Query head h uses key/value head h / (heads / kv_heads).
 // An entry refuses by name what it does not do.
 struct AttentionArgs {
-  Tensor q;             // (batch, heads, queries, head_size); any strides with a dense last dimension
+  Tensor q;             // (batch, heads, queries, head_size); copied unless its last dimension is dense
   Tensor k, v;          // (batch, kv_heads, keys, head_size), likewise
-  Tensor out;           // (batch, heads, queries, head_size), likewise (e.g. a view of (B, T, H, D))
+  Tensor out;           // like q; any strides with a dense last dimension (e.g. a view of (B, T, H, D))
   Tensor lse;           // f32 (f64 for f64) (batch, heads, queries): log of the sum of exponentials; optional
   bool causal = false;  // query i sees keys j <= i + q_offset
   std::int64_t q_offset = 0;

@@ -19,7 +19,8 @@ struct EmbeddingBackwardArgs {
 
 namespace kernels {
 
-// ids of any shape; out: (ids..., width). An id outside the table is an Error that names it.
+// ids of any shape; out: (ids..., width). A table whose rows are not dense is copied. An id outside the table is an
+// Error that names it.
 Tensor embedding(const Tensor& table, const Tensor& ids);
 // Contributions to one row are added in the order of their positions, in fp32 or wider.
 void embedding_backward(const Tensor& grad_output, const Tensor& ids, const Tensor& grad_table, bool add);

@@ -60,15 +60,15 @@ void settle_factors(const SettleArgs& args) {
   for (const Tensor& tensor : {args.rows, args.columns, args.sums}) tensor.mark_written();
 }
 
-void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v) {
+void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& root) {
   constexpr const char* kOp = "expand_factors";
-  check_defined(kOp, "v", v);
-  KEEL_CHECK(v.dtype() == DType::f32 || v.dtype() == DType::f64, kOp, ": v must be f32 or f64, got ", v);
-  check_dense(kOp, "v", v);
-  check_span(kOp, begin, v, shape);
-  check_sums(kOp, factors, shape, v.context());
-  run_kernel(v.context(), kOp, kernel_table(v.context()).expand_factors, factors, shape, begin, v);
-  v.mark_written();
+  check_defined(kOp, "root", root);
+  KEEL_CHECK(root.dtype() == DType::f32 || root.dtype() == DType::f64, kOp, ": root must be f32 or f64, got ", root);
+  check_dense(kOp, "root", root);
+  check_span(kOp, begin, root, shape);
+  check_sums(kOp, factors, shape, root.context());
+  run_kernel(root.context(), kOp, kernel_table(root.context()).expand_factors, factors, shape, begin, root);
+  root.mark_written();
 }
 
 }  // namespace kernels

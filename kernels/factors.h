@@ -38,8 +38,9 @@ void sum_factors(const Tensor& gradient, std::int64_t begin, const Factored& sha
 // Takes the sums into the averages. Nothing happens when the step is not taken.
 void settle_factors(const SettleArgs& args);
 
-// v of the elements [begin, begin + v.numel()), from the factors. v: f32 or f64, dense.
-void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v);
+// The root of v of the elements [begin, begin + root.numel()), from the factors; at least the smallest normal number.
+// root: f32 or f64, dense.
+void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& root);
 
 }  // namespace kernels
 }  // namespace keel

@@ -1,6 +1,7 @@
 #include "keel/kernels/matmul.h"
 
 #include "keel/kernels/cpu/backend.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/kernels/table.h"
 #if defined(KEEL_GPU) || defined(KEEL_EMULATED)
 #include "keel/kernels/cuda/backend.h"
@@ -48,8 +49,8 @@ void check_options(const Tensor& a, const MatmulOptions& options, const Dims& sh
   KEEL_CHECK(biased == options.bias.defined(), "matmul: a bias and an epilogue that uses it go together");
   if (biased) {
     const Tensor& bias = options.bias;
-    KEEL_CHECK(bias.rank() == 1 && bias.dim(0) == shape.back() && bias.dtype() == a.dtype() && bias.is_contiguous(),
-               "matmul: bias must be dense ", a.dtype(), " (", shape.back(), "), got ", bias);
+    KEEL_CHECK(bias.rank() == 1 && bias.dim(0) == shape.back() && bias.dtype() == a.dtype(), "matmul: bias must be ",
+               a.dtype(), " (", shape.back(), "), got ", bias);
     KEEL_CHECK(bias.context() == a.context(), "matmul: ", a, " and bias ", bias, " belong to different contexts");
   }
   KEEL_CHECK(options.pre_activation == nullptr || options.epilogue == Epilogue::bias_gelu,
@@ -93,7 +94,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
   args.accumulate = options.accumulate;
   args.same_bits = options.same_bits;
   args.epilogue = options.epilogue;
-  args.bias = options.bias;
+  if (options.bias.defined()) args.bias = contiguous(options.bias);
   const Tensor out = options.into.defined() ? options.into : empty(a.context(), shape, a.dtype());
   if (options.pre_activation != nullptr)
     *options.pre_activation = args.pre_activation = empty(a.context(), shape, out.dtype());

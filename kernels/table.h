@@ -73,7 +73,8 @@ struct KernelTable {
   void (*sum_factors)(const Tensor& gradient, std::int64_t begin, const Factored& shape, const Tensor& step,
                       const Tensor& sums) = nullptr;
   void (*settle_factors)(const SettleArgs&) = nullptr;
-  void (*expand_factors)(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v) = nullptr;
+  void (*expand_factors)(const Tensor& factors, const Factored& shape, std::int64_t begin,
+                         const Tensor& root) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;

@@ -17,7 +17,7 @@ class Adafactor final : public Optimizer {
     check_options(name, options);
     KEEL_CHECK(options.variants.empty(), name, ": groups may differ in weight_decay and lr_factor alone");
     given_ = options;
-    std::get<AdafactorSettings>(given_.settings).given_squares = true;
+    std::get<AdafactorSettings>(given_.settings).given_root = true;
   }
   std::string_view name() const override { return name_; }
   bool needs_master() const override { return !options_.stochastic_rounding; }
@@ -65,14 +65,14 @@ class Adafactor final : public Optimizer {
  private:
   static bool is_factored(const Dims& shape) { return shape.size() >= 2; }
 
-  // Elements whose v is there at one time, of a matrix.
+  // Elements whose root of v is there at one time, of a matrix.
   static constexpr std::int64_t kBlock = std::int64_t{1} << 20;
   static std::int64_t blocks_of(const ParameterRange& range) {
     return is_factored(range.shape) ? (range.parameter.numel() + kBlock - 1) / kBlock : 1;
   }
 
-  // Calls run(args, number) for each block of a matrix, with its v as it follows from the factors; for a vector as a
-  // whole.
+  // Calls run(args, number) for each block of a matrix, with the root of v as it follows from the factors; for a vector
+  // as a whole.
   template <class Run>
   void for_each_block(const ParameterRange& range, const StepInput& input, const Run& run) const {
     const bool keeps_mean = settings_.beta1 != 0;
@@ -86,13 +86,13 @@ class Adafactor final : public Optimizer {
       const std::int64_t begin = block * kBlock, end = std::min(range.parameter.numel(), begin + kBlock);
       const auto cut = [&](const Tensor& flat) { return flat.defined() ? flat.slice(0, begin, end) : Tensor(); };
       const DType wide = range.parameter.dtype() == DType::f64 ? DType::f64 : DType::f32;
-      const Tensor v = empty(range.parameter.context(), {end - begin}, wide, Purpose::workspace);
-      kernels::expand_factors(range.sums[0], shape, range.begin + begin, v);
+      const Tensor root = empty(range.parameter.context(), {end - begin}, wide, Purpose::workspace);
+      kernels::expand_factors(range.sums[0], shape, range.begin + begin, root);
       ParameterRange part = range;
       part.parameter = cut(range.parameter);
       part.master = cut(range.master);
       part.gradient = cut(range.gradient);
-      part.state = {v};
+      part.state = {root};
       if (keeps_mean) part.state.push_back(cut(range.state[0]));
       part.first = range.first + begin;
       run(update_args(given_, part, input), block);
@@ -114,7 +114,7 @@ class Adafactor final : public Optimizer {
   }
 
   std::string_view name_;
-  ElementwiseOptions options_, given_;  // of vectors; of matrices, whose v is given
+  ElementwiseOptions options_, given_;  // of vectors; of matrices, whose root of v is given
   AdafactorSettings settings_;
 };
 

@@ -51,7 +51,7 @@ class Step {
   Minimised run() {
     double loss = evaluate();
     Minimised result{.loss = loss, .largest_gradient = largest(objective_.gradient())};
-    const int most = options_.max_evaluations > 0 ? options_.max_evaluations : options_.max_iterations * 5 / 4;
+    const int most = most_evaluations();
     double gradient = result.largest_gradient;
     while (options_.lr > 0 && gradient > options_.tolerance_gradient && result.iterations < options_.max_iterations) {
       ++result.iterations;
@@ -74,6 +74,9 @@ class Step {
   }
 
  private:
+  int most_evaluations() const {
+    return options_.max_evaluations > 0 ? options_.max_evaluations : options_.max_iterations * 5 / 4;
+  }
   double dot(const Vector& x, const Vector& y) {
     const Vector mine = objective_.counted(x), other = objective_.counted(y);
     double sum = 0;
@@ -195,7 +198,8 @@ class Step {
       return point;
     };
     const LinePoint start{.loss = loss, .slope = slope, .gradient = copy(objective_.gradient())};
-    const LineSearch found = strong_wolfe(at, start, state_.step, largest(state_.direction));
+    const WolfeOptions wolfe{.most_trials = most_evaluations() - evaluations_};
+    const LineSearch found = strong_wolfe(at, start, state_.step, largest(state_.direction), wolfe);
     state_.step = found.point.step;
     go(state_.step);
     assign(objective_.gradient(), found.point.gradient);

@@ -17,7 +17,7 @@ namespace keel {
 struct LbfgsOptions {
   double lr = 1;                     // of the first step along a direction; 0: nothing moves
   int max_iterations = 20;           // directions in a step
-  int max_evaluations = 0;           // in a step; 0: max_iterations * 5 / 4
+  int max_evaluations = 0;           // in a step, which a search exceeds by one at most; 0: max_iterations * 5 / 4
   double tolerance_gradient = 1e-7;  // largest element of the gradient that ends a step
   double tolerance_change = 1e-9;    // of loss or weights that ends a step
   int history = 100;                 // changes of the gradient that are remembered

@@ -21,7 +21,7 @@ struct WolfeOptions {
   double decrease = 1e-4;  // of what the slope at the start promises; c1
   double curvature = 0.9;  // the slope's part of that at the start; c2
   double shortest = 1e-9;  // change of any weight between the ends of a bracket that is worth a further look
-  int most_trials = 25;
+  int most_trials = 25;    // after the first
 };
 
 struct LineSearch {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace keel {
 
@@ -29,8 +30,15 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// What `<<` prints by its value: text, but no other array or pointer, of which it prints the address.
+template <class T>
+concept Printable = requires(std::ostream& out, const T& value) {
+  out << value;
+}
+&&(!std::is_pointer_v<std::decay_t<T>> || std::is_convertible_v<const T&, std::string_view>);
+
 // Joins its arguments as `<<` prints them.
-template <class... Parts>
+template <Printable... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);

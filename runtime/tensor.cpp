@@ -32,10 +32,11 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, Dims shape, Dims strides, std::
   for (int i = 0; i < shape_.size(); ++i)
     KEEL_CHECK(shape_[i] >= 0 && strides_[i] >= 0, "shape ", shape_, " with strides ", strides_,
                ": extents and strides must not be negative");
+  KEEL_CHECK(offset >= 0, "a view of shape ", shape_, " at offset ", offset, " begins before its storage");
+  if (numel_ == 0) offset_ = 0;  // a view without elements lies nowhere
   const std::int64_t extent = extent_of(shape_, strides_);
-  KEEL_CHECK(offset >= 0 && static_cast<std::size_t>(offset + extent) * size_of(dtype) <= storage_->bytes(),
-             "a view of shape ", shape_, " at offset ", offset, " reaches past its storage of ", storage_->bytes(),
-             " bytes");
+  KEEL_CHECK(static_cast<std::size_t>(offset_ + extent) * size_of(dtype) <= storage_->bytes(), "a view of shape ",
+             shape_, " at offset ", offset, " reaches past its storage of ", storage_->bytes(), " bytes");
 }
 
 int Tensor::wrap_dim(int i) const {
@@ -59,7 +60,7 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end) const {
              " is outside ", *this);
   Dims shape = shape_;
   shape[dim] = end - begin;
-  return Tensor(storage_, shape, strides_, begin == end ? offset_ : offset_ + begin * strides_[dim], dtype_);
+  return Tensor(storage_, shape, strides_, offset_ + begin * strides_[dim], dtype_);
 }
 
 Tensor Tensor::select(int dim, std::int64_t index) const {

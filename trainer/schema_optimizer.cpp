@@ -111,7 +111,8 @@ const OptionRow kOptions[] = {
      "fp32."},
     {"max_iterations", KEEL_OPTION(max_iterations), kFromOne, "Directions in a step.", "max_iter"},
     {"max_evaluations", KEEL_OPTION(max_evaluations), kCount,
-     "Evaluations of loss and gradient after which a step takes no further direction; 0: 5/4 of max_iterations.",
+     "Evaluations of loss and gradient after which a step takes no further direction, and a search no further trial; "
+     "0: 5/4 of max_iterations.",
      "max_eval"},
     {"tolerance_gradient", KEEL_OPTION(tolerance_gradient), kFromZero,
      "A step ends where no element of the gradient is larger.", "tolerance_grad"},

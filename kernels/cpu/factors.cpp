@@ -84,30 +84,29 @@ void settle_factors(const SettleArgs& args) {
       double* const sums = args.sums.data<double>() + matrix * (shape.rows + shape.columns);
       A* const rows = args.rows.data<A>() + matrix * shape.rows;
       A* const columns = args.columns.data<A>() + matrix * shape.columns;
-      for (std::int64_t i = 0; i < shape.rows; ++i)
-        sums[i] = rows[i] = static_cast<A>(settling(rows[i], sums[i], shape.columns));
+      for (std::int64_t i = 0; i < shape.rows; ++i) sums[i] = settling(rows[i], sums[i], shape.columns);
       for (std::int64_t j = 0; j < shape.columns; ++j)
-        sums[shape.rows + j] = columns[j] = static_cast<A>(settling(columns[j], sums[shape.rows + j], shape.rows));
+        sums[shape.rows + j] = settling(columns[j], sums[shape.rows + j], shape.rows);
       const double mean = row_sum(sums, shape.rows) / static_cast<double>(shape.rows);
       for (std::int64_t i = 0; i < shape.rows; ++i) sums[i] /= mean;
     }
   });
 }
 
-void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v) {
-  const std::int64_t columns = shape.columns, end = begin + v.numel();
+void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& root) {
+  const std::int64_t columns = shape.columns, end = begin + root.numel();
   const std::int64_t first_row = begin / columns, last_row = (end + columns - 1) / columns;
-  visit_floating(v.dtype(), [&](auto tag) {
+  visit_floating(root.dtype(), [&](auto tag) {
     using A = Accumulator<typename decltype(tag)::type>;
-    A* const out = v.data<A>();
-    parallel_for(v.context(), last_row - first_row, row_grain(columns), [&](std::int64_t from, std::int64_t to) {
+    A* const out = root.data<A>();
+    parallel_for(root.context(), last_row - first_row, row_grain(columns), [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t row = first_row + from; row < first_row + to; ++row) {
         const double* const matrix = factors.data<double>() + row / shape.rows * (shape.rows + columns);
         const double by_row = matrix[row % shape.rows], *const by_column = matrix + shape.rows;
         const std::int64_t first = std::clamp<std::int64_t>(begin - row * columns, 0, columns);
         const std::int64_t last = std::clamp<std::int64_t>(end - row * columns, 0, columns);
         for (std::int64_t j = first; j < last; ++j)
-          out[row * columns + j - begin] = static_cast<A>(by_row * by_column[j]);
+          out[row * columns + j - begin] = rules::root_of_factors<A>(by_row, by_column[j]);
       }
     });
   });

@@ -109,11 +109,11 @@ __global__ void settle_kernel(Factored shape, AdafactorSettings settings, const 
   columns += matrix * shape.columns;
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < shape.rows; i += kThreads) {
-    sums[i] = rows[i] = static_cast<float>(settling(rows[i], sums[i], shape.columns));
+    sums[i] = settling(rows[i], sums[i], shape.columns);
     sum += sums[i];
   }
   for (std::int64_t j = threadIdx.x; j < shape.columns; j += kThreads)
-    sums[shape.rows + j] = columns[j] = static_cast<float>(settling(columns[j], sums[shape.rows + j], shape.rows));
+    sums[shape.rows + j] = settling(columns[j], sums[shape.rows + j], shape.rows);
   const double mean = reduce_block(sum, 0.0, Sum{}, scratch) / static_cast<double>(shape.rows);
   for (std::int64_t i = threadIdx.x; i < shape.rows; i += kThreads) sums[i] /= mean;
 }
@@ -124,18 +124,19 @@ void settle_factors(const SettleArgs& args) {
          args.sums.data<double>());
 }
 
-__global__ void expand_kernel(const double* factors, Factored shape, std::int64_t begin, std::int64_t count, float* v) {
+__global__ void expand_kernel(const double* factors, Factored shape, std::int64_t begin, std::int64_t count,
+                              float* root) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const std::int64_t row = (begin + at) / shape.columns, column = (begin + at) % shape.columns;
   const double* const matrix = factors + row / shape.rows * (shape.rows + shape.columns);
-  v[at] = static_cast<float>(matrix[row % shape.rows] * matrix[shape.rows + column]);
+  root[at] = rules::root_of_factors<float>(matrix[row % shape.rows], matrix[shape.rows + column]);
 }
 
-void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& v) {
-  if (v.numel() == 0) return;
-  launch("expand_factors", expand_kernel, {grid_of(ceil_div(v.numel(), std::int64_t{kThreads})), kThreads},
-         stream_of(v), factors.data<double>(), shape, begin, v.numel(), v.data<float>());
+void expand_factors(const Tensor& factors, const Factored& shape, std::int64_t begin, const Tensor& root) {
+  if (root.numel() == 0) return;
+  launch("expand_factors", expand_kernel, {grid_of(ceil_div(root.numel(), std::int64_t{kThreads})), kThreads},
+         stream_of(root), factors.data<double>(), shape, begin, root.numel(), root.data<float>());
 }
 
 }  // namespace

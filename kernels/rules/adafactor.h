@@ -7,7 +7,10 @@
 // with relative_step times min(1e-2, 1 / sqrt(steps)), or min(1e-6 steps, 1 / sqrt(steps)) with warmup_init. With beta1
 // the weights take the moving average of a * u.
 //
-// What v of a matrix is made of: keel/kernels/factors.h. The rule is then given v, and leaves it as it is.
+// What v of a matrix is made of: keel/kernels/factors.h. The rule is then given the root of v, which has half of v's
+// powers of ten, and leaves it as it is.
+
+#include <limits>
 
 #include "keel/kernels/rules/rule.h"
 
@@ -21,7 +24,7 @@ struct AdafactorSettings {
   double clip_threshold = 1, decay_rate = -0.8;
   double beta1 = 0;  // 0: no average is kept
   bool scale_parameter = true, relative_step = true, warmup_init = false;
-  bool given_squares = false;  // v is that of this step
+  bool given_root = false;  // what is given as v is the root of this step's
 
   static constexpr std::string_view kName = "adafactor";
   static constexpr int kNorms = 2;  // of the weights and of u
@@ -35,6 +38,8 @@ struct AdafactorSettings {
     if (!(eps_gradient > 0 && eps_weight >= 0))
       return concat("epsilons must be one above 0 and one that is not negative, got ", eps_gradient, " and ",
                     eps_weight);
+    if (static_cast<float>(eps_gradient) == 0)
+      return concat("eps_gradient of ", eps_gradient, " is 0 in fp32; it keeps means of squares above 0");
     if (!(clip_threshold > 0)) return concat("clip_threshold must be above 0, got ", clip_threshold);
     if (!(decay_rate <= 0)) return concat("decay_rate must not be above 0, got ", decay_rate);
     if (!(beta1 >= 0 && beta1 < 1)) return concat("beta1 must be in [0, 1), or none, got ", beta1);
@@ -50,15 +55,27 @@ KEEL_HD inline double kept_of_squares(const AdafactorSettings& settings, const S
   return 1 - real_power(static_cast<double>(state.steps), settings.decay_rate);
 }
 
-// The moving average of a mean square, from its sum over so many elements.
+// Takes the sum of so many squares into the moving average of their mean, which stays finite, and gives the average.
 struct Settling {
   double keep, epsilon;
   KEEL_HD Settling(const AdafactorSettings& settings, const StepState& state)
       : keep(kept_of_squares(settings, state)), epsilon(settings.eps_gradient) {}
-  KEEL_HD double operator()(double average, double sum, std::int64_t count) const {
-    return keep * average + (1 - keep) * (sum / static_cast<double>(count) + epsilon);
+  template <class A>
+  KEEL_HD double operator()(A& average, double sum, std::int64_t count) const {
+    constexpr double kMost = std::numeric_limits<A>::max();
+    const double next = keep * static_cast<double>(average) + (1 - keep) * (sum / static_cast<double>(count) + epsilon);
+    average = static_cast<A>(next < kMost ? next : kMost);
+    return static_cast<double>(average);
   }
 };
+
+// The root of v from its factors. Where no gradient has come yet, v may be less than any number of type A: there 0 is
+// divided by the smallest normal one.
+template <class A>
+KEEL_HD A root_of_factors(double row, double column) {
+  constexpr double kLeast = std::numeric_limits<A>::min();
+  return static_cast<A>(larger(math::sqrt(row * column), kLeast));
+}
 
 }  // namespace rules
 
@@ -89,7 +106,7 @@ struct AdafactorRule {
             static_cast<A>(1 - rate * range.weight_decay),
             static_cast<A>(settings.beta1),
             static_cast<A>(1 - settings.beta1),
-            settings.given_squares};
+            settings.given_root};
   }
 
   template <class... Kept>
@@ -107,7 +124,8 @@ struct AdafactorRule {
  private:
   KEEL_HD A direction(A gradient, A& v) const {
     const A g = gradient * scale;
-    if (!given) v = keep * v + take * (g * g + epsilon);
+    if (given) return g / v;
+    v = keep * v + take * (g * g + epsilon);
     return g / math::sqrt(v);
   }
 };

@@ -4,7 +4,7 @@
 //   g = gradient + decay * p; square, mean: moving averages of g^2 and g;
 //   u = g / (sqrt(square - mean^2) + epsilon), mean = 0 unless centered; p -= lr * u,
 //   or with momentum: buffer = momentum * buffer + u; p -= lr * buffer.
-// Where rounding leaves square below mean^2 the deviation counts as 0.
+// Where rounding leaves square below mean^2 the deviation counts as 0, and where both overflow as infinite.
 
 #include "keel/kernels/rules/rule.h"
 
@@ -78,7 +78,9 @@ struct RmspropRule {
   }
   KEEL_HD A deviation(A g, A square, A& mean) const {
     mean = keep * mean + take * g;
-    return math::sqrt(rules::larger(square - mean * mean, A(0))) + epsilon;
+    const A variance = square - mean * mean;
+    // The difference of two infinities is no number.
+    return math::sqrt(variance == variance ? rules::larger(variance, A(0)) : square) + epsilon;
   }
 };
 

@@ -17,7 +17,7 @@ const Dims kFactoredShapes[] = {{7, 5}, {1, 300}, {300, 1}, {2, 3, 4}, {2, 140, 
 
 TEST_P(FactorsOnDevice, AreThoseOfTheProcessorInAnOrderOfTheirOwn) {
   struct Numbers {
-    std::vector<double> sums, rows, columns, v;
+    std::vector<double> sums, rows, columns, roots;
   };
   for (const Dims& dims : kFactoredShapes)
     for (const DType dtype : kKernelTypes)
@@ -36,11 +36,11 @@ TEST_P(FactorsOnDevice, AreThoseOfTheProcessorInAnOrderOfTheirOwn) {
           kernels::sum_factors(gradient, 2, shape, step, args.sums);
           Numbers numbers{doubles(args.sums), {}, {}, {}};
           kernels::settle_factors(args);
-          const Tensor v = empty(context, {product(dims) - 2});
-          kernels::expand_factors(args.sums, shape, 1, v);
+          const Tensor root = empty(context, {product(dims) - 2});
+          kernels::expand_factors(args.sums, shape, 1, root);
           numbers.rows = doubles(args.rows);
           numbers.columns = doubles(args.columns);
-          numbers.v = doubles(v);
+          numbers.roots = doubles(root);
           return numbers;
         };
         const Numbers there = run(device), here = run(host);
@@ -48,7 +48,7 @@ TEST_P(FactorsOnDevice, AreThoseOfTheProcessorInAnOrderOfTheirOwn) {
         EXPECT_LT(relative_error(there.sums, here.sums), 1e-13);
         EXPECT_LT(relative_error(there.rows, here.rows), 1e-6);
         EXPECT_LT(relative_error(there.columns, here.columns), 1e-6);
-        EXPECT_LT(relative_error(there.v, here.v), 1e-6);
+        EXPECT_LT(relative_error(there.roots, here.roots), 1e-6);
       }
 }
 

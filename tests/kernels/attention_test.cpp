@@ -349,8 +349,12 @@ TEST(Attention, RefusesByNameWhatItDoesNotDo) {
     args.k = args.v = uniform_tensor(context, {1, 3, 3, 8}, 1);
   });
   says("head size", [&](AttentionArgs& args) { args.k = args.v = uniform_tensor(context, {1, 2, 3, 7}, 1); });
-  says("last dimension of k", [&](AttentionArgs& args) {
-    args.k = uniform_tensor(context, {1, 2, 8, 3}, 1).transpose(2, 3);
+  says("last dimension of out", [&](AttentionArgs& args) {
+    args.out = uniform_tensor(context, {1, 4, 8, 3}, 1).transpose(2, 3);
+  });
+  says("have no numbers", [&](AttentionArgs& args) {
+    args.q = zeros(context, {1, 4, 3, 0});
+    args.k = args.v = zeros(context, {1, 2, 3, 0});
   });
   says("floating dtype of q", [&](AttentionArgs& args) {
     args.v = uniform_tensor(context, {1, 2, 3, 8}, 1, DType::bf16);

@@ -63,7 +63,7 @@ TEST(Factors, OfPartsAddUpAndDoNotDependOnThreads) {
 }
 
 // The averages and then the factors, by the formula.
-TEST(Factors, GiveMeanSquaresWhoseRowsHaveTheirMeans) {
+TEST(Factors, GiveRootsOfMeanSquaresWhoseRowsHaveTheirMeans) {
   const Context context = testing::context(1);
   const AdafactorSettings settings{.eps_gradient = 1e-3};
   for (const Dims& dims : kFactoredShapes)
@@ -81,7 +81,7 @@ TEST(Factors, GiveMeanSquaresWhoseRowsHaveTheirMeans) {
       const auto settled = [&](double average, double sum, std::int64_t count) {
         return keep * average + (1 - keep) * (sum / static_cast<double>(count) + 1e-3);
       };
-      std::vector<double> new_rows, new_columns, v;
+      std::vector<double> new_rows, new_columns, roots;
       for (std::int64_t b = 0; b < shape.batch; ++b) {
         double mean = 0;
         for (std::int64_t i = 0; i < shape.rows; ++i) {
@@ -97,19 +97,38 @@ TEST(Factors, GiveMeanSquaresWhoseRowsHaveTheirMeans) {
         }
         for (std::int64_t i = 0; i < shape.rows; ++i)
           for (std::int64_t j = 0; j < shape.columns; ++j)
-            v.push_back(new_rows[static_cast<std::size_t>(b * shape.rows + i)] / mean *
-                        new_columns[static_cast<std::size_t>(b * shape.columns + j)]);
+            roots.push_back(std::sqrt(new_rows[static_cast<std::size_t>(b * shape.rows + i)] / mean *
+                                      new_columns[static_cast<std::size_t>(b * shape.columns + j)]));
       }
       const double bound = dtype == DType::f64 ? 1e-13 : 3e-7;
       EXPECT_LT(relative_error(doubles(args.rows), new_rows), bound) << dims;
       EXPECT_LT(relative_error(doubles(args.columns), new_columns), bound) << dims;
       const Tensor whole = empty(context, {product(dims)}, dtype);
       kernels::expand_factors(args.sums, shape, 0, whole);
-      EXPECT_LT(relative_error(doubles(whole), v), bound) << dims;
+      EXPECT_LT(relative_error(doubles(whole), roots), bound) << dims;
       const Tensor part = empty(context, {product(dims) - 3}, dtype);
       kernels::expand_factors(args.sums, shape, 2, part);
       EXPECT_TRUE(same_bits(part, whole.slice(0, 2, product(dims) - 1))) << dims;
     }
+}
+
+// A row and a column without gradients beside large ones, and squares that fp32 cannot hold.
+TEST(Factors, AreNumbersAboveZeroHoweverFarApartTheyAre) {
+  const Context context = testing::context(1);
+  for (const double large : {1e-3, 1e4, 1e30}) {
+    const Factored shape = Factored::of({2, 2});
+    const Tensor gradient = tensor_of(context, {large, 0, 0, 0}, {4}), root = empty(context, {4});
+    const SettleArgs args{.shape = shape,
+                          .rows = zeros(context, {2}),
+                          .columns = zeros(context, {2}),
+                          .sums = zeros(context, {4}, DType::f64),
+                          .step = taken_step(context, 1),
+                          .settings = {}};
+    kernels::sum_factors(gradient, 0, shape, args.step, args.sums);
+    kernels::settle_factors(args);
+    kernels::expand_factors(args.sums, shape, 0, root);
+    for (const double each : doubles(root)) EXPECT_TRUE(each > 0 && std::isfinite(each)) << each << " for " << large;
+  }
 }
 
 TEST(Factors, ChangeNothingInAStepThatIsNotTaken) {

@@ -40,6 +40,10 @@ class Weights {
     const std::vector<double> gradient = uniform(count_, 100 + static_cast<std::uint64_t>(number));
     const Tensor fresh = tensor_of(args.gradient.context(), gradient, {count_});
     std::memcpy(args.gradient.raw(), fresh.raw(), args.gradient.bytes());
+    apply(number, cuts, taken);
+  }
+  // The same with the gradient that is there.
+  void apply(std::int64_t number, const std::vector<std::int64_t>& cuts, bool taken = true) {
     args.step = kernels::make_step_state(
         args.gradient.context(),
         {.steps = number, .taken = taken ? 1 : 0, .lr = 0.01 / static_cast<double>(number), .gradient_scale = 0.5});
@@ -98,6 +102,30 @@ TEST(UpdateRules, GiveTheSameBitsHoweverWeightsAreCutAndForAnyNumberOfThreads) {
       parts.steps(3, {0, 1, 1, 6007, kCount, kCount});
       expect_same(whole, parts, rule.name);
     }
+}
+
+// No gradients from the start, and one whose square fp32 cannot hold.
+TEST(UpdateRules, KeepWeightsFiniteWhereGradientsAreZeroOrTheirSquaresOverflow) {
+  const Context context = testing::context(1);
+  for (const RuleCase& rule : every_rule())
+    for (const double gradient : {0.0, 1e22}) {
+      Weights weights(context, rule, 8);
+      kernels::fill(weights.args.gradient, 0);
+      kernels::fill(weights.args.gradient.slice(0, 3, 4), gradient);
+      for (std::int64_t step = 1; step <= 3; ++step) weights.apply(step, {0, 8});
+      for (const double each : doubles(weights.args.parameter)) EXPECT_TRUE(std::isfinite(each)) << rule.name;
+    }
+}
+
+// As without centring: the mean square is beyond all bounds, and the step nothing.
+TEST(UpdateRules, CentredRmspropDoesNotMoveAWeightWhoseMeanSquareOverflows) {
+  const Context context = testing::context(1);
+  const RmspropSettings settings{.alpha = 0.99, .epsilon = 1e-8, .centered = true};
+  Weights weights(context, {"centred", settings}, 1);
+  kernels::fill(weights.args.gradient, 1e22);
+  const std::vector<double> before = doubles(weights.args.parameter);
+  weights.apply(1, {0, 1});
+  EXPECT_EQ(doubles(weights.args.parameter), before);
 }
 
 TEST(UpdateRules, ChangeNothingInAStepThatIsNotTaken) {

@@ -109,6 +109,24 @@ TEST(Adafactor, FollowsTheFormulaAcrossBlocks) {
   EXPECT_LT(relative_error(doubles(matrix.range.state[0]), m), 1e-6);
 }
 
+// As gradients of which the largest alone were sent: rows and columns without any stand beside others.
+TEST(Adafactor, MovesWhereThereIsAGradientAndStaysFiniteElsewhere) {
+  const Context context = testing::context(1);
+  const Dims shape = {6, 5};
+  Matrix matrix(context, shape, DType::f32);
+  const std::vector<double> before = doubles(matrix.range.parameter);
+  std::vector<double> g(before.size(), 0);
+  g[7] = 0.3;
+  g[9] = -2;
+  for (std::int64_t step = 1; step <= 3; ++step) matrix.step(tensor_of(context, g, {30}), step);
+  const std::vector<double> after = doubles(matrix.range.parameter);
+  const double decayed = after[0] / before[0];
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    if (g[i] == 0) EXPECT_NEAR(after[i], before[i] * decayed, 1e-6) << i;
+    else EXPECT_LT((after[i] - before[i] * decayed) * g[i], -1e-4) << i;
+  }
+}
+
 TEST(Adafactor, MastersOfBf16FollowFp32) {
   const Context context = testing::context(1);
   for (const Dims& shape : {Dims{37, 21}, Dims{2, 5, 9}}) {

@@ -108,6 +108,21 @@ TEST(Lbfgs, SolvesRosenbrock) {
   }
 }
 
+// PyTorch gives a search what is left of max_eval, beside its first trial.
+TEST(Lbfgs, ASearchEndsWithTheEvaluationsOfItsStep) {
+  const auto evaluations = [](int most) {
+    Rosenbrock problem({{-1.2, 1, -1.2, 1, -1.2, 1}});
+    LbfgsState state;
+    // A first step so long that its search needs many trials.
+    return lbfgs_step(problem, state, {.lr = 1e6, .max_iterations = 1, .max_evaluations = most, .strong_wolfe = true})
+        .evaluations;
+  };
+  const int needed = evaluations(100);
+  ASSERT_GT(needed, 6);
+  for (int most = 1; most < needed - 1; ++most) EXPECT_EQ(evaluations(most), most + 1);
+  for (const int most : {needed, needed + 1}) EXPECT_EQ(evaluations(most), needed);
+}
+
 TEST(Lbfgs, NumbersInSeveralTensorsAreOneProblem) {
   Rosenbrock whole({{-1.2, 1, 0.5, -0.7, 2}}), parts({{-1.2}, {}, {1, 0.5, -0.7}, {2}});
   LbfgsState state, state_of_parts;

@@ -1,0 +1,286 @@
+#pragma once
+// One row for every differentiable operation: its arguments, whose extents are letters, and how it is called.
+//
+// The laws of operations_test.cpp walk it.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/autograd/functions.h"
+#include "tests/kernels/op_table.h"
+#include "tests/support.h"
+
+namespace keel::testing {
+
+// Numbers have gradients; positions lie below an extent, and lengths reach up to one; flags are 0 or 1.
+enum class Holds : unsigned char { numbers, positions, lengths, flags };
+
+struct Argument {
+  std::string extents;  // a letter for each dimension, or a 1
+  Holds holds = Holds::numbers;
+  char limit = 0;  // the letter whose extent limits positions or lengths
+};
+
+using Extents = std::map<char, std::int64_t>;
+
+struct Inputs {
+  std::vector<Variable> numbers;
+  std::vector<Tensor> others;
+  Extents extents;
+};
+
+struct Operation {
+  std::string name;
+  std::vector<Argument> arguments;  // numbers first
+  std::function<std::vector<Variable>(const Inputs&)> call;
+  std::string never_empty = {};  // letters whose extent of 0 is an Error
+  std::string mean_over = {};    // letters whose extent of 0 makes a mean of nothing, which is no number
+  double low = -1, high = 1;     // where numbers are drawn
+  double step = 1e-6;            // of central differences
+  double rounding = 1e-12;       // relative error of its sums, in f64
+};
+
+// p packs 2 heads of queries with 2 of keys and 2 of values.
+inline Extents usual_extents() {
+  return {{'b', 2}, {'c', 8}, {'d', 4},  {'g', 2}, {'h', 4}, {'i', 4},
+          {'k', 6}, {'o', 5}, {'p', 24}, {'s', 5}, {'t', 3}, {'v', 7}};
+}
+
+inline Dims shape_of(const Argument& argument, const Extents& extents) {
+  Dims shape;
+  for (const char letter : argument.extents) shape.push_back(letter == '1' ? 1 : extents.at(letter));
+  return shape;
+}
+
+// The letters of an operation, each once.
+inline std::string letters_of(const Operation& operation) {
+  std::string letters;
+  for (const Argument& argument : operation.arguments)
+    for (const char letter : argument.extents)
+      if (letter != '1' && letters.find(letter) == std::string::npos) letters += letter;
+  return letters;
+}
+
+// A dense argument, the same for the same seed.
+inline Tensor make_argument(const Context& context, const Operation& operation, std::size_t at, const Extents& extents,
+                            DType dtype) {
+  const Argument& argument = operation.arguments[at];
+  const Dims shape = shape_of(argument, extents);
+  const std::uint64_t seed = 10 + at;
+  if (argument.holds == Holds::numbers)
+    return uniform_tensor(context, shape, seed, dtype, operation.low, operation.high);
+  if (argument.holds == Holds::flags) return uniform_tensor(context, shape, seed, DType::u8, 0, 2);
+  const std::int64_t limit = argument.limit == 0 ? 9 : extents.at(argument.limit);
+  const bool is_length = argument.holds == Holds::lengths;
+  return uniform_tensor(context, shape, seed, DType::i64, 0, static_cast<double>(is_length ? limit + 1 : limit));
+}
+
+inline std::vector<Operation> elementwise_operations() {
+  std::vector<Operation> rows;
+  for (const UnaryRow& row : unary_rows())
+    rows.push_back({.name = std::string(name_of_unary(row.op)),
+                    .arguments = {{"bt"}},
+                    .call = [row](const Inputs& in) -> std::vector<Variable> {
+                      return {unary(row.op, in.numbers[0], row.parameter)};
+                    },
+                    .low = row.low,
+                    .high = row.high});
+  for (const BinaryRow& row : binary_rows()) {
+    if (is_comparison_op(row.op)) continue;
+    using Pairs = std::initializer_list<std::pair<const char*, const char*>>;
+    for (const auto& [a, b] : Pairs{{"bt", "bt"}, {"bt", "t"}, {"b1", "1t"}})
+      rows.push_back({.name = concat(name_of_binary(row.op), ' ', a, ' ', b),
+                      .arguments = {{a}, {b}},
+                      .call = [row](const Inputs& in) -> std::vector<Variable> {
+                        return {binary(row.op, in.numbers[0], in.numbers[1])};
+                      },
+                      .low = row.low,
+                      .high = row.high});
+  }
+  return rows;
+}
+
+inline const std::vector<Operation>& operations() {
+  using Result = std::vector<Variable>;
+  using V = std::vector<Variable>;
+  static const std::vector<Operation> rows = [] {
+    std::vector<Operation> all = elementwise_operations();
+    const auto add_row = [&all](Operation row) { all.push_back(std::move(row)); };
+    // Of numbers alone.
+    const auto add_plain = [&](const char* name, std::vector<const char*> arguments, auto f,
+                               const char* mean_over = "") {
+      Operation row{.name = name, .arguments = {}, .call = [f](const Inputs& in) -> Result { return {f(in.numbers)}; }};
+      for (const char* extents : arguments) row.arguments.push_back({extents});
+      row.mean_over = mean_over;
+      add_row(std::move(row));
+    };
+    add_row({.name = "where",
+             .arguments = {{"bt"}, {"t"}, {"b1", Holds::flags}},
+             .call = [](const Inputs& in) -> Result { return {where(in.others[0], in.numbers[0], in.numbers[1])}; }});
+    add_row({.name = "cast",
+             .arguments = {{"bt"}},
+             .call = [](const Inputs& in) -> Result {
+               return {cast(cast(in.numbers[0], DType::f32), in.numbers[0].dtype())};
+             },
+             .step = 1e-2,
+             .rounding = 1e-7});
+    add_row(
+        {.name = "dropout", .arguments = {{"btc"}, {"b", Holds::positions}}, .call = [](const Inputs& in) -> Result {
+           return {dropout(in.numbers[0], 0.5, {.seed = 3, .step = 7}, in.others[0])};
+         }});
+
+    add_plain("sum over one", {"bti"}, [](const V& v) { return sum(v[0], {1}); });
+    add_plain("sum of all", {"bti"}, [](const V& v) { return sum(v[0]); });
+    add_plain(
+        "mean over two", {"bti"},
+        [](const V& v) {
+          return mean(v[0], {0, 2}, true);
+        },
+        "bi");
+    add_plain(
+        "mean of all", {"bti"}, [](const V& v) { return mean(v[0]); }, "bti");
+    add_row({.name = "max over one",
+             .arguments = {{"bti"}},
+             .call = [](const Inputs& in) -> Result { return {max(in.numbers[0], {1})}; },
+             .never_empty = "t"});
+    add_row({.name = "max of all",
+             .arguments = {{"bti"}},
+             .call = [](const Inputs& in) -> Result { return {max(in.numbers[0])}; },
+             .never_empty = "bti"});
+
+    add_plain("matmul", {"ti", "io"}, [](const V& v) { return matmul(v[0], v[1]); });
+    add_plain("matmul of batches", {"bti", "bio"}, [](const V& v) { return matmul(v[0], v[1]); });
+    add_plain("matmul of a batch and one", {"bti", "io"}, [](const V& v) { return matmul(v[0], v[1]); });
+    add_plain("matmul of one and a batch", {"ti", "bio"}, [](const V& v) { return matmul(v[0], v[1]); });
+    add_plain("linear", {"bti", "oi", "o"}, [](const V& v) { return linear(v[0], v[1], v[2]); });
+    add_plain("linear of a vector", {"i", "oi", "o"}, [](const V& v) { return linear(v[0], v[1], v[2]); });
+    add_plain("linear without bias", {"ti", "oi"}, [](const V& v) { return linear(v[0], v[1], {}); });
+    add_plain("linear_gelu", {"bti", "oi", "o"}, [](const V& v) { return linear_gelu(v[0], v[1], v[2]); });
+
+    add_plain("softmax", {"bt"}, [](const V& v) { return softmax(v[0]); });
+    add_plain("log_softmax", {"bt"}, [](const V& v) { return log_softmax(v[0]); });
+    for (const bool overwrites : {false, true})
+      add_row({.name = overwrites ? "cross_entropy over a copy of the logits" : "cross_entropy",
+               .arguments = {{"bto"}, {"bt", Holds::positions, 'o'}},
+               .call = [overwrites](const Inputs& in) -> Result {
+                 const Variable logits = overwrites ? scale(in.numbers[0], 2) : in.numbers[0];
+                 return {cross_entropy(logits, in.others[0],
+                                       {.ignore_index = 1, .label_smoothing = 0.1, .overwrite_logits = overwrites})
+                             .loss};
+               },
+               .never_empty = "o"});
+    add_plain(
+        "mse_loss", {"bt", "bt"}, [](const V& v) { return mse_loss(v[0], v[1]); }, "bt");
+
+    add_plain("layer_norm", {"btc", "c", "c"}, [](const V& v) { return layer_norm(v[0], v[1], v[2]); });
+    add_plain("layer_norm without bias", {"btc", "c"}, [](const V& v) { return layer_norm(v[0], v[1], {}); });
+    add_plain("rms_norm", {"btc", "c"}, [](const V& v) { return rms_norm(v[0], v[1]); });
+    add_row({.name = "add_norm, layer",
+             .arguments = {{"btc"}, {"btc"}, {"c"}, {"c"}},
+             .call = [](const Inputs& in) -> Result {
+               const V& v = in.numbers;
+               const ResidualNorm result = add_norm(NormKind::layer, v[0], v[1], v[2], v[3], 1e-5);
+               return {result.sum, result.out};
+             }});
+    add_row({.name = "add_norm, rms", .arguments = {{"btc"}, {"btc"}, {"c"}}, .call = [](const Inputs& in) -> Result {
+               const V& v = in.numbers;
+               const ResidualNorm result = add_norm(NormKind::rms, v[0], v[1], v[2], {}, 1e-5);
+               return {result.sum, result.out};
+             }});
+
+    add_row(
+        {.name = "attention",
+         .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}},
+         .call = [](const Inputs& in) -> Result { return {attention(in.numbers[0], in.numbers[1], in.numbers[2])}; },
+         .never_empty = "dg"});
+    add_row({.name = "attention, causal, with lengths",
+             .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {"b", Holds::lengths, 's'}},
+             .call = [](const Inputs& in) -> Result {
+               return {attention(in.numbers[0], in.numbers[1], in.numbers[2],
+                                 {.causal = true, .q_offset = 2, .lengths = in.others[0]})};
+             },
+             .never_empty = "dg"});
+    add_row({.name = "attention_packed",
+             .arguments = {{"btp"}, {"b", Holds::lengths, 't'}},
+             .call = [](const Inputs& in) -> Result {
+               return {attention_packed(in.numbers[0], 2, 2, {.causal = true, .lengths = in.others[0]})};
+             },
+             .never_empty = "p"});
+
+    add_row({.name = "view", .arguments = {{"bti"}}, .call = [](const Inputs& in) -> Result {
+               return {view(in.numbers[0], {in.extents.at('b') * in.extents.at('t'), in.extents.at('i')})};
+             }});
+    add_plain("transpose", {"bti"}, [](const V& v) { return transpose(v[0], 0, -1); });
+    add_plain("permute", {"bti"}, [](const V& v) { return permute(v[0], {1, -1, 0}); });
+    add_row({.name = "slice", .arguments = {{"bti"}}, .call = [](const Inputs& in) -> Result {
+               const std::int64_t end = in.extents.at('t');
+               return {slice(in.numbers[0], -2, std::min<std::int64_t>(1, end), end)};
+             }});
+    add_row({.name = "slice without elements", .arguments = {{"bti"}}, .call = [](const Inputs& in) -> Result {
+               const std::int64_t end = in.extents.at('t');
+               return {slice(in.numbers[0], 1, end, end)};
+             }});
+    add_row({.name = "expand", .arguments = {{"1t"}}, .call = [](const Inputs& in) -> Result {
+               return {expand(in.numbers[0], {4, 3, in.extents.at('t')})};
+             }});
+    add_plain("concat", {"bti", "boi", "bti"}, [](const V& v) { return concat(v, -2); });
+    add_row({.name = "split", .arguments = {{"bki"}}, .call = [](const Inputs& in) -> Result {
+               return split(in.numbers[0], 3, -2);
+             }});
+    add_row({.name = "gather",
+             .arguments = {{"bvi"}, {"bki", Holds::positions, 'v'}},
+             .call = [](const Inputs& in) -> Result { return {gather(in.numbers[0], -2, in.others[0])}; },
+             .never_empty = "v"});
+    add_row({.name = "index_select",
+             .arguments = {{"bvi"}, {"k", Holds::positions, 'v'}},
+             .call = [](const Inputs& in) -> Result { return {index_select(in.numbers[0], -2, in.others[0])}; },
+             .never_empty = "v"});
+    add_row({.name = "embedding",
+             .arguments = {{"vi"}, {"bt", Holds::positions, 'v'}},
+             .call = [](const Inputs& in) -> Result { return {embedding(in.numbers[0], in.others[0])}; },
+             .never_empty = "v"});
+    add_row({.name = "checkpoint", .arguments = {{"ti"}, {"io"}}, .call = [](const Inputs& in) -> Result {
+               const CheckpointedFunction product = [](std::span<const Variable> v) -> Result {
+                 return {tanh(matmul(v[0], v[1]))};
+               };
+               return checkpoint(product, in.numbers);
+             }});
+    return all;
+  }();
+  return rows;
+}
+
+// The ways in which an argument may lie in memory. `repeated` has a stride of 0, and so other numbers.
+enum class Lies : unsigned char { dense, transposed, spread, shifted, repeated };
+inline constexpr Lies kLayouts[] = {Lies::dense, Lies::transposed, Lies::spread, Lies::shifted, Lies::repeated};
+inline std::string_view name_of(Lies lies) {
+  constexpr std::string_view names[] = {"dense", "transposed", "spread", "shifted", "repeated"};
+  return names[static_cast<std::size_t>(lies)];
+}
+
+// The numbers of a dense tensor in another layout, in memory of their own.
+inline Tensor lay_out(const Tensor& x, Lies lies) {
+  const Context& context = x.context();
+  if (lies == Lies::transposed && x.rank() >= 2) return kernels::clone(x.transpose(0, -1)).transpose(0, -1);
+  if (lies == Lies::repeated && x.rank() >= 1 && x.numel() != 0)
+    return kernels::clone(x.slice(0, 0, 1)).expand(x.shape());
+  Tensor view = kernels::clone(x);
+  if (lies == Lies::spread) {
+    Dims twice = x.shape();
+    twice.push_back(2);
+    view = zeros(context, twice, x.dtype()).select(-1, 1);
+    kernels::copy_into(view, x);
+  } else if (lies == Lies::shifted && x.rank() >= 1) {
+    Dims longer = x.shape();
+    ++longer[0];
+    view = zeros(context, longer, x.dtype()).slice(0, 1, longer[0]);
+    kernels::copy_into(view, x);
+  }
+  return view;
+}
+
+}  // namespace keel::testing
