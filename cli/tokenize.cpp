@@ -46,8 +46,8 @@ class Bar {
     const std::size_t percent = 100 * done / total_;
     if (!shows_ || percent == percent_) return;
     percent_ = percent;
-    std::cerr << "\rtokenizing " << std::string(percent / 4, '#') << std::string(25 - percent / 4, '-') << ' ' << percent
-              << " %" << std::flush;
+    std::cerr << "\rtokenizing " << std::string(percent / 4, '#') << std::string(25 - percent / 4, '-') << ' '
+              << percent << " %" << std::flush;
   }
 
  private:
@@ -55,7 +55,8 @@ class Bar {
   bool shows_;
 };
 
-// The end of a piece that begins at `begin`: not inside a character of UTF-8, which has at most three bytes after its first.
+// The end of a piece that begins at `begin`: not inside a character of UTF-8, which has at most three bytes after its
+// first.
 std::size_t piece_end(std::string_view text, std::size_t begin) {
   std::size_t end = std::min(begin + kPiece, text.size());
   const auto is_inside = [&] { return end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80; };
@@ -63,8 +64,8 @@ std::size_t piece_end(std::string_view text, std::size_t begin) {
   return end;
 }
 
-// Other tokenizers than bytes are needed to read the tokens again: as tokenizer.json beside them, where another one must
-// not be lost.
+// Other tokenizers than bytes are needed to read the tokens again: as tokenizer.json beside them, where another one
+// must not be lost.
 void save_beside(const std::string& out, const Tokenizer& tokenizer) {
   const std::string path = (std::filesystem::path(out).parent_path() / "tokenizer.json").string();
   if (std::filesystem::exists(path)) {

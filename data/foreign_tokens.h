@@ -1,6 +1,6 @@
 #pragma once
-// Token files of other programs: of llm.c, which begin with a header of 256 32-bit words, and of nanoGPT, which are tokens
-// of 16 bits and nothing else. docs/token-files.md describes all formats.
+// Token files of other programs: of llm.c, which begin with a header of 256 32-bit words, and of nanoGPT, which are
+// tokens of 16 bits and nothing else. docs/token-files.md describes all formats.
 
 #include <cstddef>
 #include <cstdint>

@@ -30,12 +30,14 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// What `<<` prints by its value: text, but no other array or pointer, of which it prints the address.
+// What `<<` prints: values, text, addresses (void*) and manipulators. Other arrays and pointers are not text.
 template <class T>
 concept Printable = requires(std::ostream& out, const T& value) {
   out << value;
 }
-&&(!std::is_pointer_v<std::decay_t<T>> || std::is_convertible_v<const T&, std::string_view>);
+&&(!std::is_pointer_v<std::decay_t<T>> || std::is_convertible_v<const T&, std::string_view> ||
+   std::is_void_v<std::remove_pointer_t<std::decay_t<T>>> ||
+   std::is_function_v<std::remove_pointer_t<std::decay_t<T>>>);
 
 // Joins its arguments as `<<` prints them.
 template <Printable... Parts>

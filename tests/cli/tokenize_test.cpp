@@ -77,7 +77,8 @@ TEST(TrainCommand, SaysWhatTokensOfAnotherProgramItRead) {
   std::string tokens;
   for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(i % 65), '\0'};
   sandbox.write("train.bin", tokens);
-  const Outcome outcome = sandbox.keel("train text.yaml 'data={type: tokens, path: train.bin}' steps=5 model.vocabulary=4096");
+  const Outcome outcome =
+      sandbox.keel("train text.yaml 'data={type: tokens, path: train.bin}' steps=5 model.vocabulary=4096");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string said = outcome.out + outcome.err;
   EXPECT_NE(said.find("'train.bin' was read as a file of nanoGPT's: 2000 tokens of 2 bytes, of a vocabulary of 65"),

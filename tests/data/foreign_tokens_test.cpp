@@ -94,7 +94,8 @@ TEST(ForeignTokens, AreNotSeenInTextsNorInWhatWasKeelsNorUnderOtherNames) {
     std::string damaged = good;
     damaged[at] ^= 1;
     write_bytes(folder / "bad.bin", damaged);
-    EXPECT_NE(error_of([&] { open_token_file(folder / "bad.bin"); }).find("does not begin with KEELTOK1"), std::string::npos);
+    EXPECT_NE(error_of([&] { open_token_file(folder / "bad.bin"); }).find("does not begin with KEELTOK1"),
+              std::string::npos);
   }
   for (std::size_t length = 0; length < good.size(); ++length) {
     write_bytes(folder / "bad.bin", good.substr(0, length));

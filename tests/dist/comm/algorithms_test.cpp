@@ -373,9 +373,7 @@ TEST(AlgorithmNames, SuggestTheNearest) {
 TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
   for (const AlgorithmName& one : algorithm_names()) {
     EXPECT_EQ(&find_algorithm_name(one.name), &one);
-    if (!one.algorithm.empty()) {
-      EXPECT_EQ(find_algorithm(one.algorithm).name, one.algorithm);
-    }
+    if (!one.algorithm.empty()) { EXPECT_EQ(find_algorithm(one.algorithm).name, one.algorithm); }
   }
   EXPECT_EQ(find_algorithm_name("halving").name, "rhd");
   EXPECT_NE(error_of([] { find_algorithm_name("rign"); }).find("did you mean 'ring'?"), std::string::npos);
