@@ -129,7 +129,9 @@ void print_distribution() {
   else print("MPI", fmt::format("{} (launcher: {})", name_of(mpi), found_program("mpirun")));
 }
 
-void print_languages() { print("Fortran", describe(*build_part("Fortran"))); }
+void print_other_parts() {
+  for (const char* name : {"OpenMP", "Fortran"}) print(name, describe(*build_part(name)));
+}
 
 void print_environment() {
   const Context context = Context::create();
@@ -139,7 +141,7 @@ void print_environment() {
   print_machine(context);
   print_matmul(context);
   print_distribution();
-  print_languages();
+  print_other_parts();
 }
 
 }  // namespace

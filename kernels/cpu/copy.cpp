@@ -7,6 +7,7 @@
 
 #include "keel/kernels/cpu/backend.h"
 #include "keel/kernels/cpu/blocks.h"
+#include "keel/kernels/cpu/shuffle.h"
 #include "keel/kernels/layout.h"
 
 namespace keel::cpu {
@@ -48,7 +49,7 @@ template <bool upper, class V>
 V interleave(V a, V b) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     constexpr int count = sizeof...(I);
-    return __builtin_shufflevector(a, b, (I / 2 + I % 2 * count + (upper ? count / 2 : 0))...);
+    return shuffled<(I / 2 + I % 2 * count + (upper ? count / 2 : 0))...>(a, b);
   }
   (std::make_integer_sequence<int, sizeof(V) / sizeof(V{}[0])>{});
 }

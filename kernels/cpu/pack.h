@@ -11,6 +11,7 @@
 
 #include "keel/kernels/cpu/gemm.h"
 #include "keel/kernels/cpu/microkernel.h"
+#include "keel/kernels/cpu/shuffle.h"
 
 namespace keel::cpu {
 
@@ -40,7 +41,7 @@ void load_units(const T* from, typename P::Unit* units) {
 // Element w of the result is element from(w) of a and b side by side.
 template <int N, auto from, class V>
 V shuffle(V a, V b) {
-  return [&]<int... W>(std::integer_sequence<int, W...>) { return __builtin_shufflevector(a, b, from(W)...); }
+  return [&]<int... W>(std::integer_sequence<int, W...>) { return shuffled<from(W)...>(a, b); }
   (std::make_integer_sequence<int, N>{});
 }
 
