@@ -54,6 +54,13 @@ if(KEEL_SANITIZE)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
+# keel_for_any_processor(FILES...): what must run before it is known what the processor has.
+function(keel_for_any_processor)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -march=x86-64 SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 # keel_choice(NAME help default words...): a setting of the build that is one of some words.
 function(keel_choice name help standard)
   set(${name} ${standard} CACHE STRING "${help}")
@@ -71,10 +78,11 @@ function(keel_expose folder)
   file(CREATE_LINK "${keel_SOURCE_DIR}/${folder}" "${keel_BINARY_DIR}/include/keel/${folder}" SYMBOLIC)
 endfunction()
 
-# keel_layer(FOLDER [NAME name] SOURCES ... [DEPENDS folders of layers ...] [LINKS private libraries ...])
+# keel_layer(FOLDER [NAME name] SOURCES ... [DEPENDS folders of layers ...] [LINKS private libraries ...]
+#   [PRIVATE_HEADERS headers, and folders of them, that the layer keeps to itself and that are not installed ...])
 # The layer of dist/parallel is called keel::parallel. A part of a layer that is a library of its own has a NAME.
 function(keel_layer folder)
-  cmake_parse_arguments(LAYER "" "NAME" "SOURCES;DEPENDS;LINKS" ${ARGN})
+  cmake_parse_arguments(LAYER "" "NAME" "SOURCES;DEPENDS;LINKS;PRIVATE_HEADERS" ${ARGN})
   cmake_path(GET folder FILENAME name)
   if(LAYER_NAME)
     set(name ${LAYER_NAME})
@@ -94,4 +102,5 @@ function(keel_layer folder)
   endforeach()
   target_link_libraries(keel_${name} PRIVATE $<BUILD_INTERFACE:keel_flags> ${LAYER_LINKS})
   set_property(GLOBAL APPEND PROPERTY KEEL_LAYERS ${name})
+  set_property(GLOBAL APPEND PROPERTY "KEEL_PRIVATE_HEADERS_OF_${folder}" ${LAYER_PRIVATE_HEADERS})
 endfunction()

@@ -46,8 +46,9 @@ foreach(layer IN LISTS layers)
       message(FATAL_ERROR "keel_${layer} links ${link}: add its package to cmake/KeelInstall.cmake")
     endif()
   endforeach()
-  if(layer STREQUAL "capi")
-    list(APPEND flags -lstdc++ -lm)  # compilers of other languages than C++ link it
+  if(layer STREQUAL "runtime")
+    # Compilers of other languages than C++ link keel, too. Every layer needs this one, so these come last.
+    list(APPEND flags -lstdc++ -lm)
   endif()
   list(REMOVE_DUPLICATES packages)
   string(APPEND KEEL_LAYER_TABLE "set(keel_${layer}_needs ${needs})\nset(keel_${layer}_packages ${packages})\n")
@@ -74,11 +75,13 @@ foreach(layer IN LISTS layers)
   configure_file(cmake/keel.pc.in "${keel_BINARY_DIR}/pkgconfig/keel-${layer}.pc" @ONLY)
   install(FILES "${keel_BINARY_DIR}/pkgconfig/keel-${layer}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-  # A backend's own headers are no part of the interface.
+  # A backend's own headers are no part of the interface, nor are those that a layer keeps to itself.
   get_target_property(folder keel_${layer} KEEL_FOLDER)
+  get_property(private GLOBAL PROPERTY "KEEL_PRIVATE_HEADERS_OF_${folder}")
+  list(TRANSFORM private REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
   install(DIRECTORY "${keel_SOURCE_DIR}/${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/keel/${folder}"
     FILES_MATCHING PATTERN "*.h" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE
-    PATTERN "emulation" EXCLUDE)
+    PATTERN "emulation" EXCLUDE ${private})
   install(TARGETS keel_${layer} EXPORT keelTargets)
 endforeach()
 install(TARGETS keel)
@@ -105,3 +108,11 @@ install(CODE "
     DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/keel\")")
 install(FILES "${keel_BINARY_DIR}/keelConfig.cmake" "${keel_BINARY_DIR}/keelConfigVersion.cmake"
   DESTINATION "${keel_package}")
+install(FILES LICENSE README.md CHANGELOG.md CITATION.cff DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+if(PROJECT_IS_TOP_LEVEL)
+  add_custom_target(uninstall VERBATIM COMMENT "Removing what was installed from this folder"
+    COMMAND "${CMAKE_COMMAND}" -D "MANIFEST=${keel_BINARY_DIR}/install_manifest.txt"
+            -P "${CMAKE_CURRENT_LIST_DIR}/uninstall.cmake")
+endif()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <string>
 
 #include "keel/optim/elementwise.h"
@@ -11,7 +12,7 @@
 namespace keel {
 namespace {
 
-AdamSettings adam_settings(const OptimizerOptions& o) {
+AdamSettings adam_settings(const OptimizerValues& o) {
   return {.beta1 = o.betas[0],
           .beta2 = o.betas[1],
           .epsilon = o.eps,
@@ -20,7 +21,7 @@ AdamSettings adam_settings(const OptimizerOptions& o) {
           .decoupled = true};
 }
 
-using Options = const OptimizerOptions&;
+using Options = const OptimizerValues&;
 
 AdamSettings adam_8bit_settings(Options o) {
   AdamSettings settings = adam_settings(o);
@@ -307,7 +308,7 @@ std::vector<OptimizerEntry> make_entries() {
                             .tolerance_gradient = o.tolerance_gradient,
                             .tolerance_change = o.tolerance_change,
                             .history = o.history,
-                            .strong_wolfe = o.line_search == OptimizerOptions::LineSearch::strong_wolfe});
+                            .strong_wolfe = o.line_search == LineSearchKind::strong_wolfe});
        }},
   };
   for (OptimizerEntry& entry : entries)
@@ -331,10 +332,78 @@ bool is_alias(std::string_view aliases, std::string_view word) {
   return false;
 }
 
+template <class T>
+void read_number(std::string_view text, T& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  KEEL_CHECK(error == std::errc() && end == text.data() + text.size(), "the default '", text, "' is no number");
+}
+
+void read_default(std::string_view text, double& value) { read_number(text, value); }
+void read_default(std::string_view text, int& value) { read_number(text, value); }
+void read_default(std::string_view text, std::int64_t& value) { read_number(text, value); }
+void read_default(std::string_view text, bool& value) { value = text == "true"; }
+void read_default(std::string_view text, LineSearchKind& value) {
+  value = text == "strong_wolfe" ? LineSearchKind::strong_wolfe : LineSearchKind::none;
+}
+// "[0.9, 0.999]"
+void read_default(std::string_view text, std::array<double, 2>& value) {
+  const std::size_t comma = text.find(", ");
+  read_number(text.substr(1, comma - 1), value[0]);
+  read_number(text.substr(comma + 2, text.size() - comma - 3), value[1]);
+}
+
+// Calls f(name, value, option) for every option of any optimizer.
+template <class F>
+void for_each_option(OptimizerValues& values, const OptimizerOptions& options, const F& f) {
+#define KEEL_OPTION(name) f(#name, values.name, options.name)
+  KEEL_OPTION(betas);
+  KEEL_OPTION(eps);
+  KEEL_OPTION(weight_decay);
+  KEEL_OPTION(momentum);
+  KEEL_OPTION(dampening);
+  KEEL_OPTION(nesterov);
+  KEEL_OPTION(maximize);
+  KEEL_OPTION(amsgrad);
+  KEEL_OPTION(correct_bias);
+  KEEL_OPTION(decoupled_weight_decay);
+  KEEL_OPTION(momentum_decay);
+  KEEL_OPTION(lr_decay);
+  KEEL_OPTION(initial_accumulator);
+  KEEL_OPTION(rho);
+  KEEL_OPTION(alpha);
+  KEEL_OPTION(centered);
+  KEEL_OPTION(etas);
+  KEEL_OPTION(step_sizes);
+  KEEL_OPTION(lambd);
+  KEEL_OPTION(t0);
+  KEEL_OPTION(max_coeff);
+  KEEL_OPTION(min_coeff);
+  KEEL_OPTION(trust_coefficient);
+  KEEL_OPTION(adapt_without_decay);
+  KEEL_OPTION(epsilons);
+  KEEL_OPTION(clip_threshold);
+  KEEL_OPTION(decay_rate);
+  KEEL_OPTION(beta1);
+  KEEL_OPTION(scale_parameter);
+  KEEL_OPTION(relative_step);
+  KEEL_OPTION(warmup_init);
+  KEEL_OPTION(min_8bit_size);
+  KEEL_OPTION(stochastic_rounding);
+  KEEL_OPTION(max_iterations);
+  KEEL_OPTION(max_evaluations);
+  KEEL_OPTION(history);
+  KEEL_OPTION(tolerance_gradient);
+  KEEL_OPTION(tolerance_change);
+  KEEL_OPTION(line_search);
+#undef KEEL_OPTION
+}
+
 }  // namespace
 
-bool OptimizerEntry::has(std::string_view option) const {
-  return std::any_of(options.begin(), options.end(), [&](const OptionDefault& each) { return each.option == option; });
+const OptionDefault* OptimizerEntry::find(std::string_view option) const {
+  const auto at =
+      std::find_if(options.begin(), options.end(), [&](const OptionDefault& o) { return o.option == option; });
+  return at == options.end() ? nullptr : &*at;
 }
 
 std::span<const OptimizerEntry> optimizers() {
@@ -357,18 +426,34 @@ const OptimizerEntry& find_optimizer(std::string_view name) {
                      close.empty() ? "" : concat("; did you mean '", optimizers()[at].name, "'?")));
 }
 
+OptimizerValues with_defaults(const OptimizerEntry& entry, const OptimizerOptions& options) {
+  OptimizerValues values;
+  for_each_option(values, options, [&](std::string_view name, auto& value, const auto& option) {
+    const OptionDefault* const standard = entry.find(name);
+    KEEL_CHECK(standard != nullptr || !option, entry.name, " has no option ", name);
+    if (option) value = *option;
+    else if (standard != nullptr) read_default(standard->value, value);
+  });
+  return values;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
-                                          std::uint64_t seed, std::span<const OptimizerOptions> variants) {
+                                          std::uint64_t seed) {
+  return make_optimizer(entry, with_defaults(entry, options), seed, {});
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerValues& values,
+                                          std::uint64_t seed, std::span<const OptimizerValues> variants) {
   if (entry.make != nullptr) {
     KEEL_CHECK(variants.empty(), entry.name, ": no group can have options of its own");
-    return entry.make(options);
+    return entry.make(values);
   }
   std::vector<UpdateSettings> of_groups;
-  for (const OptimizerOptions& each : variants) of_groups.push_back(entry.settings(each));
-  return make_elementwise(entry.name, {.settings = entry.settings(options),
+  for (const OptimizerValues& each : variants) of_groups.push_back(entry.settings(each));
+  return make_elementwise(entry.name, {.settings = entry.settings(values),
                                        .variants = std::move(of_groups),
-                                       .weight_decay = entry.has("weight_decay") ? options.weight_decay : 0,
-                                       .stochastic_rounding = options.stochastic_rounding,
+                                       .weight_decay = entry.has("weight_decay") ? values.weight_decay : 0,
+                                       .stochastic_rounding = values.stochastic_rounding,
                                        .seed = seed,
                                        .takes_rows = entry.takes_rows});
 }

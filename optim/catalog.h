@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "keel/optim/optimizer.h"
@@ -17,34 +19,40 @@ namespace keel {
 
 struct UpdateSettings;  // keel/kernels/update.h
 
-// Every option of any optimizer; members that one does not have keep what they are.
-struct OptimizerOptions {
-  std::array<double, 2> betas = {};
-  double eps = 0;
-  double weight_decay = 0;
-  double momentum = 0, dampening = 0;
-  bool nesterov = false, maximize = false, amsgrad = false;
-  bool correct_bias = false;
-  bool decoupled_weight_decay = false;
-  double momentum_decay = 0;
-  double lr_decay = 0, initial_accumulator = 0;
-  double rho = 0, alpha = 0;
-  bool centered = false;
-  std::array<double, 2> etas = {}, step_sizes = {};
-  double lambd = 0, t0 = 0;
-  double max_coeff = 0, min_coeff = 0, trust_coefficient = 0;
-  bool adapt_without_decay = false;
-  std::array<double, 2> epsilons = {};
-  double clip_threshold = 0, decay_rate = 0, beta1 = 0;
-  bool scale_parameter = false, relative_step = false, warmup_init = false;
-  std::int64_t min_8bit_size = 0;
-  bool stochastic_rounding = false;
-  int max_iterations = 0, max_evaluations = 0, history = 0;
-  double tolerance_gradient = 0, tolerance_change = 0;
-  enum class LineSearch : unsigned char { none, strong_wolfe };
-  LineSearch line_search = LineSearch::none;
-  bool operator==(const OptimizerOptions&) const = default;
+enum class LineSearchKind : unsigned char { none, strong_wolfe };
+
+// Every option of any optimizer. Of<T> is T or std::optional<T>.
+template <template <class> class Of>
+struct OptionsOf {
+  Of<std::array<double, 2>> betas = {};
+  Of<double> eps = {};
+  Of<double> weight_decay = {};
+  Of<double> momentum = {}, dampening = {};
+  Of<bool> nesterov = {}, maximize = {}, amsgrad = {};
+  Of<bool> correct_bias = {};
+  Of<bool> decoupled_weight_decay = {};
+  Of<double> momentum_decay = {};
+  Of<double> lr_decay = {}, initial_accumulator = {};
+  Of<double> rho = {}, alpha = {};
+  Of<bool> centered = {};
+  Of<std::array<double, 2>> etas = {}, step_sizes = {};
+  Of<double> lambd = {}, t0 = {};
+  Of<double> max_coeff = {}, min_coeff = {}, trust_coefficient = {};
+  Of<bool> adapt_without_decay = {};
+  Of<std::array<double, 2>> epsilons = {};
+  Of<double> clip_threshold = {}, decay_rate = {}, beta1 = {};
+  Of<bool> scale_parameter = {}, relative_step = {}, warmup_init = {};
+  Of<std::int64_t> min_8bit_size = {};
+  Of<bool> stochastic_rounding = {};
+  Of<int> max_iterations = {}, max_evaluations = {}, history = {};
+  Of<double> tolerance_gradient = {}, tolerance_change = {};
+  Of<LineSearchKind> line_search = {};
+  bool operator==(const OptionsOf&) const = default;
 };
+// What a program sets; the rest is the optimizer's defaults.
+using OptimizerOptions = OptionsOf<std::optional>;
+// What holds in the end. Members that an optimizer does not have keep what they are.
+using OptimizerValues = OptionsOf<std::type_identity_t>;
 
 // An option as configurations call it, and its default, as YAML.
 struct OptionDefault {
@@ -56,12 +64,13 @@ struct OptimizerEntry {
   std::string_view aliases;  // other programs' words, "a|b"; case, - and _ never count
   std::string_view summary;
   std::vector<OptionDefault> options;  // lr among them
-  UpdateSettings (*settings)(const OptimizerOptions&);
+  UpdateSettings (*settings)(const OptimizerValues&);
   // An optimizer that needs a closure has this instead of settings; it has one group, and treats all parameters alike.
-  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions&) = nullptr;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerValues&) = nullptr;
   bool takes_rows = false;  // Optimizer::takes_rows()
 
-  bool has(std::string_view option) const;
+  const OptionDefault* find(std::string_view option) const;  // null: it has no such option
+  bool has(std::string_view option) const { return find(option) != nullptr; }
 };
 
 // In the order of documentation; the first is the default.
@@ -70,9 +79,16 @@ std::span<const OptimizerEntry> optimizers();
 // By name or alias. An Error that lists the names, the nearest last, where there is none.
 const OptimizerEntry& find_optimizer(std::string_view name);
 
-// `seed` is that of stochastic rounding; `variants` are the options of groups that have some of their own
-// (ParameterGroup::variant). Throws an Error where the options make no sense together.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options,
-                                          std::uint64_t seed, std::span<const OptimizerOptions> variants = {});
+// The options that are set, and the optimizer's defaults for the others. An Error where it has not an option that is
+// set.
+OptimizerValues with_defaults(const OptimizerEntry& entry, const OptimizerOptions& options);
+
+// As in make_optimizer(find_optimizer("Adam"), {.weight_decay = 0.1}). `seed` is that of stochastic rounding. Throws an
+// Error where the options make no sense together.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerOptions& options = {},
+                                          std::uint64_t seed = 0);
+// `variants` are the values of groups that have some of their own (ParameterGroup::variant).
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const OptimizerValues& values,
+                                          std::uint64_t seed, std::span<const OptimizerValues> variants);
 
 }  // namespace keel

@@ -112,16 +112,16 @@ std::unique_ptr<Communicator> make_background(const Config& config, Communicator
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
-  OptimizerOptions options = config.optimizer;
+  OptimizerValues values = config.optimizer;
   const OptimizerEntry& entry = find_optimizer(config.optimizer.type);
   const LearningRate schedule(config);
-  if (schedule.schedule().cycles_momentum() && options.momentum == 0 && entry.has("momentum"))
-    for (std::int64_t done = 0; done < config.steps && options.momentum == 0; ++done)
-      options.momentum = schedule.momentum(done).value_or(0);
-  std::vector<OptimizerOptions> variants = group_options(config);
-  for (OptimizerOptions& each : variants)
-    if (each.momentum == 0) each.momentum = options.momentum;
-  return make_optimizer(entry, options, config.seed, variants);
+  if (schedule.schedule().cycles_momentum() && values.momentum == 0 && entry.has("momentum"))
+    for (std::int64_t done = 0; done < config.steps && values.momentum == 0; ++done)
+      values.momentum = schedule.momentum(done).value_or(0);
+  std::vector<OptimizerValues> variants = group_options(config);
+  for (OptimizerValues& each : variants)
+    if (each.momentum == 0) each.momentum = values.momentum;
+  return make_optimizer(entry, values, config.seed, variants);
 }
 
 GroupRule make_groups(const Config& config) {

@@ -54,7 +54,7 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
-struct OptimizerConfig : OptimizerOptions {
+struct OptimizerConfig : OptimizerValues {
   std::string type = "AdamW";  // a name of keel/optim/catalog.h
   double lr = 0;
   std::vector<GroupPattern> groups;
@@ -166,6 +166,6 @@ std::string to_yaml(const Config& config);
 
 // The optimizer's options with those of a group; of each group that has some, in their order. An Error names what is
 // wrong with them.
-std::vector<OptimizerOptions> group_options(const Config& config);
+std::vector<OptimizerValues> group_options(const Config& config);
 
 }  // namespace keel

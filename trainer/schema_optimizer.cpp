@@ -25,7 +25,7 @@ constexpr Range kCount = {.low = 0, .high = 100000};
 
 constexpr ChoiceField kLineSearch = {
     [](const Config& config) { return static_cast<int>(config.optimizer.line_search); },
-    [](Config& config, int index) { config.optimizer.line_search = static_cast<OptimizerOptions::LineSearch>(index); },
+    [](Config& config, int index) { config.optimizer.line_search = static_cast<LineSearchKind>(index); },
     "none|strong_wolfe", "None=none"};
 
 // What an option is, whatever its default: options of the table of optimizers each have one.
@@ -295,9 +295,9 @@ std::string groups_text(const std::vector<GroupPattern>& groups) {
   return concat("[", text, "]");
 }
 
-std::vector<OptimizerOptions> group_options(const Config& config) {
+std::vector<OptimizerValues> group_options(const Config& config) {
   const OptimizerEntry& entry = find_optimizer(config.optimizer.type);
-  std::vector<OptimizerOptions> all;
+  std::vector<OptimizerValues> all;
   for (const GroupPattern& group : config.optimizer.groups) {
     if (group.options.empty()) continue;
     Config own = config;

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
+#include "keel/kernels/elementwise.h"
 #include "keel/kernels/update.h"
 #include "keel/optim/groups.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {
@@ -49,7 +52,7 @@ TEST(OptimizerCatalog, EveryRuleIsMadeByAnOptimizer) {
   std::set<std::size_t> rules;
   for (const OptimizerEntry& entry : optimizers()) {
     EXPECT_NE(entry.settings == nullptr, entry.make == nullptr) << entry.name;
-    if (entry.settings != nullptr) rules.insert(entry.settings(OptimizerOptions{}).index());
+    if (entry.settings != nullptr) rules.insert(entry.settings(OptimizerValues{}).index());
   }
   EXPECT_EQ(rules.size(), std::variant_size_v<UpdateSettings::variant>);
 }
@@ -63,6 +66,37 @@ TEST(OptimizerCatalog, RefusesOptionsThatMakeNoSense) {
   options.weight_decay = -1;
   EXPECT_EQ(error_of([&] { make_optimizer(find_optimizer("Lion"), options, 1); }),
             "Lion: weight_decay must not be negative, got -1");
+}
+
+TEST(OptimizerCatalog, WhatIsNotSetIsTheOptimizersDefault) {
+  const OptimizerValues adam = with_defaults(find_optimizer("Adam"), {.weight_decay = 0.25, .amsgrad = true});
+  EXPECT_EQ(adam.betas, (std::array{0.9, 0.999}));
+  EXPECT_EQ(adam.eps, 1e-8);
+  EXPECT_EQ(adam.weight_decay, 0.25);
+  EXPECT_TRUE(adam.amsgrad);
+  EXPECT_EQ(with_defaults(find_optimizer("Rprop"), {}).step_sizes, (std::array{1e-6, 50.0}));
+  EXPECT_TRUE(with_defaults(find_optimizer("Adafactor"), {}).relative_step);
+  EXPECT_EQ(with_defaults(find_optimizer("LBFGS"), {.line_search = LineSearchKind::strong_wolfe}).history, 100);
+  EXPECT_EQ(error_of([] { make_optimizer(find_optimizer("Lion"), {.momentum = 0.9}); }), "Lion has no option momentum");
+}
+
+TEST(OptimizerCatalog, EveryOptimizerMovesWeightsByItsDefaults) {
+  const Context context = testing::context(1);
+  for (const OptimizerEntry& entry : optimizers()) {
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(entry, {}, 1);
+    if (optimizer->needs_closure() || optimizer->takes_rows() || optimizer->one_by_one()) continue;
+    ParameterRange range;
+    range.parameter = testing::tensor_of(context, {2}, {1});
+    range.gradient = testing::tensor_of(context, {0.5}, {1});
+    for (std::size_t kind = 0; kind < optimizer->state_names().size(); ++kind)
+      range.state.push_back(kernels::full(context, {1}, optimizer->initial_state(kind)));
+    const SharedNumber* const shared = optimizer->shared_number();
+    optimizer->update(std::vector{range},
+                      {.step = kernels::make_step_state(context, {.steps = 1, .taken = 1, .lr = 0.1}),
+                       .shared = kernels::full(context, {1}, shared == nullptr ? 0 : shared->initial, DType::f64)});
+    const double moved = 2 - range.parameter.item();
+    EXPECT_TRUE(std::isfinite(moved) && moved > 0) << entry.name << " moved the weight by " << moved;
+  }
 }
 
 TEST(ParameterGroups, TheFirstPatternThatFitsWins) {

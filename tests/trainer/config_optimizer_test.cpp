@@ -1,5 +1,6 @@
 // Configurations of optimizers and of their groups.
 
+#include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/schema.h"
@@ -17,6 +18,8 @@ TEST(Config, TheDefaultsOfAnOptimizerAreThoseOfTheTable) {
     EXPECT_EQ(parse_config(with(concat("optimizer: {type: ", entry.name, "}")), "c"),
               parse_config(with(concat("optimizer: {", all, "}")), "c"))
         << entry.name;
+    const OptimizerValues configured = parse_config(with(concat("optimizer: {type: ", entry.name, "}")), "c").optimizer;
+    EXPECT_EQ(configured, with_defaults(entry, {})) << entry.name << " in C++";
     std::string lower(entry.name);
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     EXPECT_EQ(parse_config(with(concat("optimizer: {type: ", lower, "}")), "c").optimizer.type, entry.name);
@@ -62,7 +65,7 @@ TEST(Config, AGroupMayHaveOptionsOfItsOwn) {
   const Config config = parse_config(
       with("optimizer: {eps: 1e-6, groups: [{match: bias, betas: [0.5, 0.7]}, {match: ln}, {match: \"\", eps: 1e-4}]}"),
       "c");
-  const std::vector<OptimizerOptions> options = group_options(config);
+  const std::vector<OptimizerValues> options = group_options(config);
   ASSERT_EQ(options.size(), 2u);
   EXPECT_EQ(options[0].betas, (std::array{0.5, 0.7}));
   EXPECT_EQ(options[0].eps, 1e-6);

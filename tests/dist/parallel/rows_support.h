@@ -37,11 +37,7 @@ struct Tables : Module {
 };
 
 inline std::unique_ptr<Optimizer> sparse_adam(bool stochastic = false) {
-  OptimizerOptions options;
-  options.betas = {0.9, 0.999};
-  options.eps = 1e-8;
-  options.stochastic_rounding = stochastic;
-  return make_optimizer(find_optimizer("sparse_adam"), options, 3);
+  return make_optimizer(find_optimizer("sparse_adam"), {.stochastic_rounding = stochastic}, 3);
 }
 
 inline constexpr std::int64_t kSamples = 24;
