@@ -1,7 +1,6 @@
 #include "keel/optim/groups.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "keel/kernels/rules/rule.h"
@@ -18,6 +17,16 @@ bool any_part(std::string_view text, char separator, const F& f) {
     begin = end + 1;
   }
   return false;
+}
+
+// "h.0" of "h.0.attn.c_proj.weight"; empty where no part of the name is a number.
+std::string_view outermost_item(std::string_view name) {
+  std::size_t end = 0;
+  const bool found = any_part(name, '.', [&](std::string_view part) {
+    end = static_cast<std::size_t>(part.data() + part.size() - name.data());
+    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+  });
+  return found ? name.substr(0, end) : std::string_view();
 }
 
 }  // namespace
@@ -52,25 +61,28 @@ GroupRule keep_full_state(GroupRule rule, std::vector<std::string> names) {
   };
 }
 
-std::int64_t depth_of(std::string_view name, std::int64_t blocks) {
-  std::int64_t block = -1;
-  any_part(name, '.', [&](std::string_view part) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), block);
-    if (error == std::errc{} && end == part.data() + part.size() && block >= 0) return true;
-    block = -1;
-    return false;
-  });
-  if (block >= 0) return std::min(block, blocks - 1) + 1;
-  const bool embedding = any_part(name, '.', [](std::string_view part) {
-    return part == "wte" || part == "wpe" || part.find("embed") != std::string_view::npos;
-  });
-  return embedding ? 0 : blocks + 1;
+std::int64_t LayerDepths::of(std::string_view name) const {
+  const auto found = by_name.find(name);
+  KEEL_CHECK(found != by_name.end(), "the model whose layers are counted has no parameter ", name);
+  return found->second;
 }
 
-GroupRule decay_by_depth(GroupRule rule, double factor, std::int64_t blocks) {
-  return [rule = std::move(rule), factor, blocks](std::string_view name, const Dims& shape) {
+LayerDepths layer_depths(std::span<const std::string> names) {
+  LayerDepths depths;
+  std::string_view layer;  // the list's item, or empty between lists
+  for (const std::string& name : names) {
+    const std::string_view next = outermost_item(name);
+    if (!depths.by_name.empty() && next != layer) ++depths.deepest;
+    layer = next;
+    depths.by_name.emplace(name, depths.deepest);
+  }
+  return depths;
+}
+
+GroupRule decay_by_depth(GroupRule rule, double factor, LayerDepths depths) {
+  return [rule = std::move(rule), factor, depths = std::move(depths)](std::string_view name, const Dims& shape) {
     ParameterGroup group = rule(name, shape);
-    group.lr_factor *= whole_power(factor, blocks + 1 - depth_of(name, blocks));
+    group.lr_factor *= whole_power(factor, depths.deepest - depths.of(name));
     return group;
   };
 }

@@ -1,7 +1,11 @@
 #pragma once
 // Groups of parameters by their names, and rates that fall with the depth of a layer.
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,10 +34,18 @@ GroupRule group_by_name(std::vector<GroupPattern> patterns);
 // `rule`, but parameters of these names keep their states in full precision where the optimizer keeps others in 8 bits.
 GroupRule keep_full_state(GroupRule rule, std::vector<std::string> names);
 
-// The depth of a parameter in a model of so many blocks: 0 for embeddings, i + 1 in block i (the first whole number
-// between dots of the name), blocks + 1 for what comes after the last.
-std::int64_t depth_of(std::string_view name, std::int64_t blocks);
-// `rule` with each rate times factor^(blocks + 1 - depth). Clark et al. 2020 (ELECTRA), section A.
-GroupRule decay_by_depth(GroupRule rule, double factor, std::int64_t blocks);
+// How far the layers of a model stand from its input. The items of lists of modules are layers, each by itself; so is
+// what stands before, between and after them, such as embeddings and head.
+struct LayerDepths {
+  std::map<std::string, std::int64_t, std::less<>> by_name;  // of parameters; 0 is the first layer's
+  std::int64_t deepest = 0;
+  // An Error for a name that is no parameter's.
+  std::int64_t of(std::string_view name) const;
+};
+// `names`: of all parameters, in the order in which the model visits them. A number between dots is an item of a list;
+// of lists inside each other the outermost counts.
+LayerDepths layer_depths(std::span<const std::string> names);
+// `rule` with each rate times factor^(deepest - depth). Clark et al. 2020 (ELECTRA), section A.
+GroupRule decay_by_depth(GroupRule rule, double factor, LayerDepths depths);
 
 }  // namespace keel

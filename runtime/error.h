@@ -30,14 +30,12 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// What `<<` prints: values, text, addresses (void*) and manipulators. Other arrays and pointers are not text.
+// What `<<` prints; of an array that is no text it would print the address.
 template <class T>
 concept Printable = requires(std::ostream& out, const T& value) {
   out << value;
 }
-&&(!std::is_pointer_v<std::decay_t<T>> || std::is_convertible_v<const T&, std::string_view> ||
-   std::is_void_v<std::remove_pointer_t<std::decay_t<T>>> ||
-   std::is_function_v<std::remove_pointer_t<std::decay_t<T>>>);
+&&(!std::is_array_v<T> || std::is_convertible_v<const T&, std::string_view>);
 
 // Joins its arguments as `<<` prints them.
 template <Printable... Parts>

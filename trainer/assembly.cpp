@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -63,18 +64,21 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
   return std::nullopt;
 }
 
-// Distance from the input, by GPT-2's names: embeddings, blocks, what stands after them.
-double layer_of(std::string_view name, std::int64_t layers) {
-  if (name.starts_with("h.")) return 1 + std::stod(std::string(name.substr(2, name.find('.', 2) - 2)));
-  return name.starts_with("ln_f") ? static_cast<double>(layers + 1) : 0;
+LayerDepths depths_of(Module& model) {
+  std::vector<std::string> names;
+  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
+  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (seen.insert(parameter.state().get()).second) names.push_back(path);
+  });
+  return layer_depths(names);
 }
 
 // The rule, with the schedule's factor on the rate of each layer.
-GroupRule with_layer_factors(GroupRule rule, const Config& config) {
-  return [rule = std::move(rule), schedule = LearningRate(config).schedule(), layers = config.model.layers](
+GroupRule with_layer_factors(GroupRule rule, const Config& config, LayerDepths depths) {
+  return [rule = std::move(rule), schedule = LearningRate(config).schedule(), depths = std::move(depths)](
              std::string_view name, const Dims& shape) {
     ParameterGroup group = rule(name, shape);
-    group.lr_factor *= schedule.layer_factor(layer_of(name, layers), static_cast<double>(layers + 1));
+    group.lr_factor *= schedule.layer_factor(static_cast<double>(depths.of(name)), static_cast<double>(depths.deepest));
     return group;
   };
 }
@@ -124,10 +128,12 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
   return make_optimizer(entry, values, config.seed, variants);
 }
 
-GroupRule make_groups(const Config& config) {
+GroupRule make_groups(const Config& config, Module& model) {
   GroupRule rule = group_by_name(config.optimizer.groups);
-  if (config.optimizer.layer_decay == 1) return rule;
-  return decay_by_depth(std::move(rule), config.optimizer.layer_decay, config.model.layers);
+  LayerDepths depths = depths_of(model);
+  if (config.optimizer.layer_decay != 1) rule = decay_by_depth(std::move(rule), config.optimizer.layer_decay, depths);
+  rule = with_layer_factors(std::move(rule), config, std::move(depths));
+  return keep_full_state(std::move(rule), embedding_tables(model));
 }
 
 std::string check_groups(const Config& config, const Sharded& engine) {
@@ -178,7 +184,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
-  options.groups = keep_full_state(with_layer_factors(make_groups(config), config), embedding_tables(model));
+  options.groups = make_groups(config, model);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {
       .stage = stage_number(config.strategy.stage),

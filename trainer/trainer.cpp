@@ -163,6 +163,7 @@ class Run {
       if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
     write_memory();
+    if (result_.end != TrainEnd::stopped) check_some_step_was_taken();
     checkpoints_.save_the_last(*engine_, ranks_, state_, observer_);
   }
 
@@ -245,6 +246,8 @@ class Run {
 
   // A dynamic loss scale finds its place by skipping steps; only at its floor is that a bad sign.
   void count_skipped(const StepResult& result, std::int64_t step) {
+    if (result.taken) ++taken_;
+    else last_skipped_ = result;
     const LossScaling& scaling = engine_->options().scaling;
     const bool scales = scaling.backoff < 1;
     if (result.taken || (scales && result.loss_scale > static_cast<float>(scaling.floor))) skipped_ = 0;
@@ -254,6 +257,17 @@ class Run {
                  bad_gradient(result), scales ? ", though the loss scale is at its floor" : "",
                  "; a lower optimizer.lr may help"),
           ErrorKind::numeric);
+  }
+
+  // The weights that a run began with are no result.
+  void check_some_step_was_taken() const {
+    if (taken_ > 0 || !last_skipped_) return;
+    const bool scales = engine_->options().scaling.backoff < 1;
+    throw AgreedError(concat("every step of this run was skipped, and nothing learnt: ", bad_gradient(*last_skipped_),
+                             scales ? concat(" at a loss scale of ", last_skipped_->loss_scale,
+                                             "; more steps, or a smaller loss_scale.initial, may find one that fits")
+                                    : "; a lower optimizer.lr may help"),
+                      ErrorKind::numeric);
   }
 
   void evaluate_now() {
@@ -342,7 +356,9 @@ class Run {
   double measured_ms_ = 0;                  // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
-  int skipped_ = 0;  // steps in a row
+  int skipped_ = 0;         // steps in a row
+  std::int64_t taken_ = 0;  // steps of this run
+  std::optional<StepResult> last_skipped_;
   double step_seconds_ = 0;
   TrainResult result_;
 };

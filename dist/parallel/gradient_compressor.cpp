@@ -22,8 +22,8 @@ GradientCompressor::GradientCompressor(const FlatBuffer& layout, const Context& 
     : context_(context),
       ranks_(ranks),
       options_(options),
+      layout_(layout),
       padded_(layout.padded),
-      numel_(layout.numel),
       owned_(options.whole ? Span{0, layout.padded} : part({0, layout.padded}, ranks.size(), ranks.rank())),
       timer_(context),
       left_out_(zeros(context, {layout.padded}, DType::f32, Purpose::gradient)) {}
@@ -62,9 +62,8 @@ Tensor GradientCompressor::finish() {
   const WorkTimer::Scope timing(timer_);
   wait();
   const Tensor sum = add_up();
-  // Blocks of numbers reach into the padding, which stays zero whatever arrives.
-  const std::int64_t padding = std::clamp(numel_, owned_.begin, owned_.end) - owned_.begin;
-  if (padding < owned_.count()) kernels::fill(sum.slice(0, padding, owned_.count()), 0);
+  // Blocks of numbers reach into gaps and padding, which stay zero whatever arrives.
+  layout_.clear_gaps(owned_.begin, sum);
   return sum;
 }
 

@@ -75,7 +75,8 @@ class GradientCompressor {
   Context context_;
   Communicator& ranks_;
   Options options_;
-  std::int64_t padded_, numel_;
+  const FlatBuffer& layout_;
+  std::int64_t padded_;
   Span owned_;  // whose sum finish() returns
   Tensor factors_;
 
@@ -90,7 +91,7 @@ class GradientCompressor {
   double waited_ms_ = 0;
 };
 
-// For kinds with feedback. The communicator must outlive it.
+// For kinds with feedback. The layout and the communicator must outlive it.
 std::unique_ptr<GradientCompressor> make_gradient_compressor(const FlatBuffer& layout, const Context& context,
                                                              Communicator& ranks,
                                                              const GradientCompressor::Options& options);

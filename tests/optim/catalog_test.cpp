@@ -119,16 +119,32 @@ TEST(ParameterGroups, AnEmptyPatternFitsEveryNameAndAnEmptyWordNone) {
   EXPECT_FALSE(GroupPattern{.match = "|"}.fits("x"));
 }
 
-TEST(ParameterGroups, DepthGoesFromTheEmbeddingsToTheHead) {
-  EXPECT_EQ(depth_of("wte.weight", 12), 0);
-  EXPECT_EQ(depth_of("wpe.weight", 12), 0);
-  EXPECT_EQ(depth_of("bert.embeddings.LayerNorm.weight", 12), 0);
-  EXPECT_EQ(depth_of("h.0.attn.qkv.weight", 12), 1);
-  EXPECT_EQ(depth_of("encoder.layer.11.output.dense.bias", 12), 12);
-  EXPECT_EQ(depth_of("ln_f.weight", 12), 13);
-  EXPECT_EQ(depth_of("lm_head.weight", 12), 13);
-  EXPECT_EQ(depth_of("h2.x1.weight", 12), 13);  // no whole number
-  const GroupRule rule = decay_by_depth(group_by_name({{.match = "bias", .lr_factor = 2}}), 0.5, 2);
+std::vector<std::int64_t> depths_of(const std::vector<std::string>& names) {
+  const LayerDepths depths = layer_depths(names);
+  std::vector<std::int64_t> found;
+  for (const std::string& name : names) found.push_back(depths.of(name));
+  EXPECT_EQ(depths.deepest, found.back());
+  return found;
+}
+
+TEST(ParameterGroups, DepthCountsTheItemsOfListsAndWhatStandsAroundThem) {
+  using Depths = std::vector<std::int64_t>;
+  EXPECT_EQ(depths_of({"wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.attn.c_attn.weight", "h.1.ln_1.weight",
+                       "ln_f.weight", "lm_head.weight"}),
+            (Depths{0, 0, 1, 1, 2, 3, 3}));
+  EXPECT_EQ(depths_of({"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.2.weight"}),
+            (Depths{0, 0, 1, 2}));
+  EXPECT_EQ(depths_of({"layers.0.weight", "layers.2.weight"}), (Depths{0, 1})) << "an item without parameters";
+  EXPECT_EQ(depths_of({"stages.0.blocks.0.weight", "stages.0.blocks.1.weight", "stages.1.blocks.0.weight"}),
+            (Depths{0, 0, 1}));
+  EXPECT_EQ(depths_of({"encoder.0.weight", "middle.weight", "decoder.0.weight"}), (Depths{0, 1, 2}));
+  EXPECT_EQ(depths_of({"h2.x1.weight", "bias"}), (Depths{0, 0})) << "no number stands by itself";
+  EXPECT_THROW(layer_depths({}).of("weight"), Error);
+}
+
+TEST(ParameterGroups, RatesFallWithTheDistanceFromTheLastLayer) {
+  const std::vector<std::string> names = {"wte.weight", "h.0.weight", "h.1.bias", "ln_f.weight"};
+  const GroupRule rule = decay_by_depth(group_by_name({{.match = "bias", .lr_factor = 2}}), 0.5, layer_depths(names));
   EXPECT_EQ(rule("wte.weight", {4, 4}).lr_factor, 0.125);
   EXPECT_EQ(rule("h.0.weight", {4, 4}).lr_factor, 0.25);
   EXPECT_EQ(rule("h.1.bias", {4}).lr_factor, 1);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "keel/nn/layers.h"
+#include "keel/nn/models/gpt.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
@@ -190,14 +191,27 @@ TEST(LearningRate, AnOptimizerWithoutMomentumRefusesACycledOne) {
 
 TEST(LearningRate, LayersHaveTheirFactors) {
   const Config config = scheduled("type: polynomial_decay_layerwise, warmup: 10, min_lr: 0, layer_decay: 0.5");
-  Linear model(1, 1);
-  const GroupRule groups = engine_options(config, 1, model).groups;  // four layers
+  Gpt model({.vocabulary = 8, .block = 4, .layers = 4, .heads = 1, .width = 8});
+  const GroupRule groups = engine_options(config, 1, model).groups;
   const auto factor = [&](std::string_view name) { return groups(name, {8, 8}).lr_factor; };
   EXPECT_EQ(factor("ln_f.weight"), 1);
   EXPECT_EQ(factor("h.3.attn.c_attn.weight"), 0.5);
   EXPECT_EQ(factor("h.0.mlp.c_fc.bias"), 0.0625);
   EXPECT_EQ(factor("wte.weight"), 0.03125);
   EXPECT_EQ(engine_options(scheduled("type: cosine"), 1, model).groups("wte.weight", {8, 8}).lr_factor, 1);
+}
+
+TEST(LearningRate, LayersOfAModelThatIsNoGptHaveTheirsFromItsOwnLayers) {
+  const Config schedule = scheduled("type: polynomial_decay_layerwise, warmup: 10, min_lr: 0, layer_decay: 0.5");
+  const Config optimizer =
+      parse_config("steps: 100\ndata: {type: addition}\noptimizer: {layer_decay: 0.5}\n", "c.yaml");
+  Mlp model({4, 4, 4, 4});
+  for (const Config& config : {schedule, optimizer}) {
+    const GroupRule groups = engine_options(config, 1, model).groups;
+    EXPECT_EQ(groups("layers.0.weight", {4, 4}).lr_factor, 0.25);
+    EXPECT_EQ(groups("layers.1.bias", {4}).lr_factor, 0.5);
+    EXPECT_EQ(groups("layers.2.weight", {4, 4}).lr_factor, 1);
+  }
 }
 
 TEST(ScheduleConfig, TheCommittedReferencePageIsTheGeneratedOne) {

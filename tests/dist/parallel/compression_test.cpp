@@ -60,6 +60,38 @@ TEST(Compression, SendsTheBytesOfItsFormula) {
   static_assert(kNumbers == 4225);
 }
 
+// Several parameters in a unit, which begin at blocks of the optimizer's states: numbers of no parameter lie between.
+TEST(Compression, AStepThatIsNotTakenLeavesNothingBetweenParameters) {
+  const auto train_mlp = [](const ShardedOptions& options, int bad_step) {
+    std::vector<double> weights;
+    run_ranks(2, [&](Communicator& ranks) {
+      const Context context = testing::context(1);
+      Mlp net({36, 36, 36, 36}, ActivationKind::tanh);
+      Sharded engine(net, context, ranks,
+                     make_elementwise("AdamW8bit", {.settings = AdamSettings{.min_8bit_size = 256}}), options);
+      EXPECT_GT(engine.units().front()->layout().segments[2].offset, 36 * 36 + 36);
+      for (int step = 0, good = 0; step < 4; ++step) {
+        const bool is_bad = step == bad_step;
+        const auto seed = static_cast<std::uint64_t>(10 * (is_bad ? 9 : good++) + ranks.rank());
+        Forward pass;
+        Variable loss = mean(square(net(Variable(uniform_tensor(context, {8, 36}, seed)), pass)));
+        if (is_bad) loss = scale(loss, INFINITY);
+        engine.backward(loss, {.tokens = 8});
+        EXPECT_EQ(engine.step(1e-2).get().taken, !is_bad) << "step " << step;
+      }
+      const std::vector<double> all = whole_values(engine);
+      if (ranks.rank() == 0) weights = all;
+    });
+    return weights;
+  };
+  for (const Compression& compression : {kInt8, top_k_of(0.03), top_k_of(1), kPowerSgd})
+    for (const int number : {0, 1, 2, 3}) {
+      SCOPED_TRACE(concat(text_of(compression), ", stage ", number));
+      // The first three steps of both take the same batches.
+      EXPECT_EQ(train_mlp(options_of(number, compression), 1), train_mlp(options_of(number, compression), 3));
+    }
+}
+
 TEST(Compression, RefusesWhatItCannotDo) {
   const auto attempt = [](const ShardedOptions& options, const Context& context) {
     run_ranks(2, [&](Communicator& ranks) {
