@@ -24,7 +24,7 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
              "; use a longer text, a smaller block or a smaller validation fraction");
   KEEL_CHECK(split.validation == 0 || validation >= 2, "'", path, "' has ", tokens.size(), " tokens, and ", validation,
              " to validate on are too few: there must be 2; use a longer text or a larger validation fraction");
-  return {tokens.slice(0, train), tokens.slice(train, tokens.size()), std::move(tokenizer)};
+  return {tokens.slice(0, train), tokens.slice(train, tokens.size()), tokens, std::move(tokenizer)};
 }
 
 std::string read_text(const std::string& path) {

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -33,10 +32,10 @@ std::uint64_t hash_of(const Header& header) {
   return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(Header, hash)});
 }
 
-Header checked_header(std::span<const std::byte> file) {
+Header checked_header(const InputFile& file) {
   KEEL_CHECK(file.size() >= sizeof(Header), "it has ", file.size(), " bytes, fewer than the header's ", sizeof(Header));
   Header header;
-  std::memcpy(&header, file.data(), sizeof header);
+  file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   KEEL_CHECK(std::string_view(header.magic, sizeof header.magic) == kTokenFileMagic, "it does not begin with ",
              kTokenFileMagic);
   KEEL_CHECK(header.version == kVersion, "its version is ", header.version, "; this program reads version ", kVersion);
@@ -56,17 +55,17 @@ Header checked_header(std::span<const std::byte> file) {
 }  // namespace
 
 TokenFile open_token_file(const std::string& path) {
-  const auto mapping = std::make_shared<const MappedFile>(path);
+  const auto opened = std::make_shared<const InputFile>(path);
   Header header;
   try {
-    header = checked_header(mapping->bytes());
+    header = checked_header(*opened);
   } catch (const Error& error) {
     throw Error(concat("'", path, "' is not a valid token file: ", error.what()), error.kind());
   }
   TokenFile file;
   file.tokenizer = header.tokenizer;
-  file.tokens = Tokens(mapping, mapping->bytes().data() + sizeof header, static_cast<std::int64_t>(header.count),
-                       static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size), path);
+  file.tokens = Tokens(opened, sizeof header, static_cast<std::int64_t>(header.count),
+                       static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size));
   if (file.tokens.size() <= kScannedTokens) file.tokens.check();
   return file;
 }

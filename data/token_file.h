@@ -15,11 +15,11 @@
 namespace keel {
 
 struct TokenFile {
-  Tokens tokens;  // a view of the mapped file
+  Tokens tokens;  // in the file, which stays open
   std::string tokenizer;
 };
 
-// Maps a token file. A wrong header or size is an Error that names path and reason; so is a token outside the
+// Opens a token file. A wrong header or size is an Error that names path and reason; so is a token outside the
 // vocabulary, found at once in files of up to kScannedTokens tokens and otherwise when it is read.
 TokenFile open_token_file(const std::string& path);
 inline constexpr std::int64_t kScannedTokens = 1 << 24;

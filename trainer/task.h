@@ -2,6 +2,7 @@
 // What a run learns: its data, tokenizer and model shape, opened and checked before anything is written.
 
 #include <memory>
+#include <string>
 
 #include "keel/data/batch.h"
 #include "keel/data/tokenizer.h"
@@ -17,6 +18,7 @@ struct Task {
   bool answers = false;                        // held-out tasks are right or wrong as a whole: report exact match
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file without one
   std::int64_t vocabulary = 0;                 // tokens of the data
+  std::string fingerprint = {};                // of the file's tokens (data_fingerprint.h); empty without a file
 };
 
 // Opens the data. Missing, empty, too short or malformed data is an Error that says what to do.
