@@ -8,15 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "commands.h"
@@ -31,6 +27,7 @@
 #include "machine.h"
 #include "process.h"
 #include "ranks.h"
+#include "started_ranks.h"
 
 namespace keel::cli {
 namespace {
@@ -151,47 +148,6 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   return wish;
 }
 
-// Which ranks of this machine have started: each leaves a file in a folder that the launcher's environment names. A
-// signal before that would be lost on the way.
-class StartedRanks {
- public:
-  static constexpr const char* kVariable = "KEEL_LAUNCH_STARTED";
-
-  explicit StartedRanks(int ranks) : ranks_(ranks) {
-    std::string name = (std::filesystem::temp_directory_path() / "keel-launch-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) folder_ = name;
-  }
-  ~StartedRanks() {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  StartedRanks(const StartedRanks&) = delete;
-  StartedRanks& operator=(const StartedRanks&) = delete;
-
-  const std::string& folder() const { return folder_; }
-  // Blocks until all have, or the launcher has ended; half a minute at most.
-  void wait(pid_t launcher) const {
-    for (int looks = 0; looks < 600 && !folder_.empty(); ++looks) {
-      std::error_code ignored;
-      const std::filesystem::directory_iterator files(folder_, ignored);
-      if (std::distance(begin(files), end(files)) >= ranks_) return;
-      siginfo_t ended = {};
-      ::waitid(P_PID, static_cast<id_t>(launcher), &ended, WEXITED | WNOHANG | WNOWAIT);
-      if (ended.si_pid == launcher) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  }
-  // Called in the process around one rank: notes that this rank has started.
-  static void note(int rank) {
-    const char* folder = std::getenv(kVariable);
-    if (folder != nullptr && *folder != 0) std::ofstream(concat(folder, '/', rank)).put('\n');
-  }
-
- private:
-  std::string folder_;
-  int ranks_;
-};
-
 int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 128 + end.signal; }
 
 // Stands around one rank: gives it the signals that the launcher passes on, and says so if one kills it. The launcher
@@ -200,10 +156,7 @@ int run_rank(const std::vector<std::string>& command) {
   bool passed_on = false;
   ProcessOptions options;
   options.signal_at_our_death = SIGKILL;
-  options.on_start = [] {
-    const auto launched = find_launched();
-    StartedRanks::note(launched ? launched->rank : 0);
-  };
+  options.on_start = StartedRanks::tell;
   options.on_signal = [&](pid_t child, int number) {
     passed_on = true;
     if (number == kAsInterrupt) number = SIGINT;
@@ -242,10 +195,10 @@ void check_that_it_is_there(const std::string& program) {
 // `is_here`: all ranks are on this machine.
 int run_launcher(const LaunchPlan& plan, bool is_here) {
   int interrupts = 0, terminations = 0, last = 0;
-  const StartedRanks started(is_here ? plan.ranks : 0);
+  StartedRanks started(is_here ? plan.ranks : 0);
   ProcessOptions options;
   options.environment = plan.environment;
-  options.environment.emplace_back(StartedRanks::kVariable, started.folder());
+  options.environment.emplace_back(StartedRanks::kVariable, started.address());
   options.signal_at_our_death = SIGTERM;
   options.reads_terminal = false;
   options.on_signal = [&](pid_t child, int number) {

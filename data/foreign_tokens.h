@@ -2,17 +2,17 @@
 // Token files of other programs: of llm.c, which begin with a header of 256 32-bit words, and of nanoGPT, which are
 // tokens of 16 bits and nothing else. docs/token-files.md describes all formats.
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
+
+#include "keel/runtime/file.h"
 
 namespace keel {
 
 struct ForeignTokens {
   std::string_view program;         // that writes such files
-  std::size_t offset = 0;           // bytes before the first token
+  std::uint64_t offset = 0;         // bytes before the first token
   std::int64_t count = 0;           // tokens
   int token_bytes = 2;              // of each
   std::int64_t vocabulary = 0;      // tokens of the tokenizer that made them; 0: the file does not say
@@ -21,6 +21,6 @@ struct ForeignTokens {
 
 // Recognises a file of another program. llm.c's begin with its numbers; a header that is damaged is an Error that says
 // why. nanoGPT's have no mark: a file named *.bin whose bytes are no text and no beginning of a file of keel's is one.
-std::optional<ForeignTokens> foreign_tokens(std::span<const std::byte> file, std::string_view path);
+std::optional<ForeignTokens> foreign_tokens(const InputFile& file);
 
 }  // namespace keel

@@ -53,6 +53,16 @@ std::optional<Batch> PrefetchLoader::next() {
   return std::move(sent.batch);
 }
 
+std::string PrefetchLoader::look_ahead(std::size_t count) {
+  KEEL_CHECK(count <= depth_, "at most ", depth_, " batches wait, not ", count);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return waiting_.size() >= count || finished_; });
+  if (waiting_.size() >= count || !error_) return "";
+  try {
+    std::rethrow_exception(error_);
+  } catch (const std::exception& error) { return error.what(); }
+}
+
 bool PrefetchLoader::put(const Batch& batch) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_.size() < depth_ || stopped_; });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,6 +30,9 @@ class PrefetchLoader {
   // Waits for the next batch; none after the loader's last step. An error met while loading is thrown here, once
   // the batches before it are taken, and at every call after that.
   std::optional<Batch> next();
+  // Waits until `count` batches, at most `depth`, are loaded, or the last one is. Returns what an error met on the way
+  // says, which next() will throw; else nothing.
+  std::string look_ahead(std::size_t count);
 
  private:
   struct Sent {

@@ -26,6 +26,7 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
              " to validate on are too few: there must be 2; use a longer text or a larger validation fraction");
   return {.train = tokens.slice(0, train),
           .validation = tokens.slice(train, tokens.size()),
+          .whole = tokens,
           .tokenizer = std::move(tokenizer)};
 }
 

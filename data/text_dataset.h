@@ -13,6 +13,7 @@ namespace keel {
 struct TextDataset {
   Tokens train;
   Tokens validation;
+  Tokens whole;                                // both
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file whose tokenizer is not at hand
   std::string note = {};                       // of a token file that another program wrote
 };
@@ -27,7 +28,7 @@ struct SplitOptions {
 TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split);
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
 
-// Maps a token file (keel/data/token_file.h). Its tokenizer is read from the `tokenizer.json` beside it, which must
+// Opens a token file (keel/data/token_file.h). Its tokenizer is read from the `tokenizer.json` beside it, which must
 // be of the name and size that the file states; without one, only the byte tokenizer is known. A file that states none
 // has no tokenizer.
 TextDataset open_tokens(const std::string& path, const SplitOptions& split);

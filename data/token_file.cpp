@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -36,10 +35,10 @@ std::uint64_t hash_of(const Header& header) {
   return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(Header, hash)});
 }
 
-Header checked_header(std::span<const std::byte> file) {
+Header checked_header(const InputFile& file) {
   KEEL_CHECK(file.size() >= sizeof(Header), "it has ", file.size(), " bytes, fewer than the header's ", sizeof(Header));
   Header header;
-  std::memcpy(&header, file.data(), sizeof header);
+  file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   KEEL_CHECK(std::string_view(header.magic, sizeof header.magic) == kTokenFileMagic, "it does not begin with ",
              kTokenFileMagic);
   KEEL_CHECK(header.version == kVersion, "its version is ", header.version, "; this program reads version ", kVersion);
@@ -56,17 +55,26 @@ Header checked_header(std::span<const std::byte> file) {
   return header;
 }
 
-TokenFile of_another_program(const std::shared_ptr<const MappedFile>& file, const ForeignTokens& found) {
+// The largest of the tokens, and one more.
+std::int64_t vocabulary_of(const Tokens& tokens) {
+  std::vector<std::int32_t> piece(1 << 16);
+  std::int64_t vocabulary = 0;
+  for (std::int64_t done = 0; done < tokens.size(); done += std::ssize(piece)) {
+    const auto here = std::span(piece).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(piece), tokens.size() - done)));
+    tokens.copy(done, here);
+    vocabulary = std::max<std::int64_t>(vocabulary, std::int64_t{*std::max_element(here.begin(), here.end())} + 1);
+  }
+  return vocabulary;
+}
+
+TokenFile of_another_program(const std::shared_ptr<const InputFile>& file, const ForeignTokens& found) {
   const auto view = [&](std::int64_t vocabulary) {
-    return Tokens(file, file->bytes().data() + found.offset, found.count, found.token_bytes, vocabulary, file->path());
+    return Tokens(file, found.offset, found.count, found.token_bytes, vocabulary);
   };
   std::int64_t vocabulary = found.vocabulary;
-  if (vocabulary == 0 && found.count > kScannedTokens) vocabulary = kGpt2Vocabulary;
-  if (vocabulary == 0) {
-    const Tokens tokens = view(kMaxVocabulary);
-    for (std::int64_t i = 0; i < tokens.size(); ++i)
-      vocabulary = std::max<std::int64_t>(vocabulary, std::int64_t{tokens[i]} + 1);
-  }
+  if (vocabulary == 0)
+    vocabulary = found.count > kScannedTokens ? kGpt2Vocabulary : vocabulary_of(view(kMaxVocabulary));
   return {view(vocabulary), std::string(found.tokenizer),
           concat("'", file->path(), "' was read as a file of ", found.program, "'s: ", found.count, " tokens of ",
                  found.token_bytes, " bytes, of a vocabulary of ", vocabulary)};
@@ -75,17 +83,16 @@ TokenFile of_another_program(const std::shared_ptr<const MappedFile>& file, cons
 }  // namespace
 
 TokenFile open_token_file(const std::string& path) {
-  const auto mapping = std::make_shared<const MappedFile>(path);
+  const auto opened = std::make_shared<const InputFile>(path);
   TokenFile file;
   try {
-    if (const auto foreign = foreign_tokens(mapping->bytes(), path)) {
-      file = of_another_program(mapping, *foreign);
+    if (const auto foreign = foreign_tokens(*opened)) {
+      file = of_another_program(opened, *foreign);
     } else {
-      const Header header = checked_header(mapping->bytes());
+      const Header header = checked_header(*opened);
       file.tokenizer = header.tokenizer;
-      file.tokens =
-          Tokens(mapping, mapping->bytes().data() + sizeof header, static_cast<std::int64_t>(header.count),
-                 static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size), path);
+      file.tokens = Tokens(opened, sizeof header, static_cast<std::int64_t>(header.count),
+                           static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size));
     }
   } catch (const Error& error) {
     throw Error(concat("'", path, "' is not a valid token file: ", error.what()), error.kind());

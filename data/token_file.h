@@ -15,13 +15,13 @@
 namespace keel {
 
 struct TokenFile {
-  Tokens tokens;          // a view of the mapped file
+  Tokens tokens;          // in the file, which stays open
   std::string tokenizer;  // that made them; empty: the file does not say
   std::string note = {};  // of a file that another program wrote: what it was taken for
 };
 
-// Maps a token file, of keel or of a program that keel knows (keel/data/foreign_tokens.h). A wrong header or size is an
-// Error that names path and reason; so is a token outside the vocabulary, found at once in files of up to
+// Opens a token file, of keel or of a program that keel knows (keel/data/foreign_tokens.h). A wrong header or size is
+// an Error that names path and reason; so is a token outside the vocabulary, found at once in files of up to
 // kScannedTokens tokens and otherwise when it is read. Where a file does not say its vocabulary, it ends with the
 // largest token, or, in a file of more tokens than that, with GPT-2's.
 TokenFile open_token_file(const std::string& path);

@@ -1,6 +1,7 @@
 #include "keel/data/tokens.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -25,13 +26,6 @@ void check_range(std::span<const T> values, std::int64_t position, std::int64_t 
                      "' is outside the vocabulary of ", vocabulary, " tokens"));
 }
 
-// Calls f with `count` tokens as a span of their own type.
-template <class F>
-void visit_tokens(const void* memory, int bytes, std::int64_t begin, std::size_t count, F&& f) {
-  if (bytes == 2) f(std::span(static_cast<const std::uint16_t*>(memory) + begin, count));
-  else f(std::span(static_cast<const std::uint32_t*>(memory) + begin, count));
-}
-
 }  // namespace
 
 int token_bytes(std::int64_t vocabulary_size) { return vocabulary_size <= 65536 ? 2 : 4; }
@@ -44,20 +38,42 @@ Tokens::Tokens(std::span<const std::uint32_t> values, std::int64_t vocabulary_si
   check_range(values, 0, vocabulary_size, source);
   const auto keep = [&]<class T>(std::vector<T> copy) {
     const auto owner = std::make_shared<const std::vector<T>>(std::move(copy));
-    memory_ = owner->data();
-    source_ = std::make_shared<const Source>(Source{owner, std::move(source)});
+    source_ =
+        std::make_shared<const Source>(Source{.owner = owner, .memory = owner->data(), .name = std::move(source)});
   };
   if (bytes_ == 2) keep(std::vector<std::uint16_t>(values.begin(), values.end()));
   else keep(std::vector<std::uint32_t>(values.begin(), values.end()));
 }
 
-Tokens::Tokens(std::shared_ptr<const void> owner, const void* memory, std::int64_t size, int bytes,
-               std::int64_t vocabulary_size, std::string source)
-    : memory_(memory), size_(size), vocabulary_size_(vocabulary_size), bytes_(bytes) {
-  check_vocabulary(vocabulary_size, source);
-  KEEL_CHECK(bytes == 2 || bytes == 4, "'", source, "': a token has 2 or 4 bytes, not ", bytes);
-  KEEL_CHECK(size >= 0 && (memory != nullptr || size == 0), "'", source, "': no memory holds ", size, " tokens");
-  source_ = std::make_shared<const Source>(Source{std::move(owner), std::move(source)});
+Tokens::Tokens(std::shared_ptr<const InputFile> file, std::uint64_t offset, std::int64_t size, int bytes,
+               std::int64_t vocabulary_size)
+    : size_(size), vocabulary_size_(vocabulary_size), bytes_(bytes) {
+  const std::string& name = file->path();
+  check_vocabulary(vocabulary_size, name);
+  KEEL_CHECK(bytes == 2 || bytes == 4, "'", name, "': a token has 2 or 4 bytes, not ", bytes);
+  KEEL_CHECK(size >= 0 && offset <= file->size() &&
+                 static_cast<std::uint64_t>(size) <= (file->size() - offset) / static_cast<std::uint64_t>(bytes),
+             "'", name, "' has no ", size, " tokens of ", bytes, " bytes behind its first ", offset);
+  source_ = std::make_shared<const Source>(Source{.file = file, .offset = offset, .name = name});
+}
+
+template <class F>
+void Tokens::visit(std::int64_t begin, std::int64_t count, F&& f) const {
+  const auto pieces = [&]<class T>(T) {
+    if (!source_->file)
+      return f(std::span(static_cast<const T*>(source_->memory) + begin, static_cast<std::size_t>(count)), begin);
+    constexpr std::int64_t kPiece = 1 << 13;  // tokens
+    std::array<T, kPiece> piece;
+    for (std::int64_t done = 0; done < count; done += kPiece) {
+      const auto here = static_cast<std::size_t>(std::min(kPiece, count - done));
+      const std::span values(piece.data(), here);
+      source_->file->read(source_->offset + static_cast<std::uint64_t>(begin + done) * sizeof(T),
+                          std::as_writable_bytes(values));
+      f(std::span<const T>(values), begin + done);
+    }
+  };
+  if (bytes_ == 2) pieces(std::uint16_t{});
+  else pieces(std::uint32_t{});
 }
 
 std::uint32_t Tokens::operator[](std::int64_t i) const {
@@ -80,16 +96,16 @@ void Tokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   KEEL_CHECK(0 <= begin && begin <= size_ && count <= size_ - begin, count, " tokens at ", begin,
              " reach past a sequence of ", size_);
   if (count == 0) return;
-  visit_tokens(memory_, bytes_, begin_ + begin, out.size(), [&](auto values) {
-    check_range(values, begin_ + begin, vocabulary_size_, source_->name);
-    std::copy(values.begin(), values.end(), out.begin());
+  visit(begin_ + begin, count, [&](auto values, std::int64_t position) {
+    check_range(values, position, vocabulary_size_, source_->name);
+    std::copy(values.begin(), values.end(), out.begin() + (position - begin_ - begin));
   });
 }
 
 void Tokens::check() const {
   if (size_ == 0) return;
-  visit_tokens(memory_, bytes_, begin_, static_cast<std::size_t>(size_),
-               [&](auto values) { check_range(values, begin_, vocabulary_size_, source_->name); });
+  visit(begin_, size_,
+        [&](auto values, std::int64_t position) { check_range(values, position, vocabulary_size_, source_->name); });
 }
 
 }  // namespace keel

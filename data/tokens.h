@@ -1,10 +1,12 @@
 #pragma once
-// A read-only sequence of tokens, in memory or in a mapped file.
+// A read-only sequence of tokens, in memory or in a file.
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+
+#include "keel/runtime/file.h"
 
 namespace keel {
 
@@ -14,16 +16,17 @@ int token_bytes(std::int64_t vocabulary_size);
 // The largest vocabulary: tokens are i32 in a batch.
 inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
-// A value handle: copies and slices share the memory. Tokens are 2 or 4 bytes each; one that does not belong
-// to the vocabulary is an Error, when it is read, that names its position in the source.
+// A value handle: copies and slices share the memory, or the file. Tokens are 2 or 4 bytes each; one that does not
+// belong to the vocabulary is an Error, when it is read, that names its position in the source.
 class Tokens {
  public:
   Tokens() = default;  // no tokens
   // Copies the tokens, in as few bytes as the vocabulary allows, and checks them. `source` names them in messages.
   Tokens(std::span<const std::uint32_t> values, std::int64_t vocabulary_size, std::string source);
-  // Adopts memory that `owner` keeps alive: `size` tokens of `bytes` (2 or 4) bytes each.
-  Tokens(std::shared_ptr<const void> owner, const void* memory, std::int64_t size, int bytes,
-         std::int64_t vocabulary_size, std::string source);
+  // The `size` tokens of `bytes` (2 or 4) bytes each from `offset` of the file on, which are read when they are asked
+  // for.
+  Tokens(std::shared_ptr<const InputFile> file, std::uint64_t offset, std::int64_t size, int bytes,
+         std::int64_t vocabulary_size);
 
   std::int64_t size() const { return size_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
@@ -37,11 +40,17 @@ class Tokens {
 
  private:
   struct Source {
-    std::shared_ptr<const void> owner;
+    std::shared_ptr<const void> owner = {};  // of `memory`
+    const void* memory = nullptr;            // its first token, where there is no file
+    std::shared_ptr<const InputFile> file = {};
+    std::uint64_t offset = 0;  // of the first token in the file
     std::string name;
   };
+  // Calls f with the tokens from `begin` on, piece by piece, as spans of their own type, and the place of each.
+  template <class F>
+  void visit(std::int64_t begin, std::int64_t count, F&& f) const;
+
   std::shared_ptr<const Source> source_;
-  const void* memory_ = nullptr;  // of the first token of the source
   std::int64_t begin_ = 0;
   std::int64_t size_ = 0;
   std::int64_t vocabulary_size_ = 0;

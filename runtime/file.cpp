@@ -20,9 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kTemporary = ".tmp";
 constexpr std::size_t kBufferBytes = 1 << 16;
 // The system takes at most about 2 GiB a call.
-constexpr std::size_t kWriteBytes = 1 << 30;
+constexpr std::size_t kCallBytes = 1 << 30;
 
 [[noreturn]] void throw_io(std::string_view action, std::string_view path, std::string_view reason) {
   throw Error(concat("cannot ", action, " '", path, "': ", reason), ErrorKind::io);
@@ -40,10 +41,22 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
 
  private:
   int value_;
 };
+
+// A FIFO without a writer is refused like other files that are not regular, and not waited for.
+constexpr int kToRead = O_RDONLY | O_NONBLOCK;
+
+std::size_t size_of_regular(const Descriptor& file, const std::string& path) {
+  struct stat status = {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) throw_io("read", path, reason_of(errno));
+  if (S_ISDIR(status.st_mode)) throw_io("read", path, "it is a folder; name a file");
+  if (!S_ISREG(status.st_mode)) throw_io("read", path, "it is not a regular file");
+  return static_cast<std::size_t>(status.st_size);
+}
 
 // An empty path would open nothing, or the current folder.
 std::string checked(std::string path) {
@@ -81,7 +94,7 @@ void sync_tree(const fs::path& folder) {
 // Writes all bytes at `offset`; returns 0 or the error number.
 int write_fully(int descriptor, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
-    const std::size_t count = std::min(bytes.size(), kWriteBytes);
+    const std::size_t count = std::min(bytes.size(), kCallBytes);
     const ssize_t written = ::pwrite(descriptor, bytes.data(), count, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
@@ -107,7 +120,7 @@ int rename_in_two_steps(const std::string& from, const std::string& to, IfExists
   std::error_code ignored;
   const bool exists = fs::exists(fs::symlink_status(to, ignored));
   if (exists && if_exists == IfExists::refuse) return EEXIST;
-  const std::string aside = to + ".old";
+  const std::string aside = to + AtomicFolder::kReplaced;
   fs::remove_all(aside, ignored);
   if (exists && ::rename(to.c_str(), aside.c_str()) != 0) return errno;
   if (::rename(from.c_str(), to.c_str()) != 0) {
@@ -122,12 +135,8 @@ int rename_in_two_steps(const std::string& from, const std::string& to, IfExists
 }  // namespace
 
 MappedFile::MappedFile(std::string path, Mapping mapping) : path_(checked(std::move(path))), mapping_(mapping) {
-  const Descriptor file(path_, O_RDONLY | O_NONBLOCK);
-  struct stat status = {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) throw_io("read", path_, reason_of(errno));
-  if (S_ISDIR(status.st_mode)) throw_io("read", path_, "it is a folder; name a file");
-  if (!S_ISREG(status.st_mode)) throw_io("read", path_, "it is not a regular file, so it cannot be mapped");
-  size_ = static_cast<std::size_t>(status.st_size);
+  const Descriptor file(path_, kToRead);
+  size_ = size_of_regular(file, path_);
   if (size_ == 0) return;
   const bool writable = mapping == Mapping::copy_on_write;
   void* memory = ::mmap(nullptr, size_, writable ? PROT_READ | PROT_WRITE : PROT_READ,
@@ -159,16 +168,57 @@ std::byte* MappedFile::writable() const {
   return memory_;
 }
 
+InputFile::InputFile(std::string path) : path_(checked(std::move(path))) {
+  Descriptor file(path_, kToRead);
+  size_ = size_of_regular(file, path_);
+  descriptor_ = file.release();
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const std::size_t wanted = std::min(bytes.size(), kCallBytes);
+    const ssize_t count = ::pread(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_io("read", path_, reason_of(errno));
+    if (count == 0)
+      throw_io("read", path_,
+               offset < size_ ? concat("it has been cut short to ", offset, " bytes or fewer; it had ", size_)
+                              : concat("it has ", size_, " bytes, and one at ", offset, " was wanted"));
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+std::string temporary_beside(const std::string& path) {
+  static std::atomic<unsigned> counter = 0;
+  const fs::path target(path);
+  const std::string name =
+      concat(".", target.filename().string(), ".", ::getpid(), "-", counter.fetch_add(1), kTemporary);
+  return (target.parent_path() / name).string();
+}
+
+void remove_unfinished_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') || !name.ends_with(kTemporary)) continue;
+    name.resize(name.size() - kTemporary.size());
+    const std::size_t numbers = name.find_last_of('.') + 1;  // "17-0"
+    if (numbers == 1 || numbers == name.size() || name.find_first_not_of("0123456789-", numbers) != std::string::npos)
+      continue;
+    fs::remove(entry.path(), ignored);
+  }
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(checked(std::move(path))) {
   if (fs::path(path_).filename().empty()) throw_io("write", path_, "it names a folder; name a file");
   std::error_code ignored;
   if (fs::is_directory(path_, ignored)) throw_io("write", path_, "it is a folder; name a file");
-  static std::atomic<unsigned> counter = 0;
   // A name may be left over from another program with this process number.
   do {
-    const std::string name =
-        concat(".", fs::path(path_).filename().string(), ".", ::getpid(), "-", counter.fetch_add(1), ".tmp");
-    temporary_ = (fs::path(path_).parent_path() / name).string();
+    temporary_ = temporary_beside(path_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ >= 0) return;
@@ -221,7 +271,7 @@ void AtomicFile::commit() {
 
 AtomicFolder::AtomicFolder(std::string path, IfExists if_exists)
     : path_(without_trailing_slash(checked(std::move(path))).string()),
-      temporary_(path_ + ".tmp"),
+      temporary_(path_ + kUnfinished),
       if_exists_(if_exists) {
   std::error_code error;
   if (if_exists == IfExists::refuse && fs::exists(fs::symlink_status(path_, error)))

@@ -1,5 +1,5 @@
 #pragma once
-// Files: memory mappings to read, and writes that happen as a whole or not at all.
+// Files: read piece by piece or mapped into memory, and writes that happen as a whole or not at all.
 //
 // Every failure is an Error of kind io that names the path and the system's reason.
 
@@ -38,6 +38,26 @@ class MappedFile {
   Mapping mapping_ = Mapping::read_only;
 };
 
+// A file that is read piece by piece, by any number of threads. Bytes that are no longer there are an Error, where a
+// mapping would end the process by SIGBUS.
+class InputFile {
+ public:
+  explicit InputFile(std::string path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  // when it was opened
+  // Fills `bytes` with those from `offset` on.
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  std::string path_;
+  std::uint64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
 // A file that replaces its target in one step. It is written beside the target (same folder, a name
 // of its own); commit() makes it durable and renames it. Until then, and after any failure, the
 // old file is untouched; without commit the new one disappears.
@@ -68,6 +88,11 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// A name beside `path` for what is to replace it: hidden, and of no other writer.
+std::string temporary_beside(const std::string& path);
+// Removes the files of such names that programs which were killed left in a folder, where nobody writes now.
+void remove_unfinished_files(const std::string& folder);
+
 enum class IfExists : unsigned char { refuse, replace };
 
 // A folder that appears under its name in one step: it is filled as NAME.tmp, and commit() makes every
@@ -75,6 +100,10 @@ enum class IfExists : unsigned char { refuse, replace };
 // a killed program left behind is removed.
 class AtomicFolder {
  public:
+  // Behind the folder's name, while it is filled, and of what it replaces.
+  static constexpr const char* kUnfinished = ".tmp";
+  static constexpr const char* kReplaced = ".old";
+
   explicit AtomicFolder(std::string path, IfExists if_exists = IfExists::refuse);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <system_error>
+#include <utility>
 
 #include "keel/data/safetensors.h"
 #include "keel/dist/comm/agreement.h"
@@ -22,25 +26,66 @@ constexpr std::string_view kWeights = "model";
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kCompression = "compression";
 constexpr std::string_view kState = "state.json";
-constexpr int kFormat = 2;
+constexpr const char* kHash = "xxh3";
+constexpr int kFormat = 3;
+constexpr int kUnhashedFormat = 2;  // of keel 0.1.0: state.json had no hash of its own
 
 std::string file_in(const std::string& folder, std::string_view name) { return concat(folder, '/', name); }
 
-std::string hash_of(const MappedFile& file) {
-  const Hash128 hash = xxh3(file.bytes());
-  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+std::string text_of(const Hash128& hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
+
+std::string hash_of(const std::string& text) { return text_of(xxh3(std::as_bytes(std::span(text)))); }
+
+std::string hash_of(const InputFile& file) {
+  Xxh3 hash;
+  std::vector<std::byte> piece(std::min<std::uint64_t>(file.size(), 1 << 20));
+  for (std::uint64_t done = 0; done < file.size(); done += piece.size()) {
+    const auto here = std::span(piece).first(std::min<std::uint64_t>(piece.size(), file.size() - done));
+    file.read(done, here);
+    hash.add(here);
+  }
+  return text_of(hash.hash());
 }
 
 Json describe(const std::string& path) {
-  const MappedFile file(path);
-  return {{"bytes", file.size()}, {"xxh3", hash_of(file)}};
+  const InputFile file(path);
+  return {{"bytes", file.size()}, {kHash, hash_of(file)}};
+}
+
+// Text whose last member is its own hash, taken with zeros in the hash's place.
+constexpr std::size_t kHashDigits = 32;
+constexpr std::string_view kBehindHash = "\"\n}\n";
+
+// Where the hash's digits are in such a text; nothing in another text.
+std::optional<std::size_t> place_of_hash(std::string_view text) {
+  const std::string member = concat("\n  \"", kHash, "\": \"");
+  const std::size_t behind = kHashDigits + kBehindHash.size();
+  if (text.size() < member.size() + behind || !text.ends_with(kBehindHash)) return std::nullopt;
+  const std::size_t place = text.size() - behind;
+  return text.substr(0, place).ends_with(member) ? std::optional(place) : std::nullopt;
+}
+
+std::string with_hash(Json json) {
+  json[kHash] = std::string(kHashDigits, '0');
+  std::string text = json.dump(2) + "\n";
+  return text.replace(place_of_hash(text).value(), kHashDigits, hash_of(text));
+}
+
+// Whether the text has a hash; one that differs is an Error.
+bool check_own_hash(std::string text, const std::string& file) {
+  const std::optional<std::size_t> place = place_of_hash(text);
+  if (!place) return false;
+  const std::string stated = text.substr(*place, kHashDigits);
+  text.replace(*place, kHashDigits, kHashDigits, '0');
+  KEEL_CHECK(hash_of(text) == stated, "'", file, "' has changed since it was written (its hash differs)");
+  return true;
 }
 
 void check_whole(const std::string& path, const Json& expected) {
-  const MappedFile file(path);
-  const auto bytes = static_cast<std::size_t>(expected.at("bytes").integer());
+  const InputFile file(path);
+  const auto bytes = static_cast<std::uint64_t>(expected.at("bytes").integer());
   KEEL_CHECK(file.size() == bytes, "'", path, "' has ", file.size(), " bytes instead of ", bytes);
-  KEEL_CHECK(hash_of(file) == expected.at("xxh3").string(), "'", path,
+  KEEL_CHECK(hash_of(file) == expected.at(kHash).string(), "'", path,
              "' has changed since it was written (its hash differs)");
 }
 
@@ -93,20 +138,27 @@ std::vector<std::string> texts_of(const Json& list) {
 template <class More>
 TrainState read_state(const std::string& path, const More& more) {
   const std::string file = file_in(path, kState);
-  const Json json = Json::parse_or_null(read_text_file(file));
+  const std::string text = read_text_file(file);
+  const bool has_hash = check_own_hash(text, file);
+  const Json json = Json::parse_or_null(text);
   try {
     const std::int64_t format = json.at("format").integer();
-    KEEL_CHECK(format == kFormat, "'", file, "' has format ", format, ", but this version of keel reads ", kFormat);
+    KEEL_CHECK(format == kFormat || format == kUnhashedFormat, "'", file, "' has format ", format,
+               ", but this version of keel reads ", kUnhashedFormat, " and ", kFormat);
+    KEEL_CHECK(has_hash || format == kUnhashedFormat, "'", file, "' is malformed: it does not end with its own hash");
     TrainState state;
     state.step = json.at("step").integer();
     state.tokens = json.at("tokens").integer();
     state.optimizer = parse_steps(json.at("optimizer"));
+    if (json.contains("data")) state.data = json.at("data").string();
     state.config = json.at("config").string();
     state.weights = texts_of(json.at("weights"));
     state.state = texts_of(json.at("state"));
     if (json.contains("compression")) state.compression = texts_of(json.at("compression"));
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", file,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
+    KEEL_CHECK(std::isfinite(state.optimizer.loss_scale) && state.optimizer.loss_scale > 0, "'", file,
+               "' is malformed: its loss scale is ", state.optimizer.loss_scale);
     KEEL_CHECK(!state.weights.empty() && !state.state.empty(), "'", file, "' is malformed: it names no files");
     more(json, state);
     return state;
@@ -189,6 +241,7 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
                  {"tokens", state.tokens},   {"optimizer", describe_steps(steps)},
                  {"weights", Json::array()}, {"state", Json::array()},
                  {"files", Json::object()},  {"config", state.config}};
+    if (!state.data.empty()) json["data"] = state.data;
     for (int i = 0; i < files; ++i) json["weights"].push_back(file_name(kWeights, i, files));
     for (int i = 0; i < files; ++i) json["state"].push_back(file_name(kOptimizer, i, files));
     for (int r = 0; compresses && r < ranks.size(); ++r)
@@ -197,7 +250,7 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
       const Json of_rank = Json::parse(text);
       for (const auto& [name, file] : of_rank.members()) json["files"][name] = file;
     }
-    write_text_file(file_in(temporary, kState), json.dump(2) + "\n");
+    write_text_file(file_in(temporary, kState), with_hash(std::move(json)));
     folder->commit();
   });
 }
@@ -240,13 +293,17 @@ void publish_weights(const std::string& checkpoint, const std::string& target) {
     });
     return;
   }
-  const std::string source = file_in(checkpoint, state.weights.front()), temporary = target + ".tmp";
+  const std::string source = file_in(checkpoint, state.weights.front()), temporary = temporary_beside(target);
   std::error_code code;
-  std::filesystem::remove(temporary, code);
+  // Between two names of one file rename() does nothing, and would leave both.
+  if (std::filesystem::equivalent(source, target, code)) return;
   std::filesystem::create_hard_link(source, temporary, code);
   if (code) std::filesystem::copy_file(source, temporary, std::filesystem::copy_options::overwrite_existing, code);
   if (!code) std::filesystem::rename(temporary, target, code);
-  if (code) throw Error(concat("cannot write '", target, "': ", code.message()), ErrorKind::io);
+  if (!code) return;
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  throw Error(concat("cannot write '", target, "': ", code.message()), ErrorKind::io);
 }
 
 }  // namespace keel

@@ -4,7 +4,8 @@
 // A rank that has all writes `model.safetensors` (fp32 weights) and `optimizer.safetensors`. Ranks that shard them
 // write one file each, such as `model-2-of-4.safetensors`, with the parts that the rank owns (keel/nn/tensor_parts.h).
 // Where gradients are compressed, each rank writes its residuals, such as `compression-2-of-4.safetensors`.
-// `state.json` says where the run stands, and holds the configuration and the size and XXH3 hash of the other files.
+// `state.json` says where the run stands, and holds the configuration, the size and XXH3 hash of the other files and,
+// last, a hash of itself.
 //
 // A folder appears under its name only when every file is on the disk. Any number of ranks may go on from it. Random
 // draws and the order of the data are functions of (seed, step), so their state is the step.
@@ -22,6 +23,7 @@ struct TrainState {
   std::int64_t step = 0;                    // of the run, skipped ones included: position of data and random draws
   std::int64_t tokens = 0;                  // trained on
   StepState optimizer;                      // counts of steps, loss scale
+  std::string data;                         // fingerprint of what was trained on; empty: unknown
   std::string config;                       // YAML of the run that wrote it
   std::vector<std::string> weights, state;  // names of the files with the weights, and with the optimizer's state
   std::vector<std::string> compression;     // by rank; none where gradients were not compressed
@@ -31,10 +33,10 @@ struct TrainState {
 // that all of them see. A failure on any rank is an AgreedError of kind io, and leaves what was there.
 void save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const TrainState& state);
 
-// Reads state.json and checks that the other files are whole. Anything that is missing, cut short or changed is an
-// Error that names the file.
+// Reads state.json and checks that it and the other files are whole. Anything that is missing, cut short or changed is
+// an Error that names the file. Checkpoints of keel 0.1.0, whose state.json has no hash, are read as well.
 TrainState read_checkpoint(const std::string& path);
-// Reads state.json alone.
+// Reads and checks state.json alone.
 TrainState read_state(const std::string& path);
 // An Error where the numbers are not those of the engine's model and optimizer. For each rank by itself.
 void check_checkpoint(const std::string& path, const TrainState& state, const Sharded& engine);

@@ -41,6 +41,7 @@ struct DataConfig {
   Type type = Type::text;
   std::string path;  // text, tokens
   Tokenizer tokenizer = Tokenizer::byte;
+  bool allow_changes = false;
   double validation = 0;    // the last fraction of the data, never trained on
   std::int64_t digits = 0;  // of each addend
   std::uint64_t seed = 0;   // order of the data

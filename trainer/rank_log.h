@@ -24,7 +24,10 @@ class RankLog : public TrainObserver {
   bool stop_requested() override { return observer_.stop_requested(); }
 
  private:
+  void keep();
+
   TrainObserver& observer_;
+  std::string path_;
   std::stringstream early_;
   std::ofstream file_;
   ConsoleObserver lines_;

@@ -11,6 +11,16 @@
 namespace keel {
 namespace {
 
+// A checkpoint of a run, whose configuration can be read and whose name is right.
+Resume read_whole(const std::string& path) {
+  Resume resume{path, read_checkpoint(path)};
+  const std::optional<std::int64_t> named = RunFolder::step_named(path);
+  KEEL_CHECK(!named || *named == resume.state.step, "'", path, "' holds step ", resume.state.step,
+             ", not the step of its name; give it a name without a step, or its own again");
+  parse_config(resume.state.config, path + "/state.json");
+  return resume;
+}
+
 std::optional<Resume> newest_whole(const RunFolder& folder, TrainObserver& observer) {
   std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (steps.empty()) return std::nullopt;
@@ -18,7 +28,7 @@ std::optional<Resume> newest_whole(const RunFolder& folder, TrainObserver& obser
   for (const std::int64_t step : steps) {
     const std::string path = folder.checkpoint(step);
     try {
-      return Resume{path, read_checkpoint(path)};
+      return read_whole(path);
     } catch (const Error& error) {
       observer.on_message(LogLevel::warning, concat("the checkpoint of step ", step, " is not usable: ", error.what()));
     }
@@ -76,6 +86,18 @@ void check_same_tokenizer(const RunFolder& folder, const Task& task) {
              "' was trained with another tokenizer than the data gives now; was the text changed?");
 }
 
+// Data that was asked for by another name may be other data.
+void check_same_data(const Resume& resume, const Config& config, const Task& task, TrainObserver& observer) {
+  if (resume.state.data.empty() || resume.state.data == task.fingerprint) return;
+  const DataConfig before = parse_config(resume.state.config, resume.path + "/state.json").data;
+  const DataConfig& now = config.data;
+  if (before.type != now.type || before.path != now.path || before.tokenizer != now.tokenizer) return;
+  const std::string change = concat("'", now.path, "' has changed since '", resume.path, "' was made: it had ",
+                                    resume.state.data, ", and has ", task.fingerprint);
+  if (!now.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
+  observer.on_message(LogLevel::warning, change);
+}
+
 std::optional<Resume> look_for_resume(const Config& config, const RunFolder& folder, const Task& task,
                                       TrainObserver& observer) {
   if (config.resume == "never") {
@@ -87,7 +109,7 @@ std::optional<Resume> look_for_resume(const Config& config, const RunFolder& fol
   if (config.resume == "auto") {
     resume = newest_whole(folder, observer);
   } else {
-    resume = Resume{config.resume, read_checkpoint(config.resume)};
+    resume = read_whole(config.resume);
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
     KEEL_CHECK(steps.empty() || steps.back() <= resume->state.step, "'", folder.path(),
                "' holds a newer checkpoint, of step ", steps.empty() ? 0 : steps.back(), ", than step ",
@@ -96,6 +118,7 @@ std::optional<Resume> look_for_resume(const Config& config, const RunFolder& fol
   if (!resume) return std::nullopt;
   check_same_model(*resume, config);
   check_same_tokenizer(folder, task);
+  check_same_data(*resume, config, task, observer);
   note_changes(*resume, config, observer);
   observer.on_message(LogLevel::info, concat("goes on after step ", resume->state.step, " from ", resume->path));
   return resume;

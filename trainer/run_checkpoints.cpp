@@ -1,5 +1,6 @@
 #include "keel/trainer/run_checkpoints.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -36,8 +37,29 @@ void RunCheckpoints::save_the_last(const Sharded& engine, Communicator& ranks, c
   });
 }
 
+std::string RunCheckpoints::save_elsewhere(const Sharded& engine, Communicator& ranks, const TrainState& state) const {
+  const std::filesystem::path run = std::filesystem::path(folder_.path()).lexically_normal();
+  const std::string name =
+      concat("keel-", (run.has_filename() ? run : run.parent_path()).filename().string(), "-step-", state.step);
+  std::error_code here, temporary;
+  for (const std::filesystem::path& place :
+       {std::filesystem::current_path(here), std::filesystem::temp_directory_path(temporary)}) {
+    const std::string path = broadcast_text(ranks, place.empty() ? "" : (place / name).string());
+    if (path.empty()) continue;
+    try {
+      save_checkpoint(path, engine, ranks, state);
+      return path;
+    } catch (const Error&) {
+      if (!is_thrown_by_all(ranks)) throw;
+    }
+  }
+  return "";
+}
+
 void RunCheckpoints::remove_old() const {
   std::vector<std::int64_t> steps = folder_.checkpoint_steps();
+  // A later one was not usable when this session began, and keeps none from staying.
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), newest_), steps.end());
   while (static_cast<std::int64_t>(steps.size()) > keep_) {
     std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
     std::filesystem::remove_all(folder_.checkpoint(steps.front()), ignored);

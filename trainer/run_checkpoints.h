@@ -22,6 +22,11 @@ class RunCheckpoints {
   void save(const Sharded& engine, Communicator& ranks, const TrainState& state, TrainObserver& observer);
   // The same where the folder does not have that checkpoint and its weights already.
   void save_the_last(const Sharded& engine, Communicator& ranks, const TrainState& state, TrainObserver& observer);
+  // None that this session has made is there any more.
+  void forget() { newest_ = published_ = -1; }
+  // Where the folder takes no checkpoint: makes one in the folder that the program was started in, or else in the
+  // system's for temporary files, and returns its path; empty where neither takes it. Every rank calls it.
+  std::string save_elsewhere(const Sharded& engine, Communicator& ranks, const TrainState& state) const;
 
  private:
   void remove_old() const;

@@ -2,6 +2,7 @@
 // The folder of a run: which file is what, and which checkpoints there are.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,12 @@ class RunFolder {
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
   std::string checkpoint(std::int64_t step) const;
+  // The step that a checkpoint's path names; nothing where it has a name of its own.
+  static std::optional<std::int64_t> step_named(const std::string& checkpoint);
   // What every rank computed and sent when: the format of Chrome's traces.
   std::string trace() const { return path_ + "/trace.json"; }
+  // What keeps other sessions out while one writes here.
+  std::string lock() const { return path_ + "/lock"; }
   // What a rank had to say.
   std::string log(int rank) const { return concat(path_, "/logs/rank-", rank, ".log"); }
 
@@ -29,6 +34,12 @@ class RunFolder {
   bool holds_run() const;
   // Steps of the checkpoints, ascending. Folders that are still being written do not count.
   std::vector<std::int64_t> checkpoint_steps() const;
+
+  // For a session that has the folder to itself. A checkpoint that was set aside for another one of its step, which a
+  // killed session did not finish, gets its name again.
+  void restore_checkpoints() const;
+  // Removes what killed sessions left half-written.
+  void remove_strays() const;
 
  private:
   std::string path_;

@@ -149,6 +149,9 @@ const SchemaRow kRows[] = {
      "One token for each byte, or for each different character of the text."},
     {"data.validation", KEEL_FIELD(data.validation), "0.1", between(0, 0.5), kFile,
      "Fraction at the end of the file that is never trained on; 0: no evaluation.", "validation_fraction|val_split"},
+    {"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kFile,
+     "Train on where ranks find different data at the path, or a resumed run other data than before; false: that is an "
+     "error."},
     {"data.digits", KEEL_FIELD(data.digits), "3", between(1, 9), kAddition, "Digits of each number to add."},
     {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
 

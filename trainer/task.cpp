@@ -3,6 +3,7 @@
 #include "keel/data/addition.h"
 #include "keel/data/loader.h"
 #include "keel/data/text_dataset.h"
+#include "keel/trainer/data_fingerprint.h"
 
 namespace keel {
 namespace {
@@ -40,6 +41,7 @@ Task text_task(const Config& config, const Context& context) {
   task.vocabulary = dataset.train.vocabulary_size();
   task.tokenizer = dataset.tokenizer;
   task.note = dataset.note;
+  task.fingerprint = fingerprint_of(dataset.whole);
   task.training = std::make_shared<RandomWindowLoader>(
       context, dataset.train,
       WindowOptions{.rows = config.batch.global, .block = config.model.block, .seed = config.data.seed});

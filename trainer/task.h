@@ -19,6 +19,7 @@ struct Task {
   std::shared_ptr<const Tokenizer> tokenizer;  // null for a token file without one
   std::int64_t vocabulary = 0;                 // tokens of the data
   std::string note;                            // on what the data was taken for; empty: nothing
+  std::string fingerprint = {};                // of the file's tokens (data_fingerprint.h); empty without a file
 };
 
 // Opens the data. Missing, empty, too short or malformed data is an Error that says what to do.

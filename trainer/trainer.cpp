@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -15,14 +14,15 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
-#include "keel/runtime/file.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_checkpoints.h"
+#include "keel/trainer/run_files.h"
 #include "keel/trainer/run_trace.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
@@ -66,14 +66,16 @@ class Run {
         ranks_(ranks),
         observer_(observer),
         folder_(config.run),
+        files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
         task_(agreed(ranks, [&] { return open_task(config, context_.host()); })),
         micro_batches_(agreed(
             ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
         model_(agreed(ranks, [&] { return Gpt(gpt_options(config, task_.vocabulary)); })),
-        resume_(find_resume(config, folder_, task_, observer_, ranks)),
+        resume_(find_beginning(config)),
         checkpoints_(folder_, config.checkpoint.keep, resume_) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
+    check_same_data();
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
@@ -88,6 +90,7 @@ class Run {
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
     state_.config = to_yaml(config_);
+    state_.data = task_.fingerprint;
     measured_step_ = state_.step;
     if (ranks.size() > 1) return;
     if (const std::string note = single_process_note(config.strategy); !note.empty())
@@ -96,15 +99,13 @@ class Run {
 
   TrainResult operator()() {
     write_description();
-    together(ranks_, [&] {
-      if (is_first()) metrics_ = std::make_unique<MetricsWriter>(folder_.metrics(), state_.step);
-    });
     steps_.emplace(TrainingSteps::Parts{.model = model_,
                                         .engine = *engine_,
                                         .ranks = ranks_,
                                         .loader = task_.training,
                                         .micro_batches = micro_batches_,
                                         .curves = make_curves(config_, context_),
+                                        .last_step = config_.steps,
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph},
                    state_.step);
@@ -127,17 +128,37 @@ class Run {
     return [&observer](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   }
 
+  std::optional<Resume> find_beginning(const Config& config) {
+    together(ranks_, [&] {
+      if (is_first()) files_.take();
+    });
+    return find_resume(config, folder_, task_, observer_, ranks_);
+  }
+
+  void check_same_data() {
+    const std::string differences = compare_fingerprints(ranks_, task_.fingerprint);
+    if (differences.empty()) return;
+    const std::string text = concat("ranks find different data at '", config_.data.path, "': ", differences);
+    if (!config_.data.allow_changes)
+      throw AgreedError(text + "; give all the same file, or train on with data.allow_changes=true");
+    if (is_first()) observer_.on_message(LogLevel::warning, text);
+  }
+
   void write_description() {
     together(ranks_, [&] {
       if (!is_first()) return;
-      std::error_code code;
-      for (const char* name : {"/checkpoints", "/logs"})
-        if (!code) std::filesystem::create_directories(folder_.path() + name, code);
-      if (code) throw Error(concat("cannot make the folder '", folder_.path(), "': ", code.message()), ErrorKind::io);
-      write_text_file(folder_.config(), to_yaml(config_));
-      if (task_.tokenizer) save_tokenizer(folder_.tokenizer(), *task_.tokenizer);
+      files_.begin(to_yaml(config_), task_.tokenizer, resume_ ? std::optional(state_.step) : std::nullopt);
     });
     together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
+  }
+
+  // Makes the folder again where somebody has removed it.
+  void keep_folder() {
+    bool was_made_again = false;
+    together(ranks_, [&] {
+      if (files_.has_begun()) was_made_again = files_.keep(state_.step);
+    });
+    if (gather_values(ranks_, was_made_again ? 1 : 0).front() == 1) checkpoints_.forget();
   }
 
   void loop() {
@@ -162,6 +183,7 @@ class Run {
       if (saves) save_or_warn();
       if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
     }
+    keep_folder();
     write_memory();
     if (result_.end != TrainEnd::stopped) check_some_step_was_taken();
     checkpoints_.save_the_last(*engine_, ranks_, state_, observer_);
@@ -181,6 +203,8 @@ class Run {
   void handle(const TrainingSteps::Turn& turn) {
     if (turn.flags.failed) {
       failure_is_known_ = true;
+      const std::string missing = broadcast_text(ranks_, steps_->data_failure(), turn.failed_rank);
+      if (!missing.empty()) throw AgreedError(concat("rank ", turn.failed_rank, ": ", missing), ErrorKind::io);
       if (failure_) std::rethrow_exception(failure_);
       throw AgreedError(concat("rank ", turn.failed_rank, " cannot go on; its log says why"), ErrorKind::peer);
     }
@@ -211,7 +235,7 @@ class Run {
     double left = step_seconds_ * static_cast<double>(config_.steps - outcome.step);
     if (config_.time_limit > 0) left = std::min(left, std::max(0.0, config_.time_limit - (seconds_now() - began_)));
     report.seconds_left = left;
-    if (metrics_ && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
+    if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
       std::vector<Metric> metrics = {{"loss", outcome.loss},
                                      {"lr", report.lr},
                                      {"grad_norm", report.grad_norm},
@@ -228,7 +252,7 @@ class Run {
         measured_bytes_ = sent;
         measured_step_ = outcome.step;
       }
-      metrics_->write(outcome.step, metrics);
+      files_.write(outcome.step, metrics);
     }
     observer_.on_step(report);
   }
@@ -279,9 +303,9 @@ class Run {
     report.seconds = seconds_now() - start;
     result_.evaluation = report;
     together(ranks_, [&] {
-      if (metrics_ && report.exact_match)
-        metrics_->write(state_.step, {{"validation_loss", *report.loss}, {"exact_match", *report.exact_match}});
-      else if (metrics_) metrics_->write(state_.step, {{"validation_loss", *report.loss}});
+      if (files_.has_begun() && report.exact_match)
+        files_.write(state_.step, {{"validation_loss", *report.loss}, {"exact_match", *report.exact_match}});
+      else if (files_.has_begun()) files_.write(state_.step, {{"validation_loss", *report.loss}});
       observer_.on_eval(report);
     });
   }
@@ -298,11 +322,14 @@ class Run {
     result_.peak_resident_bytes = peak_resident_bytes();
     metrics.push_back({"peak_resident_bytes", result_.peak_resident_bytes});
     together(ranks_, [&] {
-      if (metrics_) metrics_->write(state_.step, metrics);
+      if (files_.has_begun()) files_.write(state_.step, metrics);
     });
   }
 
-  void save() { checkpoints_.save(*engine_, ranks_, state_, observer_); }
+  void save() {
+    keep_folder();
+    checkpoints_.save(*engine_, ranks_, state_, observer_);
+  }
 
   // In the middle of a run a full disk is no reason to lose the training.
   void save_or_warn() {
@@ -311,6 +338,18 @@ class Run {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::io || !is_thrown_by_all(ranks_)) throw;
       observer_.on_message(LogLevel::error, concat("no checkpoint of step ", state_.step, ": ", error.what()));
+    }
+  }
+
+  void save_somewhere() {
+    try {
+      save();
+    } catch (const Error&) {
+      if (!is_thrown_by_all(ranks_)) throw;
+      const std::string path = checkpoints_.save_elsewhere(*engine_, ranks_, state_);
+      if (path.empty()) throw;
+      observer_.on_message(LogLevel::error, concat("what was learnt up to step ", state_.step, " is in '", path,
+                                                   "'; resume=", path, " run=OTHER goes on from there"));
     }
   }
 
@@ -326,7 +365,7 @@ class Run {
         if (part.numel() > 0 && !kernels::all_finite(part.values)) ++bad;
       for (const int each : gather_values(ranks_, bad))
         if (each > 0) return;  // the checkpoint before is worth more
-      if (checkpoints_.newest() < state_.step) save();
+      if (checkpoints_.newest() < state_.step) save_somewhere();
     } catch (const std::exception& error) {
       if (!is_thrown_by_all(ranks_)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
       try {
@@ -339,6 +378,7 @@ class Run {
   Communicator& ranks_;
   RankLog observer_;
   RunFolder folder_;
+  RunFiles files_;  // of the first rank
   Context context_;
   Task task_;
   std::vector<RowRange> micro_batches_;  // of this rank
@@ -349,11 +389,10 @@ class Run {
   std::optional<RunTrace> trace_;
   std::optional<Sharded> engine_;
   std::optional<TrainingSteps> steps_;
-  std::unique_ptr<MetricsWriter> metrics_;  // of the first rank
-  std::exception_ptr failure_;              // of a report
-  bool failure_is_known_ = false;           // to all ranks
-  double began_ = 0, last_report_ = 0;      // seconds
-  double measured_ms_ = 0;                  // waited for other ranks, by the last line of metrics
+  std::exception_ptr failure_;          // of a report
+  bool failure_is_known_ = false;       // to all ranks
+  double began_ = 0, last_report_ = 0;  // seconds
+  double measured_ms_ = 0;              // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
   int skipped_ = 0;         // steps in a row

@@ -1,5 +1,6 @@
 #include "keel/trainer/training_step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,6 +19,11 @@ std::vector<RowRange> without_empty(const std::vector<RowRange>& ranges) {
   return filled;
 }
 
+// One is computed while the other is loaded. Several ranks tell each other whether they have all of a step.
+int waiting_batches(const std::vector<RowRange>& ranges, const Communicator& ranks) {
+  return ranks.size() == 1 ? 2 : std::max(2, static_cast<int>(ranges.size()));
+}
+
 }  // namespace
 
 TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
@@ -34,7 +40,8 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
       context_(parts.engine.context()),
       step_(step),
-      batches_(parts.loader, step, without_empty(parts.micro_batches), 2,
+      ranges_(without_empty(parts.micro_batches)),
+      batches_(parts.loader, step, ranges_, waiting_batches(ranges_, parts.ranks),
                context_.stream().is_asynchronous() ? context_ : Context()) {
   if (parts.cuda_graph) graph_.emplace(parts.model, parts.engine);
 }
@@ -49,9 +56,11 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
   std::optional<GatheringOf<Note>> told;
   if (parts_.engine.optimizer().needs_closure()) {
     pending.result = step_with_closure(pending);
+    flags = look_ahead(flags);
   } else {
     for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
       run_micro_batch(i, take(parts_.micro_batches[i]), pending);
+    flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags));
     pending.result = parts_.engine.step(parts_.curves);
@@ -69,6 +78,13 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
   GatheringOf<Note> told(parts_.ranks, {.stop = flags.stop, .late = flags.late, .failed = flags.failed});
   return turn_of(hear(told));
+}
+
+StepFlags TrainingSteps::look_ahead(StepFlags flags) {
+  if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
+  data_failure_ = batches_.look_ahead(ranges_.size());
+  flags.failed |= !data_failure_.empty();
+  return flags;
 }
 
 Batch TrainingSteps::take(RowRange range) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "keel/data/prefetch.h"
@@ -37,7 +38,8 @@ class TrainingSteps {
     std::shared_ptr<const Loader> loader;
     std::vector<RowRange> micro_batches;  // of this rank
     StepCurves curves;
-    std::uint64_t seed = 0;  // of dropout
+    std::int64_t last_step = 0;  // whose batches are the last that are needed
+    std::uint64_t seed = 0;      // of dropout
     bool cuda_graph = false;
   };
   struct Turn {
@@ -58,6 +60,9 @@ class TrainingSteps {
   Turn finish(StepFlags flags = {});
   // Exchanges flags with all ranks outside of a step.
   Turn ask(StepFlags flags);
+  // Why this rank, of several, does not have the batches of the next step; then its flag `failed` was raised. Else
+  // empty.
+  const std::string& data_failure() const { return data_failure_; }
   // Milliseconds in which this thread has waited for other ranks, the engine's waiting included.
   double waited_ms() const { return parts_.engine.waited_ms() + waited_ms_; }
 
@@ -83,6 +88,8 @@ class TrainingSteps {
   };
 
   Batch take(RowRange range);
+  // The flags, with `failed` where the batches of the next step do not come.
+  StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
   PendingStep step_with_closure(Pending& pending);
   static Note note_of(const Pending& pending, StepFlags flags);
@@ -101,7 +108,9 @@ class TrainingSteps {
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
   double waited_ms_ = 0;
-  Batch stand_in_;  // computed where a micro-batch is empty; none of its targets counts
+  std::string data_failure_;
+  Batch stand_in_;                // computed where a micro-batch is empty; none of its targets counts
+  std::vector<RowRange> ranges_;  // of the batches of a step
   PrefetchLoader batches_;
 };
 

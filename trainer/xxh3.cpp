@@ -1,5 +1,6 @@
 #include "keel/trainer/xxh3.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -126,11 +127,10 @@ Hash128 hash_to_240(const std::byte* in, std::size_t size) {
   return finish(sum, size);
 }
 
-// Longer inputs are read in stripes of 64 bytes; after every 16 of them, which use up the secret, the sums are
+// Longer inputs are read in stripes of 64 bytes; after a block of 16 of them, which uses up the secret, the sums are
 // scrambled.
-constexpr std::size_t kStripe = 64;
-constexpr std::size_t kStripesOfBlock = (kSecretBytes - kStripe) / 8;
-constexpr std::size_t kBlock = kStripe * kStripesOfBlock;
+constexpr std::size_t kStripeBytes = 64;
+constexpr std::size_t kBlockBytes = (kSecretBytes - kStripeBytes) / 8 * kStripeBytes;
 using Sums = std::array<u64, 8>;
 
 void add_stripe(Sums& sums, const std::byte* in, std::size_t secret) {
@@ -142,7 +142,7 @@ void add_stripe(Sums& sums, const std::byte* in, std::size_t secret) {
 
 void scramble(Sums& sums) {
   for (std::size_t i = 0; i < 8; ++i)
-    sums[i] = (sums[i] ^ (sums[i] >> 47) ^ secret64(kSecretBytes - kStripe + 8 * i)) * kPrime32[0];
+    sums[i] = (sums[i] ^ (sums[i] >> 47) ^ secret64(kSecretBytes - kStripeBytes + 8 * i)) * kPrime32[0];
 }
 
 u64 merge(const Sums& sums, std::size_t secret, u64 start) {
@@ -151,31 +151,53 @@ u64 merge(const Sums& sums, std::size_t secret, u64 start) {
   return avalanche(start);
 }
 
-Hash128 hash_of_stripes(const std::byte* in, std::size_t size) {
-  Sums sums = {kPrime32[2], kPrime64[0], kPrime64[1], kPrime64[2], kPrime64[3], kPrime32[1], kPrime64[4], kPrime32[0]};
-  const std::byte* const last = in + size - kStripe;
-  std::size_t left = size - 1;  // the last stripe is taken apart, even where it is a whole one
-  for (; left >= kBlock; left -= kBlock, in += kBlock) {
-    for (std::size_t i = 0; i < kStripesOfBlock; ++i) add_stripe(sums, in + kStripe * i, 8 * i);
-    scramble(sums);
-  }
-  for (std::size_t i = 0; i < left / kStripe; ++i) add_stripe(sums, in + kStripe * i, 8 * i);
-  add_stripe(sums, last, kSecretBytes - kStripe - 7);
-  return {merge(sums, 11, size * kPrime64[0]), merge(sums, kSecretBytes - kStripe - 11, ~(size * kPrime64[1]))};
+// The stripes of a block, from its first on.
+void add_stripes(Sums& sums, const std::byte* block, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) add_stripe(sums, block + kStripeBytes * i, 8 * i);
 }
 
 }  // namespace
 
+Xxh3::Xxh3()
+    : sums_{kPrime32[2], kPrime64[0], kPrime64[1], kPrime64[2], kPrime64[3], kPrime32[1], kPrime64[4], kPrime32[0]} {}
+
+void Xxh3::add(std::span<const std::byte> piece) {
+  static_assert(kBlock == kBlockBytes && kStripe == kStripeBytes);
+  std::byte* const block = held_.data() + kStripe;
+  while (!piece.empty()) {
+    if (count_ == kBlock) {  // not the last one
+      add_stripes(sums_, block, kBlock / kStripe);
+      scramble(sums_);
+      std::memcpy(held_.data(), block + kBlock - kStripe, kStripe);
+      count_ = 0;
+    }
+    const std::size_t taken = std::min(kBlock - count_, piece.size());
+    std::memcpy(block + count_, piece.data(), taken);
+    count_ += taken;
+    size_ += taken;
+    piece = piece.subspan(taken);
+  }
+}
+
+Hash128 Xxh3::hash() const {
+  const std::byte* const block = held_.data() + kStripe;
+  if (size_ == 0) return hash_of_nothing();
+  if (size_ <= 3) return hash_to_3(block, count_);
+  if (size_ <= 8) return hash_to_8(block, count_);
+  if (size_ <= 16) return hash_to_16(block, count_);
+  if (size_ <= 128) return hash_to_128(block, count_);
+  if (size_ <= 240) return hash_to_240(block, count_);
+  Sums sums = sums_;
+  // The last stripe is taken apart, even where it is a whole one, and may begin in the block before.
+  add_stripes(sums, block, (count_ - 1) / kStripe);
+  add_stripe(sums, block + count_ - kStripe, kSecretBytes - kStripe - 7);
+  return {merge(sums, 11, size_ * kPrime64[0]), merge(sums, kSecretBytes - kStripe - 11, ~(size_ * kPrime64[1]))};
+}
+
 Hash128 xxh3(std::span<const std::byte> bytes) {
-  const std::byte* const in = bytes.data();
-  const std::size_t size = bytes.size();
-  if (size == 0) return hash_of_nothing();
-  if (size <= 3) return hash_to_3(in, size);
-  if (size <= 8) return hash_to_8(in, size);
-  if (size <= 16) return hash_to_16(in, size);
-  if (size <= 128) return hash_to_128(in, size);
-  if (size <= 240) return hash_to_240(in, size);
-  return hash_of_stripes(in, size);
+  Xxh3 hash;
+  hash.add(bytes);
+  return hash.hash();
 }
 
 }  // namespace keel

@@ -1,68 +1,20 @@
 // Ranks that are processes and find each other by an address in the environment, started by hand.
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <thread>
-#include <vector>
 
-#include "tests/cli/sandbox.h"
+#include "tests/cli/at_an_address.h"
 #include "tests/dist/comm/heard.h"
 
 namespace keel::cli {
 namespace {
 
+using testing::AtAnAddress;
 using testing::Outcome;
-using testing::RunningProgram;
-using testing::Sandbox;
-using Processes = std::vector<std::unique_ptr<RunningProgram>>;
-
-// A port that nobody else is given as long as this exists, though rank 0 may listen there.
-class FreePort {
- public:
-  FreePort() : file_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int yes = 1;
-    ::setsockopt(file_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    KEEL_CHECK(::bind(file_, reinterpret_cast<sockaddr*>(&address), length) == 0, "there is no free port");
-    ::getsockname(file_, reinterpret_cast<sockaddr*>(&address), &length);
-    number_ = ntohs(address.sin_port);
-  }
-  ~FreePort() { ::close(file_); }
-  FreePort(const FreePort&) = delete;
-  FreePort& operator=(const FreePort&) = delete;
-  int number() const { return number_; }
-
- private:
-  int file_, number_ = 0;
-};
-
-class AtAnAddress : public ::testing::Test {
- protected:
-  Processes start(int n, const std::string& arguments) const {
-    Processes processes;
-    for (int r = 0; r < n; ++r)
-      processes.push_back(std::make_unique<RunningProgram>(
-          arguments, sandbox / "",
-          concat("export KEEL_RANK=", r, " KEEL_SIZE=", n, " KEEL_ADDRESS=127.0.0.1:", port.number())));
-    return processes;
-  }
-  static std::vector<Outcome> wait(const Processes& processes) {
-    std::vector<Outcome> outcomes;
-    for (const auto& process : processes) outcomes.push_back(process->wait());
-    return outcomes;
-  }
-
-  Sandbox sandbox;
-  FreePort port;
-};
+using testing::Processes;
 
 TEST_F(AtAnAddress, ThreeProcessesTrainAsThreeThreadsDo) {
   const std::string what = "train text.yaml steps=6 batch.global=6 strategy=zero2-fp32 run=";

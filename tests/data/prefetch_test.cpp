@@ -75,6 +75,19 @@ TEST(PrefetchLoader, ThrowsTheThreadsErrorAfterTheBatchesBeforeIt) {
   EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
 }
 
+TEST(PrefetchLoader, LooksAheadForAnErrorBeforeItsBatchIsTaken) {
+  PrefetchLoader loader(std::make_shared<NumberedLoader>(10, 6, 3), 0, {{0, 2}, {2, 4}}, 2);
+  EXPECT_FALSE(error_of([&] { loader.look_ahead(3); }).empty()) << "more than its depth";
+  for (int batches = 0; batches < 6; ++batches) {
+    EXPECT_EQ(loader.look_ahead(2), batches < 5 ? "" : "the disk is gone") << batches;
+    EXPECT_TRUE(loader.next());
+  }
+  EXPECT_EQ(loader.look_ahead(1), "the disk is gone");
+  EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
+  PrefetchLoader to_the_end(std::make_shared<NumberedLoader>(1), 0);
+  EXPECT_EQ(to_the_end.look_ahead(2), "");
+}
+
 TEST(PrefetchLoader, EndsCleanlyWhetherOrNotItsBatchesWereTaken) {
   for (int taken = 0; taken < 5; ++taken) {
     PrefetchLoader loader(std::make_shared<NumberedLoader>(Loader::kEndless), 0, {}, 1);

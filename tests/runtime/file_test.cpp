@@ -216,5 +216,43 @@ TEST(AtomicFolder, RefusesATargetThatAppearedMeanwhile) {
   EXPECT_NE(error_of([&] { AtomicFolder saved(folder / "none/c"); }).find("does not exist"), std::string::npos);
 }
 
+TEST(AtomicFiles, OfKilledProgramsAreRemovedAndNothingElse) {
+  const TemporaryFolder folder;
+  for (const char* name : {".c.yaml.17-0.tmp", ".a.b.4000000-12.tmp"}) write_text_file(folder / name, "half");
+  const std::vector<std::string> others = {"c.yaml.17-0.tmp", ".c.yaml.17-0", ".c.yaml.tmp", ".tmp",
+                                           "..tmp",           ".17-0.tmp"};
+  for (const std::string& name : others) write_text_file(folder / name, "mine");
+  remove_unfinished_files(folder.path());
+  EXPECT_EQ(names_in(folder.path()).size(), others.size());
+  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  remove_unfinished_files(folder / "none");
+}
+
+TEST(InputFile, GivesTheBytesOfAnyPlaceAndAnErrorWhereTheyAreGone) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += static_cast<char>('a' + i % 23);
+  write_text_file(folder / "f", text);
+  const InputFile file(folder / "f");
+  EXPECT_EQ(file.size(), text.size());
+  std::string part(5'000, ' ');
+  for (const std::size_t offset : {0, 1, 77'777, 95'000}) {
+    file.read(offset, std::as_writable_bytes(std::span(part)));
+    EXPECT_EQ(part, text.substr(offset, part.size()));
+  }
+  const auto read_at = [&](std::size_t offset) {
+    return error_of([&] { file.read(offset, std::as_writable_bytes(std::span(part))); });
+  };
+  EXPECT_EQ(read_at(95'001),
+            concat("cannot read '", folder / "f", "': it has 100000 bytes, and one at 100000 was wanted"));
+  std::filesystem::resize_file(folder / "f", 4'000);
+  EXPECT_EQ(read_at(0),
+            concat("cannot read '", folder / "f", "': it has been cut short to 4000 bytes or fewer; it had 100000"));
+  EXPECT_NE(read_at(50'000).find("cut short"), std::string::npos);
+  EXPECT_NE(error_of([&] { InputFile f(folder.path()); }).find("it is a folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { InputFile f("/dev/zero"); }).find("not a regular file"), std::string::npos);
+  EXPECT_NE(error_of([&] { InputFile f(folder / "none"); }).find("No such file"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace keel

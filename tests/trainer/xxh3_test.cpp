@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -49,6 +50,16 @@ TEST(Xxh3, EqualsTheReferenceForEverySizeOfFourBlocks) {
     std::memcpy(hashes.data() + 16 * size + 8, &hash.high, 8);
   }
   EXPECT_EQ(xxh3(hashes), (Hash128{0x78e629f522e3f140, 0xc0c38830992fc8db}));
+}
+
+TEST(Xxh3, PiecesHaveTheHashOfTheWhole) {
+  const std::vector<std::byte> bytes = some_bytes(5000);
+  for (const std::size_t size : {5, 240, 241, 1024, 1025, 2048, 2049, 2050, 2112, 4096, 5000})
+    for (const std::size_t step : {1, 63, 64, 65, 1000, 1024, 1025, 3000}) {
+      Xxh3 hash;
+      for (std::size_t at = 0; at < size; at += step) hash.add(std::span(bytes).subspan(at, std::min(step, size - at)));
+      EXPECT_EQ(hash.hash(), xxh3({bytes.data(), size})) << size << " bytes in pieces of " << step;
+    }
 }
 
 TEST(Xxh3, EveryBitOfTheInputCounts) {

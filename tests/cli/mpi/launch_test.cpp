@@ -108,6 +108,21 @@ TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
     }
 }
 
+TEST_F(MpiLaunch, LeavesNothingBehindHoweverItEnds) {
+  for (const int number : {SIGTERM, SIGKILL}) {
+    std::filesystem::remove_all(sandbox / "made");
+    std::filesystem::remove_all(sandbox / "tmp");
+    std::filesystem::create_directory(sandbox / "tmp");
+    RunningProgram program(concat("launch -N 2 text.yaml run=made", kForEver), sandbox / "", "export TMPDIR=$PWD/tmp");
+    wait_for_steps();
+    program.send(number);
+    EXPECT_EQ(program.wait().code, 128 + number);
+    EXPECT_EQ(processes_left(), "");
+    for (const auto& entry : std::filesystem::directory_iterator(sandbox / "tmp"))
+      EXPECT_EQ(entry.path().filename().string().find("keel"), std::string::npos) << entry.path();
+  }
+}
+
 TEST_F(MpiLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
   for (const int number : {SIGINT, SIGTERM}) {
     std::filesystem::remove_all(sandbox / "made");

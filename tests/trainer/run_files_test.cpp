@@ -1,0 +1,220 @@
+// Two sessions in one folder, and what killed sessions leave there.
+
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <set>
+
+#include "tests/trainer/run_support.h"
+
+namespace {
+std::atomic<bool> has_locks = true;
+}  // namespace
+
+// Stands before the C library's, as a file system that may have no locks.
+extern "C" int flock(int descriptor, int operation) {
+  if (has_locks) return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
+  errno = ENOLCK;
+  return -1;
+}
+
+namespace keel {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+// Does something after a step.
+class Doing : public Recorder {
+ public:
+  Doing(std::int64_t step, std::function<void()> what) : step_(step), what_(std::move(what)) {}
+  void on_step(const StepReport& report) override {
+    Recorder::on_step(report);
+    if (report.step == step_) what_();
+  }
+
+ private:
+  std::int64_t step_;
+  std::function<void()> what_;
+};
+
+TEST(RunFolderLock, ASecondSessionInAFolderIsRefusedAndNamesTheFirst) {
+  const TemporaryFolder place;
+  const std::string use = concat("'", place / "run", "' is in use by another run, process ", ::getpid(), " on host ");
+  for (const char* resume : {"resume=auto", "resume=never"}) {
+    Recorder second;
+    std::string refused;
+    Doing first(3, [&] { refused = error_of([&] { train(small_run(place, "run", {resume}), second); }); });
+    const Config config = small_run(place, "run", {"resume=auto"});
+    train(config, first);
+    EXPECT_TRUE(refused.starts_with(use)) << refused;
+    EXPECT_NE(refused.find("run=OTHER"), std::string::npos) << refused;
+    EXPECT_FALSE(fs::exists(RunFolder(config.run).lock())) << "goes with the session";
+    Recorder alone;
+    train(small_run(place, "alone", {"resume=auto"}), alone);
+    EXPECT_TRUE(weights_of(config) == weights_of(small_run(place, "alone")));
+    for (const char* run : {"run", "alone"}) fs::remove_all(place / run);
+  }
+}
+
+TEST(RunFolderLock, ALockThatNobodyHoldsAnyMoreKeepsNobodyOut) {
+  const TemporaryFolder place;
+  fs::create_directories(place / "run");
+  write_text_file(place / "run/lock", "process 17 on host that-was\n");
+  Recorder recorder;
+  EXPECT_EQ(train(small_run(place, "run"), recorder).step, 12);
+  EXPECT_FALSE(fs::exists(place / "run/lock"));
+}
+
+TEST(RunFolderLock, AFileSystemWithoutLocksIsAWarning) {
+  const TemporaryFolder place;
+  has_locks = false;
+  Recorder recorder;
+  EXPECT_EQ(train(small_run(place, "run"), recorder).step, 12);
+  has_locks = true;
+  EXPECT_NE(recorder.messages.find("has no locks; start no second run in this folder"), std::string::npos)
+      << recorder.messages;
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    names.insert(fs::relative(entry.path(), folder).string());
+  return names;
+}
+
+TEST(RunStrays, OfKilledSessionsAreGoneAfterTheNextStart) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"resume=auto"});
+  const RunFolder folder(config.run);
+  Recorder first, again;
+  train(config, first);
+  const std::set<std::string> clean = names_in(config.run);
+  for (const char* unfinished : {".tmp", ".old"}) {
+    fs::create_directories(folder.checkpoint(10) + unfinished);
+    write_text_file(folder.checkpoint(10) + unfinished + "/model.safetensors", "half");
+  }
+  for (const char* file : {"/.config.yaml.4321-0.tmp", "/.model.safetensors.4321-17.tmp", "/model.safetensors.tmp"})
+    write_text_file(config.run + file, "half");
+  const std::vector<std::string> own = {"/notes.tmp", "/.notes.tmp", "/checkpoints/mine.tmp"};  // not keel's
+  for (const std::string& file : own) write_text_file(config.run + file, "mine");
+  train(config, again);
+  for (const std::string& file : own) EXPECT_TRUE(fs::remove(config.run + file)) << file;
+  EXPECT_EQ(names_in(config.run), clean);
+}
+
+TEST(RunStrays, AFinishedRunThatIsResumedLeavesNone) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"resume=auto"});
+  Recorder first, again;
+  train(config, first);
+  const std::set<std::string> clean = names_in(config.run);
+  train(config, again);
+  EXPECT_EQ(names_in(config.run), clean);
+}
+
+// Where folders cannot be exchanged, the old one is set aside for a moment.
+TEST(RunStrays, ACheckpointThatWasSetAsideIsGoneOnFrom) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"resume=auto"});
+  const RunFolder folder(config.run);
+  Recorder first, again;
+  train(config, first);
+  fs::rename(folder.checkpoint(12), folder.checkpoint(12) + ".old");
+  train(config, again);
+  EXPECT_EQ(again.losses.size(), 0u) << again.messages;
+}
+
+TEST(RemovedFolder, IsMadeAgainAndTheRunEndsAsItWould) {
+  for (const int n : {1, 3})
+    for (const char* removed : {"/run", "/run/checkpoints", "/run/metrics.jsonl", "/run/lock"}) {
+      SCOPED_TRACE(concat(n, " ranks without ", removed));
+      const TemporaryFolder place;
+      const Config config = small_run(place, "run");
+      std::string messages;
+      run_ranks(n, [&](Communicator& ranks) {
+        Doing first(7, [&] { fs::remove_all(place.path() + removed); });
+        Recorder other;
+        Recorder& recorder = ranks.rank() == 0 ? first : other;
+        train(config, recorder, ranks);
+        if (ranks.rank() == 0) messages = recorder.messages;
+      });
+      EXPECT_NE(messages.find("was removed while this run wrote into it; it is made again"), std::string::npos)
+          << messages;
+      const RunFolder folder(config.run);
+      EXPECT_EQ(folder.checkpoint_steps().back(), 12);
+      for (const std::string& file : {folder.config(), folder.metrics(), folder.tokenizer(), folder.model()})
+        EXPECT_TRUE(fs::exists(file)) << file;
+      train_by(n, small_run(place, "whole"));
+      EXPECT_TRUE(weights_of(config) == weights_of(small_run(place, "whole")));
+      Recorder longer;
+      EXPECT_EQ(train(small_run(place, "run", {"resume=auto", "steps=14"}), longer).step, 14);
+    }
+}
+
+TEST(RemovedFolder, AfterACheckpointLosesThatOneAlone) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"steps=10", "eval.every=0"});
+  class AfterCheckpoint : public Recorder {
+   public:
+    explicit AfterCheckpoint(std::string run) : run_(std::move(run)) {}
+    void on_checkpoint(const CheckpointReport& report) override {
+      if (report.step == 5) fs::remove_all(run_);
+    }
+
+   private:
+    std::string run_;
+  } recorder(config.run);
+  train(config, recorder);
+  EXPECT_EQ(RunFolder(config.run).checkpoint_steps(), std::vector<std::int64_t>{10});
+}
+
+// Another run may have begun where this one was, or the place may take no folder any more.
+TEST(RemovedFolder, ThatCannotBeMadeAgainEndsTheRunAndWhatWasLearntIsSavedElsewhere) {
+  for (const int n : {1, 3})
+    for (const bool is_taken : {false, true}) {
+      SCOPED_TRACE(concat(n, is_taken ? " ranks, another run" : " ranks, a file"));
+      const TemporaryFolder place;
+      fs::create_directory(place / "here");
+      const fs::path before = fs::current_path();
+      fs::current_path(place / "here");
+      const Config config = small_run(place, "run");
+      std::string message, told;
+      EXPECT_THROW(run_ranks(n,
+                             [&](Communicator& ranks) {
+                               Doing first(7, [&] {
+                                 fs::remove_all(config.run);
+                                 if (is_taken) fs::create_directory(config.run);
+                                 write_text_file(is_taken ? RunFolder(config.run).config() : config.run, "steps: 1\n");
+                               });
+                               Recorder other;
+                               Recorder& recorder = ranks.rank() == 0 ? first : other;
+                               const std::string error = error_of([&] { train(config, recorder, ranks); });
+                               if (ranks.rank() == 0) {
+                                 message = error;
+                                 told = recorder.messages;
+                               }
+                               if (!error.empty()) throw Error(error);
+                             }),
+                   Error);
+      fs::current_path(before);
+      EXPECT_NE(message.find(is_taken ? "holds another run now" : "cannot make the folder"), std::string::npos)
+          << message;
+      EXPECT_NE(told.find("what was learnt up to step "), std::string::npos) << told;
+      std::string saved;
+      for (const auto& entry : fs::directory_iterator(place / "here")) saved = entry.path().string();
+      ASSERT_NE(saved, "");
+      EXPECT_EQ(read_text_file(is_taken ? RunFolder(config.run).config() : config.run), "steps: 1\n");
+      train_by(n, small_run(place, "rest", {"resume=" + saved}));
+      train_by(n, small_run(place, "whole"));
+      EXPECT_TRUE(weights_of(small_run(place, "rest")) == weights_of(small_run(place, "whole")));
+    }
+}
+
+}  // namespace
+}  // namespace keel

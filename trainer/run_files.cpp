@@ -1,0 +1,101 @@
+#include "keel/trainer/run_files.h"
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "keel/runtime/file.h"
+
+namespace keel {
+namespace {
+
+void make_folders(const std::string& path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (code) throw Error(concat("cannot make the folder '", path, "': ", code.message()), ErrorKind::io);
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+}  // namespace
+
+void RunFiles::take() {
+  std::error_code ignored;
+  if (lock_ || !std::filesystem::is_directory(folder_.path(), ignored)) return;
+  lock_.emplace(folder_.lock());
+  if (lock_->state() == FileLock::State::taken) {
+    const std::string holder = lock_->holder();
+    lock_.reset();
+    throw Error(concat("'", folder_.path(), "' is in use by another run, ", holder,
+                       "; wait for its end, or give this run another folder (run=OTHER)"));
+  }
+  if (lock_->state() == FileLock::State::held) folder_.restore_checkpoints();
+  else
+    observer_.on_message(LogLevel::warning, concat("the file system of '", folder_.path(),
+                                                   "' has no locks; start no second run in this folder"));
+}
+
+void RunFiles::begin(std::string config, std::shared_ptr<const Tokenizer> tokenizer, std::optional<std::int64_t> step) {
+  const bool was_there = lock_.has_value();
+  make_folders(folder_.path());
+  take();
+  // Another session may have been quicker.
+  KEEL_CHECK(was_there || !folder_.holds_run(), "'", folder_.path(),
+             "' holds a run by now; resume=auto goes on with it, run=OTHER leaves it alone");
+  if (lock_->state() == FileLock::State::held) folder_.remove_strays();
+  config_ = std::move(config);
+  tokenizer_ = std::move(tokenizer);
+  write_description();
+  metrics_.emplace(folder_.metrics(), step.value_or(0));
+}
+
+void RunFiles::write_description() const {
+  for (const char* name : {"/checkpoints", "/logs"}) make_folders(folder_.path() + name);
+  write_text_file(folder_.config(), config_);
+  if (tokenizer_) save_tokenizer(folder_.tokenizer(), *tokenizer_);
+}
+
+void RunFiles::write(std::int64_t step, std::span<const Metric> metrics) {
+  was_made_again_ = keep(step);
+  metrics_->write(step, metrics);
+}
+
+bool RunFiles::keep(std::int64_t step) {
+  if (lock_ && lock_->is_in_place() && is_there(folder_.metrics()) && is_there(folder_.path() + "/checkpoints"))
+    return std::exchange(was_made_again_, false);
+  constexpr int kTries = 10;  // while the one who removes it is at it
+  for (int tries = 1;; ++tries) {
+    try {
+      make_again(step);
+      break;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::io || tries == kTries) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  observer_.on_message(LogLevel::warning,
+                       concat("'", folder_.path(), "' was removed while this run wrote into it; it is made again"));
+  was_made_again_ = false;
+  return true;
+}
+
+void RunFiles::make_again(std::int64_t step) {
+  if (!lock_ || !lock_->is_in_place()) {
+    lock_.reset();
+    make_folders(folder_.path());
+    take();
+    if (is_there(folder_.config()) && read_text_file(folder_.config()) != config_) {
+      lock_.reset();
+      throw Error(concat("'", folder_.path(), "' was removed while this run wrote into it, and holds another run now"));
+    }
+  }
+  write_description();
+  metrics_.emplace(folder_.metrics(), step);
+}
+
+}  // namespace keel

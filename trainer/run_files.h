@@ -1,0 +1,53 @@
+#pragma once
+// What the first rank writes into a run's folder beside checkpoints, and the lock that keeps other sessions out.
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "keel/data/tokenizer.h"
+#include "keel/runtime/file_lock.h"
+#include "keel/trainer/metrics.h"
+#include "keel/trainer/progress.h"
+#include "keel/trainer/run_folder.h"
+
+namespace keel {
+
+class RunFiles {
+ public:
+  // Both must outlive this.
+  RunFiles(const RunFolder& folder, TrainObserver& observer) : folder_(folder), observer_(observer) {}
+
+  // Where the folder is there: locks it until the end, and gives checkpoints of a killed session their names again. A
+  // folder that another session has is an Error that names it; a file system without locks is a warning.
+  void take();
+  // Makes the folder where there is none, takes it, removes what killed sessions left, and writes what a run begins
+  // with. `step`: of the checkpoint that it goes on from, if any. A run that came there after take() is an Error.
+  void begin(std::string config, std::shared_ptr<const Tokenizer> tokenizer, std::optional<std::int64_t> step);
+  bool has_begun() const { return metrics_.has_value(); }
+  // A line of metrics.
+  void write(std::int64_t step, std::span<const Metric> metrics);
+  void write(std::int64_t step, std::initializer_list<Metric> metrics) {
+    write(step, std::span(metrics.begin(), metrics.size()));
+  }
+  // Makes the folder again where somebody has removed it since, with metrics from `step` on. Returns whether that has
+  // happened since the last call.
+  bool keep(std::int64_t step);
+
+ private:
+  void write_description() const;
+  void make_again(std::int64_t step);
+
+  const RunFolder& folder_;
+  TrainObserver& observer_;
+  std::optional<FileLock> lock_;
+  std::string config_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<MetricsWriter> metrics_;
+  bool was_made_again_ = false;
+};
+
+}  // namespace keel
