@@ -54,6 +54,7 @@ std::shared_ptr<Array> make_array(std::shared_ptr<Site> site, void* memory, DTyp
 }  // namespace
 
 void check_writable(const Array& array) {
+  if (array.tensor.numel() == 0) return;
   const Dims &shape = array.tensor.shape(), &strides = array.tensor.strides();
   std::vector<std::pair<std::int64_t, std::int64_t>> by_stride;  // stride, extent
   for (int i = 0; i < shape.size(); ++i)

@@ -70,7 +70,8 @@ keel_status keel_settings_create(keel_settings** settings);
 // Reads a configuration as `keel train` does. Values that are set one by one, before or after, replace its values. Its
 // sections data, eval, checkpoint and log have no effect here; for batch see keel_train_accumulate.
 keel_status keel_settings_load(keel_settings* settings, const char* yaml_file);
-// For example ("optimizer.type", "Lion"), ("strategy", "zero2"), ("clip", "1"), ("threads", "4"), ("device", "cuda").
+// For example ("optimizer.type", "Lion"), ("strategy", "zero2"), ("clip", "1"), ("threads", "4"), ("device", "cuda"). A
+// section replaces what was set of it: ("optimizer", "{type: SGD, momentum: 0.9}").
 // The values are checked where they are used, all at once, each by itself and together.
 keel_status keel_settings_set(keel_settings* settings, const char* key, const char* value);
 // The function gets the messages of every context that is made with these settings; NULL: nobody gets them. The

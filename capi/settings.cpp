@@ -58,10 +58,12 @@ keel_status keel_settings_set(keel_settings* settings, const char* key, const ch
     for (const std::string_view section : kOfRuns)
       KEEL_CHECK(own != section && !is_inside(own, section), "the key '", own,
                  "' says nothing here: data and loop are the host's");
-    const std::string likely = is_key(own) ? "" : likely_key(own);
-    KEEL_CHECK(is_key(own), "unknown key '", key, "'",
+    const bool is_known = is_key(own) || is_section(own);
+    const std::string likely = is_known ? "" : likely_key(own);
+    KEEL_CHECK(is_known, "unknown key '", key, "'",
                likely.empty() ? "; docs/config.md lists them" : concat(", did you mean '", likely, "'?"));
-    std::erase_if(object->changes, [&](const Settings::Change& change) { return change.key == own; });
+    std::erase_if(object->changes,
+                  [&](const Settings::Change& change) { return change.key == own || is_inside(change.key, own); });
     object->changes.push_back({own, concat(key, '=', value)});
   });
 }

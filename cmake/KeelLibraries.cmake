@@ -29,3 +29,7 @@ if(keel_missing)
     "that has them fills a folder to copy here; then configure with -DKEEL_DEPS=DIR. Libraries in places of their own are "
     "found by -DCMAKE_PREFIX_PATH=PREFIX.")
 endif()
+if(NOT TARGET yaml-cpp AND TARGET yaml-cpp::yaml-cpp)  # what 0.8 and later call it
+  add_library(yaml-cpp INTERFACE IMPORTED)
+  target_link_libraries(yaml-cpp INTERFACE yaml-cpp::yaml-cpp)
+endif()

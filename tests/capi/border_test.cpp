@@ -308,6 +308,17 @@ TEST(CBorder, RefusesAnOptimizerThatEvaluatesTheLossItself) {
       << keel_last_error();
 }
 
+TEST(CBorder, TakesASectionAsAWhole) {
+  CContext context;
+  const CSettings settings = c_settings({{"optimizer.type", "Lyon"}, {"optimizer", "{type: SGD, momentum: 0.9}"}});
+  EXPECT_KEEL(keel_context_create(settings, context.out()));
+  EXPECT_KEEL(keel_settings_set(settings, "scheduler", "cosine"));
+  CContext other;
+  EXPECT_EQ(keel_context_create(settings, other.out()), KEEL_ERROR_INPUT);
+  EXPECT_NE(std::string(keel_last_error()).find("is a section; write it as `scheduler: {"), std::string::npos)
+      << keel_last_error();
+}
+
 TEST(CBorder, TellsAllThatIsWrongWithSettingsAtOnce) {
   const CSettings settings = c_settings({{"optimizer.type", "Lyon"}, {"clip", "-1"}, {"threads", "few"}});
   CContext context;

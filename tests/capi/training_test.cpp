@@ -292,6 +292,36 @@ TEST(CTraining, ReadsAModelFromAConfiguration) {
   EXPECT_EQ(keel_train_step(model, y, x, 1e-2, &last, nullptr, nullptr), KEEL_ERROR_INPUT) << "-100 is no token";
 }
 
+// What a rank without any of the step's sequences calls, in a step of its own.
+TEST(CTraining, TakesAPartWithoutSequencesOrPositions) {
+  const CSettings settings = c_settings({{"threads", "1"},
+                                         {"model.layers", "2"},
+                                         {"model.heads", "2"},
+                                         {"model.width", "8"},
+                                         {"model.block", "6"},
+                                         {"model.vocabulary", "11"},
+                                         {"batch.global", "2"},
+                                         {"batch.micro", "1"}});
+  CContext context;
+  EXPECT_KEEL(keel_context_create(settings, context.out()));
+  CModel model, same;
+  EXPECT_KEEL(keel_model_create(context, settings, model.out()));
+  EXPECT_KEEL(keel_model_create(context, settings, same.out()));
+  std::vector<std::int32_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8}, next = {2, 3, 4, -100, 6, 7, 8, 9};
+  const CArray x = c_array(context, tokens.data(), {2, 4}), y = c_array(context, next.data(), {2, 4});
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{0, 4}, {2, 0}}) {
+    const CArray none = c_array(context, tokens.data(), shape);
+    double loss = -1, norm = 0, expected = 0;
+    EXPECT_KEEL(keel_train_accumulate(model, none, none, &loss));
+    EXPECT_EQ(loss, 0);
+    EXPECT_KEEL(keel_train_step(model, x, y, 1e-2, nullptr, &norm, nullptr));
+    EXPECT_KEEL(keel_train_step(same, x, y, 1e-2, nullptr, &expected, nullptr));
+    EXPECT_EQ(norm, expected);
+    float nothing = 0;
+    EXPECT_KEEL(keel_infer(model, none, c_array(context, &nothing, {shape[0], shape[1], 11})));
+  }
+}
+
 TEST(CTraining, ComputesInTheNumbersThatTheStrategySays) {
   CContext context = c_context();
   for (const char* strategy : {"bf16", "fp16", "zero2-bf16", "auto"}) {

@@ -119,6 +119,31 @@ TEST(CRanks, MayBeWithoutSamples) {
   });
 }
 
+TEST(CRanks, MayBeWithoutSequences) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    CContext context = context_of(comm);
+    const CSettings settings = c_settings({{"strategy", "zero3"},
+                                           {"model.layers", "2"},
+                                           {"model.heads", "2"},
+                                           {"model.width", "8"},
+                                           {"model.block", "6"},
+                                           {"model.vocabulary", "11"}});
+    CModel model;
+    EXPECT_KEEL(keel_model_create(context, settings, model.out()));
+    const bool has_sequences = process() == 0;
+    std::vector<std::int32_t> tokens = {1, 2, 3, 4}, next = {2, 3, 4, 5};
+    const std::int64_t count = has_sequences ? 1 : 0;
+    const CArray x = c_array(context, has_sequences ? tokens.data() : nullptr, {count, 4});
+    const CArray y = c_array(context, has_sequences ? next.data() : nullptr, {count, 4});
+    double loss = -1, norm = -1;
+    int taken = 0;
+    EXPECT_KEEL(keel_train_step(model, x, y, 1e-2, &loss, &norm, &taken));
+    EXPECT_EQ(taken, 1);
+    EXPECT_GT(norm, 0);
+    EXPECT_EQ(loss > 0, has_sequences);
+  });
+}
+
 TEST(CRanks, TellEachOtherWhenOneCannotGoOn) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     for (int fails = 0; fails < processes(); ++fails) {
