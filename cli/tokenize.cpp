@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,7 @@ Examples:
 
 docs/token-files.md describes the format, and which files of other programs `data.type=tokens` reads.)";
 
-constexpr std::size_t kPiece = 1 << 20;  // bytes that are encoded at once
+constexpr std::uint64_t kPiece = 1 << 20;  // bytes that are encoded at once
 
 struct TokenizeArguments {
   std::string text, out;
@@ -36,14 +37,14 @@ struct TokenizeArguments {
 // A line that is drawn anew, where somebody watches.
 class Bar {
  public:
-  explicit Bar(std::size_t total) : total_(total), shows_(::isatty(STDERR_FILENO) == 1) {}
+  explicit Bar(std::uint64_t total) : total_(total), shows_(::isatty(STDERR_FILENO) == 1) {}
   ~Bar() {
     if (shows_) std::cerr << "\r\x1b[K" << std::flush;
   }
   Bar(const Bar&) = delete;
   Bar& operator=(const Bar&) = delete;
-  void show(std::size_t done) {
-    const std::size_t percent = 100 * done / total_;
+  void show(std::uint64_t done) {
+    const std::uint64_t percent = 100 * done / total_;
     if (!shows_ || percent == percent_) return;
     percent_ = percent;
     std::cerr << "\rtokenizing " << std::string(percent / 4, '#') << std::string(25 - percent / 4, '-') << ' '
@@ -51,17 +52,19 @@ class Bar {
   }
 
  private:
-  std::size_t total_, percent_ = 101;
+  std::uint64_t total_, percent_ = 101;
   bool shows_;
 };
 
-// The end of a piece that begins at `begin`: not inside a character of UTF-8, which has at most three bytes after its
-// first.
-std::size_t piece_end(std::string_view text, std::size_t begin) {
-  std::size_t end = std::min(begin + kPiece, text.size());
-  const auto is_inside = [&] { return end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80; };
-  for (int back = 0; back < 3 && is_inside(); ++back) --end;
-  return end;
+// How much of `text` is whole characters, where it may go on: one of UTF-8 has at most three bytes after its first.
+std::size_t whole_characters(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(4, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const std::size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return back < length ? text.size() - back : text.size();
+  }
+  return text.size();
 }
 
 // Other tokenizers than bytes are needed to read the tokens again: as tokenizer.json beside them, where another one
@@ -77,30 +80,33 @@ void save_beside(const std::string& out, const Tokenizer& tokenizer) {
 }
 
 int run(const TokenizeArguments& arguments) {
-  const MappedFile file(arguments.text);
-  const std::string_view text = file.text();
-  KEEL_CHECK(!text.empty(), "'", arguments.text, "' is empty; name a text");
-  KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", arguments.text, "' is a token file already");
+  const InputFile file(arguments.text);
+  KEEL_CHECK(file.size() > 0, "'", arguments.text, "' is empty; name a text");
+  const std::string bytes(ByteTokenizer().name());
   std::shared_ptr<const Tokenizer> tokenizer;
   try {
-    tokenizer = make_tokenizer(arguments.tokenizer, text);
+    tokenizer = make_tokenizer(arguments.tokenizer, arguments.tokenizer == bytes ? "" : read_text_file(arguments.text));
   } catch (const Error& error) { throw Error(concat("'", arguments.text, "': ", error.what()), error.kind()); }
 
   TokenFileWriter writer(arguments.out, tokenizer->vocabulary_size(), std::string(tokenizer->name()));
   std::int64_t count = 0;
   {
-    Bar bar(text.size());
-    for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-      end = piece_end(text, begin);
-      const auto tokens = tokenizer->encode(text.substr(begin, end - begin));
+    Bar bar(file.size());
+    std::string piece;
+    for (std::uint64_t done = 0; done < file.size(); done += piece.size()) {
+      piece.resize(std::min<std::uint64_t>(kPiece, file.size() - done));
+      file.read(done, std::as_writable_bytes(std::span(piece)));
+      KEEL_CHECK(done > 0 || !piece.starts_with(kTokenFileMagic), "'", arguments.text, "' is a token file already");
+      if (done + piece.size() < file.size()) piece.resize(whole_characters(piece));
+      const auto tokens = tokenizer->encode(piece);
       writer.append(tokens);
       count += static_cast<std::int64_t>(tokens.size());
-      bar.show(end);
+      bar.show(done + piece.size());
     }
   }
-  if (tokenizer->name() != ByteTokenizer().name()) save_beside(arguments.out, *tokenizer);
+  if (tokenizer->name() != bytes) save_beside(arguments.out, *tokenizer);
   writer.commit();
-  std::cout << arguments.out << ": " << count << " tokens of " << text.size() << " bytes, vocabulary "
+  std::cout << arguments.out << ": " << count << " tokens of " << file.size() << " bytes, vocabulary "
             << tokenizer->vocabulary_size() << '\n';
   return 0;
 }

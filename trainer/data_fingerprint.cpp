@@ -1,14 +1,15 @@
 #include "keel/trainer/data_fingerprint.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "keel/dist/comm/exchange.h"
+#include "keel/trainer/xxh3.h"
 
 namespace keel {
 namespace {
@@ -32,7 +33,7 @@ std::string fingerprint_of(const Tokens& tokens) {
   const bool is_whole = count <= kPieces * kPieceTokens;
   const std::int64_t pieces = is_whole ? (count + kPieceTokens - 1) / kPieceTokens : kPieces;
   std::vector<std::int32_t> piece(kPieceTokens);
-  XXH64_hash_t hash = 0;
+  Xxh3 hash;
   for (std::int64_t i = 0; i < pieces; ++i) {
     const std::int64_t begin =
         is_whole ? i * kPieceTokens
@@ -40,9 +41,9 @@ std::string fingerprint_of(const Tokens& tokens) {
                                              static_cast<double>(kPieces - 1));
     const std::span values(piece.data(), static_cast<std::size_t>(std::min(kPieceTokens, count - begin)));
     tokens.copy(begin, values);
-    hash = XXH3_64bits_withSeed(values.data(), values.size_bytes(), hash);
+    hash.add(std::as_bytes(values));
   }
-  return fmt::format("{} tokens, {:016x}", count, hash);
+  return fmt::format("{} tokens, {:016x}", count, hash.hash().low);
 }
 
 std::string compare_fingerprints(Communicator& ranks, const std::string& fingerprint) {
