@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "common_options.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
@@ -21,8 +21,6 @@
 
 namespace keel::cli {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr const char* kPlanFooter = R"(
 Examples:
@@ -119,7 +117,7 @@ MemoryPlan memory_of(const MeasuredRun& run) {
   return {.parameter = run.parameter, .gradient = run.gradient, .optimizer = run.optimizer, .buckets = run.buckets};
 }
 
-ordered_json to_json(const MemoryPlan& memory) {
+Json to_json(const MemoryPlan& memory) {
   return {{"parameter_bytes", memory.parameter},
           {"gradient_bytes", memory.gradient},
           {"optimizer_bytes", memory.optimizer},
@@ -127,8 +125,8 @@ ordered_json to_json(const MemoryPlan& memory) {
           {"bucket_bytes", memory.buckets}};
 }
 
-ordered_json to_json(const RankPlan& plan) {
-  ordered_json json = to_json(plan.memory);
+Json to_json(const RankPlan& plan) {
+  Json json = to_json(plan.memory);
   json["undelivered_bytes"] = plan.memory.undelivered;
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
@@ -141,7 +139,7 @@ ordered_json to_json(const RankPlan& plan) {
   return json;
 }
 
-ordered_json to_json(const StepPrediction& each) {
+Json to_json(const StepPrediction& each) {
   return {{"ranks", each.ranks},
           {"compute_ms", each.compute_ms},
           {"communication_ms", each.communication_ms},
@@ -182,14 +180,14 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
 
 void print_json(const Config& config, const ModelSize& model, int ranks, const std::vector<Row>& rows,
                 const std::optional<Comparison>& measured, const std::vector<StepPrediction>& predictions) {
-  ordered_json json = {{"ranks", ranks},
-                       {"micro_batches", planned_micro_batches(config, ranks)},
-                       {"parameters", model.parameters},
-                       {"units", model.units},
-                       {"largest_unit", {{"name", model.largest_name}, {"parameters", model.largest_unit}}}};
+  Json json = {{"ranks", ranks},
+               {"micro_batches", planned_micro_batches(config, ranks)},
+               {"parameters", model.parameters},
+               {"units", model.units},
+               {"largest_unit", {{"name", model.largest_name}, {"parameters", model.largest_unit}}}};
   for (const Row& row : rows) json["plans"][row.name] = to_json(row.plan);
   if (measured) {
-    ordered_json run = to_json(memory_of(measured->run));
+    Json run = to_json(memory_of(measured->run));
     if (measured->run.sent) run["sent_bytes"] = *measured->run.sent;
     json["run"] = {{"folder", config.run},
                    {"strategy", to_string(measured->run.config.strategy)},

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "curve.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/learning_rate.h"
 
@@ -97,10 +97,10 @@ void run(const ScheduleArguments& arguments) {
     file.commit();
   }
   if (arguments.json) {
-    nlohmann::ordered_json json = {{"type", rates.schedule().kind().name},
-                                   {"optimizer_lr", config.optimizer.lr},
-                                   {"steps", steps},
-                                   {"rates", curves.rate.values}};
+    Json json = {{"type", rates.schedule().kind().name},
+                 {"optimizer_lr", config.optimizer.lr},
+                 {"steps", steps},
+                 {"rates", curves.rate.values}};
     if (has_momentum) json["momentum"] = curves.momentum.values;
     std::cout << json.dump() << '\n';
     return;

@@ -5,8 +5,6 @@
 namespace keel::cli {
 namespace {
 
-using nlohmann::ordered_json;
-
 // Numbers of Chakra's CollectiveCommType.
 int comm_type(CollectiveKind kind) {
   switch (kind) {
@@ -18,13 +16,13 @@ int comm_type(CollectiveKind kind) {
   }
 }
 
-ordered_json whole_number(const char* name, std::int64_t value) { return {{"name", name}, {"int64_val", value}}; }
-ordered_json text(const char* name, const std::string& value) { return {{"name", name}, {"string_val", value}}; }
+Json whole_number(const char* name, std::int64_t value) { return {{"name", name}, {"int64_val", value}}; }
+Json text(const char* name, const std::string& value) { return {{"name", name}, {"string_val", value}}; }
 
-ordered_json to_chakra(const TraceNode& node, std::size_t id) {
+Json to_chakra(const TraceNode& node, std::size_t id) {
   const bool is_collective = node.kind == TraceNode::Kind::collective;
-  ordered_json attributes = {{{"name", "is_cpu_op"}, {"bool_val", false}},
-                             whole_number("micro_batch", node.micro_batch)};
+  Json attributes =
+      Json::array({{{"name", "is_cpu_op"}, {"bool_val", false}}, whole_number("micro_batch", node.micro_batch)});
   if (is_collective) {
     attributes.push_back(whole_number("comm_type", comm_type(node.collective.kind)));
     attributes.push_back(whole_number("comm_size", node.collective.count * node.collective.width));
@@ -44,9 +42,9 @@ ordered_json to_chakra(const TraceNode& node, std::size_t id) {
 
 }  // namespace
 
-ordered_json to_chakra(const std::vector<TraceNode>& trace, int ranks, int rank) {
-  ordered_json nodes = ordered_json::array();
-  for (const TraceNode& node : trace) nodes.push_back(to_chakra(node, nodes.size()));
+Json to_chakra(const std::vector<TraceNode>& trace, int ranks, int rank) {
+  Json nodes = Json::array();
+  for (const TraceNode& node : trace) nodes.push_back(to_chakra(node, nodes.items().size()));
   return {{"format", "keel step trace"}, {"version", 1}, {"ranks", ranks}, {"rank", rank}, {"nodes", nodes}};
 }
 

@@ -1,28 +1,26 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "keel/data/json_reason.h"
 #include "keel/data/safetensors.h"
 #include "keel/data/safetensors_format.h"
+#include "keel/runtime/json_events.h"
 
 namespace keel {
 namespace {
 
-using nlohmann::json;
 namespace format = safetensors;
 
 // Follows the JSON as it is read: the format has one fixed shape, so whatever departs from it is refused
 // at its first token and no document, however deep or large, is ever built.
-class HeaderReader : public nlohmann::json_sax<json> {
+class HeaderReader final : public JsonEvents {
  public:
   std::vector<SafetensorsEntry> entries;  // offsets count from the first data byte
   std::unordered_map<std::string, std::size_t> index;
   Metadata metadata;
 
-  bool key(std::string& name) override {
+  void key(std::string& name) override {
     if (level_ == Level::header) {
       KEEL_CHECK(name == format::kMetadataKey ? !has_metadata_ : index.emplace(name, entries.size()).second, "'", name,
                  "' appears twice");
@@ -35,10 +33,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
       KEEL_CHECK(metadata.emplace(name, "").second, "the metadata have '", name, "' twice");
       name_ = name;
     }
-    return true;
   }
 
-  bool start_object(std::size_t) override {
+  void begin_object() override {
     if (level_ == Level::outside) {
       level_ = Level::header;
     } else if (level_ == Level::header && name_ == format::kMetadataKey) {
@@ -52,27 +49,21 @@ class HeaderReader : public nlohmann::json_sax<json> {
     } else {
       unexpected("an object");
     }
-    return true;
   }
 
-  bool end_object() override {
+  void end_object() override {
     if (level_ == Level::tensor) finish_tensor();
     level_ = level_ == Level::header ? Level::outside : Level::header;
-    return true;
   }
 
-  bool start_array(std::size_t) override {
+  void begin_array() override {
     if (level_ != Level::tensor || field_ == Field::dtype) unexpected("a list");
     level_ = Level::list;
-    return true;
   }
 
-  bool end_array() override {
-    level_ = Level::tensor;
-    return true;
-  }
+  void end_array() override { level_ = Level::tensor; }
 
-  bool number_unsigned(number_unsigned_t value) override {
+  void whole_number(std::uint64_t value) override {
     if (level_ != Level::list) unexpected("a number");
     if (field_ == Field::shape) {
       KEEL_CHECK(extents_.size() < kMaxRank, where(), " has more than ", kMaxRank, " dimensions, the most keel offers");
@@ -82,10 +73,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
       KEEL_CHECK(offset_count_ < 2, where(), " has more than two data_offsets");
       offsets_[offset_count_++] = value;
     }
-    return true;
   }
 
-  bool string(std::string& value) override {
+  void string(std::string& value) override {
     if (level_ == Level::metadata) {
       metadata[name_] = value;
     } else if (level_ == Level::tensor && field_ == Field::dtype) {
@@ -97,18 +87,12 @@ class HeaderReader : public nlohmann::json_sax<json> {
     } else {
       unexpected("a text");
     }
-    return true;
   }
 
-  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t& text) override { return unexpected("the number " + text); }
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("a boolean"); }
-  bool binary(binary_t&) override { return unexpected("binary data"); }
-
-  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw Error(concat("the header is not valid JSON: ", json_reason(error.what())));
-  }
+  void negative_number(std::int64_t) override { unexpected("a negative number"); }
+  void real_number(double, const std::string& written) override { unexpected("the number " + written); }
+  void null() override { unexpected("null"); }
+  void boolean(bool) override { unexpected("a boolean"); }
 
  private:
   enum class Level { outside, header, metadata, tensor, list };
@@ -122,7 +106,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     return concat("tensor '", name_, "'");
   }
 
-  bool unexpected(const std::string& what) const {
+  [[noreturn]] void unexpected(const std::string& what) const {
     const std::string_view place =
         level_ == Level::tensor || level_ == Level::list ? kFields[static_cast<int>(field_)] : std::string_view();
     throw Error(
@@ -207,7 +191,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   try {
     const std::string_view header = header_of(mapping_->text());
     HeaderReader reader;
-    json::sax_parse(header.begin(), header.end(), &reader);
+    try {
+      read_json(header, reader);
+    } catch (const JsonError& error) { throw Error(concat("the header is not valid JSON: ", error.what())); }
     entries_ = std::move(reader.entries);
     metadata_ = std::move(reader.metadata);
     std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {

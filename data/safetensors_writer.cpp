@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
 #include "keel/data/safetensors.h"
 #include "keel/data/safetensors_format.h"
+#include "keel/runtime/json.h"
 
 namespace keel {
 namespace {
@@ -34,21 +34,24 @@ std::vector<std::size_t> order_of(std::span<const NamedTensor> tensors, Safetens
 std::string header_of(std::span<const NamedTensor> tensors, const std::vector<std::size_t>& order,
                       const Metadata& metadata) {
   std::string text = "{";
-  const auto add = [&text](std::string_view key, const nlohmann::json& value) {
+  const auto add = [&text](std::string_view key, const Json& value) {
     text += text.size() > 1 ? "," : "";
-    text += nlohmann::json(key).dump() + ":" + value.dump();
+    text += Json(key).dump() + ":" + value.dump();
   };
   try {
-    if (!metadata.empty()) add(format::kMetadataKey, metadata);
+    Json texts;
+    for (const auto& [key, value] : metadata) texts[key] = value;
+    if (!metadata.empty()) add(format::kMetadataKey, texts);
     std::size_t offset = 0;
     for (const std::size_t i : order) {
       const auto& [name, tensor] = tensors[i];
       const std::vector<std::int64_t> shape(tensor.shape().begin(), tensor.shape().end());
       const std::size_t end = offset + tensor.bytes();
-      add(name, {{"dtype", written_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {offset, end}}});
+      add(name,
+          {{"data_offsets", Json::array({offset, end})}, {"dtype", written_name(tensor.dtype())}, {"shape", shape}});
       offset = end;
     }
-  } catch (const nlohmann::json::exception&) { throw Error("a tensor's name or the metadata are not valid UTF-8"); }
+  } catch (const JsonError&) { throw Error("a tensor's name or the metadata are not valid UTF-8"); }
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
   KEEL_CHECK(text.size() <= format::kMaxHeaderBytes, "the header would have ", text.size(), " bytes, more than the ",

@@ -2,24 +2,23 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "keel/data/json_reason.h"
 #include "keel/data/utf8.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 
 namespace keel {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::string_view kFormat = "keel tokenizer";
 constexpr int kFormatVersion = 1;
 
-json described(const Tokenizer& tokenizer) {
-  return {{"format", kFormat}, {"version", kFormatVersion}, {"type", tokenizer.name()}};
+void describe(Json& object, const Tokenizer& tokenizer) {
+  object["format"] = kFormat;
+  object["type"] = tokenizer.name();
+  object["version"] = kFormatVersion;
 }
 
 // "line 3, column 7": both from 1, columns in characters.
@@ -48,7 +47,7 @@ void for_each_character(std::string_view text, F&& f) {
 std::string quoted(char32_t character) {
   std::string text;
   append_utf8(text, character);
-  return concat(json(text).dump(), " (U+", std::uppercase, std::hex, static_cast<std::uint32_t>(character), ")");
+  return concat(Json(text).dump(), " (U+", std::uppercase, std::hex, static_cast<std::uint32_t>(character), ")");
 }
 
 void check_token(std::uint32_t token, std::size_t position, std::int64_t vocabulary_size) {
@@ -56,11 +55,10 @@ void check_token(std::uint32_t token, std::size_t position, std::int64_t vocabul
              vocabulary_size, " tokens");
 }
 
-std::shared_ptr<const Tokenizer> character_from_json(const json& object) {
-  const auto& list = object.at("characters").get_ref<const json::array_t&>();
+std::shared_ptr<const Tokenizer> character_from_json(const Json& object) {
   std::u32string characters;
-  for (const json& item : list) {
-    const auto& text = item.get_ref<const std::string&>();
+  for (const Json& item : object.at("characters").items()) {
+    const std::string& text = item.string();
     const CodePoint character = text.empty() ? CodePoint{} : decode_utf8(text, 0);
     KEEL_CHECK(character.bytes != 0 && character.bytes == text.size(), "\"", text, "\" is not one character");
     characters += character.value;
@@ -71,12 +69,12 @@ std::shared_ptr<const Tokenizer> character_from_json(const json& object) {
 struct TokenizerRow {
   std::string_view name;
   std::shared_ptr<const Tokenizer> (*of_text)(std::string_view text);
-  std::shared_ptr<const Tokenizer> (*from_json)(const json& object);
+  std::shared_ptr<const Tokenizer> (*from_json)(const Json& object);
 };
 // A new tokenizer is a class and a row here.
 constexpr std::array<TokenizerRow, 2> kTokenizers = {{
     {"byte", [](std::string_view) -> std::shared_ptr<const Tokenizer> { return std::make_shared<ByteTokenizer>(); },
-     [](const json&) -> std::shared_ptr<const Tokenizer> { return std::make_shared<ByteTokenizer>(); }},
+     [](const Json&) -> std::shared_ptr<const Tokenizer> { return std::make_shared<ByteTokenizer>(); }},
     {"character",
      [](std::string_view text) -> std::shared_ptr<const Tokenizer> {
        return std::make_shared<CharacterTokenizer>(CharacterTokenizer::of_text(text));
@@ -109,7 +107,11 @@ std::string ByteTokenizer::decode(std::span<const std::uint32_t> tokens) const {
   return text;
 }
 
-std::string ByteTokenizer::to_json() const { return described(*this).dump(1) + "\n"; }
+std::string ByteTokenizer::to_json() const {
+  Json object;
+  describe(object, *this);
+  return object.dump(1) + "\n";
+}
 
 CharacterTokenizer CharacterTokenizer::of_text(std::string_view text) {
   std::vector<bool> seen(0x110000);
@@ -159,9 +161,14 @@ std::string CharacterTokenizer::decode(std::span<const std::uint32_t> tokens) co
 }
 
 std::string CharacterTokenizer::to_json() const {
-  json object = described(*this);
-  json& list = object["characters"] = json::array();
-  for (const char32_t character : characters_) append_utf8(list.emplace_back("").get_ref<std::string&>(), character);
+  Json object, list = Json::array();
+  for (const char32_t character : characters_) {
+    std::string text;
+    append_utf8(text, character);
+    list.push_back(std::move(text));
+  }
+  object["characters"] = std::move(list);
+  describe(object, *this);
   return object.dump(1) + "\n";
 }
 
@@ -177,14 +184,14 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view name, std::stri
 
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view text) {
   try {
-    const json object = json::parse(text);
-    KEEL_CHECK(object.is_object() && object.value("format", "") == kFormat, "it has no \"format\": \"", kFormat, "\"");
-    KEEL_CHECK(object.at("version") == kFormatVersion, "its version is ", object.at("version").dump(),
+    const Json object = Json::parse(text);
+    const Json* const format = object.find("format");
+    KEEL_CHECK(format != nullptr && format->string() == kFormat, "it has no \"format\": \"", kFormat, "\"");
+    const Json& version = object.at("version");
+    KEEL_CHECK(version.is_integer() && version.integer() == kFormatVersion, "its version is ", version.dump(),
                "; this program reads version ", kFormatVersion);
-    return row_named(object.at("type").get_ref<const std::string&>()).from_json(object);
-  } catch (const json::exception& error) {
-    throw Error(concat("it is not the JSON of a tokenizer: ", json_reason(error.what())));
-  }
+    return row_named(object.at("type").string()).from_json(object);
+  } catch (const JsonError& error) { throw Error(concat("it is not the JSON of a tokenizer: ", error.what())); }
 }
 
 void save_tokenizer(const std::string& path, const Tokenizer& tokenizer) { write_text_file(path, tokenizer.to_json()); }

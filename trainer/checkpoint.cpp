@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <system_error>
@@ -14,11 +13,10 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 
 namespace keel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWeights = "model";
 constexpr std::string_view kOptimizer = "optimizer";
@@ -40,9 +38,9 @@ Json describe(const std::string& path) {
 
 void check_whole(const std::string& path, const Json& expected) {
   const MappedFile file(path);
-  const auto bytes = expected.at("bytes").get<std::size_t>();
+  const auto bytes = static_cast<std::size_t>(expected.at("bytes").integer());
   KEEL_CHECK(file.size() == bytes, "'", path, "' has ", file.size(), " bytes instead of ", bytes);
-  KEEL_CHECK(hash_of(file) == expected.at("xxh3").get<std::string>(), "'", path,
+  KEEL_CHECK(hash_of(file) == expected.at("xxh3").string(), "'", path,
              "' has changed since it was written (its hash differs)");
 }
 
@@ -77,36 +75,42 @@ Json describe_steps(const StepState& steps) {
 
 StepState parse_steps(const Json& json) {
   StepState steps;
-  steps.steps = json.at("taken").get<std::int64_t>();
-  steps.loss_scale = json.at("loss_scale").get<float>();
-  steps.hysteresis_left = json.at("hysteresis_left").get<std::int32_t>();
-  steps.good_in_a_row = json.at("good_in_a_row").get<std::int64_t>();
-  steps.skips_in_a_row = json.at("skips_in_a_row").get<std::int64_t>();
+  steps.steps = json.at("taken").integer();
+  steps.loss_scale = static_cast<float>(json.at("loss_scale").number());
+  steps.hysteresis_left = static_cast<std::int32_t>(json.at("hysteresis_left").integer());
+  steps.good_in_a_row = json.at("good_in_a_row").integer();
+  steps.skips_in_a_row = json.at("skips_in_a_row").integer();
   return steps;
+}
+
+std::vector<std::string> texts_of(const Json& list) {
+  std::vector<std::string> texts;
+  for (const Json& item : list.items()) texts.push_back(item.string());
+  return texts;
 }
 
 // Reads state.json, and gives its JSON to `more`.
 template <class More>
 TrainState read_state(const std::string& path, const More& more) {
   const std::string file = file_in(path, kState);
-  const Json json = Json::parse(read_text_file(file), nullptr, false);
+  const Json json = Json::parse_or_null(read_text_file(file));
   try {
-    const int format = json.at("format").get<int>();
+    const std::int64_t format = json.at("format").integer();
     KEEL_CHECK(format == kFormat, "'", file, "' has format ", format, ", but this version of keel reads ", kFormat);
     TrainState state;
-    state.step = json.at("step").get<std::int64_t>();
-    state.tokens = json.at("tokens").get<std::int64_t>();
+    state.step = json.at("step").integer();
+    state.tokens = json.at("tokens").integer();
     state.optimizer = parse_steps(json.at("optimizer"));
-    state.config = json.at("config").get<std::string>();
-    state.weights = json.at("weights").get<std::vector<std::string>>();
-    state.state = json.at("state").get<std::vector<std::string>>();
-    if (json.contains("compression")) state.compression = json.at("compression").get<std::vector<std::string>>();
+    state.config = json.at("config").string();
+    state.weights = texts_of(json.at("weights"));
+    state.state = texts_of(json.at("state"));
+    if (json.contains("compression")) state.compression = texts_of(json.at("compression"));
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", file,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(!state.weights.empty() && !state.state.empty(), "'", file, "' is malformed: it names no files");
     more(json, state);
     return state;
-  } catch (const Json::exception&) { throw Error(concat("'", file, "' is malformed: it is not what keel writes")); }
+  } catch (const JsonError&) { throw Error(concat("'", file, "' is malformed: it is not what keel writes")); }
 }
 
 // Weights whose parts are in several files, put together one after the other, so that no more than one is in memory.
@@ -189,7 +193,10 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
     for (int i = 0; i < files; ++i) json["state"].push_back(file_name(kOptimizer, i, files));
     for (int r = 0; compresses && r < ranks.size(); ++r)
       json["compression"].push_back(file_name(kCompression, r, ranks.size()));
-    for (const std::string& text : all) json["files"].update(Json::parse(text));
+    for (const std::string& text : all) {
+      const Json of_rank = Json::parse(text);
+      for (const auto& [name, file] : of_rank.members()) json["files"][name] = file;
+    }
     write_text_file(file_in(temporary, kState), json.dump(2) + "\n");
     folder->commit();
   });

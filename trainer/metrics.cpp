@@ -6,18 +6,16 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 
 namespace keel {
 namespace {
-
-using Json = nlohmann::ordered_json;  // keeps the order in which metrics are given
 
 [[noreturn]] void throw_io(const std::string& path, int code) {
   throw Error(concat("cannot write '", path, "': ", std::generic_category().message(code)), ErrorKind::io);
@@ -25,9 +23,10 @@ using Json = nlohmann::ordered_json;  // keeps the order in which metrics are gi
 
 // The step of a record; nothing where the line is none.
 std::optional<std::int64_t> step_of(std::string_view line) {
-  const Json record = Json::parse(line, nullptr, false);
-  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer()) return std::nullopt;
-  return record["step"].get<std::int64_t>();
+  const Json record = Json::parse_or_null(line);
+  const Json* const step = record.find("step");
+  if (step == nullptr || !step->is_integer()) return std::nullopt;
+  return step->integer();
 }
 
 // The lines of `text` that a run resumed after `last_step` keeps.
@@ -78,8 +77,8 @@ void MetricsWriter::write(std::int64_t step, std::span<const Metric> metrics) {
       std::visit([&](const auto& value) { record[name] = value; }, metric.value);
     }
   }
-  if (!nonfinite.empty()) record["nonfinite"] = nonfinite;
-  const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  if (!nonfinite.members().empty()) record["nonfinite"] = nonfinite;
+  const std::string line = record.dump(-1, BadUtf8::replace) + '\n';
   // One call a line, so that a reader of the file never sees half of one.
   ssize_t written = -1;
   do written = ::write(descriptor_, line.data(), line.size());

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "keel/data/batch.h"
 #include "keel/dist/lab/contestant.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/task.h"
@@ -81,33 +81,34 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
   double timed_tokens = 0;
   std::istringstream lines(read_text_file(folder.metrics()));
   for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("step")) continue;  // a line that a crash cut short
-    if (record.contains("sent_bytes")) {
+    const Json record = Json::parse_or_null(line);
+    if (!record.contains("step")) continue;  // a line that a crash cut short
+    const std::int64_t now = record.at("step").integer();
+    if (const Json* const sent_bytes = record.find("sent_bytes")) {
       // Bytes in a step, on average since the record before. What the first step shares out is counted in the second.
-      const std::int64_t now = record["step"], bytes = record["sent_bytes"];
       if (sends && now > step) {
         steps += now - step;
-        sent += bytes * (now - step);
+        sent += sent_bytes->integer() * (now - step);
       }
       sends = true;
       step = now;
     }
-    if (record.contains("tokens_per_s") && record["tokens_per_s"].is_number() && record.contains("tokens")) {
-      const std::int64_t at = record["step"];
-      const double tokens = record["tokens"], rate = record["tokens_per_s"];
-      if (timed_step > 0 && at > timed_step && rate > 0)
-        run.times.push_back({1e3 * (tokens - timed_tokens) / static_cast<double>(at - timed_step) / rate,
-                             record.value("exposed_ms", 0.0)});
-      timed_step = at;
+    const Json* const speed = record.find("tokens_per_s");
+    if (speed != nullptr && speed->is_number() && record.contains("tokens")) {
+      const double tokens = record.at("tokens").number(), rate = speed->number();
+      const Json* const exposed = record.find("exposed_ms");
+      if (timed_step > 0 && now > timed_step && rate > 0)
+        run.times.push_back({1e3 * (tokens - timed_tokens) / static_cast<double>(now - timed_step) / rate,
+                             exposed == nullptr ? 0 : exposed->number()});
+      timed_step = now;
       timed_tokens = tokens;
     }
     if (!record.contains("peak_parameter_bytes")) continue;
     ended = true;
-    run.parameter = record["peak_parameter_bytes"];
-    run.gradient = record["peak_gradient_bytes"];
-    run.optimizer = record["peak_optimizer_bytes"];
-    run.buckets = record["peak_bucket_bytes"];
+    run.parameter = record.at("peak_parameter_bytes").integer();
+    run.gradient = record.at("peak_gradient_bytes").integer();
+    run.optimizer = record.at("peak_optimizer_bytes").integer();
+    run.buckets = record.at("peak_bucket_bytes").integer();
   }
   if (!ended) return std::nullopt;
   run.config = load_config(folder.config());

@@ -3,42 +3,39 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 
 namespace keel::lab {
 namespace {
 
-using nlohmann::ordered_json;
-
 constexpr std::string_view kFormat = "keel comm";
 
 template <class T>
-void write_fields(ordered_json& to, std::span<const Field<T>> fields, const T& from) {
+void write_fields(Json& to, std::span<const Field<T>> fields, const T& from) {
   for (const Field<T>& field : fields)
     std::visit(
         [&](auto place) {
           const auto& value = from.*place;
-          if constexpr (requires { value.has_value(); })
-            to[std::string(field.name)] = value ? ordered_json(*value) : ordered_json();
-          else to[std::string(field.name)] = value;
+          if constexpr (requires { value.has_value(); }) to[field.name] = value ? Json(*value) : Json();
+          else to[field.name] = value;
         },
         field.place);
 }
 
-ordered_json write_texts(const Texts& texts) {
-  ordered_json object = ordered_json::object();
+Json write_texts(const Texts& texts) {
+  Json object = Json::object();
   for (const auto& [name, text] : texts) object[name] = text;
   return object;
 }
 
-ordered_json write_record(const Record& record) {
-  ordered_json object;
+Json write_record(const Record& record) {
+  Json object;
   write_fields(object, record_fields(), record);
   for (const Variant& variant : variants()) {
     const std::optional<Timing>& timing = record.*variant.place;
-    ordered_json& place = object[std::string(variant.name)];
+    Json& place = object[variant.name];
     if (timing) write_fields(place, timing_fields(), *timing);
   }
   return object;
@@ -52,46 +49,46 @@ class Reader {
   [[noreturn]] void refuse(const std::string& where, std::string_view what) const {
     throw Error(concat(source_, ": ", where, ' ', what));
   }
-  const ordered_json& member(const ordered_json& object, std::string_view name, const std::string& where) const {
-    const auto found = object.find(std::string(name));
-    if (found == object.end()) refuse(concat(where, where.empty() ? "" : ".", name), "is missing");
+  const Json& member(const Json& object, std::string_view name, const std::string& where) const {
+    const Json* const found = object.find(name);
+    if (found == nullptr) refuse(concat(where, where.empty() ? "" : ".", name), "is missing");
     return *found;
   }
-  const ordered_json& object(const ordered_json& value, const std::string& where) const {
+  const Json& object(const Json& value, const std::string& where) const {
     if (!value.is_object()) refuse(where, "must be an object");
     return value;
   }
-  const ordered_json& array(const ordered_json& in, std::string_view name) const {
-    const ordered_json& value = member(in, name, "");
+  const Json::Array& array(const Json& in, std::string_view name) const {
+    const Json& value = member(in, name, "");
     if (!value.is_array()) refuse(std::string(name), "must be a list");
-    return value;
+    return value.items();
   }
-  std::string text(const ordered_json& value, const std::string& where) const {
+  std::string text(const Json& value, const std::string& where) const {
     if (!value.is_string()) refuse(where, "must be a text");
-    return value.get<std::string>();
+    return value.string();
   }
-  Texts texts(const ordered_json& in, std::string_view name) const {
+  Texts texts(const Json& in, std::string_view name) const {
     Texts found;
-    for (const auto& [key, value] : object(member(in, name, ""), std::string(name)).items())
+    for (const auto& [key, value] : object(member(in, name, ""), std::string(name)).members())
       found.emplace_back(key, text(value, concat(name, '.', key)));
     return found;
   }
 
   template <class T>
-  void fields(const ordered_json& from, std::span<const Field<T>> all, T& to, const std::string& where) const {
+  void fields(const Json& from, std::span<const Field<T>> all, T& to, const std::string& where) const {
     for (const Field<T>& field : all) {
       const std::string at = concat(where, '.', field.name);
-      const ordered_json& value = member(from, field.name, where);
+      const Json& value = member(from, field.name, where);
       std::visit([&](auto place) { to.*place = read(value, to.*place, at); }, field.place);
     }
   }
-  Record record(const ordered_json& value, const std::string& where) const {
+  Record record(const Json& value, const std::string& where) const {
     Record record;
     fields(object(value, where), record_fields(), record, where);
     if (record.ranks < 1 || record.bytes < 0 || record.count < 0) refuse(where, "counts what cannot be");
     for (const Variant& variant : variants()) {
       const std::string at = concat(where, '.', variant.name);
-      const ordered_json& timing = member(value, variant.name, where);
+      const Json& timing = member(value, variant.name, where);
       if (timing.is_null()) continue;
       fields(object(timing, at), timing_fields(), (record.*variant.place).emplace(), at);
     }
@@ -99,19 +96,16 @@ class Reader {
   }
 
  private:
-  std::string read(const ordered_json& value, const std::string&, const std::string& at) const {
-    return text(value, at);
-  }
-  double read(const ordered_json& value, double, const std::string& at) const {
+  std::string read(const Json& value, const std::string&, const std::string& at) const { return text(value, at); }
+  double read(const Json& value, double, const std::string& at) const {
     if (!value.is_number()) refuse(at, "must be a number");
-    return value.get<double>();
+    return value.number();
   }
-  std::int64_t read(const ordered_json& value, std::int64_t, const std::string& at) const {
-    if (!value.is_number_integer()) refuse(at, "must be a whole number");
-    return value.get<std::int64_t>();
+  std::int64_t read(const Json& value, std::int64_t, const std::string& at) const {
+    if (!value.is_integer()) refuse(at, "must be a whole number");
+    return value.integer();
   }
-  std::optional<std::int64_t> read(const ordered_json& value, const std::optional<std::int64_t>&,
-                                   const std::string& at) const {
+  std::optional<std::int64_t> read(const Json& value, const std::optional<std::int64_t>&, const std::string& at) const {
     if (value.is_null()) return {};
     return read(value, std::int64_t{}, at);
   }
@@ -183,7 +177,7 @@ Texts read_environment() {
 }
 
 std::string to_json(const Report& report) {
-  ordered_json all;
+  Json all;
   all["format"] = kFormat;
   all["version"] = Report::kVersion;
   all["started"] = report.started;
@@ -194,42 +188,40 @@ std::string to_json(const Report& report) {
   all["environment"] = write_texts(report.environment);
   all["nodes"] = report.nodes;
   all["skipped"] = report.skipped;
-  all["records"] = ordered_json::array();
+  all["records"] = Json::array();
   for (const Record& record : report.records) all["records"].push_back(write_record(record));
-  return all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  return all.dump(1, BadUtf8::replace) + '\n';
 }
 
 Report parse_report(std::string_view text, std::string_view source) {
   const Reader reader(source);
-  ordered_json all;
+  Json all;
   try {
-    all = ordered_json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw Error(concat(source, " is not whole, or no JSON (something is wrong at byte ", error.byte, ')'));
-  }
-  if (!all.is_object() || !all.contains("format") || all["format"] != kFormat)
+    all = Json::parse(text);
+  } catch (const JsonError& error) { throw Error(concat(source, " is not whole, or no JSON: ", error.what())); }
+  const Json* const format = all.find("format");
+  if (format == nullptr || !format->is_string() || format->string() != kFormat)
     throw Error(concat(source, " was not written by `keel comm --json`"));
-  const ordered_json& version = reader.member(all, "version", "");
-  if (!version.is_number_integer() || version.get<std::int64_t>() < 1)
-    reader.refuse("version", "must be a number from 1 on");
-  if (version.get<std::int64_t>() > Report::kVersion)
-    throw Error(concat(source, " has version ", version.get<std::int64_t>(), ", and this keel reads version ",
-                       Report::kVersion, ": a newer keel wrote it"));
+  const Json& version = reader.member(all, "version", "");
+  if (!version.is_integer() || version.integer() < 1) reader.refuse("version", "must be a number from 1 on");
+  if (version.integer() > Report::kVersion)
+    throw Error(concat(source, " has version ", version.integer(), ", and this keel reads version ", Report::kVersion,
+                       ": a newer keel wrote it"));
   Report report;
   report.started = reader.text(reader.member(all, "started", ""), "started");
-  const ordered_json& complete = reader.member(all, "complete", "");
+  const Json& complete = reader.member(all, "complete", "");
   if (!complete.is_boolean()) reader.refuse("complete", "must be true or false");
-  report.complete = complete.get<bool>();
+  report.complete = complete.boolean();
   report.software = reader.texts(all, "software");
   report.machine = reader.texts(all, "machine");
   report.options = reader.texts(all, "options");
   report.environment = reader.texts(all, "environment");
-  for (const ordered_json& node : reader.array(all, "nodes")) {
-    if (!node.is_number_integer()) reader.refuse("nodes", "must be whole numbers");
-    report.nodes.push_back(node.get<int>());
+  for (const Json& node : reader.array(all, "nodes")) {
+    if (!node.is_integer()) reader.refuse("nodes", "must be whole numbers");
+    report.nodes.push_back(static_cast<int>(node.integer()));
   }
-  for (const ordered_json& line : reader.array(all, "skipped")) report.skipped.push_back(reader.text(line, "skipped"));
-  for (const ordered_json& record : reader.array(all, "records"))
+  for (const Json& line : reader.array(all, "skipped")) report.skipped.push_back(reader.text(line, "skipped"));
+  for (const Json& record : reader.array(all, "records"))
     report.records.push_back(reader.record(record, concat("records[", report.records.size(), ']')));
   return report;
 }

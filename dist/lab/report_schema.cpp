@@ -1,49 +1,46 @@
-#include <nlohmann/json.hpp>
-
 #include "keel/dist/lab/exercise.h"
 #include "keel/dist/lab/report.h"
+#include "keel/runtime/json.h"
 
 namespace keel::lab {
 namespace {
-
-using nlohmann::ordered_json;
 
 template <class T>
 struct KindOf;
 template <>
 struct KindOf<std::string> {
-  static ordered_json type() { return "string"; }
+  static Json type() { return "string"; }
 };
 template <>
 struct KindOf<std::int64_t> {
-  static ordered_json type() { return "integer"; }
+  static Json type() { return "integer"; }
 };
 template <>
 struct KindOf<double> {
-  static ordered_json type() { return "number"; }
+  static Json type() { return "number"; }
 };
 template <>
 struct KindOf<std::optional<std::int64_t>> {
-  static ordered_json type() { return {"integer", "null"}; }
+  static Json type() { return Json::array({"integer", "null"}); }
 };
 
-ordered_json object_of(ordered_json type, std::string_view description) {
-  ordered_json schema;
+Json object_of(Json type, std::string_view description) {
+  Json schema;
   schema["type"] = std::move(type);
   schema["description"] = description;
   schema["additionalProperties"] = false;
-  schema["required"] = ordered_json::array();
-  schema["properties"] = ordered_json::object();
+  schema["required"] = Json::array();
+  schema["properties"] = Json::object();
   return schema;
 }
 
-void add(ordered_json& schema, std::string_view name, ordered_json property) {
+void add(Json& schema, std::string_view name, Json property) {
   schema["required"].push_back(name);
-  schema["properties"][std::string(name)] = std::move(property);
+  schema["properties"][name] = std::move(property);
 }
 
 template <class T>
-void add_fields(ordered_json& schema, std::span<const Field<T>> fields) {
+void add_fields(Json& schema, std::span<const Field<T>> fields) {
   for (const Field<T>& field : fields)
     std::visit(
         [&]<class Value>(Value T::*) {
@@ -52,30 +49,30 @@ void add_fields(ordered_json& schema, std::span<const Field<T>> fields) {
         field.place);
 }
 
-ordered_json texts(std::string_view description) {
+Json texts(std::string_view description) {
   return {{"type", "object"}, {"description", description}, {"additionalProperties", {{"type", "string"}}}};
 }
 
-ordered_json environment() {
-  ordered_json schema = object_of("object", "of these variables, those that were set; no other is ever written");
-  schema.erase("required");
-  for (const std::string_view name : allowed_variables())
-    schema["properties"][std::string(name)] = {{"type", "string"}};
+Json environment() {
+  Json schema = {{"type", "object"},
+                 {"description", "of these variables, those that were set; no other is ever written"},
+                 {"additionalProperties", false}};
+  for (const std::string_view name : allowed_variables()) schema["properties"][name] = {{"type", "string"}};
   return schema;
 }
 
-ordered_json list(std::string_view description, ordered_json items) {
+Json list(std::string_view description, Json items) {
   return {{"type", "array"}, {"description", description}, {"items", std::move(items)}};
 }
 
-ordered_json record() {
-  ordered_json schema = object_of("object", "one size of one algorithm");
+Json record() {
+  Json schema = object_of("object", "one size of one algorithm");
   add_fields(schema, record_fields());
-  ordered_json names = ordered_json::array();
+  Json names = Json::array();
   for (const Exercise& exercise : exercises()) names.push_back(exercise.name);
   schema["properties"]["collective"]["enum"] = names;
   for (const Variant& variant : variants()) {
-    ordered_json timing = object_of({"object", "null"}, variant.meaning);
+    Json timing = object_of(Json::array({"object", "null"}), variant.meaning);
     add_fields(timing, timing_fields());
     add(schema, variant.name, std::move(timing));
   }
@@ -85,10 +82,10 @@ ordered_json record() {
 }  // namespace
 
 std::string report_schema() {
-  ordered_json schema;
-  schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
-  schema["title"] = "What `keel comm --json` writes";
-  schema.update(object_of("object", "measurements of collectives"));
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "What `keel comm --json` writes"}};
+  const Json object = object_of("object", "measurements of collectives");
+  for (const auto& [name, value] : object.members()) schema[name] = value;
   add(schema, "format", {{"const", "keel comm"}});
   add(schema, "version", {{"const", Report::kVersion}});
   add(schema, "started", {{"type", "string"}, {"description", "UTC"}});
