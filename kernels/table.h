@@ -11,20 +11,25 @@
 
 #include "keel/kernels/attention.h"
 #include "keel/kernels/codec.h"
-#include "keel/kernels/combine.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
-#include "keel/kernels/factors.h"
 #include "keel/kernels/loss.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/norm.h"
 #include "keel/kernels/reduce.h"
 #include "keel/kernels/select.h"
 #include "keel/kernels/softmax.h"
-#include "keel/kernels/update.h"
 #include "keel/runtime/random.h"
 
 namespace keel {
+
+// Of keel/kernels/combine.h, factors.h, step_state.h and update.h; the last one includes every rule of an optimizer.
+struct AdvanceArgs;
+struct CombineArgs;
+struct Factored;
+struct SettleArgs;
+struct StepArgs;
+struct UpdateArgs;
 
 struct KernelTable {
   UnaryTable unary;    // one forward and one backward for each functor of UnaryOps

@@ -23,10 +23,13 @@
 
 namespace keel {
 
-// The one list of update rules; keel/kernels/rules/rule.h says what one consists of.
-using UpdateSettings = std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
-                                    AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
-                                    LionSettings, LambSettings, LarsSettings, AdafactorSettings>;
+// The settings of one rule. This is the one list of rules; keel/kernels/rules/rule.h says what one consists of. It has
+// a name of its own, so that headers can declare it without including every rule.
+struct UpdateSettings : std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
+                                     AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
+                                     LionSettings, LambSettings, LarsSettings, AdafactorSettings> {
+  using variant::variant;
+};
 
 // The most numbers that a rule keeps for each weight.
 inline constexpr std::size_t kMostKept = 4;

@@ -5,7 +5,6 @@
 
 #include "keel/kernels/combine.h"
 #include "keel/kernels/factors.h"
-#include "keel/optim/optimizer.h"
 #include "keel/optim/update_args.h"
 
 namespace keel {

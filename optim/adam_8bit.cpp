@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "keel/kernels/dynamic_map.h"
-#include "keel/optim/optimizer.h"
 #include "keel/optim/update_args.h"
 
 namespace keel {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string>
 
+#include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "keel/runtime/error.h"
 

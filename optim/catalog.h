@@ -15,6 +15,8 @@
 
 namespace keel {
 
+struct UpdateSettings;  // keel/kernels/update.h
+
 // Every option of any optimizer; members that one does not have keep what they are.
 struct OptimizerOptions {
   std::array<double, 2> betas = {};

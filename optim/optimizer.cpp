@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "keel/kernels/update.h"
 #include "keel/optim/update_args.h"
 
 namespace keel {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/kernels/update.h"
+#include "keel/kernels/shared_number.h"
 #include "keel/optim/objective.h"
 #include "keel/runtime/tensor.h"
 
@@ -23,7 +23,7 @@ struct ParameterGroup {
   double lr_factor = 1;
   double decay_factor = 1;
   std::optional<double> weight_decay = {};  // instead of the optimizer's own
-  std::size_t variant = 0;                  // which settings hold: see ElementwiseOptions
+  std::size_t variant = 0;                  // which settings hold: see keel/optim/elementwise.h
   bool full_state = false;                  // no state in 8 bits
   bool operator==(const ParameterGroup&) const = default;
 };
@@ -113,30 +113,13 @@ class Optimizer {
   virtual void advance(const StepInput& /*input*/) const {}
 };
 
-// An optimizer that treats each element for itself, but for norms that its rule may need: one of the rules of
-// keel/kernels/update.h. Of matrices, Adafactor keeps mean squares of rows and columns alone: keel/kernels/factors.h.
-struct ElementwiseOptions {
-  UpdateSettings settings;
-  // The settings of groups that have other ones: the first is variant 1. All keep the same states, and none has a
-  // shared number.
-  std::vector<UpdateSettings> variants = {};
-  double weight_decay = 0;
-  // Weights narrower than f32 have no masters, and are rounded up or down at random:
-  // keel/kernels/stochastic_rounding.h.
-  bool stochastic_rounding = false;
-  std::uint64_t seed = 0;   // of that rounding
-  bool takes_rows = false;  // Optimizer::takes_rows(); an Error where the rule does not
-};
-// `name` must outlive the optimizer. An Error where the settings make no sense.
-std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options);
-
 // Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; formula at keel/kernels/rules/adam.h.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  bool stochastic_rounding = false;  // as ElementwiseOptions has it
+  bool stochastic_rounding = false;  // as in keel/optim/elementwise.h
   std::uint64_t seed = 0;
 };
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options = {});

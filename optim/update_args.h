@@ -1,7 +1,7 @@
 #pragma once
 // What the optimizers share that are made of one of the rules of keel/kernels/update.h.
 
-#include "keel/optim/optimizer.h"
+#include "keel/optim/elementwise.h"
 
 namespace keel {
 

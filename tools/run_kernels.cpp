@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "keel/kernels/combine.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/step_state.h"
 #include "keel/kernels/table.h"
+#include "keel/kernels/update.h"
 #include "keel/runtime/emulation/grid.h"
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/learning_rate.h"

@@ -8,7 +8,6 @@
 
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/kernels/update.h"
 #include "keel/runtime/stopwatch.h"
 
 namespace keel {

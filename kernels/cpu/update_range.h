@@ -7,6 +7,7 @@
 #include "keel/kernels/cpu/rows.h"
 #include "keel/kernels/step_state.h"
 #include "keel/kernels/stochastic_rounding.h"
+#include "keel/kernels/update.h"
 
 namespace keel::cpu {
 

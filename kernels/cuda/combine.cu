@@ -1,5 +1,6 @@
 // Adding up what the ranks of a collective sent: one pass over all terms.
 
+#include "keel/kernels/combine.h"
 #include "keel/kernels/cuda/backend.h"
 #include "keel/kernels/cuda/device.h"
 

@@ -35,6 +35,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/kernels/shared_number.h"
 #include "keel/kernels/step_state.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/hd.h"
@@ -49,13 +50,6 @@ struct RangeSettings {
   // For rules with norms, which measure the whole parameter:
   bool is_vector = false;  // rank 0 or 1
   std::int64_t numel = 1;
-};
-
-// A number that every element of a step uses and that is no function of the step alone; or several.
-struct SharedNumber {
-  std::string_view name;
-  double initial;
-  std::int64_t count = 1;  // rules have one
 };
 
 // What a rule measures of an element.

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/sharding_support.h"

@@ -1,6 +1,7 @@
 // Gradients that are kept as rows, and updates of single rows, on a device: the bits of the processor.
 
 #include "keel/autograd/backward.h"
+#include "keel/kernels/update.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/rows_support.h"

@@ -86,7 +86,7 @@ void expect_same(const Weights& a, const Weights& b, const std::string& what) {
 TEST(UpdateRules, AllAreTested) {
   std::set<std::size_t> tested;
   for (const RuleCase& rule : every_rule()) tested.insert(rule.settings.index());
-  EXPECT_EQ(tested.size(), std::variant_size_v<UpdateSettings>);
+  EXPECT_EQ(tested.size(), std::variant_size_v<UpdateSettings::variant>);
 }
 
 TEST(UpdateRules, GiveTheSameBitsHoweverWeightsAreCutAndForAnyNumberOfThreads) {

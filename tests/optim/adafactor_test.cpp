@@ -7,7 +7,7 @@
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/step_state.h"
-#include "keel/optim/optimizer.h"
+#include "keel/optim/elementwise.h"
 #include "tests/support.h"
 
 namespace keel {

@@ -7,7 +7,7 @@
 
 #include "keel/kernels/dynamic_map.h"
 #include "keel/kernels/step_state.h"
-#include "keel/optim/optimizer.h"
+#include "keel/optim/elementwise.h"
 #include "tests/kernels/row_support.h"
 
 namespace keel {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "keel/kernels/update.h"
 #include "keel/optim/groups.h"
 #include "tests/temporary_folder.h"
 
@@ -50,7 +51,7 @@ TEST(OptimizerCatalog, EveryRuleIsMadeByAnOptimizer) {
     EXPECT_NE(entry.settings == nullptr, entry.make == nullptr) << entry.name;
     if (entry.settings != nullptr) rules.insert(entry.settings(OptimizerOptions{}).index());
   }
-  EXPECT_EQ(rules.size(), std::variant_size_v<UpdateSettings>);
+  EXPECT_EQ(rules.size(), std::variant_size_v<UpdateSettings::variant>);
 }
 
 TEST(OptimizerCatalog, RefusesOptionsThatMakeNoSense) {

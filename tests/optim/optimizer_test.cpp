@@ -1,4 +1,4 @@
-#include "keel/optim/optimizer.h"
+#include "keel/optim/elementwise.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "keel/dist/parallel/plan.h"
 #include "keel/kernels/dynamic_map.h"
 #include "keel/kernels/elementwise.h"
+#include "keel/optim/elementwise.h"
 #include "keel/optim/groups.h"
 #include "tests/dist/parallel/sharding_support.h"
 

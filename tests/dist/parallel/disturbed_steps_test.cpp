@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "keel/dist/comm/decorators.h"
+#include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/rows_support.h"
 #include "tests/temporary_folder.h"

@@ -9,6 +9,7 @@
 #include "keel/autograd/checkpoint.h"
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/step_trace.h"
+#include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/kernels/every_rule.h"
 

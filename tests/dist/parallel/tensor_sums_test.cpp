@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/optim/elementwise.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/kernels/every_rule.h"
 
