@@ -359,8 +359,8 @@ CommWish read_wish(const CommArguments& arguments) {
   }
   for (const std::string& name : arguments.algorithms) {
     if (name == "all")
-      for (const lab::Contestant& one : lab::contestants()) add_once(wish.contestants, &one);
-    else add_once(wish.contestants, &lab::find_contestant(name));
+      for (const AlgorithmName& one : algorithm_names()) add_once(wish.contestants, &one);
+    else add_once(wish.contestants, &find_algorithm_name(name));
   }
   for (const std::string& name : arguments.dtypes) add_once(wish.dtypes, find_dtype(name));
   wish.link = link_of(arguments.network);

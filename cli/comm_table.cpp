@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "keel/dist/lab/contestant.h"
+#include "keel/dist/comm/algorithm_names.h"
 
 namespace keel::cli {
 namespace {
@@ -81,7 +81,7 @@ std::string explain_columns() {
 
 std::string explain_contestants() {
   std::string text = "Algorithms:\n";
-  for (const lab::Contestant& one : lab::contestants()) text += fmt::format("  {:<15} {}\n", one.name, one.meaning);
+  for (const AlgorithmName& one : algorithm_names()) text += fmt::format("  {:<15} {}\n", one.name, one.meaning);
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "command.h"
-#include "keel/dist/comm/slow_transport.h"
+#include "keel/dist/comm/link.h"
 
 namespace keel::cli {
 

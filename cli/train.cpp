@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "common_options.h"
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/regroup.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"

@@ -35,8 +35,7 @@ class Json {
   template <std::signed_integral T>
   Json(T value) : value_(std::int64_t{value}) {}
   template <std::unsigned_integral T>
-    requires(!std::same_as<T, bool>)
-  Json(T value) : value_(checked(value)) {}
+  requires(!std::same_as<T, bool>) Json(T value) : value_(checked(value)) {}
   template <std::floating_point T>
   Json(T value) : value_(double{value}) {}
   Json(const char* text);

@@ -5,11 +5,12 @@
 #include <thread>
 #include <utility>
 
+#include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/background_communicator.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/nccl_communicator.h"
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/staged_communicator.h"
-#include "keel/dist/lab/contestant.h"
 #include "keel/nn/layers.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
@@ -46,7 +47,7 @@ int stage_number(Strategy::Stage stage) {
 }
 
 // A communicator of its own for what the engine sends.
-std::unique_ptr<Communicator> engine_ranks(const lab::Contestant& way, Communicator& ranks) {
+std::unique_ptr<Communicator> engine_ranks(const AlgorithmName& way, Communicator& ranks) {
   const bool is_standard = way.algorithm == "direct" && way.shared_memory;
   if (is_standard) return ranks.split(0, ranks.rank());
   return ranks.regroup({.algorithm = std::string(way.algorithm), .shared_memory = way.shared_memory});
@@ -207,7 +208,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)
     : ranks_(ranks) {
   if (ranks.size() == 1) return;
-  const lab::Contestant& way = lab::find_contestant(config.sharding.algorithm);
+  const AlgorithmName& way = find_algorithm_name(config.sharding.algorithm);
   std::unique_ptr<Communicator> own = engine_ranks(way, ranks);
   if (context.device().type == DeviceType::cpu) {
     own_ = std::move(own);

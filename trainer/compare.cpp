@@ -8,9 +8,10 @@
 #include <optional>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/comm/exchange.h"
-#include "keel/dist/lab/contestant.h"
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/lab/sizes.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/trainer/assembly.h"
@@ -32,7 +33,7 @@ double mean_of(const std::vector<double>& values) {
 }
 
 const Algorithm& algorithm_of(const Config& config) {
-  return find_algorithm(lab::find_contestant(config.sharding.algorithm).algorithm);
+  return find_algorithm(find_algorithm_name(config.sharding.algorithm).algorithm);
 }
 
 // What one training comes to.
@@ -193,7 +194,7 @@ void set_strategy(Config& config, const std::string& name) {
 }
 
 void set_algorithm(Config& config, const std::string& name) {
-  const lab::Contestant& way = lab::find_contestant(name);
+  const AlgorithmName& way = find_algorithm_name(name);
   KEEL_CHECK(!way.algorithm.empty(), "training does not use '", name, "', ", way.meaning);
   config.sharding.algorithm = way.name;
 }

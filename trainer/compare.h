@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/link.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 

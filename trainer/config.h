@@ -78,7 +78,7 @@ struct SchedulerConfig {
 struct ShardingConfig {
   enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
   double bucket = 0, first_bucket = 0;  // MiB
-  std::string algorithm = "ordered";    // of the collectives; see keel/dist/lab/contestant.h
+  std::string algorithm = "ordered";    // of the collectives; see keel/dist/comm/algorithm_names.h
   bool overlap = false;
   bool reduce_each_backward = false;
   bool reshard_after_forward = false;

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "keel/data/batch.h"
-#include "keel/dist/lab/contestant.h"
+#include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
@@ -61,7 +61,7 @@ struct PlannedRun {
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
   const PlannedRun run(config, ranks, vocabulary, on_processor);
   return plan_rank(run.layout, *run.optimizer, run.options, ranks, 0,
-                   lab::find_contestant(config.sharding.algorithm).algorithm);
+                   find_algorithm_name(config.sharding.algorithm).algorithm);
 }
 
 std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary) {

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "keel/dist/lab/contestant.h"
+#include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema_rows.h"
@@ -53,7 +53,7 @@ std::string joined(const std::vector<std::string>& names) {
 ChoiceField algorithm_field() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> own;
-    for (const lab::Contestant& one : lab::contestants())
+    for (const AlgorithmName& one : algorithm_names())
       if (!one.algorithm.empty()) own.emplace_back(one.name);
     return own;
   }();

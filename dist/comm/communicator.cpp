@@ -1,5 +1,6 @@
 #include "keel/dist/comm/communicator.h"
 
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/schedule.h"
 
 namespace keel {

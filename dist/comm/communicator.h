@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "keel/dist/comm/alarm.h"
-#include "keel/dist/comm/slow_transport.h"
 #include "keel/kernels/combine.h"
 
 namespace keel {
@@ -80,13 +79,7 @@ struct Traffic {
   std::int64_t sent() const { return inside_node + between_nodes; }
 };
 
-// How regroup() changes the way in which the same ranks do their collectives.
-struct Regroup {
-  std::string algorithm = "direct";  // of keel/dist/comm/algorithms.h
-  bool shared_memory = true;
-  std::vector<int> nodes = {};  // of each rank; empty: as it is
-  Link link = {};               // slower than what there is
-};
+struct Regroup;  // keel/dist/comm/regroup.h
 
 // A group of ranks as one of them sees it. It and all that were split off from it are for one thread at a time.
 class Communicator {

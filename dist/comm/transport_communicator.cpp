@@ -7,6 +7,7 @@
 #include "keel/dist/comm/node_memory.h"
 #include "keel/dist/comm/node_operation.h"
 #include "keel/dist/comm/operation.h"
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/slow_transport.h"
 #include "keel/runtime/error.h"
 

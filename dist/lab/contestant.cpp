@@ -1,6 +1,7 @@
 #include "keel/dist/lab/contestant.h"
 
 #include "keel/dist/comm/nccl_communicator.h"
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/staged_communicator.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/runtime/error.h"
@@ -8,39 +9,9 @@
 namespace keel::lab {
 namespace {
 
-constexpr Contestant kContestants[] = {
-    {"ordered", "direct", true,
-     "what training uses: one sum in the order of ranks; through shared memory where ranks have some in common"},
-    {"direct", "direct", false, "the same by messages"},
-    {"ring", "ring", false, "partial sums once around"},
-    {"tree", "tree", false, "a binomial tree, up and down"},
-    {"rhd", "halving", false, "recursive halving and doubling"},
-    {"hier", "hierarchical", false, "inside each node first, then between nodes"},
-    {"flat", "flat", false, "rank 0 does all the work"},
-    {"backend", "", false, "the collective of the library itself: MPI's, or NCCL's between devices"},
-};
-
 bool has_algorithms(const Exercise& exercise) { return exercise.adds || exercise.kind == CollectiveKind::all_gather; }
 
 }  // namespace
-
-std::span<const Contestant> contestants() { return kContestants; }
-
-const Contestant& find_contestant(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Contestant& one : kContestants) {
-    if (one.name == name) return one;
-    names.push_back(one.name);
-    if (one.algorithm != one.name && !one.algorithm.empty()) names.push_back(one.algorithm);
-  }
-  for (const Contestant& one : kContestants)
-    if (!one.algorithm.empty() && one.algorithm == name) return one;
-  std::string list;
-  for (const Contestant& one : kContestants) list += concat(list.empty() ? "" : ", ", one.name);
-  const std::string near = nearest(name, names);
-  throw Error(concat("there is no algorithm '", name.substr(0, 60), "'",
-                     near.empty() ? concat("; there are ", list) : concat(", did you mean '", near, "'?")));
-}
 
 std::string_view name_of(Path path) {
   switch (path) {

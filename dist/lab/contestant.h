@@ -3,26 +3,19 @@
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/comm/link.h"
 #include "keel/dist/lab/exercise.h"
 
 namespace keel::lab {
 
-struct Contestant {
-  std::string_view name;
-  std::string_view algorithm;  // in keel/dist/comm/algorithms.h; empty: the library's own
-  bool shared_memory;          // between ranks that have some in common
-  std::string_view meaning;
-};
-
-// The one list; algorithms are found by their own names, too.
-std::span<const Contestant> contestants();
-// Throws an Error that names the nearest one.
-const Contestant& find_contestant(std::string_view name);
+// One whose `algorithm` is empty is the library's own.
+using Contestant = AlgorithmName;
 
 // How the numbers of one rank reach another.
 enum class Path : unsigned char {

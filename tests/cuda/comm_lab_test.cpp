@@ -15,7 +15,7 @@ class CommLab : public NcclRanks {
   static void measure_all(const DeviceRank& own, Path path) {
     const Fabric fabric{own.hosts, own.context, path};
     const std::vector<double> clocks = clock_offsets(own.hosts);
-    for (const Contestant& contestant : contestants()) {
+    for (const Contestant& contestant : algorithm_names()) {
       std::string why;
       const auto entered = enter(contestant, fabric, why);
       if (entered == nullptr) continue;

@@ -12,10 +12,13 @@
 #include <map>
 #include <set>
 
-#include "keel/runtime/error.h"
+#include "keel/dist/comm/algorithm_names.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
+
+using testing::error_of;
 
 struct Element {
   std::string sum = {};  // empty: never written
@@ -365,6 +368,16 @@ TEST(AlgorithmNames, SuggestTheNearest) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "there is no algorithm 'rign' of collectives, did you mean 'ring'?");
   }
+}
+
+TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
+  for (const AlgorithmName& one : algorithm_names()) {
+    EXPECT_EQ(&find_algorithm_name(one.name), &one);
+    if (one.algorithm.empty()) continue;
+    EXPECT_EQ(find_algorithm(one.algorithm).name, one.algorithm);
+  }
+  EXPECT_EQ(find_algorithm_name("halving").name, "rhd");
+  EXPECT_NE(error_of([] { find_algorithm_name("rign"); }).find("did you mean 'ring'?"), std::string::npos);
 }
 
 }  // namespace

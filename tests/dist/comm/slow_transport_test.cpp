@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/dist/comm/algorithms.h"
+#include "keel/dist/comm/regroup.h"
 #include "tests/dist/comm/ranks.h"
 #include "tests/support.h"
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/dist/lab/measurement.h"

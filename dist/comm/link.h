@@ -1,0 +1,16 @@
+#pragma once
+// A network that is slower than the one there is, to try a run on.
+
+#include <chrono>
+
+namespace keel {
+
+// A rank's connection to the others, through which its messages leave one after the other. Each arrives `delay` after
+// its last byte has left, so that it takes delay + bytes / bandwidth at least.
+struct Link {
+  std::chrono::microseconds delay{0};
+  double bandwidth = 0;  // bytes a second; 0: as fast as it goes
+  bool is_slow() const { return delay.count() > 0 || bandwidth > 0; }
+};
+
+}  // namespace keel
