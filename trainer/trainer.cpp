@@ -89,6 +89,7 @@ class Run {
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
+    taken_ = state_.optimizer.steps;
     state_.config = to_yaml(config_);
     state_.data = task_.fingerprint;
     measured_step_ = state_.step;
@@ -396,7 +397,7 @@ class Run {
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
   int skipped_ = 0;         // steps in a row
-  std::int64_t taken_ = 0;  // steps of this run
+  std::int64_t taken_ = 0;  // steps of the run, also before it was resumed
   std::optional<StepResult> last_skipped_;
   double step_seconds_ = 0;
   TrainResult result_;

@@ -28,7 +28,8 @@ INSTANTIATE_TEST_SUITE_P(Of, DisturbedRun,
 
 Config config_of_run(const TemporaryFolder& place, const std::string& run, const std::string& name,
                      const std::string& more) {
-  std::vector<std::string> settings = {"steps=6", "checkpoint.every=2", "scheduler.warmup=1", more};
+  std::vector<std::string> settings = {"steps=6", "checkpoint.every=2", "scheduler.warmup=1", "loss_scale.initial=64",
+                                       more};
   if (name == "lbfgs") {
     settings.insert(settings.end(), {"strategy=zero2-fp32", "optimizer={type: LBFGS, lr: 0.5, max_iterations: 2}",
                                      "clip=0", "scheduler.min_lr=0", "model.dropout=0"});

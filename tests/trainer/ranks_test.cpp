@@ -26,8 +26,9 @@ TEST(TrainingByRanks, GivesTheSameBitsInEveryStageAndToEveryRank) {
       std::vector<double> losses;
       std::string weights;
       for (const std::string& stage : kStrategies) {
-        const Config config =
-            small_run(place, stage, {"steps=6", "strategy=" + stage + "-" + precision, "scheduler.warmup=1"});
+        const Config config = small_run(
+            place, stage,
+            {"steps=6", "strategy=" + stage + "-" + precision, "scheduler.warmup=1", "loss_scale.initial=64"});
         const auto recorders = train_by(n, config);
         if (losses.empty()) losses = recorders[0]->losses;
         if (weights.empty()) weights = weights_of(config);
@@ -259,10 +260,12 @@ TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsChec
     EXPECT_EQ(state.step, 10);
     EXPECT_EQ(state.optimizer.steps, 0);
     // With a scale that fits the run goes on.
-    const auto further = train_by(3, small_run(place, "run",
-                                               {"strategy=" + stage + "-fp16", "steps=14", "resume=auto",
-                                                "loss_scale.initial=1e30", "loss_scale.floor=0"}));
+    const auto further =
+        train_by(3, small_run(place, "run",
+                              {"strategy=" + stage + "-fp16", "steps=14", "resume=auto", "loss_scale.initial=1e30",
+                               "loss_scale.floor=0", "loss_scale.backoff=1e-14"}));
     EXPECT_EQ(further[0]->losses.size(), 4u);
+    EXPECT_EQ(read_checkpoint(RunFolder(config.run).checkpoint(14)).optimizer.steps, 2);
   }
 }
 
