@@ -24,13 +24,12 @@
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_files.h"
 #include "keel/trainer/run_trace.h"
+#include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
 namespace {
-
-constexpr int kMostSkipped = 10;  // steps in a row whose gradient may be not finite
 
 // Chosen once, when the run begins: a probe may come out differently the next time, and on another rank.
 Strategy::Precision decide_precision(const Config& config, const Context& context, const std::optional<Resume>& resume,
@@ -89,7 +88,7 @@ class Run {
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
-    taken_ = state_.optimizer.steps;
+    skipped_.emplace(engine_->options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
     state_.data = task_.fingerprint;
     measured_step_ = state_.step;
@@ -186,7 +185,7 @@ class Run {
     }
     keep_folder();
     write_memory();
-    if (result_.end != TrainEnd::stopped) check_some_step_was_taken();
+    if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
     checkpoints_.save_the_last(*engine_, ranks_, state_, observer_);
   }
 
@@ -216,7 +215,7 @@ class Run {
       if (ranks_.size() == 1) throw;
       failure_ = std::current_exception();
     }
-    count_skipped(turn.outcome->result, turn.outcome->step);
+    skipped_->count(turn.outcome->result, turn.outcome->step);
   }
 
   void report(const StepOutcome& outcome) {
@@ -225,7 +224,9 @@ class Run {
     step_seconds_ = step_seconds_ == 0 ? seconds : kKept * step_seconds_ + (1 - kKept) * seconds;
     state_.tokens += outcome.tokens;
     result_.loss = outcome.loss;
-    if (!outcome.result.taken) tell_skipped(outcome);
+    if (!outcome.result.taken)
+      observer_.on_message(skipped_->are_expected() ? LogLevel::info : LogLevel::warning,
+                           skipped_->message(outcome.result, outcome.step));
     StepReport report;
     report.step = outcome.step;
     report.steps = config_.steps;
@@ -256,43 +257,6 @@ class Run {
       files_.write(outcome.step, metrics);
     }
     observer_.on_step(report);
-  }
-
-  static std::string bad_gradient(const StepResult& result) {
-    return concat("the gradient of ", result.first_bad, " is not finite");
-  }
-
-  void tell_skipped(const StepOutcome& outcome) {
-    const bool scales = engine_->options().scaling.backoff < 1;
-    observer_.on_message(scales ? LogLevel::info : LogLevel::warning,
-                         concat("step ", outcome.step, " was skipped: ", bad_gradient(outcome.result),
-                                scales ? concat("; the loss scale is now ", outcome.result.loss_scale) : ""));
-  }
-
-  // A dynamic loss scale finds its place by skipping steps; only at its floor is that a bad sign.
-  void count_skipped(const StepResult& result, std::int64_t step) {
-    if (result.taken) ++taken_;
-    else last_skipped_ = result;
-    const LossScaling& scaling = engine_->options().scaling;
-    const bool scales = scaling.backoff < 1;
-    if (result.taken || (scales && result.loss_scale > static_cast<float>(scaling.floor))) skipped_ = 0;
-    else if (++skipped_ >= kMostSkipped)
-      throw AgreedError(
-          concat(kMostSkipped, " steps in a row had gradients that were not finite, the last at step ", step, ": ",
-                 bad_gradient(result), scales ? ", though the loss scale is at its floor" : "",
-                 "; a lower optimizer.lr may help"),
-          ErrorKind::numeric);
-  }
-
-  // The weights that a run began with are no result.
-  void check_some_step_was_taken() const {
-    if (taken_ > 0 || !last_skipped_) return;
-    const bool scales = engine_->options().scaling.backoff < 1;
-    throw AgreedError(concat("every step of this run was skipped, and nothing learnt: ", bad_gradient(*last_skipped_),
-                             scales ? concat(" at a loss scale of ", last_skipped_->loss_scale,
-                                             "; more steps, or a smaller loss_scale.initial, may find one that fits")
-                                    : "; a lower optimizer.lr may help"),
-                      ErrorKind::numeric);
   }
 
   void evaluate_now() {
@@ -396,9 +360,7 @@ class Run {
   double measured_ms_ = 0;              // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;
-  int skipped_ = 0;         // steps in a row
-  std::int64_t taken_ = 0;  // steps of the run, also before it was resumed
-  std::optional<StepResult> last_skipped_;
+  std::optional<SkippedSteps> skipped_;
   double step_seconds_ = 0;
   TrainResult result_;
 };

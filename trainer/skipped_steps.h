@@ -1,0 +1,33 @@
+#pragma once
+// Steps that were not taken because a gradient is not finite: what a run says of them, and when they end it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "keel/dist/parallel/sharded.h"
+
+namespace keel {
+
+class SkippedSteps {
+ public:
+  // `taken`: the steps that the run took before it was resumed.
+  SkippedSteps(const LossScaling& scaling, std::int64_t taken) : scaling_(scaling), taken_(taken) {}
+
+  // Whether the loss scale finds its place by skipping steps, which is no bad sign then.
+  bool are_expected() const { return scaling_.backoff < 1; }
+  // "step 3 was skipped: the gradient of wte.weight is not finite; the loss scale is now 512".
+  std::string message(const StepResult& result, std::int64_t step) const;
+  // An AgreedError after ten skipped steps in a row whose loss scale could not fall.
+  void count(const StepResult& result, std::int64_t step);
+  // An AgreedError where every step was skipped: the weights that a run began with are no result.
+  void check_some_step_was_taken() const;
+
+ private:
+  LossScaling scaling_;
+  std::int64_t taken_;
+  int in_a_row_ = 0;
+  std::optional<StepResult> last_;  // that was skipped
+};
+
+}  // namespace keel
