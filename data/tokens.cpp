@@ -54,7 +54,7 @@ Tokens::Tokens(std::shared_ptr<const InputFile> file, std::uint64_t offset, std:
   KEEL_CHECK(size >= 0 && offset <= file->size() &&
                  static_cast<std::uint64_t>(size) <= (file->size() - offset) / static_cast<std::uint64_t>(bytes),
              "'", name, "' has no ", size, " tokens of ", bytes, " bytes behind its first ", offset);
-  source_ = std::make_shared<const Source>(Source{.file = file, .offset = offset, .name = name});
+  source_ = std::make_shared<const Source>(Source{.file = std::move(file), .offset = offset, .name = name});
 }
 
 template <class F>

@@ -34,11 +34,12 @@ void SkippedSteps::count(const StepResult& result, std::int64_t step) {
 
 void SkippedSteps::check_some_step_was_taken() const {
   if (taken_ > 0 || !last_) return;
-  throw AgreedError(concat("every step of this run was skipped, and nothing learnt: ", bad_gradient(*last_),
-                           are_expected() ? concat(" at a loss scale of ", last_->loss_scale,
-                                                   "; more steps, or a smaller loss_scale.initial, may find one that fits")
-                                          : "; a lower optimizer.lr may help"),
-                    ErrorKind::numeric);
+  throw AgreedError(
+      concat("every step of this run was skipped, and nothing learnt: ", bad_gradient(*last_),
+             are_expected() ? concat(" at a loss scale of ", last_->loss_scale,
+                                     "; more steps, or a smaller loss_scale.initial, may find one that fits")
+                            : "; a lower optimizer.lr may help"),
+      ErrorKind::numeric);
 }
 
 }  // namespace keel

@@ -33,7 +33,7 @@ struct Inputs {
   Extents extents;
 };
 
-struct Operation {
+struct OperationRow {
   std::string name;
   std::vector<Argument> arguments;  // numbers first
   std::function<std::vector<Variable>(const Inputs&)> call;
@@ -57,7 +57,7 @@ inline Dims shape_of(const Argument& argument, const Extents& extents) {
 }
 
 // The letters of an operation, each once.
-inline std::string letters_of(const Operation& operation) {
+inline std::string letters_of(const OperationRow& operation) {
   std::string letters;
   for (const Argument& argument : operation.arguments)
     for (const char letter : argument.extents)
@@ -66,8 +66,8 @@ inline std::string letters_of(const Operation& operation) {
 }
 
 // A dense argument, the same for the same seed.
-inline Tensor make_argument(const Context& context, const Operation& operation, std::size_t at, const Extents& extents,
-                            DType dtype) {
+inline Tensor make_argument(const Context& context, const OperationRow& operation, std::size_t at,
+                            const Extents& extents, DType dtype) {
   const Argument& argument = operation.arguments[at];
   const Dims shape = shape_of(argument, extents);
   const std::uint64_t seed = 10 + at;
@@ -79,8 +79,8 @@ inline Tensor make_argument(const Context& context, const Operation& operation, 
   return uniform_tensor(context, shape, seed, DType::i64, 0, static_cast<double>(is_length ? limit + 1 : limit));
 }
 
-inline std::vector<Operation> elementwise_operations() {
-  std::vector<Operation> rows;
+inline std::vector<OperationRow> elementwise_operations() {
+  std::vector<OperationRow> rows;
   for (const UnaryRow& row : unary_rows())
     rows.push_back({.name = std::string(name_of_unary(row.op)),
                     .arguments = {{"bt"}},
@@ -104,16 +104,17 @@ inline std::vector<Operation> elementwise_operations() {
   return rows;
 }
 
-inline const std::vector<Operation>& operations() {
+inline const std::vector<OperationRow>& operations() {
   using Result = std::vector<Variable>;
   using V = std::vector<Variable>;
-  static const std::vector<Operation> rows = [] {
-    std::vector<Operation> all = elementwise_operations();
-    const auto add_row = [&all](Operation row) { all.push_back(std::move(row)); };
+  static const std::vector<OperationRow> rows = [] {
+    std::vector<OperationRow> all = elementwise_operations();
+    const auto add_row = [&all](OperationRow row) { all.push_back(std::move(row)); };
     // Of numbers alone.
     const auto add_plain = [&](const char* name, std::vector<const char*> arguments, auto f,
                                const char* mean_over = "") {
-      Operation row{.name = name, .arguments = {}, .call = [f](const Inputs& in) -> Result { return {f(in.numbers)}; }};
+      OperationRow row{
+          .name = name, .arguments = {}, .call = [f](const Inputs& in) -> Result { return {f(in.numbers)}; }};
       for (const char* extents : arguments) row.arguments.push_back({extents});
       row.mean_over = mean_over;
       add_row(std::move(row));

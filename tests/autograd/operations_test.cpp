@@ -26,7 +26,7 @@ using testing::Holds;
 using testing::Inputs;
 using testing::Lies;
 using testing::name_of;
-using testing::Operation;
+using testing::OperationRow;
 using testing::relative_error;
 
 // The arguments of one call; all of f64 or whole numbers.
@@ -34,7 +34,7 @@ struct Arguments {
   std::vector<Tensor> numbers, others;
 };
 
-Arguments make_arguments(const Context& context, const Operation& operation, const Extents& extents) {
+Arguments make_arguments(const Context& context, const OperationRow& operation, const Extents& extents) {
   Arguments made;
   for (std::size_t i = 0; i < operation.arguments.size(); ++i) {
     const bool is_number = operation.arguments[i].holds == Holds::numbers;
@@ -50,8 +50,8 @@ std::vector<Variable> leaves_of(const Arguments& arguments) {
   return leaves;
 }
 
-std::vector<Variable> call(const Operation& operation, const std::vector<Variable>& numbers, const Arguments& arguments,
-                           const Extents& extents) {
+std::vector<Variable> call(const OperationRow& operation, const std::vector<Variable>& numbers,
+                           const Arguments& arguments, const Extents& extents) {
   return operation.call(Inputs{numbers, arguments.others, extents});
 }
 
@@ -75,7 +75,7 @@ std::vector<std::vector<double>> grads_of(const std::vector<Variable>& leaves) {
 }
 
 // The gradients of dense leaves, one each: what the laws compare with. Central differences confirm them.
-std::vector<std::vector<double>> plain_gradients(const Operation& operation, const Arguments& arguments,
+std::vector<std::vector<double>> plain_gradients(const OperationRow& operation, const Arguments& arguments,
                                                  const Extents& extents) {
   const std::vector<Variable> leaves = leaves_of(arguments);
   const std::vector<Variable> outputs = call(operation, leaves, arguments, extents);
@@ -84,12 +84,12 @@ std::vector<std::vector<double>> plain_gradients(const Operation& operation, con
 }
 
 // Up to the order of additions.
-void expect_same(const Operation& operation, const std::vector<double>& a, const std::vector<double>& b) {
+void expect_same(const OperationRow& operation, const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_LE(relative_error(a, b), operation.rounding);
 }
 
 // Each output by itself, the others without a gradient.
-void expect_central_differences(const Operation& operation, const Arguments& arguments, const Extents& extents) {
+void expect_central_differences(const OperationRow& operation, const Arguments& arguments, const Extents& extents) {
   const GradcheckOptions options{.step = operation.step, .tolerance = std::max(1e-6, operation.step * operation.step)};
   const std::size_t outputs = call(operation, leaves_of(arguments), arguments, extents).size();
   for (std::size_t which = 0; which < outputs; ++which) {
@@ -107,7 +107,7 @@ TEST(Operations, HaveARowForEveryNameThatIsRecorded) {
   std::set<std::string, std::less<>> run;
   {
     const OperationTrace trace([&](std::string_view name, std::span<const Tensor>) { run.emplace(name); });
-    for (const Operation& operation : testing::operations()) {
+    for (const OperationRow& operation : testing::operations()) {
       const Arguments arguments = make_arguments(context, operation, extents);
       call(operation, leaves_of(arguments), arguments, extents);
     }
@@ -126,7 +126,7 @@ TEST(Operations, HaveARowForEveryNameThatIsRecorded) {
 TEST(Operations, HaveTheGradientsOfCentralDifferences) {
   const Context context = testing::context(1);
   const Extents extents = testing::usual_extents();
-  for (const Operation& operation : testing::operations()) {
+  for (const OperationRow& operation : testing::operations()) {
     SCOPED_TRACE(operation.name);
     expect_central_differences(operation, make_arguments(context, operation, extents), extents);
   }
@@ -135,7 +135,7 @@ TEST(Operations, HaveTheGradientsOfCentralDifferences) {
 TEST(Operations, GiveEverySubsetOfInputsItsGradientsAndTheOthersNone) {
   const Context context = testing::context(1);
   const Extents extents = testing::usual_extents();
-  for (const Operation& operation : testing::operations()) {
+  for (const OperationRow& operation : testing::operations()) {
     SCOPED_TRACE(operation.name);
     const Arguments arguments = make_arguments(context, operation, extents);
     const auto expected = plain_gradients(operation, arguments, extents);
@@ -166,7 +166,7 @@ Variable with_buffer(const Tensor& value, const Tensor& buffer, bool has_grad) {
 TEST(Operations, WriteGradientsToBuffersAndAddToWhatTheyHold) {
   const Context context = testing::context(1);
   const Extents extents = testing::usual_extents();
-  for (const Operation& operation : testing::operations())
+  for (const OperationRow& operation : testing::operations())
     for (const bool holds : {false, true}) {
       SCOPED_TRACE(concat(operation.name, holds ? ", adding" : ", writing"));
       const Arguments arguments = make_arguments(context, operation, extents);
@@ -184,7 +184,7 @@ TEST(Operations, WriteGradientsToBuffersAndAddToWhatTheyHold) {
 }
 
 // All extents alike, so that inputs of one rank have one shape.
-Extents square_extents(const Operation& operation) {
+Extents square_extents(const OperationRow& operation) {
   Extents extents = testing::usual_extents();
   if (operation.arguments.front().extents.find_first_of("hp") != std::string::npos) return extents;
   for (auto& [letter, extent] : extents) extent = 3;
@@ -194,7 +194,7 @@ Extents square_extents(const Operation& operation) {
 TEST(Operations, GiveOneLeafAsTwoInputsTheSumOfBothGradients) {
   const Context context = testing::context(1);
   int pairs = 0;
-  for (const Operation& operation : testing::operations()) {
+  for (const OperationRow& operation : testing::operations()) {
     const Extents extents = square_extents(operation);
     const Arguments made = make_arguments(context, operation, extents);
     for (std::size_t second = 1; second < made.numbers.size(); ++second)
@@ -229,7 +229,7 @@ Tensor replace_by(Tensor& argument, Lies lies) {
 }
 
 // Every argument in every layout, one at a time, against the same numbers in dense memory.
-void expect_layouts_alike(const Operation& operation, const Arguments& made, const Extents& extents) {
+void expect_layouts_alike(const OperationRow& operation, const Arguments& made, const Extents& extents) {
   const std::size_t count = made.numbers.size() + made.others.size();
   for (std::size_t which = 0; which < count; ++which)
     for (const Lies lies : testing::kLayouts) {
@@ -256,7 +256,7 @@ void expect_layouts_alike(const Operation& operation, const Arguments& made, con
 TEST(Operations, TakeEveryArgumentInEveryLayout) {
   const Context context = testing::context(1);
   const Extents extents = testing::usual_extents();
-  for (const Operation& operation : testing::operations()) {
+  for (const OperationRow& operation : testing::operations()) {
     SCOPED_TRACE(operation.name);
     expect_layouts_alike(operation, make_arguments(context, operation, extents), extents);
   }
@@ -266,7 +266,7 @@ TEST(Operations, TakeEveryArgumentInEveryLayout) {
 TEST(Operations, TakeGradientsThatAreStridedOrSharedAndLeaveThemAsTheyWere) {
   const Context context = testing::context(1);
   const Extents extents = testing::usual_extents();
-  for (const Operation& operation : testing::operations()) {
+  for (const OperationRow& operation : testing::operations()) {
     const Arguments arguments = make_arguments(context, operation, extents);
     for (const Lies lies : testing::kLayouts) {
       SCOPED_TRACE(concat(operation.name, ", gradients are ", name_of(lies)));
@@ -316,7 +316,7 @@ bool all_are_numbers(const std::vector<double>& values) {
 
 TEST(Operations, TakeExtentsOfZero) {
   const Context context = testing::context(1);
-  for (const Operation& operation : testing::operations())
+  for (const OperationRow& operation : testing::operations())
     for (const char letter : testing::letters_of(operation)) {
       SCOPED_TRACE(concat(operation.name, ", ", letter, " = 0"));
       Extents extents = testing::usual_extents();
