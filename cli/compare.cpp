@@ -44,7 +44,7 @@ shorter the step is than the same one without, codec included: "no net gain" whe
 intervals explain the difference. "pays below" is the bandwidth of a rank's link below which the bytes that are saved
 take longer than the codec (docs/comm.md).
 
-The exit code is 1 where runs that add in the same order and precision end in different weights, where a run differs from
+The exit code is 1 where runs that do the same sums in the same numbers end in different weights, where a run differs from
 its own repetition, or where a count of bytes is not that of its formula.)";
 
 struct CompareArguments {
@@ -97,6 +97,22 @@ void print_gains(const std::vector<ComparedRun>& runs, std::size_t width) {
   }
 }
 
+// Says of each run what it does that lets its weights differ from the first one's. True: nothing, of all runs.
+bool print_differences(const std::vector<ComparedRun>& runs) {
+  const std::vector<std::string>& first = runs.front().decisive;
+  std::string lines;
+  for (const ComparedRun& run : runs) {
+    std::string what;
+    for (const std::string& each : run.decisive)
+      if (std::find(first.begin(), first.end(), each) == first.end()) what += concat(what.empty() ? "" : ", ", each);
+    if (!what.empty()) lines += concat("  ", run.name, ' ', what, '\n');
+  }
+  if (lines.empty()) return true;
+  std::cout << "\nOther weights than those of " << runs.front().name << " are right where a run does otherwise:\n"
+            << lines;
+  return false;
+}
+
 // Whether all is as it must be.
 bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options) {
   const std::string network = describe(options.link);
@@ -112,8 +128,8 @@ bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int
   bool fits = true, compresses = false;
   for (const ComparedRun& run : runs) {
     compresses = compresses || (run.compresses && run.base != run.name);
-    const auto reference =
-        std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& other) { return other.equals == run.equals; });
+    const auto reference = std::find_if(runs.begin(), runs.end(),
+                                        [&](const ComparedRun& other) { return other.decisive == run.decisive; });
     const bool equal = reference->fingerprint == run.fingerprint && run.repeats;
     fits = fits && equal && run.fits_formulas();
     std::cout << fmt::format(
@@ -123,14 +139,11 @@ bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int
         options.repeats > 1 ? fmt::format("{:.2f}", run.confidence_ms) : "-", fmt::format("{:.2f}", run.p95_ms));
   }
   if (compresses) print_gains(runs, width);
-  const bool all_equal =
-      std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) { return run.equals == runs.front().equals; });
-  std::cout
-      << (!fits ? "\n! marks weights that are not equal, and counts that are not those of the formula.\n"
-          : all_equal
-              ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
-              : "\nThe weights of runs that add in one order and precision are equal to the bit, and all bytes are "
-                "those of the formulas.\n");
+  const bool all_equal = print_differences(runs);
+  std::cout << (!fits       ? "\n! marks weights that are not equal, and counts that are not those of the formula.\n"
+                : all_equal ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
+                            : "\nThe weights of runs that do the same are equal to the bit, and all bytes are those of "
+                              "the formulas.\n");
   return fits;
 }
 

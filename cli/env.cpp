@@ -15,6 +15,7 @@
 #include "keel/kernels/matmul.h"
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
+#include "keel/trainer/progress.h"
 #include "machine.h"
 #include "ranks.h"
 

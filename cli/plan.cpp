@@ -14,6 +14,7 @@
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/progress.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
 #include "machine.h"
@@ -71,6 +72,7 @@ std::string size_or_dash(std::int64_t bytes) { return bytes == 0 ? "-" : binary_
 struct Row {
   std::string name;
   RankPlan plan;
+  std::optional<RankPlan> each_backward = {};  // where whole gradients wait for the last micro-batch, without that
 };
 
 // `auto` asks a processor how fast it is; a plan does not know which one.
@@ -86,6 +88,13 @@ std::vector<Row> plan_rows(Config config, int ranks, std::int64_t vocabulary, bo
   for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
     if (all_stages) config.strategy.stage = stage;
     rows.push_back({to_string(config.strategy), plan_run(config, ranks, vocabulary)});
+    const bool shards_gradients = config.strategy.stage >= Stage::zero2 && ranks > 1;
+    if (shards_gradients && planned_micro_batches(config, ranks) > 1 &&
+        config.sharding.accumulation == Accumulation::deferred) {
+      Config each = config;
+      each.sharding.accumulation = Accumulation::each_backward;
+      rows.back().each_backward = plan_run(each, ranks, vocabulary);
+    }
     if (!all_stages) break;
   }
   return rows;
@@ -169,7 +178,15 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   if (chose_precision) fmt::print("auto is taken for bf16 here; a run measures which is faster\n");
   fmt::print("\n");
   print_header();
-  for (const Row& row : rows) print_plan(row.plan, row.name);
+  for (const Row& row : rows) {
+    print_plan(row.plan, row.name);
+    if (!row.each_backward) continue;
+    fmt::print(
+        "  whole gradients, {}, until the last micro-batch; sharding.accumulation=each_backward has {} at once\n"
+        "  and sends {}\n",
+        binary_size(static_cast<double>(row.plan.memory.whole_gradients)),
+        size_or_dash(row.each_backward->memory.buckets), size_or_dash(row.each_backward->traffic.sent()));
+  }
   if (!measured) return;
   fmt::print("\n{} was trained as {} on {} rank{}:\n\n", config.run, to_string(measured->run.config.strategy),
              measured->run.ranks, measured->run.ranks == 1 ? "" : "s");

@@ -15,6 +15,7 @@
 #include "keel/nn/layers.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/progress.h"
 
 namespace keel {
 namespace {
@@ -41,10 +42,6 @@ std::string meant_instead(std::string_view word, const std::vector<std::string>&
                           const std::vector<std::string>& names) {
   const std::string close = nearest(word, words);
   return close.empty() ? concat("; they are like ", names.front()) : concat("; did you mean '", close, "'?");
-}
-
-int stage_number(Strategy::Stage stage) {
-  return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
 }
 
 // A communicator of its own for what the engine sends.
@@ -191,7 +188,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
       .first_bucket = static_cast<std::int64_t>(sharding.first_bucket * kMebibyte),
       .bucket = static_cast<std::int64_t>(sharding.bucket * kMebibyte),
       .overlap = sharding.overlap,
-      .reduce_each_backward = sharding.reduce_each_backward,
+      .accumulation = sharding.accumulation,
       .reshard_after_forward = sharding.reshard_after_forward,
       .prefetch = static_cast<int>(sharding.prefetch),
       .persistence_threshold = sharding.persistence_threshold,
@@ -209,6 +206,22 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
                        .floor = config.loss_scale.floor};
   if (scales || config.loss_scale.type == LossScaleConfig::Type::fixed) options.loss_scale = config.loss_scale.initial;
   return options;
+}
+
+std::string accumulation_note(const Sharded& engine) {
+  const ShardedOptions& options = engine.options();
+  const ShardingOptions& sharding = options.sharding;
+  const bool waits = options.micro_batches > 1 && !sharding.reduces_each(options.micro_batches);
+  if (engine.size() == 1 || !kShardingStages[sharding.stage].gradients || !waits) return "";
+  std::int64_t bytes = 0, largest = 0;
+  for (const auto& unit : engine.units()) {
+    bytes += unit->gradient_bytes();
+    largest = std::max(largest, unit->gradient_bytes());
+  }
+  return concat("each rank keeps its whole gradients, ", binary_size(static_cast<double>(bytes)),
+                ", until the last of ", options.micro_batches,
+                " micro-batches; sharding.accumulation=each_backward keeps ", "one or two units of them, of ",
+                binary_size(static_cast<double>(largest)), " at most, and sends more");
 }
 
 DeviceCommunicator::DeviceCommunicator(const Config& config, const Context& context, Communicator& ranks)

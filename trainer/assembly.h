@@ -35,6 +35,9 @@ StepCurves make_curves(const Config& config, const Context& context);
 // `config.strategy.precision` must have been decided. The model's embeddings keep their states in full precision.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);
 
+// What whole gradients cost that stages 2 and 3 keep until a step's last micro-batch; empty: they keep none.
+std::string accumulation_note(const Sharded& engine);
+
 // The communicator that the engine uses: on processors the ranks' own; between GPUs NCCL, or copies through the
 // processors' memory.
 class DeviceCommunicator {

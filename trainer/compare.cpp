@@ -127,26 +127,32 @@ class Candidate {
   TrainingSteps steps_;
 };
 
-// Which runs must end in the same weights: those whose sums are added by rank, and rounded once, in the same numbers.
-// What compression leaves out depends on how often it is used.
-std::string equality_of(const Variant& variant) {
+// Strategies, buckets and accumulation of one kind leave the sums as they are: by rank, rounded once.
+std::vector<std::string> decisive_of(const Variant& variant, int ranks) {
   const Config& config = variant.config;
-  if (algorithm_of(config).order != algorithms().front()->order) return variant.name;
   const Compression& compression = config.gradient_compression;
-  const bool is_repeated = config.batch.micro < config.batch.global && config.sharding.reduce_each_backward &&
-                           config.strategy.stage >= Strategy::Stage::zero2;
-  if (compression.kind().feedback && is_repeated) return variant.name;
-  return concat(name_of(config.strategy.precision), ' ', compression.kind().name, ' ', compression.fraction, ' ',
-                compression.rank);
+  const Algorithm& algorithm = algorithm_of(config);
+  std::vector<std::string> all = {concat("computes in ", name_of(config.strategy.precision))};
+  if (algorithm.order == algorithms().front()->order) all.emplace_back("adds by rank in one sum");
+  else all.push_back(concat("adds partial sums, by ", algorithm.name, ", as ", variant.base));
+  const bool compresses = compression.type != Compression::Type::none;
+  all.push_back(compresses ? concat("sends gradients as ", compression.kind().name) : "sends gradients as they are");
+  if (compression.type == Compression::Type::top_k) all.back() += concat(", fraction ", compression.fraction);
+  if (compression.type == Compression::Type::power_sgd) all.back() += concat(", rank ", compression.rank);
+  const std::int64_t group = config.sharding.group;
+  const bool has_groups =
+      group != 0 && group != ranks && kShardingStages[stage_number(config.strategy.stage)].optimizer;
+  all.push_back(has_groups ? concat("adds inside groups of ", group, " ranks first") : "adds all ranks at once");
+  return all;
 }
 
-ComparedRun summarise(const Variant& variant, const std::vector<Training>& trainings) {
+ComparedRun summarise(const Variant& variant, const std::vector<Training>& trainings, int ranks) {
   const Training& first = trainings.front();
   ComparedRun run{.name = variant.name,
                   .base = variant.base,
                   .compresses = variant.config.gradient_compression.type != Compression::Type::none,
                   .fingerprint = first.fingerprint,
-                  .equals = equality_of(variant),
+                  .decisive = decisive_of(variant, ranks),
                   .loss = first.loss,
                   .sent = first.sent,
                   .sent_by_formula = first.sent_by_formula,
@@ -291,7 +297,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
     }
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < variants.size() && options.repeats > 0; ++i)
-    runs.push_back(summarise(variants[i], trainings[i]));
+    runs.push_back(summarise(variants[i], trainings[i], ranks->size()));
   return runs;
 }
 

@@ -45,8 +45,10 @@ struct ComparedRun {
   bool compresses = false;
   std::uint64_t fingerprint = 0;  // of all weights in the end; equal numbers have equal ones
   bool repeats = true;            // every training of it had that fingerprint and loss
-  std::string equals;             // runs of the same text here must have equal weights
-  double loss = 0;                // of the last step
+  // What decides the weights' bits besides the configuration: "computes in bf16". Runs of which all of this is the same
+  // must have equal weights, and two that differ in it need not.
+  std::vector<std::string> decisive;
+  double loss = 0;  // of the last step
   // The first rank's bytes: those sent in a step after the first, and those of parameters, gradients and optimizer
   // state.
   std::int64_t sent = 0, sent_by_formula = 0;

@@ -78,7 +78,11 @@ void Resolver::add_override(const std::string& text) {
   const std::string key = own_key(text.substr(0, equals), document.root);
   for (const YamlProblem& problem : document.problems) report(place, concat(key, ": ", problem.message));
   if (!document.problems.empty()) return mark_broken(key);
-  std::erase_if(given_, [&](const Given& old) { return old.key == key || is_inside(old.key, key); });
+  std::erase_if(given_, [&](const Given& old) {
+    const bool is_retired = retired_for(key) != nullptr && retired_for(key)->key == old.key;
+    const bool retires = retired_for(old.key) != nullptr && retired_for(old.key)->key == key;
+    return old.key == key || is_inside(old.key, key) || is_retired || retires;
+  });
   if (document.root.kind == YamlNode::Kind::mapping && !document.root.entries.empty() &&
       key.find('.') == std::string::npos)
     flatten(key + ".", document.root, &place, given_);
@@ -103,9 +107,21 @@ WrittenPlace Resolver::missing_place(std::string_view key) const {
   return {kNoLine, 0, name_};
 }
 
+// Whether it is a key of older versions, which stands alone.
+bool Resolver::is_retired(const Given& given) {
+  for (const RetiredKey& retired : retired_keys()) {
+    if (retired.key != given.key) continue;
+    if (find(retired.successor) != nullptr)
+      report(given.place,
+             concat("key '", retired.key, "' is the older form of '", retired.successor, "', which is given, too"));
+    return true;
+  }
+  return false;
+}
+
 void Resolver::check_names() {
   for (const Given& given : given_) {
-    if (is_key(given.key)) continue;
+    if (is_key(given.key) || is_retired(given)) continue;
     const std::string parent = given.key.substr(0, given.key.find('.'));
     if (is_section(given.key)) {
       if (given.value.kind != YamlNode::Kind::mapping) {
@@ -162,6 +178,12 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
       report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
       mark_broken(key);
     } catch (const Error& error) { report_key(key, given->place, error.what()); }
+  } else if (const RetiredKey* retired = retired_for(key); retired != nullptr && find(retired->key) != nullptr) {
+    const Given& old = *find(retired->key);
+    try {
+      const std::string_view value = retired->value(old.value.text, config_);
+      set_value(*applicable, config_, YamlNode::scalar(std::string(value)));
+    } catch (const Error& error) { report_key(retired->key, old.place, error.what()); }
   } else {
     resolve_default(*applicable);
   }

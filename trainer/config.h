@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
@@ -81,7 +82,7 @@ struct ShardingConfig {
   double bucket = 0, first_bucket = 0;  // MiB
   std::string algorithm = "ordered";    // of the collectives; see keel/dist/comm/algorithm_names.h
   bool overlap = false;
-  bool reduce_each_backward = false;
+  Accumulation accumulation = Accumulation::deferred;
   bool reshard_after_forward = false;
   std::int64_t prefetch = 0;               // units
   std::int64_t persistence_threshold = 0;  // elements

@@ -63,6 +63,7 @@ class Resolver {
   void flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
                std::vector<Given>& out);
   const Given* find(std::string_view key) const;
+  bool is_retired(const Given& given);
   void check_names();
   std::optional<std::string> choice_of(std::string_view key) const;
   void resolve_key(std::span<const SchemaRow> rows);

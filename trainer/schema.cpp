@@ -201,9 +201,12 @@ const SchemaRow kRows[] = {
      "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
     {"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
      "Sum gradients while backward goes on; false: after it.", "overlap_comm"},
-    {"sharding.reduce_each_backward", KEEL_FIELD(sharding.reduce_each_backward), "true", kAny, kAlways,
-     "Under zero2 and zero3: sum after every micro-batch, so that no rank keeps whole gradients; false: once a step, "
-     "which sends less and needs more memory."},
+    {"sharding.accumulation", choice(KEEL_FIELD(sharding.accumulation), "deferred|each_backward"), "deferred", kAny,
+     kAlways,
+     "When gradients of several micro-batches are summed over the ranks; deferred: once a step; each_backward: after "
+     "every micro-batch, so that under zero2 and zero3 no rank keeps whole gradients, which sends more. Either gives "
+     "the "
+     "same bits under every strategy."},
     {"sharding.reshard_after_forward", KEEL_FIELD(sharding.reshard_after_forward), "true", kAny, kAlways,
      "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."},
     {"sharding.prefetch", KEEL_FIELD(sharding.prefetch), "1", between(0, 64), kAlways,

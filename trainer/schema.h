@@ -77,6 +77,18 @@ struct SchemaRow {
 // one row for each case, next to each other.
 std::span<const SchemaRow> schema();
 
+// A key of older versions, which files that they wrote still hold. It is read where the key that took its place is not
+// given.
+struct RetiredKey {
+  std::string_view key, successor;
+  // The successor's value for an old one; `so_far` holds the keys before the successor's. An Error for a value that the
+  // old key did not take.
+  std::string_view (*value)(std::string_view old, const Config& so_far);
+};
+std::span<const RetiredKey> retired_keys();
+// The one that `key` took the place of, or null.
+const RetiredKey* retired_for(std::string_view key);
+
 // Those of the section `optimizer`, made from the table of optimizers.
 std::vector<SchemaRow> optimizer_rows();
 // set_groups() reads a list of groups and throws YamlError; groups_text() writes one.

@@ -217,6 +217,10 @@ std::string describe(const Strategy& strategy) {
   return text;
 }
 
+int stage_number(Strategy::Stage stage) {
+  return std::max(static_cast<int>(stage) - static_cast<int>(Strategy::Stage::ddp), 0);
+}
+
 std::string not_there_yet(const Strategy& strategy) {
   std::string parts;
   for (const Missing& missing : kMissing)

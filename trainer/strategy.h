@@ -40,6 +40,8 @@ std::string_view name_of(Strategy::Precision precision);
 std::string to_string(const Strategy& strategy);
 // "gradients and optimizer state sharded; bf16 with fp32 master weights".
 std::string describe(const Strategy& strategy);
+// The row of kShardingStages (keel/dist/parallel/sharding.h).
+int stage_number(Strategy::Stage stage);
 // What the strategy needs that training does not offer yet, "parameters on the cpu"; empty: nothing.
 std::string not_there_yet(const Strategy& strategy);
 // Every spelling that is listed, keel's own first. Offloads may be written after keel's own names in further ways.

@@ -84,6 +84,8 @@ class Run {
       observer_.on_message(LogLevel::warning, note);
     if (const std::string note = unused_rows_note(config, task_.vocabulary); !note.empty() && ranks.rank() == 0)
       observer_.on_message(LogLevel::warning, note);
+    if (const std::string note = accumulation_note(*engine_); !note.empty() && ranks.rank() == 0)
+      observer_.on_message(LogLevel::info, note);
     if (!task_.note.empty() && ranks.rank() == 0) observer_.on_message(LogLevel::info, task_.note);
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);

@@ -83,10 +83,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t state_bytes =
       wide * static_cast<std::int64_t>(optimizer.state_names().size()) + (policy.master() ? 4 : 0);
   const ShardingOptions& sharding = options.sharding;
-  const std::int64_t reductions =
-      kShardingStages[sharding.stage].gradients && sharding.reduce_each_backward ? options.micro_batches : 1;
+  const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const int group = shard_ranks(sharding, ranks), groups = ranks / group;
-  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
+  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group, groups);
   const PlannedStep step(units, options, groups);
 
   RankPlan plan;
@@ -99,7 +98,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
     if (!unit.trainable) continue;
-    plan.memory.gradient += (unit.shards_gradients ? unit.shard : unit.whole) * unit.gradient_bytes;
+    plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;
     if (unit.compression) plan.memory.undelivered += unit.compression->state;
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
     const std::int64_t state =
@@ -113,6 +112,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       plan.memory.optimizer += state;
     }
     for (const PlannedCollective& each : reductions_of(unit, reductions, groups)) plan.collectives.push_back(each);
+    if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
   if (ranks == 1) plan.collectives.clear();
   const Sender inside(algorithm, group, rank % group), across(algorithm, groups, rank / group);

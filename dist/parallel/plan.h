@@ -7,9 +7,12 @@
 //             parameters     gradients   optimizer    gathered in a step   reduced in a step
 //   stage 0   P              P           P            -                    2 (P - s)
 //   stage 1   P              P           s            P - s                P - s
-//   stage 2   P              s           s            P - s                M (P - s); P - s where it is deferred
-//   stage 3   s              s           s            2 M (P - s)          as stage 2
+//   stage 2   P              s           s            P - s                P - s
+//   stage 3   s              s           s            2 M (P - s)          P - s
 //
+// With several micro-batches stages 2 and 3 have all whole gradients, P, until the last one. Where gradients are
+// reduced after each backward pass they do not, and all stages send M (P - s) of gradients; stages 0 and 1 keep s more
+// of them, and stage 0 gathers their sums, P - s.
 // Stage 3 gathers M (P - s) where whole parameters stay between forward and backward (the root, which the forward pass
 // never leaves, always), and is stage 2 for units that persist. Frozen units have no gradient and no optimizer state,
 // and are gathered in stage 3 alone. Where shards are spread over groups of G ranks, read G for N; each reduction then

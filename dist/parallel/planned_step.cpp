@@ -31,9 +31,10 @@ void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimize
 }
 
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
-                                    int rank) {
+                                    int rank, int groups) {
   const ShardingStage& stage = kShardingStages[options.sharding.stage];
   const bool several = ranks > 1;
+  const bool adds_sums = (several || groups > 1) && options.sharding.reduces_each(options.micro_batches);
   const DType wire = options.wire_dtype();
   std::vector<PlannedUnit> units;
   for (const FlatBuffer& buffer : layout) {
@@ -45,6 +46,7 @@ std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const Sh
          .trainable = buffer.trainable,
          .shards_parameters = several && stage.parameters && buffer.padded >= options.sharding.persistence_threshold,
          .shards_gradients = several && stage.gradients,
+         .adds_sums = adds_sums,
          .whole = buffer.padded,
          .shard = shard,
          .owned = several && stage.optimizer ? shard : buffer.padded,
@@ -53,7 +55,8 @@ std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const Sh
          .wire_bytes = static_cast<std::int64_t>(size_of(wire)),
          .converts = gradient != wire});
     if (PlannedUnit& unit = units.back(); several && unit.trainable && options.compression.kind().feedback)
-      unit.compression = plan_compression(buffer, options.compression, ranks, unit.owned == unit.whole, wire);
+      unit.compression =
+          plan_compression(buffer, options.compression, ranks, !adds_sums && unit.owned == unit.whole, wire);
   }
   return units;
 }
@@ -64,6 +67,10 @@ PlannedCollective gather_of(const PlannedUnit& unit, std::int64_t times) {
           .width = unit.value_bytes,
           .times = times,
           .of_parameters = true};
+}
+
+PlannedCollective gradient_gather_of(const PlannedUnit& unit) {
+  return {.kind = CollectiveKind::all_gather, .count = unit.whole, .width = unit.gradient_bytes};
 }
 
 std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64_t times, int groups) {
@@ -81,7 +88,8 @@ std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64
     add(Kind::all_reduce, compressed.reduced_later, 4);
     return all;
   }
-  add(unit.owned == unit.whole ? Kind::all_reduce : Kind::reduce_scatter, unit.whole, unit.wire_bytes);
+  const bool is_whole = !unit.adds_sums && unit.owned == unit.whole;
+  add(is_whole ? Kind::all_reduce : Kind::reduce_scatter, unit.whole, unit.wire_bytes);
   if (groups > 1) add(Kind::all_reduce, unit.owned, unit.wire_bytes, true);
   return all;
 }
@@ -92,12 +100,16 @@ PlannedStep::PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOpt
       order_(forward_order(units)),
       states_(units.size()),
       shards_gradients_(kShardingStages[sharding_.stage].gradients),
+      reduces_each_(sharding_.reduces_each(options.micro_batches)),
       crosses_groups_(groups > 1),
       under_way_(shards_gradients_ ? 1 : 4) {
   for (micro_batch_ = 1; micro_batch_ <= options.micro_batches; ++micro_batch_) {
     forward();
-    backward(micro_batch_ == options.micro_batches || (shards_gradients_ && sharding_.reduce_each_backward));
+    backward(micro_batch_ == options.micro_batches || reduces_each_);
   }
+  micro_batch_ = options.micro_batches;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (units_[unit].gathers_sums()) note(StepEvent::Kind::gather_gradient, unit);
 }
 
 void PlannedStep::report(MemoryPlan& memory) const {
@@ -199,8 +211,8 @@ void PlannedStep::reduce(std::size_t unit) {
     if (!std::exchange(state.holds_before, true)) all_.add(planned.compression->state);
     return receive(unit, planned.compression->begun);
   }
-  const bool in_place =
-      planned.owned == planned.whole || (!planned.converts && (!planned.shards_gradients || !state.begun));
+  const bool is_whole = !planned.adds_sums && planned.owned == planned.whole;
+  const bool in_place = is_whole || (!planned.converts && !state.begun);
   if (!in_place) receive(unit, planned.shard * planned.wire_bytes);
 }
 

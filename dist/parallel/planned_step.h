@@ -16,25 +16,31 @@ namespace keel {
 struct PlannedUnit {
   bool root, trainable;
   bool shards_parameters, shards_gradients;
-  std::int64_t whole, shard, owned;                      // elements
+  bool adds_sums;                    // of several passes, in a shard apart from the rank's own gradient
+  std::int64_t whole, shard, owned;  // elements
   std::int64_t value_bytes, gradient_bytes, wire_bytes;  // of an element
   bool converts;                                         // gradients to the wire dtype
   std::optional<CompressionPlan> compression = {};       // where there is error feedback
 
   // Whether its parameters are sent to the other ranks once they are updated.
   bool shares_updates() const { return trainable && !shards_parameters && owned != whole; }
+  // Whether the sums are gathered once they are all there.
+  bool gathers_sums() const { return trainable && adds_sums && owned != shard; }
+  std::int64_t gradients_kept() const { return shards_gradients ? shard : adds_sums ? whole + shard : whole; }
 };
 
 // What plan_rank() and trace_step() ask of their arguments.
 void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank);
 
-// The units of a model whose shards are spread over `ranks` ranks, as rank `rank` has them.
+// The units of a model whose shards are spread over `ranks` ranks in each of `groups` groups, as rank `rank` has them.
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
-                                    int rank);
+                                    int rank, int groups);
 
 // The collective that gathers all parameters of a unit, so many times.
 PlannedCollective gather_of(const PlannedUnit& unit, std::int64_t times = 1);
+// The one that gathers the sums of its gradient.
+PlannedCollective gradient_gather_of(const PlannedUnit& unit);
 // The collectives that sum a unit's gradient, so many times; `groups` is the number of groups of ranks that have all
 // shards.
 std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64_t times, int groups);
@@ -42,7 +48,7 @@ std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64
 // What a rank does with a unit.
 struct StepEvent {
   // Collectives only begin: of a reduction the first, and later the others.
-  enum class Kind : unsigned char { gather, forward, backward, reduce, continue_reduce };
+  enum class Kind : unsigned char { gather, forward, backward, reduce, continue_reduce, gather_gradient };
   Kind kind;
   std::size_t unit;
   std::int64_t micro_batch;
@@ -92,7 +98,7 @@ class PlannedStep {
   std::vector<State> states_;
   std::vector<StepEvent> events_ = {};
   std::int64_t micro_batch_ = 0;
-  bool shards_gradients_, crosses_groups_;
+  bool shards_gradients_, reduces_each_, crosses_groups_;
   std::size_t under_way_;                 // how many sums may be under way at a time
   std::deque<std::size_t> sent_ = {};     // units whose sums are under way
   std::vector<std::size_t> bucket_ = {};  // units whose gradients are there, and go together

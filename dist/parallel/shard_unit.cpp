@@ -32,6 +32,7 @@ ShardUnit::ShardUnit(FlatBuffer layout, const Context& context, Communicator& co
   const bool several = communicator.size() > 1;
   parameters_sharded_ = several && stage.parameters && buffer_.padded >= options.persistence_threshold;
   gradients_sharded_ = several && stage.gradients;
+  adds_sums_ = (several || replicas != nullptr) && memory.reduces_each;
   shard_ = part({0, buffer_.padded}, communicator.size(), communicator.rank());
   owned_ = several && stage.optimizer ? shard_ : Span{0, buffer_.padded};
   make_parameters(memory);
@@ -97,13 +98,13 @@ void ShardUnit::make_gradients(const Memory& memory) {
                                            {.compression = memory.compression,
                                             .wire = wire_,
                                             .seed = memory.seed,
-                                            .whole = owned_.count() == buffer_.padded,
+                                            .whole = !adds_sums_ && owned_.count() == buffer_.padded,
                                             .subject = subject_});
-  if (!gradients_sharded_) {
-    own_gradient_ = buffer_.gradient.slice(0, owned_.begin, owned_.end);
-    return;
-  }
-  own_gradient_ = empty(context_, {shard_.count()}, dtype, Purpose::gradient);
+  if (gradients_sharded_ || adds_sums_) own_sum_ = empty(context_, {shard_.count()}, dtype, Purpose::gradient);
+  const bool is_gathered = adds_sums_ && owned_.count() > shard_.count();
+  own_gradient_ = own_sum_.defined() && !is_gathered ? own_sum_ : buffer_.gradient.slice(0, owned_.begin, owned_.end);
+  if (!own_sum_.defined()) own_sum_ = own_gradient_;
+  if (!gradients_sharded_) return;
   Storage& storage = *buffer_.gradient.storage();
   storage.drop();
   // The first contribution of a backward pass brings the memory; finish_reduce() gives it back.
@@ -202,17 +203,12 @@ void ShardUnit::begin_reduce(double scale) {
   } else {
     sent_ = buffer_.gradient;
   }
-  const bool whole = owned_.count() == buffer_.padded;
-  const bool in_place = !converts && !gradients_sharded_;
-  if (whole) {
+  if (!adds_sums_ && owned_.count() == buffer_.padded) {
     received_ = sent_;
     reducing_ = communicator_.all_reduce(sent_, CombineOp::sum, subject_);
     return;
   }
-  received_ = in_place ? own_gradient_
-              : gradients_sharded_ && !converts && !gradient_begun_
-                  ? own_gradient_
-                  : empty(context_, {shard_.count()}, wire_, Purpose::bucket);
+  received_ = !converts && !gradient_begun_ ? own_sum_ : empty(context_, {shard_.count()}, wire_, Purpose::bucket);
   reducing_ = communicator_.reduce_scatter(sent_, received_, CombineOp::sum, subject_);
 }
 
@@ -238,7 +234,7 @@ void ShardUnit::finish_rows() {
 
 void ShardUnit::keep_rows(const RowGradient& sum) {
   const RowGradient rows = sum.cast(buffer_.row_dtype);
-  if (gradient_begun_ && gradients_sharded_) own_rows_.add(rows.indices(), rows.values());
+  if (gradient_begun_) own_rows_.add(rows.indices(), rows.values());
   else own_rows_ = rows;
   gradient_begun_ = true;
   buffer_.zero_grad();
@@ -259,16 +255,24 @@ void ShardUnit::finish_reduce() {
     continue_reduce();
     wait(reducing_);
   }
-  if (received_.raw() != own_gradient_.raw()) {
+  if (received_.raw() != own_sum_.raw()) {
     const WorkTimer::Scope timing(codec_);
-    if (gradient_begun_ && gradients_sharded_) kernels::accumulate(own_gradient_, received_);
-    else kernels::copy_into(own_gradient_, received_);
+    if (gradient_begun_) kernels::accumulate(own_sum_, received_);
+    else kernels::copy_into(own_sum_, received_);
   }
   gradient_begun_ = true;
   sent_ = received_ = {};
-  if (!gradients_sharded_) return;
-  buffer_.zero_grad();
-  buffer_.gradient.storage()->drop();
+  if (gradients_sharded_ || adds_sums_) buffer_.zero_grad();
+  if (gradients_sharded_) buffer_.gradient.storage()->drop();
+}
+
+void ShardUnit::gather_gradient() {
+  if (own_gradient_.defined() && own_gradient_.numel() > own_sum_.numel())
+    reducing_ = communicator_.all_gather(own_sum_, own_gradient_, subject_);
+}
+
+void ShardUnit::wait_gradient() {
+  if (own_gradient_.defined() && own_gradient_.numel() > own_sum_.numel()) wait(reducing_);
 }
 
 void ShardUnit::zero_grad() {

@@ -24,6 +24,9 @@ namespace keel {
 //   stage 2   whole                shard; whole while backward runs shard
 //   stage 3   shard; whole in use  as stage 2                       shard
 //
+// Where gradients are reduced after each backward pass, their sums over ranks are added up in a shard of their own in
+// stages 0 and 1, too; stage 0 gathers it in the end.
+//
 // A table whose gradient is kept as rows has no memory for gradients: own_rows() holds the rows that this rank owns.
 class ShardUnit {
  public:
@@ -31,10 +34,11 @@ class ShardUnit {
     PrecisionPolicy policy;
     DType wire;  // the dtype in which gradients travel
     Compression compression = {};
-    std::uint64_t seed;        // of the initial numbers
-    bool accumulates = false;  // several backward passes between two steps
-    bool offload = false;      // masters and optimizer state lie in the processor's memory, and it updates
-    int subject = 0;           // the unit's number, as its collectives name it
+    std::uint64_t seed;         // of the initial numbers
+    bool accumulates = false;   // several backward passes between two steps
+    bool reduces_each = false;  // gradients are summed over the ranks after each of them
+    bool offload = false;       // masters and optimizer state lie in the processor's memory, and it updates
+    int subject = 0;            // the unit's number, as its collectives name it
   };
   // Shards are spread over the ranks of `communicator`; `replicas`, if any, are the ranks with the same shard.
   ShardUnit(FlatBuffer layout, const Context& context, Communicator& communicator, Communicator* replicas,
@@ -81,9 +85,11 @@ class ShardUnit {
   void release();
   void share_updates();
 
-  // Gradients. begin_reduce() sends the whole ones. finish_reduce() waits, and adds the sum over ranks to what earlier
-  // passes of this step left in own_gradient(). Between the two, continue_reduce() begins the next collective: the sum
-  // across groups after that inside a group, or the second one of compressed gradients.
+  // Gradients. begin_reduce() sends the whole ones. finish_reduce() waits, and adds the sum over ranks to those of
+  // earlier passes of this step. Between the two, continue_reduce() begins the next collective: the sum across groups
+  // after that inside a group, or the second one of compressed gradients. After the last pass, gather_gradient() begins
+  // to gather the sums where this rank owns more than its shard of them, and wait_gradient() blocks until they are in
+  // own_gradient(); elsewhere both do nothing.
   std::int64_t gradient_bytes() const {  // 0 where the gradient is kept as rows
     return buffer_.gradient.defined() ? static_cast<std::int64_t>(buffer_.gradient.bytes()) : 0;
   }
@@ -91,6 +97,8 @@ class ShardUnit {
   void begin_reduce(double scale = 1);
   void continue_reduce();
   void finish_reduce();
+  void gather_gradient();
+  void wait_gradient();
   // Forgets what was added since the last step.
   void zero_grad();
   // Whether the rows that are looked up from now on count as used.
@@ -117,13 +125,16 @@ class ShardUnit {
   Communicator& communicator_;
   Communicator* replicas_;
   bool parameters_sharded_, gradients_sharded_;
+  bool adds_sums_;  // of several passes, apart from this rank's own gradient
   DType wire_;
   int subject_;
   Span shard_, owned_;
   Tensor own_values_, own_master_, own_gradient_, update_values_;
+  Tensor
+      own_sum_;  // where finish_reduce() leaves the sum over ranks: own_gradient_, or the shard that is gathered to it
   RowGradient own_rows_;
   std::optional<RowSums> row_sums_;
-  bool gradient_begun_ = false;  // own_gradient_ or own_rows_ holds a sum of this step
+  bool gradient_begun_ = false;  // own_sum_ or own_rows_ holds a sum of this step
   Tensor sent_, received_;       // gradients in the wire dtype, while they travel
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;

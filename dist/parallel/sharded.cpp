@@ -86,8 +86,8 @@ std::string Sharded::describe(std::span<const FlatBuffer> layout) const {
       options_.compression.rank, "; ", options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ",
       options_.clip, "; loss scale ", options_.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff,
       ", interval ", scaling.interval, ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ",
-      sharding.first_bucket, " and ", sharding.bucket, " bytes; overlap ", sharding.overlap, "; reduce each backward ",
-      sharding.reduce_each_backward, "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ",
+      sharding.first_bucket, " and ", sharding.bucket, " bytes; overlap ", sharding.overlap, "; accumulation ",
+      name_of(sharding.accumulation), "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ",
       sharding.keep_last_unit, "; prefetch ", sharding.prefetch, "; persistence threshold ",
       sharding.persistence_threshold, "; strict ", sharding.strict, "; groups of ", sharding.group, "; offload ",
       sharding.offload_optimizer, "; optimizer ", optimizer_->name(), '\n');
@@ -116,6 +116,7 @@ void Sharded::make_units(Module& model) {
                            .compression = options_.compression,
                            .seed = options_.seed,
                            .accumulates = options_.micro_batches > 1,
+                           .reduces_each = options_.sharding.reduces_each(options_.micro_batches),
                            .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
   std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->block());
@@ -317,8 +318,7 @@ void Sharded::count_backward(const BackwardOptions& options) {
 void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
   count_backward(options);
   if (options.tokens == 0 && size() == 1) return;
-  const bool gradients_sharded = kShardingStages[options_.sharding.stage].gradients;
-  reducing_ = size() > 1 && (options.last || (gradients_sharded && options_.sharding.reduce_each_backward));
+  reducing_ = size() > 1 && (options.last || options_.sharding.reduces_each(options_.micro_batches));
   leaves_left_.clear();
   for (const auto& unit : units_) {
     leaves_left_.push_back(unit->layout().segments.size());
@@ -345,6 +345,7 @@ void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
     if (options_.sharding.strict) check_all_used();
     send_ready_buckets(true);
     while (!sent_.empty()) finish_oldest();
+    if (options.last) gather_gradients();
   }
   for (const auto& unit : units_) unit->release();
 }
@@ -383,6 +384,11 @@ void Sharded::send_ready_buckets(bool all) {
 void Sharded::finish_oldest() {
   units_[sent_.front()]->finish_reduce();
   sent_.pop_front();
+}
+
+void Sharded::gather_gradients() {
+  for (const auto& unit : units_) unit->gather_gradient();
+  for (const auto& unit : units_) unit->wait_gradient();
 }
 
 void Sharded::check_all_used() const {

@@ -192,6 +192,7 @@ class Sharded {
   void gradient_ready(std::size_t unit);
   void send_ready_buckets(bool all);
   void finish_oldest();
+  void gather_gradients();
   void check_all_used() const;
 
   friend class PendingStep;

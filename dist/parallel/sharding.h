@@ -1,6 +1,7 @@
 #pragma once
 // What is sharded, and how gradients travel: the choices behind data parallelism and ZeRO.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -22,22 +23,39 @@ inline constexpr ShardingStage kShardingStages[] = {
     {3, "ZeRO-3", true, true, true},
 };
 
+// When the gradients of several micro-batches are summed over the ranks. The two add in another order, and round at
+// other places; each gives the same bits in all stages.
+enum class Accumulation : unsigned char {
+  deferred,       // once a step: a rank adds up its micro-batches first, and keeps whole gradients until the last one
+  each_backward,  // after every micro-batch, into a shard: sends more, and stages 2 and 3 keep no whole gradients
+};
+
+inline constexpr std::string_view kAccumulations[] = {"deferred", "each_backward"};
+constexpr std::string_view name_of(Accumulation accumulation) {
+  return kAccumulations[static_cast<std::size_t>(accumulation)];
+}
+
 struct ShardingOptions {
   int stage = 0;
   // Stages 0 and 1: a bucket is units whose gradients are sent together; so many bytes close it. The first bucket is
   // small, so that sending begins early.
   std::int64_t first_bucket = std::int64_t{1} << 20, bucket = std::int64_t{25} << 20;
-  bool overlap = true;                // send while backward goes on; otherwise all at its end
-  bool reduce_each_backward = true;   // stages 2 and 3: after every micro-batch, so that no rank keeps whole gradients
-  bool reshard_after_forward = true;  // stage 3: whole parameters go between forward and backward
-  bool keep_last_unit = false;        // stage 3: the unit that backward begins with stays whole in between
-  int prefetch = 1;                   // stage 3: units that are gathered ahead
+  bool overlap = true;  // send while backward goes on; otherwise all at its end
+  Accumulation accumulation = Accumulation::deferred;
+  bool reshard_after_forward = true;       // stage 3: whole parameters go between forward and backward
+  bool keep_last_unit = false;             // stage 3: the unit that backward begins with stays whole in between
+  int prefetch = 1;                        // stage 3: units that are gathered ahead
   std::int64_t persistence_threshold = 0;  // stage 3: units with fewer elements stay whole
   bool strict = false;                     // a parameter without a gradient is an Error; otherwise its gradient is zero
   // Hybrid sharding: shards are spread over groups of so many neighbouring ranks, and each group has all shards; 0: one
   // group of all ranks. Gradients are summed inside the groups, rounded, and then summed across groups.
   int group = 0;
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
+
+  // Whether a step of so many micro-batches sums gradients over the ranks after each of them.
+  bool reduces_each(std::int64_t micro_batches) const {
+    return accumulation == Accumulation::each_backward && micro_batches > 1;
+  }
 };
 
 }  // namespace keel

@@ -38,6 +38,9 @@ class Tracer {
       case StepEvent::Kind::continue_reduce:
         if (sends) continue_reduce(event.unit);
         return;
+      case StepEvent::Kind::gather_gradient:
+        if (sends) gather_gradient(event.unit);
+        return;
     }
   }
   void update(bool sends) {
@@ -87,10 +90,15 @@ class Tracer {
     Reduction& reduction = reductions_[unit];
     while (!reduction.left.empty()) reduce_once(unit, reduction);
   }
-  void reduce_once(std::size_t unit, Reduction& reduction) {
+  void gather_gradient(std::size_t unit) {
+    Reduction& reduction = reductions_[unit];
+    reduction.left = {gradient_gather_of(units_[unit])};
+    reduce_once(unit, reduction, "gather gradient ");
+  }
+  void reduce_once(std::size_t unit, Reduction& reduction, const char* what = "reduce ") {
     if (reduction.left.empty()) return;
     TraceNode node{.kind = Kind::collective,
-                   .name = "reduce " + name_of_unit(layout_[unit]),
+                   .name = what + name_of_unit(layout_[unit]),
                    .micro_batch = micro_batch_,
                    .needs = {reduction.last},
                    .collective = reduction.left.front()};
@@ -127,7 +135,7 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
   check_planned(layout, optimizer, options, ranks, rank);
   const int group = shard_ranks(options.sharding, ranks);
-  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group);
+  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group, ranks / group);
   const PlannedStep step(units, options, ranks / group);
   Tracer tracer(layout, units, ranks / group, tokens);
   for (const StepEvent& event : step.events()) tracer.add(event, ranks > 1);

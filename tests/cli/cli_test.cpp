@@ -7,6 +7,7 @@
 #include "cli/build_info.h"
 #include "cli/machine.h"
 #include "keel/runtime/device_api.h"
+#include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"
 #include "tests/cli/sandbox.h"
 

@@ -48,8 +48,23 @@ TEST(PlanCommand, CountsTheNumbersOfASmallModel) {
   EXPECT_EQ(ddp["sent_bytes"], 4 * padded);
   const json& zero3 = plan["plans"]["zero3-fp32"];
   EXPECT_EQ(zero3["kept_bytes"], 8 * padded);
-  // Each micro-batch sends half the root once, half the layer twice, and half of both gradients.
-  EXPECT_EQ(zero3["sent_bytes"], 2 * 4 * (8832 / 2 + 12800 + padded / 2));
+  // Each micro-batch sends half the root once and half the layer twice, and the step half of both gradients.
+  EXPECT_EQ(zero3["sent_bytes"], 4 * (2 * (8832 / 2 + 12800) + padded / 2));
+  const json each = plan_of(sandbox, "text.yaml -N 2 batch.micro=1 sharding.accumulation=each_backward");
+  EXPECT_EQ(each["plans"]["zero3-fp32"]["sent_bytes"], 2 * 4 * (8832 / 2 + 12800 + padded / 2));
+  EXPECT_LT(each["plans"]["zero3-fp32"]["bucket_bytes"], zero3["bucket_bytes"]);
+}
+
+TEST(PlanCommand, NamesWhatWholeGradientsOfSeveralMicroBatchesCost) {
+  const Sandbox sandbox;
+  const std::string several = sandbox.keel("plan text.yaml -N 2 batch.micro=1").out;
+  EXPECT_NE(
+      several.find("  whole gradients, 84.5 KiB, until the last micro-batch; sharding.accumulation=each_backward"),
+      std::string::npos)
+      << several;
+  for (const char* other : {"plan text.yaml -N 2", "plan text.yaml -N 2 batch.micro=1 --strat zero1-fp32",
+                            "plan text.yaml -N 2 batch.micro=1 sharding.accumulation=each_backward"})
+    EXPECT_EQ(sandbox.keel(other).out.find("until the last micro-batch"), std::string::npos) << other;
 }
 
 TEST(PlanCommand, TakesAStrategyAndRanksWithAnEqualsSign) {

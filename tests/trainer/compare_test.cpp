@@ -29,7 +29,7 @@ TEST(Compare, FindsTheSameWeightsInAllStagesAndBytesByFormula) {
   const TemporaryFolder place;
   for (const int n : {1, 2, 3, 4})
     for (const std::string& more : {std::string("batch.micro=3"), std::string("batch.micro=1")}) {
-      const Config config = small_run(place, "run", {"batch.global=12", more, "sharding.reduce_each_backward=false"});
+      const Config config = small_run(place, "run", {"batch.global=12", more});
       const auto results =
           compare_by(n, config, {.strategies = {"ddp-bf16", "zero1-bf16", "zero2-bf16", "zero3-bf16"}});
       ASSERT_EQ(results.size(), 4u);
@@ -42,6 +42,34 @@ TEST(Compare, FindsTheSameWeightsInAllStagesAndBytesByFormula) {
       if (n > 1) { EXPECT_LT(results[3].kept, results[0].kept); }
     }
   EXPECT_FALSE(std::filesystem::exists(place / "run"));
+}
+
+TEST(Compare, FindsTheSameWeightsInAllStagesWhenEachMicroBatchIsReduced) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run", {"batch.global=12", "batch.micro=2", "sharding.accumulation=each_backward"});
+  for (const int n : {2, 3}) {
+    const auto results = compare_by(
+        n, config, {.strategies = {"ddp-bf16", "zero1-bf16", "zero2-bf16", "zero3-bf16"}, .compressions = {"int8"}});
+    ASSERT_EQ(results.size(), 8u);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].fingerprint, results[i % 2].fingerprint) << results[i].name << ", " << n << " ranks";
+      EXPECT_EQ(results[i].decisive, results[i % 2].decisive);
+      EXPECT_TRUE(results[i].fits_formulas()) << results[i].name << ", " << n << " ranks";
+    }
+  }
+}
+
+// Data parallel training has no groups, and adds all ranks at once.
+TEST(Compare, SaysThatGroupsOfRanksAddInAnotherOrder) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=3", "sharding.group=2"});
+  const auto results = compare_by(4, config, {.strategies = {"ddp-bf16", "zero1-bf16", "zero3-bf16"}});
+  EXPECT_EQ(results[1].fingerprint, results[2].fingerprint);
+  EXPECT_EQ(results[1].decisive, results[2].decisive);
+  EXPECT_NE(results[0].fingerprint, results[1].fingerprint);
+  EXPECT_EQ(results[0].decisive.back(), "adds all ranks at once");
+  EXPECT_EQ(results[1].decisive.back(), "adds inside groups of 2 ranks first");
 }
 
 TEST(Compare, TellsOtherNumbersApart) {
@@ -62,15 +90,15 @@ TEST(Compare, CountsTheBytesOfEveryAlgorithmByItsFormula) {
     for (const ComparedRun& result : results) {
       EXPECT_EQ(result.sent, result.sent_by_formula) << result.name << ", " << n << " ranks";
       EXPECT_EQ(result.kept, result.kept_by_formula) << result.name << ", " << n << " ranks";
-      if (result.equals == results[0].equals) {
+      if (result.decisive == results[0].decisive) {
         EXPECT_EQ(result.fingerprint, results[0].fingerprint) << result.name << ", " << n << " ranks";
         EXPECT_EQ(result.loss, results[0].loss) << result.name;
       } else {
         EXPECT_NEAR(result.loss, results[0].loss, 1e-4) << result.name;
       }
     }
-    for (const std::size_t by_rank : {1, 2, 7, 8, 9}) EXPECT_EQ(results[by_rank].equals, results[0].equals);
-    EXPECT_NE(results[3].equals, results[0].equals) << "a ring rounds partial sums";
+    for (const std::size_t by_rank : {1, 2, 7, 8, 9}) EXPECT_EQ(results[by_rank].decisive, results[0].decisive);
+    EXPECT_NE(results[3].decisive, results[0].decisive) << "a ring rounds partial sums";
   }
 }
 
@@ -94,7 +122,7 @@ TEST(Compare, FindsTheSameWeightsForEveryBucketAndOnASlowNetwork) {
 
 TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
   const TemporaryFolder place;
-  const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=12"});
+  const Config config = small_run(place, "run", {"batch.global=12", "batch.micro=2"});
   for (const int n : {2, 3, 4}) {
     const auto results = compare_by(n, config,
                                     {.strategies = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"},
@@ -106,12 +134,12 @@ TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
       EXPECT_EQ(result.sent, result.sent_by_formula);
       EXPECT_EQ(result.kept, result.kept_by_formula);
       EXPECT_EQ(result.fingerprint, results[i % 5].fingerprint) << "than under ddp";
-      EXPECT_EQ(result.equals, results[i % 5].equals);
+      EXPECT_EQ(result.decisive, results[i % 5].decisive);
       EXPECT_EQ(result.base, plain.base);
       EXPECT_EQ(result.compresses, i % 5 != 0);
       EXPECT_NEAR(result.loss, plain.loss, 0.2);
       if (i % 5 == 0) continue;
-      EXPECT_NE(result.equals, plain.equals);
+      EXPECT_NE(result.decisive, plain.decisive);
       EXPECT_LT(result.sent, plain.sent);
       EXPECT_GT(result.codec_ms, 0);
     }

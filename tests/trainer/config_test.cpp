@@ -93,6 +93,28 @@ TEST(Config, NoWordOfOtherProgramsLeadsToAKeyThatMeansSomethingElse) {
   }
 }
 
+TEST(Config, AKeyOfOlderVersionsIsReadAsTheOneThatTookItsPlace) {
+  const auto accumulation_of = [](const std::string& lines, const Overrides& overrides = {}) {
+    return parse_config(with(lines), "c", overrides).sharding.accumulation;
+  };
+  const std::string old_true = "sharding: {reduce_each_backward: true}",
+                    old_false = "sharding: {reduce_each_backward: false}";
+  EXPECT_EQ(accumulation_of("strategy: zero2\n" + old_true), Accumulation::each_backward);
+  EXPECT_EQ(accumulation_of("strategy: zero3-bf16\n" + old_false), Accumulation::deferred);
+  for (const std::string stage : {"ddp", "zero1", "fp32"})  // had no choice
+    EXPECT_EQ(accumulation_of("strategy: " + stage + "\n" + old_true), Accumulation::deferred) << stage;
+  EXPECT_EQ(accumulation_of("strategy: zero2\n" + old_true, {"sharding.accumulation=deferred"}),
+            Accumulation::deferred);
+  EXPECT_EQ(
+      accumulation_of("strategy: zero2\nsharding: {accumulation: deferred}", {"sharding.reduce_each_backward=true"}),
+      Accumulation::each_backward);
+  EXPECT_EQ(message_of(with("sharding: {reduce_each_backward: 3}")),
+            "c.yaml:3: sharding.reduce_each_backward: expects true or false, got '3'");
+  EXPECT_EQ(message_of(with("sharding: {reduce_each_backward: true, accumulation: deferred}")),
+            "c.yaml:3: key 'sharding.reduce_each_backward' is the older form of 'sharding.accumulation', which is "
+            "given, too");
+}
+
 TEST(Config, EveryMistakeIsNamedWithItsPlace) {
   const Wrong cases[] = {
       {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},

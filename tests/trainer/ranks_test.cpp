@@ -205,6 +205,25 @@ TEST(TrainingByRanks, DataThatOneRankMissesIsToldToAll) {
   }
 }
 
+TEST(TrainingByRanks, TellsWhatWholeGradientsOfSeveralMicroBatchesCost) {
+  const TemporaryFolder place;
+  const auto messages_of = [&](const std::string& name, const std::vector<std::string>& overrides) {
+    std::string messages;
+    run_ranks(2, [&](Communicator& ranks) {
+      Recorder recorder;
+      train(small_run(place, name, overrides), recorder, ranks);
+      if (ranks.rank() == 0) messages = recorder.messages;
+    });
+    return messages;
+  };
+  const std::string note = "each rank keeps its whole gradients, ";
+  EXPECT_NE(messages_of("a", {"steps=5", "batch.micro=1", "strategy=zero2-fp32"}).find(note), std::string::npos);
+  EXPECT_EQ(messages_of("b", {"steps=5", "batch.micro=1", "strategy=zero1-fp32"}).find(note), std::string::npos);
+  EXPECT_EQ(messages_of("c", {"steps=5", "batch.micro=1", "strategy=zero2-fp32", "sharding.accumulation=each_backward"})
+                .find(note),
+            std::string::npos);
+}
+
 TEST(TrainingByRanks, MoreRanksThanSequencesIsOneClearLine) {
   const TemporaryFolder place;
   for (const std::string& message : failures_of(7, [&](Communicator& ranks) {

@@ -87,10 +87,25 @@ TEST(Hybrid, GivesTheBitsOfDataParallelTrainingWithThatNodeMap) {
 TEST(Hybrid, GivesTheSameBitsInEveryStageWithMicroBatches) {
   const Groups groups{4, 2};
   const GroupedOutcome reference = train_in_groups(groups, stage(0), DType::bf16, 3);
-  for (const int number : {1, 2, 3}) {
-    ShardedOptions options = grouped(number, 2);
-    options.sharding.reduce_each_backward = false;
-    EXPECT_TRUE(train_in_groups(groups, options, DType::bf16, 3).weights == reference.weights) << "stage " << number;
+  for (const int number : {1, 2, 3})
+    EXPECT_TRUE(train_in_groups(groups, grouped(number, 2), DType::bf16, 3).weights == reference.weights)
+        << "stage " << number;
+}
+
+// Also where each group is one rank, whose sum has nowhere to be scattered to.
+TEST(Hybrid, GivesTheSameBitsInEveryStageWithMicroBatchesThatAreReducedOneByOne) {
+  for (const int group : {1, 2}) {
+    const Groups groups{4, group};
+    const auto weights_of = [&](int number, Accumulation accumulation) {
+      ShardedOptions options = grouped(number, group);
+      options.sharding.accumulation = accumulation;
+      return train_in_groups(groups, options, DType::f32, 3).weights;
+    };
+    const auto reference = weights_of(1, Accumulation::each_backward);
+    for (const int number : {2, 3})
+      EXPECT_TRUE(weights_of(number, Accumulation::each_backward) == reference)
+          << "stage " << number << ", groups of " << group;
+    EXPECT_LT(relative_error(reference, weights_of(1, Accumulation::deferred)), 1e-5) << "groups of " << group;
   }
 }
 

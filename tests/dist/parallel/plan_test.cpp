@@ -54,12 +54,14 @@ TEST(Plan, SendsTheBytesOfTheDesign) {
 }
 
 TEST(Plan, SendsTheBytesOfTheDesignInFourMicroBatches) {
-  EXPECT_EQ(sent(4, in_bf16(1, 4)), 12'595'200);
-  EXPECT_EQ(sent(4, in_bf16(2, 4)), 31'488'000);
-  EXPECT_EQ(sent(4, in_bf16(3, 4)), 75'571'200);
-  ShardedOptions deferred = in_bf16(3, 4);
-  deferred.sharding.reduce_each_backward = false;
-  EXPECT_EQ(sent(4, deferred), 56'678'400);
+  for (const int number : {0, 1, 2}) EXPECT_EQ(sent(4, in_bf16(number, 4)), 12'595'200) << "stage " << number;
+  EXPECT_EQ(sent(4, in_bf16(3, 4)), 56'678'400);
+  const std::int64_t each[] = {37'785'600, 31'488'000, 31'488'000, 75'571'200};
+  for (const int number : {0, 1, 2, 3}) {
+    ShardedOptions options = in_bf16(number, 4);
+    options.sharding.accumulation = Accumulation::each_backward;
+    EXPECT_EQ(sent(4, options), each[number]) << "stage " << number;
+  }
 }
 
 TEST(Plan, KeepsTheBytesOfTheDesign) {
@@ -165,7 +167,7 @@ struct Variant {
 std::vector<Variant> variants() {
   return {
       {"plain", [](ShardedOptions&) {}},
-      {"deferred", [](ShardedOptions& o) { o.sharding.reduce_each_backward = false; }},
+      {"each backward", [](ShardedOptions& o) { o.sharding.accumulation = Accumulation::each_backward; }},
       {"not resharded", [](ShardedOptions& o) { o.sharding.reshard_after_forward = false; }},
       {"last unit kept", [](ShardedOptions& o) { o.sharding.keep_last_unit = true; }},
       {"persistent", [](ShardedOptions& o) { o.sharding.persistence_threshold = 1 << 20; }},

@@ -81,12 +81,13 @@ TEST(ZeroBytes, AreThoseOfTheFormulas) {
 }
 
 TEST(ZeroBytes, OfFourMicroBatchesAreThoseOfTheFormulas) {
-  EXPECT_EQ(measure(4, stage(1), 4).sent, 12'595'200);
-  EXPECT_EQ(measure(4, stage(2), 4).sent, 31'488'000);
-  EXPECT_EQ(measure(4, stage(3), 4).sent, 75'571'200);
-  ShardedOptions deferred = stage(3);
-  deferred.sharding.reduce_each_backward = false;
-  EXPECT_EQ(measure(4, deferred, 4).sent, 56'678'400);
+  for (const int number : {0, 1, 2}) EXPECT_EQ(measure(4, stage(number), 4).sent, 12'595'200) << "stage " << number;
+  EXPECT_EQ(measure(4, stage(3), 4).sent, 56'678'400);
+  // 6,297,600 bytes of gradients four times, and of parameters, or the sums in fp32.
+  EXPECT_EQ(measure(4, each_backward(0), 4).sent, 37'785'600);
+  for (const int number : {1, 2})
+    EXPECT_EQ(measure(4, each_backward(number), 4).sent, 31'488'000) << "stage " << number;
+  EXPECT_EQ(measure(4, each_backward(3), 4).sent, 75'571'200);
 }
 
 TEST(ZeroBytes, OfAnFp32WireAreTwiceThoseOfTheGradients) {

@@ -42,7 +42,6 @@ ShardedOptions options_of_stage(int number, DType dtype = DType::f32) {
   ShardedOptions options = stage(number);
   options.policy = PrecisionPolicy::of(dtype);
   options.micro_batches = kMicros;
-  options.sharding.reduce_each_backward = false;  // in stages 2 and 3, too, micro-batches are added before ranks
   return options;
 }
 
@@ -342,7 +341,7 @@ TEST(ShardedClosure, NeedsMemoryAndBytesAsPlannedForEachEvaluation) {
         const Context context = testing::context(1);
         UnitNet net, planned;
         ShardedOptions options = options_of_stage(number);
-        options.sharding.reduce_each_backward = ranks % 2 == 0;
+        if (ranks % 2 == 0) options.sharding.accumulation = Accumulation::each_backward;
         const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options.sharding, ranks)), *make_lbfgs(few(false)),
                                         options, ranks, comm.rank());
         Sharded engine(net, context, comm, make_lbfgs(few(false)), options);

@@ -92,19 +92,6 @@ TEST(Zero, StagesAreBitwiseEqual) {
   }
 }
 
-TEST(Zero, StagesAreBitwiseEqualWithMicroBatchesThatAreReducedAtTheEnd) {
-  for (const int ranks : {2, 3, 4}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const UnitOutcome reference = train_units(plan_of(ranks, 0, dtype, 4));
-      for (const int stage : {1, 2, 3}) {
-        Plan plan = plan_of(ranks, stage, dtype, 4);
-        plan.options.sharding.reduce_each_backward = false;
-        EXPECT_TRUE(same_bits(train_units(plan), reference)) << ranks << " ranks, stage " << stage << ", " << dtype;
-      }
-    }
-  }
-}
-
 TEST(Zero, AnyNumberOfRanksFollowsTheCurveOfOne) {
   for (const bool adam : {false, true}) {
     Plan plan = plan_of(1, 0);

@@ -75,6 +75,12 @@ inline ShardedOptions stage(int number) {
   return options;
 }
 
+inline ShardedOptions each_backward(int number) {
+  ShardedOptions options = stage(number);
+  options.sharding.accumulation = Accumulation::each_backward;
+  return options;
+}
+
 // All numbers of the model, on every rank.
 inline std::vector<double> whole_values(const Sharded& engine) {
   std::vector<double> all;

@@ -26,7 +26,6 @@ Curve curve_of(int ranks, int number, DType dtype, int micro_batches, bool adam 
     ShardedOptions options = stage(number);
     options.policy = PrecisionPolicy::of(dtype);
     options.micro_batches = micro_batches;
-    options.sharding.reduce_each_backward = false;
     Sharded engine(net, context, comm, adam ? make_adamw() : make_sgd(), options);
     std::vector<double> losses;
     for (int step = 0; step < 50; ++step) {

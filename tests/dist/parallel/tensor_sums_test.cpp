@@ -33,7 +33,6 @@ std::vector<double> trained_weights(const RuleCase& rule, Communicator& comm, Sh
   const Context context = testing::context(1);
   options.policy = PrecisionPolicy::of(dtype);
   options.micro_batches = 2;
-  options.sharding.reduce_each_backward = false;  // so that all stages add the micro-batches first
   options.clip = 0.5;
   options.groups = [](std::string_view name, const Dims& shape) {
     ParameterGroup group = decay_matrices_only(name, shape);
