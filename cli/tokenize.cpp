@@ -15,6 +15,7 @@
 #include "keel/data/tokenizer.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/progress.h"
 
 namespace keel::cli {
 namespace {
@@ -28,6 +29,7 @@ Examples:
 docs/token-files.md describes the format, and which files of other programs `data.type=tokens` reads.)";
 
 constexpr std::uint64_t kPiece = 1 << 20;  // bytes that are encoded at once
+constexpr int kBarColumns = 25;
 
 struct TokenizeArguments {
   std::string text, out;
@@ -37,23 +39,24 @@ struct TokenizeArguments {
 // A line that is drawn anew, where somebody watches.
 class Bar {
  public:
-  explicit Bar(std::uint64_t total) : total_(total), shows_(::isatty(STDERR_FILENO) == 1) {}
+  explicit Bar(std::uint64_t total) : total_(total), console_(console_options(STDERR_FILENO)) {}
   ~Bar() {
-    if (shows_) std::cerr << "\r\x1b[K" << std::flush;
+    if (console_.terminal) std::cerr << "\r\x1b[K" << std::flush;
   }
   Bar(const Bar&) = delete;
   Bar& operator=(const Bar&) = delete;
   void show(std::uint64_t done) {
     const std::uint64_t percent = 100 * done / total_;
-    if (!shows_ || percent == percent_) return;
+    if (!console_.terminal || percent == percent_) return;
     percent_ = percent;
-    std::cerr << "\rtokenizing " << std::string(percent / 4, '#') << std::string(25 - percent / 4, '-') << ' '
-              << percent << " %" << std::flush;
+    std::cerr << concat("\rtokenizing ", progress_bar(static_cast<double>(percent) / 100, kBarColumns, console_.utf8),
+                        ' ', percent, " %")
+              << std::flush;
   }
 
  private:
   std::uint64_t total_, percent_ = 101;
-  bool shows_;
+  ConsoleOptions console_;
 };
 
 // How much of `text` is whole characters, where it may go on: one of UTF-8 has at most three bytes after its first.

@@ -52,7 +52,6 @@ TEST(PlanCommand, CountsTheNumbersOfASmallModel) {
   EXPECT_EQ(zero3["sent_bytes"], 4 * (2 * (8832 / 2 + 12800) + padded / 2));
   const json each = plan_of(sandbox, "text.yaml -N 2 batch.micro=1 sharding.accumulation=each_backward");
   EXPECT_EQ(each["plans"]["zero3-fp32"]["sent_bytes"], 2 * 4 * (8832 / 2 + 12800 + padded / 2));
-  EXPECT_LT(each["plans"]["zero3-fp32"]["bucket_bytes"], zero3["bucket_bytes"]);
 }
 
 TEST(PlanCommand, NamesWhatWholeGradientsOfSeveralMicroBatchesCost) {

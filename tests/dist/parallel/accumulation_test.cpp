@@ -70,8 +70,7 @@ struct DrawnRun {
           const auto seed = static_cast<std::uint64_t>(100 * step + 10 * micro + comm.rank());
           const Tensor x = uniform_tensor(context, {2 + micro + comm.rank(), 33}, seed, own.policy.parameter);
           const Tensor y = uniform_tensor(context, {2 + micro + comm.rank(), 33}, seed + 9'000, own.policy.parameter);
-          engine.backward(mse_loss(net(x), Variable(y)),
-                          {.tokens = x.dim(0), .last = micro + 1 == own.micro_batches});
+          engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0), .last = micro + 1 == own.micro_batches});
         }
         engine.step(0.3);  // a rate that lets the last bit of a gradient be seen
       }
