@@ -12,11 +12,11 @@
 namespace keel {
 
 std::vector<std::string_view> state_names(const UpdateSettings& settings) {
-  return std::visit([](const auto& each) { return each.state_names(); }, settings);
+  return visit_rule([](const auto& each) { return each.state_names(); }, settings);
 }
 
 double initial_state(const UpdateSettings& settings, [[maybe_unused]] std::size_t kind) {
-  return std::visit(
+  return visit_rule(
       [&](const auto& each) {
         if constexpr (requires { each.initial_state(kind); }) return each.initial_state(kind);
         else return 0.0;
@@ -25,7 +25,7 @@ double initial_state(const UpdateSettings& settings, [[maybe_unused]] std::size_
 }
 
 const SharedNumber* shared_number(const UpdateSettings& settings) {
-  return std::visit(
+  return visit_rule(
       []<class Settings>(const Settings&) -> const SharedNumber* {
         if constexpr (requires { Settings::kShared; }) return &Settings::kShared;
         else return nullptr;
@@ -34,7 +34,7 @@ const SharedNumber* shared_number(const UpdateSettings& settings) {
 }
 
 int norm_count(const UpdateSettings& settings) {
-  return std::visit(
+  return visit_rule(
       []<class Settings>(const Settings&) {
         if constexpr (requires { Settings::kNorms; }) return Settings::kNorms;
         else return 0;
@@ -43,15 +43,15 @@ int norm_count(const UpdateSettings& settings) {
 }
 
 bool takes_rows(const UpdateSettings& settings) {
-  return std::visit([]<class Settings>(const Settings&) { return kUpdatesRows<Settings>; }, settings);
+  return visit_rule([]<class Settings>(const Settings&) { return kUpdatesRows<Settings>; }, settings);
 }
 
 std::string problem_of(const UpdateSettings& settings) {
-  return std::visit([](const auto& each) { return each.problem(); }, settings);
+  return visit_rule([](const auto& each) { return each.problem(); }, settings);
 }
 
 bool has_codes(const UpdateSettings& settings) {
-  return std::visit(
+  return visit_rule(
       []<class Settings>(const Settings& each) {
         if constexpr (requires { Settings::kSigns; }) return each.state_names().size() == std::size(Settings::kSigns);
         else return false;
@@ -60,7 +60,7 @@ bool has_codes(const UpdateSettings& settings) {
 }
 
 bool decays(const UpdateSettings& settings) {
-  return std::visit(
+  return visit_rule(
       []<class Settings>(const Settings&) {
         if constexpr (requires { Settings::kDecays; }) return Settings::kDecays;
         else return true;
@@ -159,7 +159,7 @@ void check_shared(const char* op, const UpdateSettings& settings, const Tensor& 
 }
 
 const char* name_of(const UpdateSettings& settings) {
-  return std::visit([](const auto& each) { return each.kName.data(); }, settings);
+  return visit_rule([](const auto& each) { return each.kName.data(); }, settings);
 }
 
 }  // namespace

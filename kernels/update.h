@@ -31,6 +31,12 @@ struct UpdateSettings : std::variant<SgdSettings, AdamSettings, AdamaxSettings, 
   using variant::variant;
 };
 
+// std::visit of the rule. Libraries before that of g++ 11.3 do not take what derives from a variant.
+template <class F>
+decltype(auto) visit_rule(F&& f, const UpdateSettings& settings) {
+  return std::visit(std::forward<F>(f), static_cast<const UpdateSettings::variant&>(settings));
+}
+
 // The most numbers that a rule keeps for each weight.
 inline constexpr std::size_t kMostKept = 4;
 

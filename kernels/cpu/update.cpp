@@ -39,7 +39,7 @@ void update_by(const Settings& settings, const UpdateArgs& args, std::index_sequ
 
 void update(const UpdateArgs& args) {
   if (state_of(args.step).taken == 0) return;
-  std::visit(
+  visit_rule(
       [&](const auto& settings) {
         visit_kept(settings, [&]<std::size_t kKept>(std::integral_constant<std::size_t, kKept>) {
           visit_floating(args.parameter.dtype(), [&](auto tag) {
@@ -56,7 +56,7 @@ void update(const UpdateArgs& args) {
 void advance_shared(const AdvanceArgs& args) {
   const StepState& state = state_of(args.step);
   if (state.taken == 0) return;
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasShared<Settings>) {
           double& shared = *args.shared.data<double>();

@@ -93,7 +93,7 @@ void update_by(const Settings& settings, const UpdateArgs& args, std::index_sequ
 
 void update_blocks(const UpdateArgs& args) {
   if (state_of(args.step).taken == 0) return;
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasCodes<Settings>)
           visit_floating(args.parameter.dtype(), [&](auto tag) {

@@ -75,7 +75,7 @@ void measure_by(const Settings& settings, const UpdateArgs& args, double* result
 
 void measure_norms(const UpdateArgs& args, const Tensor& squares) {
   if (reinterpret_cast<const StepState*>(args.step.data<std::uint8_t>())->taken == 0) return;
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasNorms<Settings>)
           visit_kept(settings, [&]<std::size_t kKept>(std::integral_constant<std::size_t, kKept>) {

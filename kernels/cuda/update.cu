@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 StepState* state_of(const Tensor& step) { return reinterpret_cast<StepState*>(step.data<std::uint8_t>()); }
 
 void update(const UpdateArgs& args) {
-  std::visit([&](const auto& settings) { update_by(settings, args); }, args.settings);
+  visit_rule([&](const auto& settings) { update_by(settings, args); }, args.settings);
 }
 
 template <class Settings>
@@ -25,7 +25,7 @@ __global__ void advance_shared_kernel(Settings settings, const StepState* state,
 }
 
 void advance_shared(const AdvanceArgs& args) {
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasShared<Settings>)
           launch("advance_shared", advance_shared_kernel<Settings>, {1, 1}, stream_of(args.step), settings,
@@ -35,7 +35,7 @@ void advance_shared(const AdvanceArgs& args) {
 }
 
 void measure_norms(const UpdateArgs& args, const Tensor& squares) {
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasNorms<Settings>) measure_by(settings, args, squares);
       },

@@ -174,7 +174,7 @@ void update_by(const Settings& settings, const UpdateArgs& args, std::index_sequ
 
 void update_blocks(const UpdateArgs& args) {
   if (args.parameter.numel() == 0) return;
-  std::visit(
+  visit_rule(
       [&]<class Settings>(const Settings& settings) {
         if constexpr (kHasCodes<Settings>)
           visit_kernel_type(Settings::kName.data(), args.parameter.dtype(), args.parameter.device(), [&](auto tag) {
