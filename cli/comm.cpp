@@ -14,6 +14,7 @@
 #include "common_options.h"
 #include "keel/dist/lab/plot.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/signals.h"
 #include "launch.h"
 #include "launched.h"
@@ -41,7 +42,7 @@ std::string footer() { return '\n' + explain_contestants() + '\n' + explain_colu
 
 int compare_files(const std::vector<std::string>& names) {
   const lab::Report first = lab::load_report(names[0]), second = lab::load_report(names[1]);
-  std::cout << comparison_text(lab::compare(first, second), names[0], names[1]);
+  std::cout << printable_lines(comparison_text(lab::compare(first, second), names[0], names[1]));
   return 0;
 }
 
@@ -50,7 +51,7 @@ int show_files(const CommArguments& arguments) {
   std::vector<lab::Report> reports;
   for (const std::string& name : arguments.from) reports.push_back(lab::load_report(name));
   if (!arguments.predict.empty()) {
-    std::cout << prediction_text(reports, arguments.predict, arguments.ranks_per_node);
+    std::cout << printable_lines(prediction_text(reports, arguments.predict, arguments.ranks_per_node));
     return 0;
   }
   KEEL_CHECK(reports.size() == 1, "--from takes one file, or several with --predict");
@@ -60,9 +61,9 @@ int show_files(const CommArguments& arguments) {
   std::string_view collective;
   for (const lab::Record& record : report.records) {
     if (record.collective != collective)
-      std::cout << table_header(record.collective, record.ranks, arguments.from.front());
+      std::cout << printable_lines(table_header(record.collective, record.ranks, arguments.from.front()));
     collective = record.collective;
-    std::cout << table_row(record);
+    std::cout << printable_lines(table_row(record));
   }
   if (!report.complete) std::cout << "# the run ended before all was measured\n";
   return 0;

@@ -13,6 +13,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/lab/sizes.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/compare.h"
 #include "launch.h"
 #include "launched.h"
@@ -62,7 +63,7 @@ struct CompareArguments {
 class Complaints : public TrainObserver {
  public:
   void on_message(LogLevel level, std::string_view message) override {
-    if (level != LogLevel::info) std::cerr << concat("keel: ", message, '\n');
+    if (level != LogLevel::info) std::cerr << concat("keel: ", printable_lines(message), '\n');
   }
 };
 

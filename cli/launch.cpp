@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/strategy.h"
 #include "launch.h"
 #include "launch_plan.h"
@@ -44,7 +47,7 @@ Examples:
 
 Options stand before PROGRAM. Behind CONFIG.yaml they may stand, too, among those of `keel train`.
 
-Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. Where a rank fails, dies or does not come, the
+Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. A second Ctrl-C ends all at once. Where a rank fails, dies or does not come, the
 others name it, the step and the collective, and all end.)";
 
 struct LaunchArguments {
@@ -138,14 +141,16 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   wish.strategy = arguments.strategy;
   KEEL_CHECK(arguments.hosts.empty() || arguments.hostfile.empty(), "give --hosts or --hostfile, not both");
   if (!arguments.hosts.empty()) wish.hosts = parse_hosts(arguments.hosts);
-  if (!arguments.hostfile.empty()) {
-    KEEL_CHECK(::access(arguments.hostfile.c_str(), R_OK) == 0, "cannot read the host file '", arguments.hostfile, "'");
-    wish.hosts = parse_hostfile(file_text(arguments.hostfile));
-  }
+  if (!arguments.hostfile.empty()) { wish.hosts = parse_hostfile(read_text_file(arguments.hostfile)); }
   wish.timeout = arguments.timeout;
   wish.threads = arguments.threads;
   wish.command = arguments.command;
   return wish;
+}
+
+// Whether the command is one of keel's that end well when they are asked to stop.
+bool takes_stops(const std::vector<std::string>& command) {
+  return command.size() > 1 && command[0] == own_path() && names_command(command[1]);
 }
 
 int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 128 + end.signal; }
@@ -154,16 +159,20 @@ int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 12
 // sees this process, and no launcher tells in one line which rank died of what.
 int run_rank(const std::vector<std::string>& command) {
   bool passed_on = false;
+  StartedRank self;
   ProcessOptions options;
   options.signal_at_our_death = SIGKILL;
-  options.on_start = StartedRanks::tell;
+  options.takes_stops = takes_stops(command);
+  options.on_start = [&] { self.tell_that_it_started(); };
   options.on_signal = [&](pid_t child, int number) {
+    if (number == SIGTERM && !passed_on) self.tell_that_it_was_terminated();
     passed_on = true;
     if (number == kAsInterrupt) number = SIGINT;
     else if (number == SIGUSR2 || number == SIGALRM) number = SIGTERM;
     ::kill(-child, number);
   };
   const ProcessEnd end = run_process(command, options);
+  if (exit_code_of(end) != 0 && !passed_on) self.tell_that_it_failed();
   if (end.signal != 0 && !passed_on) {
     const auto launched = find_launched();
     std::string host(256, '\0');
@@ -182,42 +191,97 @@ void check_that_it_is_there(const std::string& program) {
   if (!is_there) throw Error(concat("cannot start '", program, "': there is no such file"), ErrorKind::io);
 }
 
+// The launcher would say so in a page of its own.
+void check_temporary_folder() {
+  const std::string folder = environment_value("TMPDIR");
+  if (folder.empty() || ::access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(concat("TMPDIR is '", folder, "', where the launcher cannot write (", std::strerror(errno),
+                     "); name another folder, or none for /tmp"),
+              ErrorKind::io);
+}
+
 // Without a launcher between them this process becomes the program.
 [[noreturn]] void become(const LaunchPlan& plan) {
   for (const auto& [name, value] : plan.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> words;
   for (const std::string& word : plan.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
+  sigset_t mask = mask_for_exec(takes_stops(plan.command)), before;
+  ::sigprocmask(SIG_SETMASK, &mask, &before);
   ::execvp(words[0], words.data());
-  throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(errno)), ErrorKind::io);
+  const int reason = errno;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(reason)), ErrorKind::io);
 }
 
-// `is_here`: all ranks are on this machine.
-int run_launcher(const LaunchPlan& plan, bool is_here) {
-  int interrupts = 0, terminations = 0, last = 0;
-  StartedRanks started(is_here ? plan.ranks : 0);
-  ProcessOptions options;
-  options.environment = plan.environment;
-  options.environment.emplace_back(StartedRanks::kVariable, started.address());
-  options.signal_at_our_death = SIGTERM;
-  options.reads_terminal = false;
-  options.on_signal = [&](pid_t child, int number) {
+// The launcher at work: passes signals on, and sees to it that it ends when it must.
+class Launching {
+ public:
+  // `is_here`: all ranks are on this machine.
+  Launching(const LaunchPlan& plan, bool is_here) : plan_(plan), started_(is_here ? plan.ranks : 0) {}
+
+  int run() {
+    check_temporary_folder();
+    ProcessOptions options;
+    options.environment = plan_.environment;
+    options.environment.emplace_back(StartedRanks::kVariable, started_.address());
+    options.signal_at_our_death = SIGTERM;
+    options.reads_terminal = false;
+    options.on_signal = [this](pid_t child, int number) { pass_on(child, number); };
+    options.on_wait = [this](pid_t child) { end_what_hangs(child); };
+    const ProcessEnd end = run_process(plan_.command, options);
+    if (end.signal != 0) started_.kill_those_left();
+    return code_of(end);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // After a request to end at once.
+  static constexpr auto kUntilTerminated = std::chrono::seconds(3), kUntilKilled = std::chrono::seconds(6);
+
+  void pass_on(pid_t child, int number) {
     if (number == SIGUSR1) number = SIGTERM;  // what the ranks take it for
-    last = number;
-    started.wait(child);
-    if (number == SIGINT && ++interrupts <= 2) ::kill(child, kAsInterrupt);
-    else if (number == SIGTERM && ++terminations <= 1) ::kill(child, as_terminate(plan.launcher));
-    else if (number == SIGINT || number == SIGTERM || number == SIGHUP) ::kill(child, SIGTERM);
+    last_ = number;
+    started_.wait(child);
+    if (number == SIGINT && ++interrupts_ <= 2) ::kill(child, kAsInterrupt);
+    else if (number == SIGTERM && ++terminations_ <= 1) ::kill(child, as_terminate(plan_.launcher));
+    else if (number == SIGINT || number == SIGTERM || number == SIGHUP) was_terminated_ = ::kill(child, SIGTERM) == 0;
     else ::kill(child, number);
-  };
-  const ProcessEnd end = run_process(plan.command, options);
-  // A launcher that had not started yet dies of what was to be passed on.
-  if (last != 0 && (end.signal == kAsInterrupt || end.signal == as_terminate(plan.launcher))) return 128 + last;
-  return exit_code_of(end);
-}
+    if (!hurried_ && (interrupts_ >= 2 || was_terminated_)) hurried_ = Clock::now();
+  }
+
+  // A second request means at once. A rank that dies of it in the midst of its end may leave the others, or the
+  // launcher, in a wait for it that nothing ends.
+  void end_what_hangs(pid_t child) {
+    if (!hurried_) return;
+    const auto waited = Clock::now() - *hurried_;
+    if (waited >= kUntilKilled) was_killed_ = ::kill(child, SIGKILL) == 0;
+    else if (waited >= kUntilTerminated && !was_terminated_) was_terminated_ = ::kill(child, SIGTERM) == 0;
+  }
+
+  int code_of(const ProcessEnd& end) {
+    // A launcher that had not started yet dies of what was to be passed on.
+    const bool was_early = end.signal == kAsInterrupt || end.signal == as_terminate(plan_.launcher);
+    const bool was_ended = was_killed_ || (was_terminated_ && exit_code_of(end) != 0);
+    if (last_ != 0 && (was_early || was_ended)) return 128 + last_;
+    // Open MPI's mpirun ends with 1 when it is asked to end. Of other programs nobody knows whether they said that.
+    const bool of_keel =
+        takes_stops({std::find(plan_.command.begin(), plan_.command.end(), "--rank") + 1, plan_.command.end()});
+    if (end.signal == 0 && end.code == 1 && of_keel && started_.were_terminated())
+      return 128 + (last_ == 0 ? SIGTERM : last_);
+    return exit_code_of(end);
+  }
+
+  const LaunchPlan& plan_;
+  StartedRanks started_;
+  int interrupts_ = 0, terminations_ = 0, last_ = 0;
+  std::optional<Clock::time_point> hurried_;  // when the ranks were to end at once
+  bool was_terminated_ = false, was_killed_ = false;
+};
 
 int run(const LaunchArguments& arguments) {
   if (arguments.is_rank) return run_rank(arguments.command);
+  const HeldSignals held;  // for the ranks, though looking for a launcher takes a while
   const LaunchWish wish = read_wish(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
   if (arguments.dry_run) {
@@ -226,7 +290,7 @@ int run(const LaunchArguments& arguments) {
   }
   if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
-  return run_launcher(plan, wish.hosts.empty() && plan.launcher != Launcher::Kind::slurm);
+  return Launching(plan, wish.hosts.empty() && plan.launcher != Launcher::Kind::slurm).run();
 }
 
 }  // namespace
@@ -239,13 +303,14 @@ std::vector<std::string> words_for_ranks(const std::string& command, const Call&
 }
 
 int launch_keel(int ranks, std::vector<std::string> arguments) {
+  const HeldSignals held;
   arguments.insert(arguments.begin(), own_path());
   LaunchWish wish;
   wish.ranks.count = ranks;
   wish.command = std::move(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
   if (plan.launcher == Launcher::Kind::none) become(plan);
-  return run_launcher(plan, plan.launcher != Launcher::Kind::slurm);
+  return Launching(plan, plan.launcher != Launcher::Kind::slurm).run();
 }
 
 Command launch_command() {

@@ -10,13 +10,25 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "keel/runtime/error.h"
+#include "keel/trainer/signals.h"
 
 namespace keel::cli {
 namespace {
 
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM};
+
+// What was held back before a HeldSignals; null where there is none.
+const sigset_t* mask_before = nullptr;
+
+sigset_t passed_on() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kPassedOn) sigaddset(&set, number);
+  return set;
+}
 
 std::vector<char*> pointers(const std::vector<std::string>& command) {
   std::vector<char*> words;
@@ -46,31 +58,57 @@ void replace_input_by_nothing() {
 
 // Waits while the signals of `mask` are blocked.
 ProcessEnd wait_for(pid_t child, const sigset_t& mask, const ProcessOptions& options) {
+  constexpr timespec kNowAndThen = {0, 100'000'000};
+  bool has_come = false;
   for (;;) {
     int status = 0;
     const pid_t ended = ::waitpid(child, &status, WNOHANG);
     if (ended == child && WIFEXITED(status)) return {WEXITSTATUS(status), 0, child};
     if (ended == child && WIFSIGNALED(status)) return {0, WTERMSIG(status), child};
-    const int signal_number = ::sigwaitinfo(&mask, nullptr);
-    if (signal_number > 0 && signal_number != SIGCHLD) options.on_signal(child, signal_number);
+    const bool looks = has_come && options.on_wait;
+    const int signal_number = looks ? ::sigtimedwait(&mask, nullptr, &kNowAndThen) : ::sigwaitinfo(&mask, nullptr);
+    if (signal_number > 0 && signal_number != SIGCHLD) {
+      has_come = true;
+      options.on_signal(child, signal_number);
+    }
+    if (looks) options.on_wait(child);
   }
 }
 
 }  // namespace
 
+HeldSignals::HeldSignals() {
+  const sigset_t held = passed_on();
+  ::sigprocmask(SIG_BLOCK, &held, &before_);
+  mask_before = &before_;
+}
+
+HeldSignals::~HeldSignals() {
+  mask_before = nullptr;
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+sigset_t mask_for_exec(bool takes_stops) {
+  sigset_t mask;
+  ::sigprocmask(SIG_BLOCK, nullptr, &mask);
+  if (mask_before != nullptr) mask = *mask_before;
+  if (takes_stops)
+    for (const int number : SignalScope::kTaken) sigaddset(&mask, number);
+  return mask;
+}
+
 ProcessEnd run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
   std::array<int, 2> failure = {};
   KEEL_CHECK(::pipe2(failure.data(), O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
   // Signals wait from here on, so that none is lost between two calls.
-  sigset_t waiting, before;
-  sigemptyset(&waiting);
-  for (const int number : kPassedOn) sigaddset(&waiting, number);
+  const sigset_t mask_of_child = mask_for_exec(options.takes_stops);
+  sigset_t waiting = passed_on(), before;
   sigaddset(&waiting, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &waiting, &before);
 
   const pid_t child = ::fork();
   KEEL_CHECK(child >= 0, "cannot start a process: ", std::strerror(errno));
-  if (child == 0) become(command, options, before, failure[1]);
+  if (child == 0) become(command, options, mask_of_child, failure[1]);
   ::setpgid(child, child);
   ::close(failure[1]);
   int reason = 0;
@@ -89,6 +127,8 @@ std::string output_of(const std::vector<std::string>& command) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const sigset_t mask = mask_for_exec(false);
+    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
     replace_input_by_nothing();
     ::dup2(ends[1], STDOUT_FILENO);
     if (const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDERR_FILENO);

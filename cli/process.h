@@ -1,6 +1,7 @@
 #pragma once
 // One child process, to which signals are passed on.
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -9,6 +10,23 @@
 #include <vector>
 
 namespace keel::cli {
+
+// While it lives, the signals that run_process() passes on wait for it; children start as if nothing were held back.
+// One at a time, in the thread that starts them.
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals();  // those that still wait take effect
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// The signals that a program starts with held back. `takes_stops`: it has a SignalScope, for which those wait that the
+// scope takes.
+sigset_t mask_for_exec(bool takes_stops);
 
 // The exit code of a process, or the number of the signal that killed it.
 struct ProcessEnd {
@@ -21,9 +39,11 @@ struct ProcessOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};  // to add
   // Called for SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM, in the caller's thread.
   std::function<void(pid_t child, int signal_number)> on_signal;
-  std::function<void()> on_start = {};  // once signals are passed on
-  int signal_at_our_death = 0;          // that the child gets when this process is killed
-  bool reads_terminal = true;           // false: a terminal as standard input is replaced by nothing
+  std::function<void()> on_start = {};            // once signals are passed on
+  std::function<void(pid_t child)> on_wait = {};  // ten times a second once a signal has come
+  int signal_at_our_death = 0;                    // that the child gets when this process is killed
+  bool reads_terminal = true;                     // false: a terminal as standard input is replaced by nothing
+  bool takes_stops = false;                       // see mask_for_exec()
 };
 
 // Runs a command, found in PATH, in a process group of its own, and waits for its end. Error where it cannot be

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "keel/runtime/printable.h"
 #include "keel/trainer/run_folder.h"
 
 namespace keel::cli {
@@ -15,7 +16,7 @@ void RankLogs::write(int rank, const std::string& line) {
   const std::lock_guard lock(mutex_);
   if (run_.empty()) return;
   // The run itself makes the folder, so where there is none the run had not begun.
-  std::ofstream(RunFolder(run_).log(rank), std::ios::app) << line + '\n';
+  std::ofstream(RunFolder(run_).log(rank), std::ios::app) << printable_lines(line) + '\n';
 }
 
 }  // namespace keel::cli

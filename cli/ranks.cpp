@@ -18,8 +18,10 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "launched.h"
 #include "report.h"
+#include "started_ranks.h"
 #include "timeout.h"
 
 #ifdef KEEL_HAVE_MPI
@@ -44,7 +46,7 @@ CommunicatorOptions options_of(const RankHooks& hooks) {
   options.is_worried = hooks.is_worried;
   options.tell = [log = hooks.log](int rank, const std::string& line) {
     const std::string text = concat("this run was asked to end, but ", line);
-    std::cerr << concat("keel: ", text, '\n') << std::flush;
+    std::cerr << concat("keel: ", printable(text), '\n') << std::flush;
     if (log) log(rank, text);
   };
   return options;
@@ -174,12 +176,15 @@ int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, 
 // Ranks that find each other by an address. Nobody watches over them, so each just ends.
 int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
   const CommunicatorOptions options = options_of(hooks);
-  auto transports = make_tcp_transports({.rank = launched.rank,
-                                         .size = launched.size,
-                                         .address = launched.address,
-                                         .timeout = options.timeout,
-                                         .token = launched.token},
-                                        2);
+  auto transports = make_tcp_transports(
+      {.rank = launched.rank,
+       .size = launched.size,
+       .address = launched.address,
+       .timeout = options.timeout,
+       .token = launched.token,
+       .tell =
+           [](const std::string& line) { std::cerr << concat("keel: rank 0 ", printable(line), '\n') << std::flush; }},
+      2);
   std::unique_ptr<Communicator> farewell =
       make_communicator(std::move(transports[1]), {.shared_memory = false, .timeout = std::chrono::seconds(2)});
   // Who ends without a goodbye is gone for those who still listen.
@@ -210,7 +215,14 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
                                    " for the MPI of this build, ", name_of(mpi_of_this_build()),
                                    "; `keel launch` finds a launcher that fits, under srun --mpi=pmix may help"));
   return run_among([&] { return make_mpi_communicator(session.all(), options); }, *farewell,
-                   [&](int code) { session.end_all(code); }, work, hooks);
+                   [&](int code) {
+                     // The launcher ends all by SIGTERM then, as it does when somebody ends the launcher.
+                     StartedRank self;
+                     self.tell_that_it_started();
+                     self.tell_that_it_failed();
+                     session.end_all(code);
+                   },
+                   work, hooks);
 }
 
 #else

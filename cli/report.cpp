@@ -5,6 +5,7 @@
 #include <new>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 
 namespace keel::cli {
 namespace {
@@ -23,7 +24,7 @@ int report(std::string_view message, int code, std::string_view who) {
   std::string lines;  // written at once: ranks share one terminal
   while (true) {
     const std::size_t end = message.find('\n');
-    lines += concat("keel: error: ", who, message.substr(0, end), '\n');
+    lines += concat("keel: error: ", who, printable(message.substr(0, end)), '\n');
     if (end == std::string_view::npos) break;
     message.remove_prefix(end + 1);
   }

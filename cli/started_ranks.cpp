@@ -1,5 +1,6 @@
 #include "started_ranks.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -32,7 +33,8 @@ StartedRanks::StartedRanks(int ranks) : missing_(ranks) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   socklen_t length = sizeof address.sun_family;
-  if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener_, ranks) != 0)
+  if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(listener_, 2 * ranks) != 0)
     return;
   length = sizeof address;
   if (::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) != 0) return;
@@ -40,13 +42,22 @@ StartedRanks::StartedRanks(int ranks) : missing_(ranks) {
 }
 
 StartedRanks::~StartedRanks() {
+  for (const int rank : ranks_) ::close(rank);
   if (listener_ >= 0) ::close(listener_);
+}
+
+void StartedRanks::accept_all() {
+  if (address_.empty()) return;
+  for (int rank = -1; (rank = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0; --missing_)
+    ranks_.push_back(rank);
 }
 
 void StartedRanks::wait(pid_t child) {
   for (int looks = 0; looks < 600 && !address_.empty(); ++looks) {
-    for (int rank = -1; missing_ > 0 && (rank = ::accept(listener_, nullptr, nullptr)) >= 0; --missing_) ::close(rank);
-    if (missing_ == 0) return;
+    accept_all();
+    sigset_t waiting;
+    ::sigpending(&waiting);
+    if (missing_ <= 0 || sigismember(&waiting, SIGINT) == 1) return;
     siginfo_t ended = {};
     ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
     if (ended.si_pid == child) return;
@@ -54,15 +65,44 @@ void StartedRanks::wait(pid_t child) {
   }
 }
 
-void StartedRanks::tell() {
-  const char* name = std::getenv(kVariable);
-  if (name == nullptr || *name == 0) return;
-  const int rank = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+bool StartedRanks::were_terminated() {
+  accept_all();
+  bool terminated = false, failed = false;
+  for (const int rank : ranks_)
+    for (char what = 0; ::recv(rank, &what, 1, 0) == 1;) (what == 'T' ? terminated : failed) = true;
+  return terminated && !failed;
+}
+
+void StartedRanks::kill_those_left() {
+  accept_all();
+  for (const int rank : ranks_) {
+    char what = 0;
+    ssize_t told = 0;
+    while ((told = ::recv(rank, &what, 1, 0)) > 0) continue;
+    if (told == 0) continue;  // its connection ended with it
+    ucred process = {};
+    socklen_t length = sizeof process;
+    if (::getsockopt(rank, SOL_SOCKET, SO_PEERCRED, &process, &length) == 0 && process.pid > 0)
+      ::kill(process.pid, SIGKILL);
+  }
+}
+
+StartedRank::~StartedRank() {
+  if (launcher_ >= 0) ::close(launcher_);
+}
+
+void StartedRank::tell_that_it_started() {
+  const char* name = std::getenv(StartedRanks::kVariable);
+  if (launcher_ >= 0 || name == nullptr || *name == 0) return;
+  launcher_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
   const socklen_t length = fill(address, name);
   // A launcher that is gone waits for nobody.
-  static_cast<void>(::connect(rank, reinterpret_cast<const sockaddr*>(&address), length));
-  if (rank >= 0) ::close(rank);
+  static_cast<void>(::connect(launcher_, reinterpret_cast<const sockaddr*>(&address), length));
+}
+
+void StartedRank::tell(char what) const {
+  if (launcher_ >= 0) static_cast<void>(::send(launcher_, &what, 1, MSG_NOSIGNAL));
 }
 
 }  // namespace keel::cli

@@ -15,6 +15,7 @@
 #include "keel/data/tokenizer.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/progress.h"
 
 namespace keel::cli {
@@ -109,7 +110,7 @@ int run(const TokenizeArguments& arguments) {
   }
   if (tokenizer->name() != bytes) save_beside(arguments.out, *tokenizer);
   writer.commit();
-  std::cout << arguments.out << ": " << count << " tokens of " << file.size() << " bytes, vocabulary "
+  std::cout << printable(arguments.out) << ": " << count << " tokens of " << file.size() << " bytes, vocabulary "
             << tokenizer->vocabulary_size() << '\n';
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "keel/data/text_dataset.h"
 
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "keel/data/token_file.h"
@@ -31,7 +32,9 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
 }
 
 std::string read_text(const std::string& path) {
-  std::string text = read_text_file(path);
+  const InputFile file(path);
+  std::string text(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
   KEEL_CHECK(!text.empty(), "'", path, "' is empty; name a text to train on");
   KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", path, "' is a token file, not a text; open it as tokens");
   return text;

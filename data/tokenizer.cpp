@@ -4,10 +4,10 @@
 #include <iterator>
 #include <utility>
 
-#include "keel/data/utf8.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
+#include "keel/runtime/utf8.h"
 
 namespace keel {
 namespace {

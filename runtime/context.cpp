@@ -3,14 +3,17 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "keel/runtime/device_api.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/runtime/processor.h"
 
 namespace keel {
@@ -37,8 +40,16 @@ struct Context::State {
 };
 
 int default_threads() {
-  if (const char* wish = std::getenv("OMP_NUM_THREADS"))
-    if (const int threads = std::atoi(wish); threads > 0) return threads;
+  if (const char* wish = std::getenv("OMP_NUM_THREADS"); wish != nullptr && *wish != 0) {
+    constexpr int kMost = 4096;
+    const std::string_view text(wish);
+    int threads = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+    const bool is_number = error == std::errc() && (end == text.data() + text.size() || *end == ',');  // "4,2": nested
+    KEEL_CHECK(is_number && threads >= 1 && threads <= kMost, "OMP_NUM_THREADS is '", printable(text, 60),
+               "'; a number of threads, from 1 to ", kMost, ", is expected there");
+    return threads;
+  }
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
   return std::max(1u, std::thread::hardware_concurrency());

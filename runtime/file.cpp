@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 
 namespace keel {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::size_t kBufferBytes = 1 << 16;
 constexpr std::size_t kCallBytes = 1 << 30;
 
 [[noreturn]] void throw_io(std::string_view action, std::string_view path, std::string_view reason) {
-  throw Error(concat("cannot ", action, " '", path, "': ", reason), ErrorKind::io);
+  throw Error(concat("cannot ", action, " '", printable(path), "': ", reason), ErrorKind::io);
 }
 
 std::string reason_of(int code) { return std::generic_category().message(code); }
@@ -46,6 +47,9 @@ class Descriptor {
  private:
   int value_;
 };
+
+// What a pipe may give. A device such as /dev/zero has no end.
+constexpr std::size_t kLongestStream = std::size_t{1} << 26;
 
 // A FIFO without a writer is refused like other files that are not regular, and not waited for.
 constexpr int kToRead = O_RDONLY | O_NONBLOCK;
@@ -308,8 +312,11 @@ std::string read_text_file(const std::string& path) {
   if (file.get() < 0) throw_io("read", path, reason_of(errno));
   std::string text;
   struct stat status = {};
-  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) text.reserve(status.st_size + 1);
+  const bool is_file = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file) text.reserve(status.st_size + 1);
   for (;;) {
+    if (!is_file && text.size() > kLongestStream)
+      throw_io("read", path, concat("it is no file, and has more than ", kLongestStream, " bytes"));
     const std::size_t begin = text.size();
     text.resize(std::max(text.capacity(), begin + kBufferBytes));
     const ssize_t count = ::read(file.get(), text.data() + begin, text.size() - begin);

@@ -123,7 +123,7 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-// Everything that can be read from `path`: a file, a pipe.
+// Everything that can be read from `path`: a file of any size, or up to 64 MiB of a pipe.
 std::string read_text_file(const std::string& path);
 // Through AtomicFile.
 void write_text_file(const std::string& path, std::string_view text);

@@ -5,22 +5,12 @@
 #include <algorithm>
 #include <fstream>
 
+#include "keel/runtime/printable.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/schema_names.h"
 
 namespace keel {
 namespace {
-
-// One line that shows what a message quotes from the file, control characters as \x0a.
-std::string printable(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7f) line += fmt::format("\\x{:02x}", code);
-    else line += c;
-  }
-  return line;
-}
 
 struct Size {
   std::int64_t layers, heads, width;
@@ -212,7 +202,7 @@ void Resolver::resolve_default(const SchemaRow& row) {
     text = *value;
   }
   if (const std::size_t at = text.find("<name>"); at != std::string::npos) {
-    const std::string stem = std::filesystem::path(name_).stem().string();
+    const std::string stem = printable(std::filesystem::path(name_).stem().string());
     set_value(row, config_, YamlNode::scalar(text.replace(at, 6, stem)));
   } else {
     set_value(row, config_, read_yaml(text).root);
@@ -272,13 +262,13 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
                    std::string_view source) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
-    throw Error(concat(file.string(), ": is a folder; a YAML file is needed"), ErrorKind::io);
+    throw Error(concat(printable(file.string()), ": is a folder; a YAML file is needed"), ErrorKind::io);
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error(concat(file.string(), ": cannot be opened; is the path right?"), ErrorKind::io);
+  if (!stream) throw Error(concat(printable(file.string()), ": cannot be opened; is the path right?"), ErrorKind::io);
   // One byte more than is allowed is enough to refuse a file of any size.
   std::string text(kLongestYaml + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) throw Error(concat(file.string(), ": cannot be read"), ErrorKind::io);
+  if (stream.bad()) throw Error(concat(printable(file.string()), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
   return parse_config(text, file.string(), overrides, source);
 }

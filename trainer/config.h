@@ -145,6 +145,7 @@ struct Config {
   LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;
+  bool check_memory = true;
   int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder

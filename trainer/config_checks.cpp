@@ -29,6 +29,11 @@ void Resolver::check_strategy() {
 
 // What does not fit together is reported where the key, or else one that it depends on, was last given.
 void Resolver::check_schedule_of_rates() {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+  const SchedulerConfig& scheduler = config_.scheduler;
+  require(scheduler.frequency <= kLargest / std::max<std::int64_t>(scheduler.steps_per_epoch, 1),
+          {"scheduler.frequency", "scheduler.steps_per_epoch"},
+          concat("times scheduler.steps_per_epoch makes more than ", kLargest, " steps"));
   for (const std::string& key : broken_)
     if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
   for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {

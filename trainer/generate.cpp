@@ -4,6 +4,7 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/safetensors.h"
+#include "keel/kernels/update.h"
 #include "keel/nn/state.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/device.h"
@@ -32,6 +33,10 @@ struct TrainedModel {
     try {
       load_state(buffers, file.views(context.host()));
     } catch (const Error& error) { throw Error(concat("'", file.path(), "': ", error.what()), error.kind()); }
+    for_each_parameter(model, [&](const std::string& name, Parameter& parameter) {
+      KEEL_CHECK(kernels::all_finite(parameter.value()), "'", file.path(), "': ", name,
+                 " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+    });
   }
 
   // Calls on_token with each new token; returning false stops.

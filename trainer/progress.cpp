@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/runtime/stopwatch.h"
 
 namespace keel {
@@ -156,13 +157,13 @@ void ConsoleObserver::on_eval(const EvalReport& report) {
 
 void ConsoleObserver::on_checkpoint(const CheckpointReport& report) {
   const std::lock_guard lock(mutex_);
-  print_line(fmt::format("step {}  saved {}", report.step, report.path));
+  print_line(fmt::format("step {}  saved {}", report.step, printable(report.path)));
 }
 
 void ConsoleObserver::on_message(LogLevel level, std::string_view message) {
   const std::lock_guard lock(mutex_);
   const std::string_view prefix = level == LogLevel::error ? "error: " : level == LogLevel::warning ? "warning: " : "";
-  print_line(concat(prefix, message));
+  print_line(concat(prefix, printable_lines(message)));
 }
 
 }  // namespace keel

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
@@ -46,6 +47,11 @@ template <class T>
 T number(const SchemaRow& row, const YamlNode& node) {
   T value{};
   if (!parse_number(plain_scalar(row, node), value)) refuse(row, node);
+  // Room for sums of counts, and what every program can read.
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+    if (value > kLargest) refuse(row, node, concat("; at most ", kLargest, " is possible"));
+  }
   if (!std::isfinite(static_cast<double>(value)) || !row.range.contains(static_cast<double>(value))) refuse(row, node);
   return value;
 }
@@ -72,6 +78,7 @@ struct Setter {
   void operator()(Access<std::string> member) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     if (node.text.empty()) throw Error("is empty");
+    if (printable(node.text, node.text.size()) != node.text) throw Error("has characters that cannot be shown");
     member(config) = node.text;
   }
   void operator()(Access<std::vector<GroupPattern>> member) const {

@@ -1,7 +1,5 @@
 #include "keel/trainer/signals.h"
 
-#include <signal.h>
-
 #include <atomic>
 #include <iterator>
 
@@ -16,9 +14,9 @@ std::atomic<bool> was_warned = false;
 std::atomic<bool> installed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-constexpr std::size_t kSignalCount = std::size(kSignals);
+constexpr std::size_t kSignalCount = std::size(SignalScope::kTaken);
 struct sigaction previous[kSignalCount];
+sigset_t previous_mask;
 
 void handle(int signal_number) {
   int none = 0;
@@ -39,18 +37,23 @@ SignalScope::SignalScope() {
   if (installed.exchange(true)) throw Error("a SignalScope is active already; a process has one", ErrorKind::internal);
   received_signal = 0;
   was_warned = false;
+  sigset_t taken;
+  sigemptyset(&taken);
   struct sigaction action = {};
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;  // an interrupted write goes on
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignalCount; ++i) {
-    ::sigaction(kSignals[i], nullptr, &previous[i]);
-    if (previous[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+    sigaddset(&taken, kTaken[i]);
+    ::sigaction(kTaken[i], nullptr, &previous[i]);
+    if (previous[i].sa_handler != SIG_IGN) ::sigaction(kTaken[i], &action, nullptr);
   }
+  ::pthread_sigmask(SIG_UNBLOCK, &taken, &previous_mask);
 }
 
 SignalScope::~SignalScope() {
-  for (std::size_t i = 0; i < kSignalCount; ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &previous_mask, nullptr);
+  for (std::size_t i = 0; i < kSignalCount; ++i) ::sigaction(kTaken[i], &previous[i], nullptr);
   installed = false;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // Turns Ctrl-C, SIGTERM and SIGUSR1 into a flag, so that a program can finish its step and save.
 
+#include <csignal>
+
 namespace keel {
 
 // While it lives, the first SIGINT or SIGTERM is only noted. A second SIGINT ends the process at once, as without this
@@ -8,9 +10,11 @@ namespace keel {
 // changes nothing: Slurm warns both a rank and the process of `keel launch` around it, which passes the warning on as
 // SIGINT. A second SIGTERM changes nothing: job systems send it to the group and again to each process. A signal that
 // the process ignores (nohup) stays ignored. Only programs install it, never the library. A second one at a time is an
-// Error.
+// Error. Signals that the caller's thread held back are taken from then on, those that wait at once.
 class SignalScope {
  public:
+  static constexpr int kTaken[] = {SIGINT, SIGTERM, SIGUSR1};
+
   SignalScope();
   ~SignalScope();  // restores what was installed before
   SignalScope(const SignalScope&) = delete;

@@ -18,6 +18,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/evaluation.h"
+#include "keel/trainer/memory_check.h"
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
@@ -76,6 +77,7 @@ class Run {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     check_same_data();
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
+    together(ranks, [&] { check_memory(config_, ranks, task_.vocabulary, context_.device().type == DeviceType::cpu); });
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
     engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config),
@@ -100,13 +102,14 @@ class Run {
   }
 
   TrainResult operator()() {
+    StepCurves curves = make_curves(config_, context_);
     write_description();
     steps_.emplace(TrainingSteps::Parts{.model = model_,
                                         .engine = *engine_,
                                         .ranks = ranks_,
                                         .loader = task_.training,
                                         .micro_batches = micro_batches_,
-                                        .curves = make_curves(config_, context_),
+                                        .curves = std::move(curves),
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph},

@@ -13,7 +13,8 @@ struct TcpPeers {
   std::vector<std::uint64_t> hosts;  // by rank: equal for ranks of one machine
 };
 
-// Throws an Error of kind input where ranks contradict each other, of kind peer where some do not come in time.
+// Throws an Error of kind input where ranks of one token contradict each other or a process may open too few files, of
+// kind peer where some ranks do not come in time. Without a token, whoever contradicts is refused as a stranger.
 TcpPeers meet(const TcpOptions& options);
 
 }  // namespace keel

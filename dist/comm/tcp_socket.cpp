@@ -179,10 +179,16 @@ TcpListener::TcpListener(const TcpAddress& address) : address_(address) {
   throw Error(concat("cannot listen at ", to_string(address), ": ", std::strerror(error)), ErrorKind::io);
 }
 
-Socket TcpListener::accept() const {
-  Socket socket(::accept4(socket_.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket.is_open()) tune(socket.file());
-  return socket;
+TcpListener::Accepted TcpListener::accept() const {
+  for (;;) {
+    Socket socket(::accept4(socket_.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.is_open()) {
+      tune(socket.file());
+      return {std::move(socket)};
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;  // who has gone again is nobody
+    return {{}, errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM};
+  }
 }
 
 TcpAddress address_of_peer(const Socket& socket) {

@@ -47,7 +47,11 @@ class TcpListener {
   explicit TcpListener(const TcpAddress& address);
   TcpAddress address() const { return address_; }  // with the port that it has
   int file() const { return socket_.file(); }
-  Socket accept() const;  // not open where nobody waits
+  struct Accepted {
+    Socket socket;             // not open where nobody waits
+    bool lacks_files = false;  // somebody waits, but this process or the system can open no more files
+  };
+  Accepted accept() const;
 
  private:
   TcpAddress address_;

@@ -6,6 +6,7 @@
 // apart, not attackers out.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,11 @@ struct TcpOptions {
   // How long ranks wait for each other to come.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::string token = {};  // the same on every rank of a run; a process that brings another one is sent away
+  // How long a connection may be silent before it says which rank it is. Silent ones go earlier where files run out.
+  std::chrono::milliseconds patience = std::chrono::seconds(20);
+  // Told at once, in the caller's thread, of each process that rank 0 has sent away for a rank or size that cannot be.
+  // With a token such a process is of this run, and ends it instead.
+  std::function<void(const std::string&)> tell = {};
   // Rank 0's listener, where it listens at the address already.
   std::shared_ptr<const TcpListener> listener = {};
 };

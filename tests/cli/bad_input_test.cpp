@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <vector>
@@ -48,6 +49,82 @@ TEST(BadInput, ATextThatCannotBeTrainedOnIsRefused) {
   expect_refused(sandbox, "train text.yaml data.path=latin1.txt data.tokenizer=character", "'latin1.txt'");
   expect_refused(sandbox, "train text.yaml model.vocabulary=255", "the data has 256 different tokens");
   expect_refused(sandbox, "train text.yaml run=corpus.txt", "corpus.txt");
+}
+
+TEST(BadInput, AFileThatHasNoEndOrIsNoneIsRefusedAtOnce) {
+  const Sandbox sandbox;
+  ASSERT_EQ(::mkfifo((sandbox / "fifo").c_str(), 0600), 0);
+  for (const std::string path : {"/dev/zero", "/dev/random", "/dev/full", "fifo"})
+    for (const std::string type : {"text", "tokens"}) {
+      const Outcome outcome = sandbox.keel(concat("train text.yaml 'data={type: ", type, ", path: ", path, "}'"));
+      EXPECT_EQ(outcome.code, 2);
+      EXPECT_EQ(outcome.err, concat("keel: error: cannot read '", path, "': it is not a regular file\n"));
+    }
+}
+
+TEST(BadInput, WhatIsNoTrainingDataMayBeAPipeButHasAnEnd) {
+  const Sandbox sandbox;
+  expect_refused(sandbox, "train /dev/zero", "a configuration has at most 65536");
+  expect_refused(sandbox, "comm --from /dev/zero", "it is no file, and has more than 67108864 bytes");
+  expect_refused(sandbox, "launch -N 2 --hostfile /dev/zero text.yaml", "it is no file, and has more than");
+  expect_refused(sandbox, "tokenize /dev/zero --out x.bin", "it is not a regular file");
+}
+
+TEST(BadInput, NumbersThatNothingCanHoldAreRefused) {
+  const Sandbox sandbox;
+  expect_refused(sandbox, "train text.yaml steps=9223372036854775807", "at most 9007199254740992 is possible");
+  expect_refused(sandbox, "train text.yaml steps=9007199254740992 'scheduler={type: linear}'",
+                 "too long to be tabulated");
+  expect_refused(sandbox,
+                 "train text.yaml 'scheduler={type: StepLR, step_size: 1, frequency: 9007199254740992, "
+                 "interval: epoch, steps_per_epoch: 3}'",
+                 "makes more than 9007199254740992 steps");
+}
+
+TEST(BadInput, AnEnvironmentThatMakesNoSenseIsRefusedInOneLine) {
+  const Sandbox sandbox;
+  const auto refused = [&](const std::string& before, const std::string& arguments, const std::string& line) {
+    SCOPED_TRACE(before);
+    const Outcome outcome = sandbox.keel(arguments, "export " + before);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_TRUE(outcome.err.ends_with(concat("keel: error: ", line, "\n"))) << outcome.err;  // libgomp may speak first
+  };
+  for (const std::string wish : {"abc", "0", "-3", "4x", "99999999", "1e9"})
+    refused("OMP_NUM_THREADS=" + wish, "train text.yaml threads=0",
+            concat("OMP_NUM_THREADS is '", wish, "'; a number of threads, from 1 to 4096, is expected there"));
+  refused("KEEL_RANK=0 KEEL_SIZE=99999999 KEEL_ADDRESS=127.0.0.1:9", "train text.yaml",
+          "at most 1048576 ranks can find each other by an address, got 99999999");
+  for (const std::string wish : {"2", "1,1", ""})
+    EXPECT_EQ(sandbox.keel("train text.yaml threads=0 steps=4 run=with" + wish, "export OMP_NUM_THREADS=" + wish).code,
+              0);
+  EXPECT_EQ(sandbox.keel("launch -N 2 --threads text.yaml run=without", "export TMPDIR=/nowhere").code, 0);
+}
+
+TEST(BadInput, ControlCharactersReachNoTerminal) {
+  const Sandbox sandbox;
+  expect_refused(sandbox, "train text.yaml 'run=\"a\\nb\"'", "run: has characters that cannot be shown");
+  expect_refused(sandbox, "train text.yaml 'data.path=\"a\\eb\"'", "data.path: has characters that cannot be shown");
+  expect_refused(sandbox, "train \"$(printf 'c\\033[2Jd')\"", "c\\x1b[2Jd");
+  expect_refused(sandbox, "train 'c\nd.yaml'", "c\\x0ad.yaml: cannot be opened");
+  expect_refused(sandbox, "comm --from 'c\nd.json'", "cannot read 'c\\x0ad.json'");
+  expect_refused(sandbox, "generate \"$(printf 'c\\033[2Jd')\" --prompt a", "c\\x1b[2Jd");
+  expect_refused(sandbox, "train text.yaml \"$(printf 'st\\033[2Jeps=3')\"", "st\\x1b[2Jeps");
+  const std::string longest(100'000, 'x');
+  const Outcome cut = sandbox.keel("train " + longest);
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_LT(cut.err.size(), 5'000u);
+  EXPECT_NE(cut.err.find(" more bytes)"), std::string::npos);
+
+  // A file of tensors whose names others made.
+  ASSERT_EQ(sandbox.keel("train text.yaml run=made steps=4").code, 0);
+  std::string weights = sandbox.read("made/model.safetensors");
+  const std::size_t place = weights.find("h.0.");
+  ASSERT_NE(place, std::string::npos);
+  weights.replace(place, 4, "h\033[J");
+  sandbox.write("made/model.safetensors", weights);
+  const Outcome outcome = sandbox.keel("generate made --prompt a");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err.find('\033'), std::string::npos) << outcome.err;
 }
 
 TEST(BadInput, ATokenFileThatIsNotSoundIsRefused) {
@@ -102,6 +179,10 @@ TEST(BadInput, AModelThatCannotGenerateIsRefused) {
   ASSERT_EQ(sandbox.keel("train text.yaml run=other model.width=16").code, 0);
   sandbox.write("made/model.safetensors", sandbox.read("other/model.safetensors"));
   expect_refused(sandbox, "generate made --prompt a", "belong to another model");
+  std::string bad = weights;
+  bad.replace(bad.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // a NaN
+  sandbox.write("made/model.safetensors", bad);
+  expect_refused(sandbox, "generate made --prompt a", "has numbers that are not finite");
   std::filesystem::remove(sandbox / "made/model.safetensors");
   expect_refused(sandbox, "generate made --prompt a", "'made' has no model yet");
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "cli/started_ranks.h"
 #include "tests/cli/sandbox.h"
 
 namespace keel::cli {
@@ -11,6 +13,7 @@ namespace {
 
 using testing::Outcome;
 using testing::run_keel;
+using testing::RunningProgram;
 using testing::Sandbox;
 
 void expect_refused(const Outcome& outcome, const std::string& reason) {
@@ -62,6 +65,65 @@ TEST(Launch, OptionsMayStandBehindTheConfiguration) {
     EXPECT_EQ(run_keel(concat("launch ", behind)).out, before.out);
   const Outcome nothing = run_keel("launch -N 2 --threads train");
   EXPECT_EQ(nothing.err, "keel: error: what shall the ranks train? `keel launch -N 4 train c.yaml`\n");
+}
+
+// As one comes that was sent before the program had a handler for it.
+TEST(Launch, ASignalThatWaitsForTheProgramStopsItInOrder) {
+  const Sandbox sandbox;
+  sigset_t warning, before;
+  sigemptyset(&warning);
+  sigaddset(&warning, SIGUSR1);
+  for (const std::string command :
+       {"train text.yaml run=alone", "launch -N 1 text.yaml run=one", "launch -N 2 --threads text.yaml run=threads",
+        "comm all_reduce --threads -N 2 -b 64 -e 64"}) {
+    ::pthread_sigmask(SIG_BLOCK, &warning, &before);
+    RunningProgram program = sandbox.start(command);
+    program.send(SIGUSR1);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.code, 128 + SIGTERM) << command << ": " << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("stopped by "), std::string::npos) << command << ": " << outcome.out;
+  }
+}
+
+TEST(Launch, RanksTellTheLauncherWhetherItEndedThem) {
+  StartedRanks launcher(3);
+  ::setenv(StartedRanks::kVariable, launcher.address().c_str(), 1);
+  StartedRank first, second, third;
+  for (StartedRank* rank : {&first, &second, &third}) rank->tell_that_it_started();
+  launcher.wait(::getpid());  // not for ever
+  EXPECT_FALSE(launcher.were_terminated());
+  first.tell_that_it_was_terminated();
+  EXPECT_TRUE(launcher.were_terminated());
+  second.tell_that_it_failed();
+  third.tell_that_it_was_terminated();
+  EXPECT_FALSE(launcher.were_terminated());
+  ::unsetenv(StartedRanks::kVariable);
+  StartedRank nobodys;
+  nobodys.tell_that_it_started();
+  nobodys.tell_that_it_failed();
+}
+
+TEST(Launch, RanksThatWereLeftBehindAreKilled) {
+  StartedRanks launcher(2);
+  ::setenv(StartedRanks::kVariable, launcher.address().c_str(), 1);
+  const auto start_rank = [](bool ends) {
+    const pid_t rank = ::fork();
+    if (rank != 0) return rank;
+    StartedRank self;
+    self.tell_that_it_started();
+    while (!ends) ::pause();
+    ::_exit(3);
+  };
+  int status = 0;
+  ::waitpid(start_rank(true), &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  const pid_t left = start_rank(false);
+  launcher.wait(::getpid());
+  launcher.kill_those_left();
+  ::waitpid(left, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  ::unsetenv(StartedRanks::kVariable);
 }
 
 TEST(Launch, WhatFollowsTheProgramIsItsOwn) {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/data/utf8.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/utf8.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {

@@ -161,6 +161,8 @@ TEST(MappedFile, RefusesWhatIsNotAFileAndNamesIt) {
   EXPECT_NE(error_of([&] { MappedFile file(folder.path()); }).find("is a folder"), std::string::npos);
   EXPECT_NE(error_of([&] { MappedFile file("/dev/null"); }).find("not a regular file"), std::string::npos);
   EXPECT_NE(error_of([&] { read_text_file(folder / "none"); }).find(folder / "none"), std::string::npos);
+  EXPECT_EQ(error_of([] { read_text_file("/dev/zero"); }),
+            "cannot read '/dev/zero': it is no file, and has more than 67108864 bytes");
   EXPECT_FALSE(error_of([&] { read_text_file(folder.path()); }).empty());
 }
 

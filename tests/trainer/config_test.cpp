@@ -204,7 +204,7 @@ TEST(Config, ResolvedYamlLoadsToTheSameConfig) {
   const std::string files[] = {
       std::string(config_example()),
       with(""),
-      with("seed: 18446744073709551615\nrun: \"a b: #\\\"\\\\\\n\\t'\"\nresume: 'null'"),
+      with("seed: 18446744073709551615\nrun: \"a b: #\\\"\\\\'\"\nresume: 'null'"),
       with("optimizer: {type: SGD, momentum: 0.9, nesterov: true, lr: 0.30000000000000004}\nscheduler: {type: "
            "constant}"),
       with("model: {name: gpt2-large, vocabulary: 300}\nstrategy: zero3-auto\ndevice: cpu\nkernels: plain"),

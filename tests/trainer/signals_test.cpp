@@ -56,6 +56,21 @@ TEST(Signals, AnIgnoredSignalStaysIgnored) {
   ::signal(SIGINT, old);
 }
 
+TEST(Signals, WhatWasHeldBackIsTakenByTheScopeAndHeldBackAgainBehindIt) {
+  sigset_t held, before, behind;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  ::raise(SIGUSR1);
+  {
+    const SignalScope scope;
+    EXPECT_EQ(scope.received(), SIGTERM);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, &behind);
+  EXPECT_EQ(sigismember(&behind, SIGUSR1), 1);
+  EXPECT_EQ(sigismember(&behind, SIGTERM), 0);
+}
+
 TEST(Signals, ASecondScopeIsRefused) {
   const SignalScope scope;
   EXPECT_THROW(std::make_unique<SignalScope>(), Error);

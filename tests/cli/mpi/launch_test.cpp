@@ -43,6 +43,19 @@ class MpiLaunch : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  void write_program(const std::string& name, const std::string& text) const {
+    sandbox.write(name, "#!/bin/sh\n" + text);
+    std::filesystem::permissions(sandbox / name, std::filesystem::perms::owner_all);
+  }
+
+  // A process of the sandbox whose program has that name.
+  std::string process_named(const std::string& name) const {
+    std::istringstream list(processes());
+    for (std::string id; std::getline(list, id);)
+      if (text_of(concat("/proc/", id, "/comm")) == name + "\n") return id;
+    return "";
+  }
+
   // The process that trains as one rank.
   static std::string process_of_rank(int rank, const std::string& among) {
     std::istringstream list(among);
@@ -93,6 +106,11 @@ TEST_F(MpiLaunch, AnErrorIsSaidOnce) {
   const Outcome missing = sandbox.keel("launch -N 4 ./missing");
   EXPECT_EQ(missing.code, 2);
   EXPECT_EQ(missing.err, "keel: error: cannot start './missing': there is no such file\n");
+  const Outcome nowhere = sandbox.keel("launch -N 4 text.yaml run=made", "export TMPDIR=/nowhere");
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_EQ(nowhere.err,
+            "keel: error: TMPDIR is '/nowhere', where the launcher cannot write (No such file or directory); name "
+            "another folder, or none for /tmp\n");
 }
 
 TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
@@ -106,6 +124,42 @@ TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
       EXPECT_EQ(stopped.code, 128 + number) << milliseconds << " ms: " << stopped.err;
       EXPECT_EQ(processes_left(), "");
     }
+}
+
+TEST_F(MpiLaunch, ASignalWhileTheLauncherIsLookedForIsNotLost) {
+  write_program("mpirun", "[ \"$1\" != --version ] || kill -USR1 $PPID\nexec mpirun \"$@\"\n");
+  const Outcome stopped = sandbox.keel(concat("launch -N 2 --launcher ./mpirun text.yaml run=made", kForEver));
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
+  EXPECT_NE(stopped.out.find("stopped by SIGTERM"), std::string::npos) << stopped.out;
+  EXPECT_EQ(processes_left(), "");
+}
+
+TEST_F(MpiLaunch, ALauncherThatIsTerminatedGivesTheCodeOfThat) {
+  RunningProgram program = sandbox.start(concat("launch -N 3 text.yaml batch.global=6 run=made", kForEver));
+  wait_for_steps();
+  const std::string launcher = process_named("mpirun");
+  ASSERT_NE(launcher, "");
+  ::kill(std::stoi(launcher), SIGTERM);
+  const Outcome outcome = program.wait();
+  EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
+  EXPECT_EQ(processes_left(), "");
+}
+
+// As one does whose ranks wait at their end for one that is no longer there.
+TEST_F(MpiLaunch, TwoInterruptsEndALauncherThatHangsAndItsRanks) {
+  write_program("mpirun",
+                "[ \"$1\" != --version ] || exec mpirun --version\n"
+                "trap '' INT TERM HUP USR1 USR2\n"
+                "while [ \"$2\" != launch ]; do shift; done\n"
+                "\"$@\" &\n\"$@\" &\n"
+                "while :; do sleep 1; done\n");
+  RunningProgram program = sandbox.start("launch -N 2 --launcher ./mpirun sleep 1000");
+  while (process_named("sleep") == "") std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  program.send(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  program.send(SIGINT);
+  EXPECT_EQ(program.wait().code, 128 + SIGINT);
+  EXPECT_EQ(processes_left(), "");
 }
 
 TEST_F(MpiLaunch, LeavesNothingBehindHoweverItEnds) {

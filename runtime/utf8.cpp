@@ -1,4 +1,4 @@
-#include "keel/data/utf8.h"
+#include "keel/runtime/utf8.h"
 
 namespace keel {
 

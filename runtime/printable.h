@@ -1,0 +1,16 @@
+#pragma once
+// Text of unknown origin, made fit for a terminal and for one line of it.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace keel {
+
+// The text with each control character, each byte that is no UTF-8 and each mark that turns the direction of writing as
+// "\x1b"; of one that is longer than `most` bytes, the beginning and how much is left out.
+std::string printable(std::string_view text, std::size_t most = 4000);
+// The same for each of several lines, which stay lines.
+std::string printable_lines(std::string_view text);
+
+}  // namespace keel

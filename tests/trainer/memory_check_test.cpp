@@ -1,0 +1,64 @@
+#include "keel/trainer/memory_check.h"
+
+#include <mutex>
+#include <vector>
+
+#include "keel/trainer/run_plan.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
+  const TemporaryFolder place;
+  for (const char* strategy : {"ddp-fp32", "zero2-bf16", "zero3-fp32"})
+    for (const int n : {1, 3}) {
+      const Config config = small_run(place, "run", {concat("strategy=", strategy)});
+      const MemoryPlan plan = plan_run(config, n, 40, true).memory;
+      const std::int64_t all = n * (plan.kept() + plan.buckets);
+      run_ranks(n, [&](Communicator& ranks) {
+        const auto refusal = [&](const Config& asked, std::int64_t bytes) {
+          return error_of([&] { check_memory(asked, ranks, 40, true, {bytes, true}); });
+        };
+        EXPECT_EQ(refusal(config, all), "");
+        EXPECT_EQ(refusal(config, 0), "") << "unknown";
+        const std::string message = refusal(config, all - 1);
+        EXPECT_TRUE(message.starts_with(concat("training needs ", n == 1 ? "" : "3 times "))) << message;
+        EXPECT_NE(message.find("this group of processes (cgroup) has"), std::string::npos) << message;
+        EXPECT_NE(message.find("check_memory=false"), std::string::npos) << message;
+        Config regardless = config;
+        regardless.check_memory = false;
+        EXPECT_EQ(refusal(regardless, all - 1), "");
+      });
+    }
+}
+
+// Far beyond any machine: allocating it would end the test.
+TEST(MemoryCheck, ComesBeforeAnythingIsAllocatedOrWritten) {
+  const TemporaryFolder place;
+  for (const int n : {1, 2}) {
+    const Config config = small_run(place, "run", {"model.width=65536", "model.layers=1024"});
+    std::mutex mutex;
+    std::vector<std::string> messages;
+    EXPECT_THROW(run_ranks(n,
+                           [&](Communicator& ranks) {
+                             Recorder recorder;
+                             const std::string message = error_of([&] { train(config, recorder, ranks); });
+                             const std::lock_guard lock(mutex);
+                             messages.push_back(message);
+                             if (!message.empty()) throw Error(message);
+                           }),
+                 Error);
+    for (const std::string& message : messages) {
+      EXPECT_EQ(message, messages[0]);
+      EXPECT_TRUE(message.starts_with("training needs ")) << message;
+    }
+    EXPECT_FALSE(std::filesystem::exists(config.run));
+  }
+}
+
+}  // namespace
+}  // namespace keel
