@@ -159,7 +159,7 @@ int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
   together(ranks, [&] {
-    config = load_config(arguments.config, arguments.overrides);
+    config = read_configuration(arguments.config, arguments.overrides, ranks.rank() == 0);
     variants = wanted_variants(config, arguments.axes);
     options.link = link_of(arguments.network);
   });

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -19,6 +17,7 @@
 #include "keel/runtime/json.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/progress.h"
 
 namespace keel::cli {
 namespace {
@@ -44,18 +43,6 @@ struct ScheduleArguments {
   bool json = false;
 };
 
-// What the C library would use for characters: the first of these that is set decides.
-bool locale_is_utf8() {
-  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(variable);
-    if (value == nullptr || *value == '\0') continue;
-    std::string name(value);
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    return name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
 struct Curves {
   Curve rate{"learning rate", {}, 0};
   Curve momentum{"momentum", {}, 1};  // empty where the schedule leaves it alone; its axis begins at the lowest one
@@ -80,7 +67,7 @@ std::string ends_and_peak(const std::vector<double>& values) {
 }
 
 void run(const ScheduleArguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
+  const Config config = read_configuration(arguments.config, arguments.overrides);
   const LearningRate rates(config);
   const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
   KEEL_CHECK(steps <= kMostSteps, "the run has ", steps, " steps, and ", kMostSteps,

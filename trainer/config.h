@@ -147,7 +147,7 @@ struct Config {
   int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder
-  std::string resume;  // "never", "auto", or the path of a checkpoint
+  std::string resume;  // "never", "auto", or the path of a checkpoint or of a run's folder
   bool operator==(const Config&) const = default;
 };
 
@@ -156,11 +156,14 @@ struct Config {
 // One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`; it is of kind unsupported
 // where nothing is wrong but that training does not offer it yet. `source` is where messages say that overrides are
 // from.
+//
+// Where an override replaces a choice such as optimizer.type, keys of the file that do not apply to the new one are
+// left out, as if they were not there; `notes` gets a line for each of them.
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {},
-                    std::string_view source = "command line");
+                    std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
 // Likewise from a file. A file that cannot be read is an Error of kind io.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
-                   std::string_view source = "command line");
+                   std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
 
 // The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
 std::string to_yaml(const Config& config);

@@ -23,8 +23,19 @@ constexpr int kNarrowestBar = 4;
 constexpr std::string_view kReturn = "\r";
 constexpr std::string_view kEraseRest = "\x1b[K";
 
-// `columns` characters of which the fraction `done` is filled, in eighths where blocks can be drawn.
-std::string bar(double done, int columns, bool utf8) {
+// The parts of a progress line after the step count, the most important first.
+std::vector<std::string> parts_of(const StepReport& report) {
+  std::vector<std::string> parts = {fmt::format("loss {:.4f}", report.loss)};
+  if (report.seconds_left) parts.push_back(compact_duration(*report.seconds_left) + " left");
+  parts.push_back(compact_number(report.tokens_per_s) + " tok/s");
+  parts.push_back(fmt::format("lr {:.3g}", report.lr));
+  parts.push_back(fmt::format("grad {:.2f}", report.grad_norm));
+  return parts;
+}
+
+}  // namespace
+
+std::string progress_bar(double done, int columns, bool utf8) {
   constexpr std::string_view kEighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int steps = utf8 ? 8 : 1;
   const int filled = static_cast<int>(std::clamp(done, 0.0, 1.0) * columns * steps);
@@ -47,18 +58,6 @@ bool locale_is_utf8() {
   }
   return false;
 }
-
-// The parts of a progress line after the step count, the most important first.
-std::vector<std::string> parts_of(const StepReport& report) {
-  std::vector<std::string> parts = {fmt::format("loss {:.4f}", report.loss)};
-  if (report.seconds_left) parts.push_back(compact_duration(*report.seconds_left) + " left");
-  parts.push_back(compact_number(report.tokens_per_s) + " tok/s");
-  parts.push_back(fmt::format("lr {:.3g}", report.lr));
-  parts.push_back(fmt::format("grad {:.2f}", report.grad_norm));
-  return parts;
-}
-
-}  // namespace
 
 std::string compact_number(double value) {
   constexpr std::string_view kUnits[] = {"", "k", "M", "G"};
@@ -114,7 +113,7 @@ std::string ConsoleObserver::progress_line(const StepReport& report) const {
   const int room = width - static_cast<int>(count.size() + tail.size()) - 3;
   if (room < kNarrowestBar) return (count + tail).substr(0, static_cast<std::size_t>(width));
   const double done = report.steps > 0 ? static_cast<double>(report.step) / static_cast<double>(report.steps) : 0;
-  return concat(count, " ", bar(done, std::min(room, kWidestBar), options_.utf8), tail);
+  return concat(count, " ", progress_bar(done, std::min(room, kWidestBar), options_.utf8), tail);
 }
 
 void ConsoleObserver::on_step(const StepReport& report) {

@@ -55,6 +55,13 @@ struct ConsoleOptions {
   std::function<double()> now = {};  // seconds of a steady clock; without it the system's
 };
 
+// "[####....]": `columns` characters between the brackets, of which the fraction `done` is filled, in eighths where the
+// terminal shows UTF-8.
+std::string progress_bar(double done, int columns, bool utf8);
+
+// Whether the environment asks for UTF-8, as the C library reads it: LC_ALL, LC_CTYPE, LANG, the first that is set.
+bool locale_is_utf8();
+
 // What suits a file descriptor: a terminal's width and alphabet, or plain lines for a pipe or file.
 ConsoleOptions console_options(int file_descriptor);
 

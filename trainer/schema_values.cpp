@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
@@ -72,7 +73,7 @@ struct Setter {
   void operator()(Access<std::string> member) const {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     if (node.text.empty()) throw Error("is empty");
-    member(config) = node.text;
+    member(config) = with_home_folder(node.text);
   }
   void operator()(Access<std::vector<GroupPattern>> member) const {
     if (node.kind != YamlNode::Kind::list) refuse(row, node);
