@@ -128,7 +128,8 @@ struct LogConfig {
 struct Config {
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
-  double time_limit = 0;  // seconds; 0: none
+  double time_limit = 0;     // seconds; 0: none
+  double session_limit = 0;  // likewise
   ModelConfig model;
   DataConfig data;
   BatchConfig batch;

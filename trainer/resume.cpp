@@ -94,6 +94,7 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
     if (!(old_value == new_value)) changed += concat(changed.empty() ? "" : ", ", key);
   };
+  compare("time_limit", before.time_limit, config.time_limit);
   compare("seed", before.seed, config.seed);
   compare("data", before.data, config.data);
   compare("batch", before.batch, config.batch);
@@ -135,6 +136,9 @@ void check_same_data(const Resume& resume, const Config& config, const Task& tas
 std::string why_done(const TrainState& state, const Config& config) {
   if (state.step >= config.steps)
     return concat("it has ", state.step, " steps, and the run has ", config.steps, "; to go on, raise steps");
+  if (config.time_limit > 0 && state.time.seconds >= config.time_limit)
+    return concat("it has used ", compact_duration(state.time.seconds), " of training, and time_limit is ",
+                  compact_duration(config.time_limit), "; to go on, raise time_limit");
   return "";
 }
 

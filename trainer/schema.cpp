@@ -128,7 +128,13 @@ const SchemaRow kRows[] = {
     {"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
      "max_steps|max_iters|iterations"},
     {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
-     "Seconds of training after which the run ends in good order; 0: no limit."},
+     "Seconds of training, all sessions together, after which the run ends in good order; 0: no limit. Where the time "
+     "ends "
+     "it before its steps, the learning rates end there, too."},
+    {"session_limit", KEEL_FIELD(session_limit), "0", at_least(0), kAlways,
+     "Seconds after which a session saves and ends, to be gone on with by resume=auto; 0: no limit. For jobs in "
+     "queues: the "
+     "learning rates do not know of it."},
 
     {"model.type", choice(KEEL_FIELD(model.type), "gpt"), "gpt", kAny, kAlways,
      "Architecture; gpt is GPT-2's: learned positions, tied output layer."},
