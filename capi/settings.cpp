@@ -9,8 +9,8 @@ namespace keel::capi {
 namespace {
 
 // Keys of a run of `keel train` that say nothing where the host has the data and the loop.
-constexpr std::string_view kOfRuns[] = {"data", "eval",   "checkpoint", "log",
-                                        "run",  "resume", "time_limit", "cuda_graph"};
+constexpr std::string_view kOfRuns[] = {"data",   "eval",       "checkpoint",    "log",       "run",
+                                        "resume", "time_limit", "session_limit", "cuda_graph"};
 
 }  // namespace
 

@@ -40,9 +40,9 @@ docs/comm.md describes the files.
 
 std::string footer() { return '\n' + explain_contestants() + '\n' + explain_columns() + kCommExamples; }
 
-int compare_files(const std::vector<std::string>& names) {
+int compare_files(const std::vector<std::string>& names, int width) {
   const lab::Report first = lab::load_report(names[0]), second = lab::load_report(names[1]);
-  std::cout << printable_lines(comparison_text(lab::compare(first, second), names[0], names[1]));
+  std::cout << printable_lines(comparison_text(lab::compare(first, second), names[0], names[1], width));
   return 0;
 }
 
@@ -58,25 +58,26 @@ int show_files(const CommArguments& arguments) {
   const lab::Report& report = reports.front();
   if (!arguments.csv.empty()) write_text_file(arguments.csv, to_csv(report));
   if (!arguments.plot.empty()) write_text_file(arguments.plot, lab::plot(report));
+  const CommTable table(arguments.width());
   std::string_view collective;
   for (const lab::Record& record : report.records) {
     if (record.collective != collective)
-      std::cout << printable_lines(table_header(record.collective, record.ranks, arguments.from.front()));
+      std::cout << printable_lines(table.header(record.collective, record.ranks, arguments.from.front()));
     collective = record.collective;
-    std::cout << printable_lines(table_row(record));
+    std::cout << printable_lines(table.row(record));
   }
   if (!report.complete) std::cout << "# the run ended before all was measured\n";
   return 0;
 }
 
 int run(const Call& call, const CommArguments& arguments) {
-  if (!arguments.compare.empty()) return compare_files(arguments.compare);
+  if (!arguments.compare.empty()) return compare_files(arguments.compare, arguments.width());
   if (!arguments.from.empty()) return show_files(arguments);
   KEEL_CHECK(arguments.predict.empty(), "--predict needs what was measured: --from FILE, which --json wrote");
   const bool launched = find_launched().has_value();
   if (!launched) read_wish(arguments);  // better said before ranks are started
   if (!launched && !arguments.threads && arguments.ranks > 1)
-    return launch_keel(arguments.ranks, words_for_ranks("comm", call));
+    return launch_keel(arguments.ranks, with_columns(words_for_ranks("comm", call), arguments.columns));
   const SignalScope signals;
   const std::function<int()> signal = [&] { return signals.received(); };
   const auto work = [&](Communicator& ranks) { return measure_ranks(ranks, arguments, signal); };
@@ -115,6 +116,7 @@ std::vector<Option> options_of(CommArguments& arguments) {
       {"--late", "RANK:MS", &arguments.late, "Let a rank come late to each call, to see a straggler: 2:50."},
       {"--corrupt", "RANK:ELEMENT", &arguments.corrupt, "Change an element on a rank, to see the check at work: 1:0."},
 
+      columns_option(&arguments.columns),
       {"--json", "FILE", &arguments.json, "Write all that was measured."},
       {"--csv", "FILE", &arguments.csv, "The records alone, a line each."},
       {"--plot", "FILE", &arguments.plot, "Draw time and bus bandwidth over size, as SVG."},

@@ -238,7 +238,7 @@ class CommRun {
       return skip("sendrecv needs two ranks: none sends to itself");
     const std::vector<const Entered*> entered = those_for(exercise);
     if (entered.empty()) return;
-    if (ranks_.rank() == 0) std::cout << table_header(exercise.name, ranks_.size(), where_) << std::flush;
+    if (ranks_.rank() == 0) std::cout << table_.header(exercise.name, ranks_.size(), where_) << std::flush;
     for (const DType dtype : wish_.dtypes) {
       const std::int64_t most = count_in(exercise, wish_.sizes.back(), dtype, ranks_.size());
       const Tensor first = zeros(context_, {most}, dtype), second = zeros(context_, {most}, dtype);
@@ -297,7 +297,7 @@ class CommRun {
       }
     }
     report_.records.push_back(record);
-    if (ranks_.rank() == 0) std::cout << table_row(record) << std::flush;
+    if (ranks_.rank() == 0) std::cout << table_.row(record) << std::flush;
     const int is_due = Clock::now() - saved_ > kBetweenFiles ? 1 : 0;
     if (gather_values(ranks_, is_due)[0] != 0) save();
     return true;
@@ -341,6 +341,7 @@ class CommRun {
   std::vector<Entered> entered_;
   std::set<std::string> said_;
   std::string where_;
+  CommTable table_{arguments_.width()};
   Report report_;
   Clock::time_point saved_ = Clock::now();
   std::uint32_t salt_ = 0;

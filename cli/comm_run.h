@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common_options.h"
 #include "keel/dist/lab/contestant.h"
 #include "keel/dist/lab/report.h"
 #include "network.h"
@@ -29,6 +30,9 @@ struct CommArguments {
   std::vector<std::string> from;
   std::vector<int> predict;
   std::vector<std::string> compare;
+  int columns = 0;
+
+  int width() const { return columns > 0 ? columns : columns_of_output(); }
 };
 
 // The same, understood; an Error where it makes no sense.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "keel/dist/comm/algorithm_names.h"
+#include "table.h"
 
 namespace keel::cli {
 namespace {
@@ -13,30 +14,34 @@ using lab::Timing;
 struct Column {
   std::string_view head, unit;
   int width;
+  int rank;                  // see columns_that_fit()
   std::string_view meaning;  // empty: that of the first column of this name
 };
+constexpr int kInPlace = 3;  // the rank of its columns
 constexpr Column kColumns[] = {
-    {"size", "(B)", 11, "S: bytes of the whole tensor, the larger of what a rank gives and gets"},
-    {"count", "(elements)", 11, "of the whole tensor"},
-    {"type", "", 5, "of the elements"},
-    {"algorithm", "", 10, "who did it, see below"},
-    {"time", "(us)", 10, "of a call: each rank's mean, averaged over ranks; first out of place, then in place"},
-    {"algbw", "(GB/s)", 8, "S / time, in 10^9 bytes a second"},
-    {"busbw", "(GB/s)", 8, "algbw times a factor that makes it comparable to what links carry, see below"},
-    {"#wrong", "", 7, "elements of a call that are not what they must be, on all ranks; N/A: not checked"},
-    {"time", "(us)", 10, ""},
-    {"algbw", "(GB/s)", 8, ""},
-    {"busbw", "(GB/s)", 8, ""},
-    {"#wrong", "", 7, ""},
-    {"min", "(us)", 10, "the fastest rank's mean; this and what follows: out of place, where that is offered"},
-    {"max", "(us)", 10, "the slowest rank's mean"},
-    {"p50", "(us)", 10, "median of calls, each as its slowest rank saw it"},
-    {"p95", "(us)", 10, "95th percentile of them"},
-    {"inside", "(B)", 11, "that a call sends to ranks of the same node, of the rank that sends most; N/A: not known"},
-    {"between", "(B)", 11, "the same to ranks of other nodes"},
-    {"skew", "(us)", 9, "from the first rank's asking to the last's, median over calls"},
-    {"late", "", 10, "the rank that asked last most often, and in how many of the calls"},
+    {"size", "(B)", 11, 0, "S: bytes of the whole tensor, the larger of what a rank gives and gets"},
+    {"count", "(elements)", 11, 5, "of the whole tensor"},
+    {"type", "", 5, 0, "of the elements"},
+    {"algorithm", "", 10, 0, "who did it, see below"},
+    {"time", "(us)", 10, 0, "of a call: each rank's mean, averaged over ranks; first out of place, then in place"},
+    {"algbw", "(GB/s)", 8, 0, "S / time, in 10^9 bytes a second"},
+    {"busbw", "(GB/s)", 8, 0, "algbw times a factor that makes it comparable to what links carry, see below"},
+    {"#wrong", "", 7, 0, "elements of a call that are not what they must be, on all ranks; N/A: not checked"},
+    {"time", "(us)", 10, kInPlace, ""},
+    {"algbw", "(GB/s)", 8, kInPlace, ""},
+    {"busbw", "(GB/s)", 8, kInPlace, ""},
+    {"#wrong", "", 7, kInPlace, ""},
+    {"min", "(us)", 10, 6, "the fastest rank's mean; this and what follows: out of place, where that is offered"},
+    {"max", "(us)", 10, 6, "the slowest rank's mean"},
+    {"p50", "(us)", 10, 2, "median of calls, each as its slowest rank saw it"},
+    {"p95", "(us)", 10, 1, "95th percentile of them"},
+    {"inside", "(B)", 11, 7,
+     "that a call sends to ranks of the same node, of the rank that sends most; N/A: not known"},
+    {"between", "(B)", 11, 7, "the same to ranks of other nodes"},
+    {"skew", "(us)", 9, 4, "from the first rank's asking to the last's, median over calls"},
+    {"late", "", 10, 4, "the rank that asked last most often, and in how many of the calls"},
 };
+constexpr std::size_t kFirstTiming = 4, kFirstInPlace = 8;
 
 std::string number(double value) {
   const int digits = value < 10 ? 2 : value < 1000 ? 1 : 0;
@@ -52,13 +57,6 @@ void add_timing(std::vector<std::string>& cells, const std::optional<Timing>& ti
   cells.push_back(fmt::format("{:.2f}", timing->algbw));
   cells.push_back(fmt::format("{:.2f}", timing->busbw));
   cells.push_back(optional_number(timing->wrong));
-}
-
-std::string line_of(const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < std::size(kColumns); ++i) line += fmt::format(" {:>{}}", cells[i], kColumns[i].width);
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + '\n';
 }
 
 // "all_reduce  2 (n - 1) / n"
@@ -85,31 +83,46 @@ std::string explain_contestants() {
   return text;
 }
 
-std::string table_header(std::string_view collective, std::int64_t ranks, std::string_view where) {
+CommTable::CommTable(int width) {
+  std::vector<ColumnWish> wishes;
+  for (const Column& column : kColumns) wishes.push_back({column.width, column.rank});
+  shown_ = columns_that_fit(wishes, width);
+}
+
+std::string CommTable::line_of(const std::vector<std::string>& cells) const {
+  std::string line;
+  for (std::size_t i = 0; i < std::size(kColumns); ++i)
+    if (shown_[i]) line += fmt::format(" {:>{}}", cells[i], kColumns[i].width);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+std::string CommTable::header(std::string_view collective, std::int64_t ranks, std::string_view where) const {
   std::vector<std::string> heads, units;
   for (const Column& column : kColumns) {
     heads.emplace_back(column.head);
     units.emplace_back(column.unit);
   }
-  // Above the four columns of each.
-  int before = 0, four = 0;
-  for (int i = 0; i < 4; ++i) {
-    before += kColumns[i].width + 1;
-    four += kColumns[4 + i].width + 1;
-  }
   std::string text = fmt::format("# {} among {} rank{}, {}\n", collective, ranks, ranks == 1 ? "" : "s", where);
-  text += fmt::format("#{:>{}}{:>{}}{:>{}}\n", "", before - 1, "out of place", four, "in place", four);
+  if (shown_[kFirstInPlace]) {
+    // Above the four columns of each.
+    int before = 0, four = 0;
+    for (std::size_t i = 0; i < kFirstInPlace; ++i)
+      if (shown_[i]) (i < kFirstTiming ? before : four) += kColumns[i].width + 1;
+    text += fmt::format("#{:>{}}{:>{}}{:>{}}\n", "", before - 1, "out of place", four, "in place", four);
+  }
   std::string names = line_of(heads), scales = line_of(units);
   names[0] = scales[0] = '#';
   return text + names + scales;
 }
 
-std::string table_row(const Record& record) {
+std::string CommTable::row(const Record& record) const {
   std::vector<std::string> cells = {fmt::format("{}", record.bytes), fmt::format("{}", record.count), record.dtype,
                                     record.algorithm};
-  add_timing(cells, record.out_of_place);
+  const std::optional<Timing>& one = record.out_of_place ? record.out_of_place : record.in_place;
+  add_timing(cells, shown_[kFirstInPlace] ? record.out_of_place : one);
   add_timing(cells, record.in_place);
-  const Timing timing = record.out_of_place ? *record.out_of_place : record.in_place.value_or(Timing{});
+  const Timing timing = one.value_or(Timing{});
   for (const double value : {timing.min_us, timing.max_us, timing.p50_us, timing.p95_us})
     cells.push_back(number(value));
   cells.push_back(optional_number(record.wire_inside_bytes));
@@ -120,17 +133,23 @@ std::string table_row(const Record& record) {
   return line_of(cells);
 }
 
-std::string comparison_text(const lab::Comparison& comparison, const std::string& first, const std::string& second) {
+std::string comparison_text(const lab::Comparison& comparison, const std::string& first, const std::string& second,
+                            int width) {
   std::string text = fmt::format("# second / first; first: {}, second: {}\n", first, second);
-  text += fmt::format("#{:>14} {:>10} {:>5} {:>6} {:>11} {:>13} {:>11} {:>11} {:>7}\n", "collective", "algorithm",
-                      "type", "ranks", "size (B)", "", "first (us)", "second (us)", "ratio");
+  std::vector<TableColumn> columns = {
+      {"", "collective", 0, true}, {"", "algorithm", 0, true}, {"", "type"},       {"", "ranks"}, {"size", "(B)"},
+      {"", "", 0, true},           {"first", "(us)"},          {"second", "(us)"}, {"", "ratio"}, {"", "", 0, true}};
   int beyond = 0;
   for (const lab::ComparedTiming& one : comparison.timings) {
     beyond += one.is_beyond_spread;
-    text += fmt::format(" {:>14} {:>10} {:>5} {:>6} {:>11} {:>13} {:>11} {:>11} {:>7.2f}{}\n", one.record->collective,
-                        one.record->algorithm, one.record->dtype, one.record->ranks, one.record->bytes, one.variant,
-                        number(one.first_us), number(one.second_us), one.ratio, one.is_beyond_spread ? " *" : "");
+    std::size_t at = 0;
+    for (const std::string& cell :
+         {one.record->collective, one.record->algorithm, one.record->dtype, fmt::format("{}", one.record->ranks),
+          fmt::format("{}", one.record->bytes), std::string(one.variant), number(one.first_us), number(one.second_us),
+          fmt::format("{:.2f}", one.ratio), std::string(one.is_beyond_spread ? "*" : "")})
+      columns[at++].cells.push_back(cell);
   }
+  text += table_text(columns, width);
   for (const std::string& lonely : comparison.only_first) text += fmt::format("# only in {}: {}\n", first, lonely);
   for (const std::string& lonely : comparison.only_second) text += fmt::format("# only in {}: {}\n", second, lonely);
   text += fmt::format("# {} of {} differ by more than calls vary{}\n", beyond, comparison.timings.size(),

@@ -2,6 +2,8 @@
 // What `keel comm` prints, in the look of nccl-tests.
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "keel/dist/lab/comparison.h"
 #include "keel/dist/lab/report.h"
@@ -12,10 +14,21 @@ namespace keel::cli {
 std::string explain_columns();
 std::string explain_contestants();
 
-std::string table_header(std::string_view collective, std::int64_t ranks, std::string_view where);
-std::string table_row(const lab::Record& record);
+// Rows as they are measured, in so many columns of a terminal. Where both do not fit, out of place is shown, or in
+// place where that alone is offered.
+class CommTable {
+ public:
+  explicit CommTable(int width);
+  std::string header(std::string_view collective, std::int64_t ranks, std::string_view where) const;
+  std::string row(const lab::Record& record) const;
+
+ private:
+  std::string line_of(const std::vector<std::string>& cells) const;
+  std::vector<bool> shown_;
+};
 
 // `first` and `second` are the names of the files.
-std::string comparison_text(const lab::Comparison& comparison, const std::string& first, const std::string& second);
+std::string comparison_text(const lab::Comparison& comparison, const std::string& first, const std::string& second,
+                            int width);
 
 }  // namespace keel::cli

@@ -12,6 +12,7 @@ Command launch_command();
 Command generate_command();
 Command tokenize_command();
 Command plan_command();
+Command plot_command();
 Command schedule_command();
 Command strats_command();
 Command env_command();

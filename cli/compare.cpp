@@ -19,6 +19,7 @@
 #include "launched.h"
 #include "network.h"
 #include "ranks.h"
+#include "table.h"
 
 namespace keel::cli {
 namespace {
@@ -34,8 +35,9 @@ Examples:
   keel compare c.yaml -N 3 --threads                            ranks as threads of one process, without MPI
 
 Every combination of strategies, algorithms, buckets and compressions trains the same steps from the same weights, without evaluation
-and files, so many times as --repeats says, in turns. "weights" is a fingerprint of all weights in the end: equal ones
-mean equal bits. Bytes are those of rank 0 as counted, and by the formulas of `keel plan`. "exposed" is the time of a step
+and files, so many times as --repeats says, in turns. "weights" begins a fingerprint of all weights in the end: equal ones
+mean equal bits. Bytes are those of rank 0 as counted; where the formulas of `keel plan` say otherwise, what they say
+stands behind them. "exposed" is the time of a step
 in which rank 0 waited for others. Times are of steps after the first: "step" and "exposed" are means over the repeats of
 their medians, "p95" of the times that 95 of 100 steps stay below. "+-" is a 95 % confidence interval of "step": with n
 repeats t s / sqrt(n), s the standard deviation of their medians, t from Student's distribution.
@@ -57,6 +59,7 @@ struct CompareArguments {
   NetworkArguments network;
   std::string tuned;  // file for the fastest configuration
   bool threads = false;
+  int columns = 0;
 };
 
 // Tells what goes wrong, and nothing else.
@@ -76,26 +79,57 @@ std::vector<std::string> all_stages(const Config& config) {
   return names;
 }
 
-// "6291456 / 6291456"
+// "6291456", or "6291456 / 6291444 !" where that is not what was counted.
 std::string cell(std::int64_t measured, std::int64_t formula) {
-  return fmt::format("{} / {}{}", measured, formula, measured == formula ? "" : " !");
+  return measured == formula ? fmt::format("{}", measured) : fmt::format("{} / {} !", measured, formula);
 }
 
+std::string milliseconds(double value) { return fmt::format("{:.2f}", value); }
+
 // What compression costs and brings, beside the same training without.
-void print_gains(const std::vector<ComparedRun>& runs, std::size_t width) {
-  constexpr const char* kRow = "{:<{}} {:>14} {:>9} {:>14} {:>13}\n";
-  std::cout << '\n' << fmt::format(kRow, "compression", width, "bytes saved", "codec ms", "net gain", "pays below");
+std::string gains_text(const std::vector<ComparedRun>& runs, int width) {
+  std::vector<TableColumn> columns = {
+      {"", "compression", 0, true}, {"bytes", "saved"}, {"codec", "ms"}, {"", "net gain"}, {"pays", "below"}};
   for (const ComparedRun& run : runs) {
     if (!run.compresses) continue;
     const auto plain = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& other) {
       return !other.compresses && other.base == run.base;
     });
     const NetGain gain = net_gain(*plain, run);
-    std::cout << fmt::format(
-        kRow, run.name, width, plain->sent - run.sent, fmt::format("{:.2f}", run.codec_ms),
-        gain.is_gain ? fmt::format("{:.1f} %", 100 * gain.fraction) : std::string("no net gain"),
-        gain.pays_below > 0 ? fmt::format("{:.3g} GB/s", 1e-9 * gain.pays_below) : std::string("never"));
+    std::size_t at = 0;
+    for (const std::string& text :
+         {run.name, fmt::format("{}", plain->sent - run.sent), milliseconds(run.codec_ms),
+          gain.is_gain ? fmt::format("{:.1f} %", 100 * gain.fraction) : std::string("no net gain"),
+          gain.pays_below > 0 ? fmt::format("{:.3g} GB/s", 1e-9 * gain.pays_below) : std::string("never")})
+      columns[at++].cells.push_back(text);
   }
+  return table_text(columns, width);
+}
+
+// The first run of those that must end in the same weights.
+const ComparedRun& reference_of(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
+  return *std::find_if(runs.begin(), runs.end(),
+                       [&](const ComparedRun& other) { return other.decisive == run.decisive; });
+}
+bool has_right_weights(const ComparedRun& run, const std::vector<ComparedRun>& runs) {
+  return reference_of(run, runs).fingerprint == run.fingerprint && run.repeats;
+}
+
+std::string runs_text(const std::vector<ComparedRun>& runs, const CompareOptions& options, int width) {
+  std::vector<TableColumn> columns = {
+      {"", "strategy", 0, true}, {"", "weights", 0, true}, {"", "loss", 3}, {"bytes sent", "in a step"},
+      {"bytes of", "state"},     {"exposed", "ms", 1},     {"step", "ms"},  {"+-", "ms", 2},
+      {"p95", "ms", 4}};
+  for (const ComparedRun& run : runs) {
+    std::size_t at = 0;
+    for (const std::string& text :
+         {run.name, fmt::format("{:08x}{}", run.fingerprint >> 32, has_right_weights(run, runs) ? "" : " !"),
+          fmt::format("{:.6f}", run.loss), cell(run.sent, run.sent_by_formula), cell(run.kept, run.kept_by_formula),
+          milliseconds(run.exposed_ms), milliseconds(run.step_ms),
+          options.repeats > 1 ? milliseconds(run.confidence_ms) : std::string("-"), milliseconds(run.p95_ms)})
+      columns[at++].cells.push_back(text);
+  }
+  return table_text(columns, width);
 }
 
 // Says of each run what it does that lets its weights differ from the first one's. True: nothing, of all runs.
@@ -115,36 +149,23 @@ bool print_differences(const std::vector<ComparedRun>& runs) {
 }
 
 // Whether all is as it must be.
-bool print_table(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options) {
+bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options,
+                  int width) {
   const std::string network = describe(options.link);
   std::cout << fmt::format("{} steps of {} sequences by {} rank{}, {} time{}{}{}\n\n", options.steps,
                            config.batch.global, ranks, ranks == 1 ? "" : "s", options.repeats,
                            options.repeats == 1 ? "" : "s", network.empty() ? "" : "; ", network);
-  std::size_t width = 11;
-  for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
-  constexpr const char* kRow = "{:<{}} {:<18} {:>10}  {:>23}  {:>23}  {:>10} {:>9} {:>8} {:>9}\n";
-  std::cout << fmt::format(kRow, "", width, "", "", "bytes sent in a step", "bytes of state of a rank", "", "", "", "")
-            << fmt::format(kRow, "strategy", width, "weights", "loss", "counted / formula", "counted / formula",
-                           "exposed ms", "step ms", "+-", "p95 ms");
-  bool fits = true, compresses = false;
-  for (const ComparedRun& run : runs) {
-    compresses = compresses || (run.compresses && run.base != run.name);
-    const auto reference = std::find_if(runs.begin(), runs.end(),
-                                        [&](const ComparedRun& other) { return other.decisive == run.decisive; });
-    const bool equal = reference->fingerprint == run.fingerprint && run.repeats;
-    fits = fits && equal && run.fits_formulas();
-    std::cout << fmt::format(
-        kRow, run.name, width, fmt::format("{:016x}{}", run.fingerprint, equal ? "" : " !"),
-        fmt::format("{:.6f}", run.loss), cell(run.sent, run.sent_by_formula), cell(run.kept, run.kept_by_formula),
-        fmt::format("{:.2f}", run.exposed_ms), fmt::format("{:.2f}", run.step_ms),
-        options.repeats > 1 ? fmt::format("{:.2f}", run.confidence_ms) : "-", fmt::format("{:.2f}", run.p95_ms));
-  }
-  if (compresses) print_gains(runs, width);
+  std::cout << runs_text(runs, options, width);
+  const auto any = [&](const auto& is_so) { return std::any_of(runs.begin(), runs.end(), is_so); };
+  if (any([](const ComparedRun& run) { return run.compresses && run.base != run.name; }))
+    std::cout << '\n' << gains_text(runs, width);
+  const bool fits = !any([&](const ComparedRun& run) { return !has_right_weights(run, runs) || !run.fits_formulas(); });
   const bool all_equal = print_differences(runs);
-  std::cout << (!fits       ? "\n! marks weights that are not equal, and counts that are not those of the formula.\n"
-                : all_equal ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
-                            : "\nThe weights of runs that do the same are equal to the bit, and all bytes are those of "
-                              "the formulas.\n");
+  std::cout << (!fits ? "\n! marks weights that are not equal, and counts that are not the formula's.\n"
+                : all_equal
+                    ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
+                    : "\nThe weights of runs that do the same are equal to the bit, and all bytes are those of\n"
+                      "the formulas.\n");
   return fits;
 }
 
@@ -173,7 +194,7 @@ int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
   together(ranks, [&] {
-    config = load_config(arguments.config, arguments.overrides);
+    config = read_configuration(arguments.config, arguments.overrides, ranks.rank() == 0);
     variants = wanted_variants(config, arguments.axes);
     options.link = link_of(arguments.network);
   });
@@ -182,7 +203,8 @@ int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   bool fits = true;
   together(ranks, [&] {
     if (ranks.rank() != 0) return;
-    fits = print_table(runs, config, ranks.size(), options);
+    fits = print_tables(runs, config, ranks.size(), options,
+                        arguments.columns > 0 ? arguments.columns : columns_of_output());
     if (!arguments.tuned.empty()) write_fastest(runs, variants, arguments.tuned);
   });
   return fits ? 0 : 1;
@@ -192,7 +214,7 @@ int run(const Call& call, const CompareArguments& arguments) {
   const auto work = [&](Communicator& ranks) { return run_rank(ranks, arguments); };
   if (arguments.threads || arguments.ranks == 1) return on_ranks(arguments.ranks, work);
   if (find_launched()) return on_ranks(0, work);
-  return launch_keel(arguments.ranks, words_for_ranks("compare", call));
+  return launch_keel(arguments.ranks, with_columns(words_for_ranks("compare", call), arguments.columns));
 }
 
 }  // namespace
@@ -218,7 +240,8 @@ Command compare_command() {
                       bandwidth_option(&arguments->network),
                       {"--tuned", "C.yaml", &arguments->tuned,
                        "Write the configuration with the shortest steps to this file."},
-                      ranks_as_threads(&arguments->threads)},
+                      ranks_as_threads(&arguments->threads),
+                      columns_option(&arguments->columns)},
           .footer = kCompareFooter,
           .run = [arguments](const Call& call) { return run(call, *arguments); }};
 }

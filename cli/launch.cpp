@@ -134,9 +134,8 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   if (!arguments.ranks.empty()) wish.ranks = parse_ranks(arguments.ranks);
   if (!arguments.strategy.empty()) {
     const Strategy strategy = parse_strategy(arguments.strategy);
-    if (const std::string missing = not_there_yet(strategy); !missing.empty())
-      throw Error(concat(arguments.strategy, " is not there yet: training does not offer ", missing),
-                  ErrorKind::unsupported);
+    if (const std::string missing = why_not_offered(strategy); !missing.empty())
+      throw Error(concat("--strat ", arguments.strategy, ": ", missing), ErrorKind::unsupported);
   }
   wish.strategy = arguments.strategy;
   KEEL_CHECK(arguments.hosts.empty() || arguments.hostfile.empty(), "give --hosts or --hostfile, not both");

@@ -19,6 +19,7 @@ Examples:
   keel comm -N 4                             what all_reduce costs here, by keel and by MPI
   keel strats                                the names of such strategies
   keel generate runs/add --prompt "347+586="
+  keel plot runs/mine runs/other             loss, learning rate, gradient norm and speed, as curves
   keel tokenize corpus.txt --out corpus.bin  a file that data.type=tokens reads
   keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
   keel schedule c.yaml                       the learning rate of every step, as a curve
@@ -52,8 +53,8 @@ int run(const Words& words) {
                                "Say which keel this is, and end."}},
                   .footer = kProgramFooter,
                   .commands = {train_command(), compare_command(), comm_command(), launch_command(), generate_command(),
-                               tokenize_command(), plan_command(), schedule_command(), strats_command(), env_command(),
-                               race_demo_command(), docs_command()}};
+                               tokenize_command(), plan_command(), plot_command(), schedule_command(), strats_command(),
+                               env_command(), race_demo_command(), docs_command()}};
   keel.commands.push_back(help_command(keel));
   keel.commands.push_back(version_command());
   return run_program(keel, words);

@@ -257,7 +257,7 @@ void run(PlanArguments arguments) {
   KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
              " at most; -N asks for ", ranks);
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
-  Config config = load_config(arguments.config, arguments.overrides);
+  Config config = read_configuration(arguments.config, arguments.overrides);
   const bool chose_precision = decide_precision(config);
   const std::int64_t vocabulary = planned_vocabulary(config);
   const ModelSize model = measure_model(config, vocabulary);

@@ -67,7 +67,7 @@ std::string ends_and_peak(const std::vector<double>& values) {
 }
 
 void run(const ScheduleArguments& arguments) {
-  const Config config = load_config(arguments.config, arguments.overrides);
+  const Config config = read_configuration(arguments.config, arguments.overrides);
   const LearningRate rates(config);
   const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
   KEEL_CHECK(steps <= kMostSteps, "the run has ", steps, " steps, and ", kMostSteps,
@@ -92,6 +92,10 @@ void run(const ScheduleArguments& arguments) {
     std::cout << json.dump() << '\n';
     return;
   }
+  if (config.time_limit > 0)
+    std::cout << fmt::format(
+        "where time_limit ({:g} s) ends the run before its {} steps, the curve ends with the time\n\n",
+        config.time_limit, config.steps);
   const CurveStyle style = arguments.ascii || !locale_is_utf8() ? CurveStyle::ascii : CurveStyle::braille;
   std::cout << title << "\n\n" << draw_curve(curves.rate, style);
   std::cout << "\nlearning rate: " << ends_and_peak(curves.rate.values) << '\n';

@@ -115,7 +115,7 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   Link link;
   together(group, [&] {
     link = link_of(arguments.network);
-    config = load_config(arguments.config, arguments.overrides);
+    config = read_configuration(arguments.config, arguments.overrides, group.rank() == 0);
   });
   logs.set_run(config.run);
   const TrainResult result = train_on(group, config, link, arguments, signals);
@@ -133,8 +133,9 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
 int run(const TrainArguments& arguments) {
   if (arguments.print_config) {
     const auto launched = find_launched();
-    const Config config = load_config(arguments.config, arguments.overrides);
-    if (!launched || launched->rank == 0) std::cout << to_yaml(config);
+    const bool is_first = !launched || launched->rank == 0;
+    const Config config = read_configuration(arguments.config, arguments.overrides, is_first);
+    if (is_first) std::cout << to_yaml(config);
     return 0;
   }
   const SignalScope signals;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -305,6 +306,13 @@ void AtomicFolder::commit() {
   sync_path(folder_of(path_).string(), O_DIRECTORY);
   std::error_code ignored;
   if (!replaced.empty()) fs::remove_all(replaced, ignored);
+}
+
+std::string with_home_folder(std::string_view path) {
+  if (path != "~" && !path.starts_with("~/")) return std::string(path);
+  const char* home = std::getenv("HOME");
+  KEEL_CHECK(home != nullptr && *home != '\0', "'", path, "' begins with ~, and HOME is not set; write the folder out");
+  return concat(home, path.substr(1));
 }
 
 std::string read_text_file(const std::string& path) {

@@ -14,6 +14,10 @@ namespace keel {
 // Who sees a write to a mapping: nobody may write, or the writer alone (the file never changes).
 enum class Mapping : unsigned char { read_only, copy_on_write };
 
+// The path with the home folder ($HOME) for a leading `~`, alone or before a slash, as a shell would have it. Other
+// paths stay as they are. An Error of kind input where HOME is not set.
+std::string with_home_folder(std::string_view path);
+
 // A whole file as memory, read by the system when touched. Move-only; a moved-from mapping is empty.
 // The file must not shrink while it is mapped.
 class MappedFile {

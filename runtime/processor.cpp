@@ -27,6 +27,15 @@ std::uint32_t kept_registers() {
   asm volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
   return eax;
 }
+
+enum { eax, ebx, ecx, edx };
+
+// Whether CPUID tells of it, and the operating system keeps the registers for it.
+bool has(std::uint32_t leaf, std::uint32_t subleaf, int which, int bit, std::uint32_t registers) {
+  std::uint32_t found[4] = {};
+  return __get_cpuid_count(leaf, subleaf, &found[0], &found[1], &found[2], &found[3]) != 0 &&
+         (found[which] >> bit & 1) != 0 && (kept_registers() & registers) == registers;
+}
 #endif
 
 }  // namespace
@@ -34,27 +43,30 @@ std::uint32_t kept_registers() {
 MissingInstructions missing_instructions(std::uint32_t needed) noexcept {
   MissingInstructions missing = {};
 #if defined(__x86_64__)
-  const std::uint32_t kept = kept_registers();
   const auto look = [&](const char* name, std::uint32_t leaf, std::uint32_t subleaf, int which, int bit,
                         std::uint32_t registers) {
     const bool is_needed = (needed & 1) != 0;
     needed >>= 1;
-    std::uint32_t found[4] = {};
-    if (!is_needed) return;
-    if (__get_cpuid_count(leaf, subleaf, &found[0], &found[1], &found[2], &found[3]) != 0 &&
-        (found[which] >> bit & 1) != 0 && (kept & registers) == registers)
-      return;
+    if (!is_needed || has(leaf, subleaf, which, bit, registers)) return;
     add(missing,
         missing ? ", " : "this build of keel uses instructions that this processor, or what stands in for it, lacks: ");
     add(missing, name);
   };
-  enum { eax, ebx, ecx, edx };
 #define KEEL_LOOK(macro, name, leaf, subleaf, which, bit, registers) look(name, leaf, subleaf, which, bit, registers);
   KEEL_EXTENSIONS(KEEL_LOOK)
   if (missing)
     add(missing, "; build it with -D KEEL_NATIVE=OFF, for every x86-64 processor with AVX2, or on this machine");
 #endif
   return missing;
+}
+
+bool multiplies_bf16() noexcept {
+#if defined(__x86_64__)
+  constexpr std::uint32_t kVectors = 0xe6, kTiles = 0x60000;
+  return has(7, 1, eax, 5, kVectors) || has(7, 0, edx, 22, kTiles);
+#else
+  return false;
+#endif
 }
 
 }  // namespace keel

@@ -16,4 +16,8 @@ struct MissingInstructions {
 // Compiled for any x86-64 processor, and calls nothing that is not: it may be asked before anything else.
 MissingInstructions missing_instructions(std::uint32_t needed) noexcept;
 
+// Whether this processor has instructions that multiply numbers in bf16: AVX-512BF16, or AMX-BF16 (Intel's manual,
+// volume 2A, CPUID).
+bool multiplies_bf16() noexcept;
+
 }  // namespace keel

@@ -171,6 +171,16 @@ StepCurves make_curves(const Config& config, const Context& context) {
   return curves;
 }
 
+StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Context& context) {
+  const auto number = [&](double value) {
+    return from_values(context, std::vector<double>{value}, {1}, Purpose::workspace);
+  };
+  StepCurves curves = {.rates = number(rates.rate(done))};
+  if (rates.schedule().cycles_momentum())
+    curves.momenta = number(rates.momentum(done).value_or(StepState::kOwnMomentum));
+  return curves;
+}
+
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;

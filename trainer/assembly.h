@@ -8,6 +8,7 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/learning_rate.h"
 
 namespace keel {
 
@@ -31,6 +32,8 @@ std::string check_groups(const Config& config, const Sharded& engine);
 
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);
+// Of the one step that follows `done` taken ones.
+StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Context& context);
 
 // `config.strategy.precision` must have been decided. The model's embeddings keep their states in full precision.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);

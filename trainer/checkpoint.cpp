@@ -150,6 +150,10 @@ TrainState read_state(const std::string& path, const More& more) {
     state.step = json.at("step").integer();
     state.tokens = json.at("tokens").integer();
     state.optimizer = parse_steps(json.at("optimizer"));
+    if (json.contains("time")) {
+      const Json& time = json.at("time");
+      state.time = {time.at("seconds").number(), time.at("since").integer(), state.optimizer.steps};
+    }
     if (json.contains("data")) state.data = json.at("data").string();
     state.config = json.at("config").string();
     state.weights = texts_of(json.at("weights"));
@@ -159,6 +163,9 @@ TrainState read_state(const std::string& path, const More& more) {
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(std::isfinite(state.optimizer.loss_scale) && state.optimizer.loss_scale > 0, "'", file,
                "' is malformed: its loss scale is ", state.optimizer.loss_scale);
+    KEEL_CHECK(std::isfinite(state.time.seconds) && state.time.seconds >= 0 && state.time.since >= 0 &&
+                   state.time.since <= state.optimizer.steps,
+               "'", file, "' is malformed: it counts ", state.time.seconds, " s since step ", state.time.since);
     KEEL_CHECK(!state.weights.empty() && !state.state.empty(), "'", file, "' is malformed: it names no files");
     more(json, state);
     return state;
@@ -241,6 +248,7 @@ void save_checkpoint(const std::string& path, const Sharded& engine, Communicato
                  {"tokens", state.tokens},   {"optimizer", describe_steps(steps)},
                  {"weights", Json::array()}, {"state", Json::array()},
                  {"files", Json::object()},  {"config", state.config}};
+    if (state.time.seconds > 0) json["time"] = {{"seconds", state.time.seconds}, {"since", state.time.since}};
     if (!state.data.empty()) json["data"] = state.data;
     for (int i = 0; i < files; ++i) json["weights"].push_back(file_name(kWeights, i, files));
     for (int i = 0; i < files; ++i) json["state"].push_back(file_name(kOptimizer, i, files));

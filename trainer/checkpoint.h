@@ -16,6 +16,7 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/sharded.h"
+#include "keel/trainer/time_spent.h"
 
 namespace keel {
 
@@ -23,6 +24,7 @@ struct TrainState {
   std::int64_t step = 0;                    // of the run, skipped ones included: position of data and random draws
   std::int64_t tokens = 0;                  // trained on
   StepState optimizer;                      // counts of steps, loss scale
+  TimeSpent time;                           // of the run's time_limit; `steps` are the optimizer's
   std::string data;                         // fingerprint of what was trained on; empty: unknown
   std::string config;                       // YAML of the run that wrote it
   std::vector<std::string> weights, state;  // names of the files with the weights, and with the optimizer's state

@@ -12,6 +12,19 @@
 namespace keel {
 namespace {
 
+// The words from `first` on that a shell has cut out of one value in braces or brackets, `model={layers: 2, width: 64}`
+// without quotes: the last one's place; `first` itself where that value is not cut.
+std::size_t last_of_cut(const std::vector<std::string>& texts, std::size_t first) {
+  const std::size_t equals = texts[first].find('=');
+  if (equals == std::string::npos || texts[first].find_first_of("{[", equals) != equals + 1) return first;
+  int open = 0;
+  for (std::size_t i = first; i < texts.size(); ++i) {
+    for (const char c : texts[i]) open += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    if (open <= 0) return i;
+  }
+  return first;
+}
+
 struct Size {
   std::int64_t layers, heads, width;
 };
@@ -39,7 +52,7 @@ void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const
     if ((key == "scheduler.params" || key == "optimizer.params") && entry.value.kind == YamlNode::Kind::mapping) {
       is_deepspeeds_ |= key == "optimizer.params";
       flatten(prefix, entry.value, override_place, out);
-    } else if (entry.key.find('.') != std::string::npos) {
+    } else if (entry.key.find('.') < entry.key.find(':')) {
       report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
     } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty()) {
       flatten(key + ".", entry.value, override_place, out);
@@ -79,6 +92,22 @@ void Resolver::add_override(const std::string& text) {
   else given_.push_back({key, document.root, place});
 }
 
+void Resolver::add_overrides(const std::vector<std::string>& texts) {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::size_t last = last_of_cut(texts, i);
+    if (last == i) {
+      add_override(texts[i]);
+      continue;
+    }
+    std::string whole = texts[i];
+    while (i < last) whole += concat(' ', texts[++i]);
+    YamlNode unused;
+    report({0, ++overrides_, concat(source_, ", '", whole, "'")},
+           concat("a shell cuts this at its spaces; put it in quotes: '", whole, "'"));
+    mark_broken(own_key(whole.substr(0, whole.find('=')), unused));
+  }
+}
+
 const Given* Resolver::find(std::string_view key) const {
   const auto found = std::find_if(given_.begin(), given_.end(), [&](const Given& given) { return given.key == key; });
   return found == given_.end() ? nullptr : &*found;
@@ -115,10 +144,20 @@ void Resolver::check_names() {
     const std::string parent = given.key.substr(0, given.key.find('.'));
     if (is_section(given.key)) {
       if (given.value.kind != YamlNode::Kind::mapping) {
-        report_key(given.key, given.place, concat("is a section; write it as `", given.key, ": {key: value, ...}`"));
+        report_key(
+            given.key, given.place,
+            concat("is a section; write it as `", given.key, ": {key: value, ...}`",
+                   given.place.override_number == 0
+                       ? ""
+                       : concat(", in quotes that keep the braces from a shell, or as ", given.key, ".KEY=VALUE")));
       }
     } else if (parent != given.key && is_key(parent)) {
       report_key(parent, given.place, "expects a value, got a mapping");
+    } else if (const std::size_t colon = given.key.find(':');
+               colon != std::string::npos && is_key(given.key.substr(0, colon))) {
+      const std::size_t word = given.key.rfind('.', colon) + 1;  // 0 where there is no dot
+      report(given.place, concat("'", given.key, "' needs a space behind the colon, as in `",
+                                 given.key.substr(word, colon - word), ": VALUE`"));
     } else {
       const std::string likely = likely_key(given.key);
       report(given.place,
@@ -155,7 +194,10 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
     if (row.when.accepts(actual)) applicable = &row;
   }
   if (applicable == nullptr) {
-    if (given != nullptr)
+    if (given == nullptr) return;
+    if (const Given* replacement = replacement_of(rows[0].when.key, *given))
+      leave_out(*given, concat("does not apply where ", replacement->key, " is ", actual));
+    else
       report_key(key, given->place,
                  concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
                         "; remove one of the two"));
@@ -177,6 +219,17 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   } else {
     resolve_default(*applicable);
   }
+}
+
+// The override that gave the choice, where the key is of the file.
+const Given* Resolver::replacement_of(std::string_view choice, const Given& given) const {
+  const Given* choosing = find(choice);
+  const bool replaces = choosing != nullptr && choosing->place.override_number > 0 && given.place.override_number == 0;
+  return replaces ? choosing : nullptr;
+}
+
+void Resolver::leave_out(const Given& given, std::string_view why) {
+  notes_.push_back(printable(concat(given.place.text, ": ", given.key, " is left out: it ", why)));
 }
 
 // Where it is not known which row applies, a value that none of them reads is wrong all the same.
@@ -251,15 +304,17 @@ Config Resolver::resolve() {
 }
 
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
-                    std::string_view source) {
+                    std::string_view source, std::vector<std::string>* notes) {
   Resolver resolver(name, source);
   resolver.add_file(yaml);
-  for (const std::string& text : overrides) resolver.add_override(text);
-  return resolver.resolve();
+  resolver.add_overrides(overrides);
+  Config config = resolver.resolve();
+  if (notes != nullptr) *notes = resolver.notes();
+  return config;
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                   std::string_view source) {
+                   std::string_view source, std::vector<std::string>* notes) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw Error(concat(printable(file.string()), ": is a folder; a YAML file is needed"), ErrorKind::io);
@@ -270,7 +325,7 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw Error(concat(printable(file.string()), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_config(text, file.string(), overrides, source);
+  return parse_config(text, file.string(), overrides, source, notes);
 }
 
 }  // namespace keel

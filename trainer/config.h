@@ -129,7 +129,8 @@ struct LogConfig {
 struct Config {
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
-  double time_limit = 0;  // seconds; 0: none
+  double time_limit = 0;     // seconds; 0: none
+  double session_limit = 0;  // likewise
   ModelConfig model;
   DataConfig data;
   BatchConfig batch;
@@ -149,7 +150,7 @@ struct Config {
   int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder
-  std::string resume;  // "never", "auto", or the path of a checkpoint
+  std::string resume;  // "never", "auto", or the path of a checkpoint or of a run's folder
   bool operator==(const Config&) const = default;
 };
 
@@ -158,11 +159,14 @@ struct Config {
 // One Error reports everything that is wrong, a line each, as `c.yaml:7: optimizer.lr: ...`; it is of kind unsupported
 // where nothing is wrong but that training does not offer it yet. `source` is where messages say that overrides are
 // from.
+//
+// Where an override replaces a choice such as optimizer.type, keys of the file that do not apply to the new one are
+// left out, as if they were not there; `notes` gets a line for each of them.
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {},
-                    std::string_view source = "command line");
+                    std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
 // Likewise from a file. A file that cannot be read is an Error of kind io.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
-                   std::string_view source = "command line");
+                   std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
 
 // The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
 std::string to_yaml(const Config& config);

@@ -22,9 +22,10 @@ void Resolver::check_strategy() {
                      concat(name_of(strategy.precision), " contradicts the strategy ", given->value.text,
                             ", which says ", name_of(said), "; remove one of the two"));
   }
-  const std::string missing = not_there_yet(strategy);
-  require(missing.empty(), {"strategy", "precision"},
-          concat(to_string(strategy), " is not there yet: training does not offer ", missing), ErrorKind::unsupported);
+  const std::string missing = why_not_offered(strategy);
+  const bool is_precision = strategy.precision == Strategy::Precision::fp8 && find("precision") != nullptr;
+  require(missing.empty(), {"strategy", "precision"}, missing, ErrorKind::unsupported,
+          is_precision ? "precision" : "strategy");
 }
 
 // What does not fit together is reported where the key, or else one that it depends on, was last given.
@@ -112,8 +113,19 @@ void Resolver::check_compression() {
                  "what that leaves out"));
 }
 
+// Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.
+void Resolver::leave_out_replaced_rate() {
+  const Given* rate = find("optimizer.lr");
+  if (rate == nullptr || broken_.contains("optimizer.lr") || broken_.contains("optimizer.type")) return;
+  const bool makes_own = find_optimizer(config_.optimizer.type).has("relative_step") && config_.optimizer.relative_step;
+  if (!makes_own || replacement_of("optimizer.type", *rate) == nullptr) return;
+  config_.optimizer.lr = 1;
+  leave_out(*rate, concat("does not apply where ", config_.optimizer.type, " has relative_step"));
+}
+
 void Resolver::check_together() {
   const Config& c = config_;
+  leave_out_replaced_rate();
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
           fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
                       c.model.width));

@@ -46,8 +46,9 @@ class Resolver {
   Resolver(std::string_view name, std::string_view source) : name_(name), source_(source) {}
 
   void add_file(std::string_view yaml);
-  void add_override(const std::string& text);
+  void add_overrides(const std::vector<std::string>& texts);
   Config resolve();
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   WrittenPlace file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
@@ -59,6 +60,7 @@ class Resolver {
   }
   void mark_broken(std::string_view key_or_section);
 
+  void add_override(const std::string& text);
   void add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out);
   void flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
                std::vector<Given>& out);
@@ -69,6 +71,9 @@ class Resolver {
   void resolve_key(std::span<const SchemaRow> rows);
   void refuse_for_all(std::span<const SchemaRow> rows, const Given& given);
   void resolve_default(const SchemaRow& row);
+  const Given* replacement_of(std::string_view choice, const Given& given) const;
+  void leave_out(const Given& given, std::string_view why);
+  void leave_out_replaced_rate();
   void check_together();
   void check_strategy();
   void check_optimizer();
@@ -81,6 +86,7 @@ class Resolver {
   std::string name_, source_;
   std::vector<Given> given_;
   std::vector<Problem> problems_;
+  std::vector<std::string> notes_;
   std::set<std::string, std::less<>> broken_;  // keys whose value is unknown after an error
   bool readable_ = true;
   bool is_deepspeeds_ = false;  // the section `optimizer`

@@ -7,29 +7,32 @@ namespace keel {
 namespace {
 
 // Steps of the run in the schedule's own count.
-std::int64_t total_of(const Config& config) {
+std::int64_t total_of(const Config& config, std::int64_t steps) {
   const std::int64_t pace = config.scheduler.pace();
-  return config.steps / pace + (config.steps % pace == 0 ? 0 : 1);
+  return steps / pace + (steps % pace == 0 ? 0 : 1);
 }
 
 }  // namespace
 
-ScheduleComplaints check_learning_rates(const Config& config) {
-  ScheduleComplaints complaints = check_schedule(config.scheduler.settings, config.optimizer.lr, total_of(config));
+ScheduleComplaints check_learning_rates(const Config& config) { return check_learning_rates(config, config.steps); }
+
+ScheduleComplaints check_learning_rates(const Config& config, std::int64_t steps) {
+  ScheduleComplaints complaints =
+      check_schedule(config.scheduler.settings, config.optimizer.lr, total_of(config, steps));
   const OptimizerEntry& optimizer = find_optimizer(config.optimizer.type);
-  if (complaints.empty() && LearningRate(config).schedule().cycles_momentum() && !optimizer.has("momentum") &&
+  if (complaints.empty() && LearningRate(config, steps).schedule().cycles_momentum() && !optimizer.has("momentum") &&
       !optimizer.has("betas"))
     complaints.push_back(
         {"cycle_momentum", concat(optimizer.name, " has neither momentum nor betas; set cycle_momentum to false")});
-  if (complaints.empty() && optimizer.make != nullptr && LearningRate(config).schedule().layer_factor(0, 1) != 1)
+  if (complaints.empty() && optimizer.make != nullptr && LearningRate(config, steps).schedule().layer_factor(0, 1) != 1)
     complaints.push_back({"layer_decay", concat(optimizer.name, " treats all parameters as one vector; set it to 1")});
   return complaints;
 }
 
-LearningRate::LearningRate(const Config& config)
+LearningRate::LearningRate(const Config& config, std::int64_t steps)
     : base_rate_(config.optimizer.lr),
       pace_(config.scheduler.pace()),
-      schedule_(config.scheduler.settings, config.optimizer.lr, total_of(config)) {}
+      schedule_(config.scheduler.settings, config.optimizer.lr, total_of(config, steps)) {}
 
 std::int64_t LearningRate::settles() const {
   const std::int64_t settles = schedule_.settles();

@@ -9,11 +9,15 @@
 
 namespace keel {
 
+// `steps`: of the run; without it those of the configuration.
 ScheduleComplaints check_learning_rates(const Config& config);
+ScheduleComplaints check_learning_rates(const Config& config, std::int64_t steps);
 
 class LearningRate {
  public:
-  explicit LearningRate(const Config& config);
+  explicit LearningRate(const Config& config) : LearningRate(config, config.steps) {}
+  // Of a run that has another number of steps.
+  LearningRate(const Config& config, std::int64_t steps);
   // For the step that follows `done` taken steps; a skipped step is not taken.
   double rate(std::int64_t done) const { return base_rate_ * schedule_.factor(done / pace_); }
   std::optional<double> momentum(std::int64_t done) const { return schedule_.momentum(done / pace_); }

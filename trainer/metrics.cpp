@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -47,6 +48,19 @@ std::string kept_lines(const std::string& path, std::string_view text, std::int6
 std::string name_of_nonfinite(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
 
 }  // namespace
+
+std::vector<Json> read_metrics(const std::string& path) {
+  std::vector<Json> records;
+  const std::string text = read_text_file(path);
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    Json record = Json::parse_or_null(line);
+    const Json* const step = record.find("step");
+    if (step != nullptr && step->is_integer()) records.push_back(std::move(record));
+  }
+  return records;
+}
 
 MetricsWriter::MetricsWriter(std::string path, std::int64_t last_step) : path_(std::move(path)) {
   std::error_code ignored;

@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
+
+#include "keel/runtime/json.h"
 
 namespace keel {
 
@@ -37,5 +40,9 @@ class MetricsWriter {
   std::string path_;
   int descriptor_ = -1;
 };
+
+// The records of such a file, in their order: objects with a whole "step". A last line that a crash cut short, or that
+// is being written, does not count.
+std::vector<Json> read_metrics(const std::string& path);
 
 }  // namespace keel

@@ -3,60 +3,75 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
+#include "keel/runtime/processor.h"
 #include "keel/runtime/stopwatch.h"
 
 namespace keel {
 namespace {
 
-constexpr double kProbeSeconds = 0.05;
 constexpr std::int64_t kProbeRows = 256;
+constexpr int kCalmRounds = 20;
+constexpr double kWorthIt = 1.25;
 
-// Products x (rows, width) times w (width, 4 width) in one number type, and the best rate seen, in GFLOP/s.
+// Products x (rows, width) times w (width, 4 width) in one number type.
 class Products {
  public:
   Products(const Context& context, DType dtype, std::int64_t width)
       : x_(zeros(context, {kProbeRows, width}, dtype, Purpose::workspace)),
         w_(zeros(context, {width, 4 * width}, dtype, Purpose::workspace)),
-        out_(empty(context, {kProbeRows, 4 * width}, dtype, Purpose::workspace)),
-        operations_(2.0 * kProbeRows * static_cast<double>(width * 4 * width)) {
-    kernels::matmul(x_, w_, {.into = out_});  // warms up
-    out_.context().synchronize();
+        out_(empty(context, {kProbeRows, 4 * width}, dtype, Purpose::workspace)) {
+    seconds_of_one();  // warms up
   }
-  void run() {
+  double seconds_of_one() {
     const double start = seconds_now();
     kernels::matmul(x_, w_, {.into = out_});
     out_.context().synchronize();
-    shortest_ = std::min(shortest_, seconds_now() - start);
+    return seconds_now() - start;
   }
-  double rate() const { return operations_ / shortest_ * 1e-9; }
 
  private:
   Tensor x_, w_, out_;
-  double operations_;
-  double shortest_ = 1e9;  // seconds
 };
 
 }  // namespace
 
-PrecisionChoice choose_precision(const Context& context, std::int64_t width) {
-  if (context.device().type == DeviceType::emulated)
-    return {Strategy::Precision::fp32, "strategy auto: fp32; an emulated device has no speed to compare"};
-  const std::int64_t probed = std::clamp<std::int64_t>(width, 64, 1024);
-  Products wide(context, DType::f32, probed), narrow(context, DType::bf16, probed);
-  // In turns: what else the machine does meets both alike.
-  for (const double begin = seconds_now(); seconds_now() - begin < kProbeSeconds;) {
-    wide.run();
-    narrow.run();
+ProbeRound best_round(const std::function<ProbeRound()>& probe, double least, double most) {
+  constexpr double kBetter = 0.98;
+  ProbeRound best{std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
+  int calm = 0;
+  for (double spent = 0; spent < most && (spent < least || calm < kCalmRounds); ++calm) {
+    const ProbeRound round = probe();
+    if (round.fp32 < kBetter * best.fp32 || round.bf16 < kBetter * best.bf16) calm = 0;
+    best = {std::min(best.fp32, round.fp32), std::min(best.bf16, round.bf16)};
+    spent += round.fp32 + round.bf16;
   }
-  const bool faster = narrow.rate() >= 1.25 * wide.rate();
+  return best;
+}
+
+PrecisionChoice choose_precision(const Context& context, std::int64_t width) {
+  const DeviceType type = context.device().type;
+  if (type == DeviceType::emulated)
+    return {Strategy::Precision::fp32, "strategy auto: fp32; an emulated device has no speed to compare"};
+  if (type == DeviceType::cpu && !multiplies_bf16())
+    return {Strategy::Precision::fp32,
+            "strategy auto: fp32; this processor has no instructions for bf16 (AVX-512BF16 or AMX-BF16)"};
+  // Threads would wait for the one whose core another program holds.
+  const Context prober =
+      type == DeviceType::cpu ? Context::create({.threads = 1, .kernels = context.kernel_choice()}) : context;
+  const std::int64_t probed = std::clamp<std::int64_t>(width, 64, 1024);
+  Products wide(prober, DType::f32, probed), narrow(prober, DType::bf16, probed);
+  const ProbeRound best = best_round([&] { return ProbeRound{wide.seconds_of_one(), narrow.seconds_of_one()}; });
+  const double operations = 2e-9 * kProbeRows * static_cast<double>(probed * 4 * probed);
+  const bool faster = best.fp32 >= kWorthIt * best.bf16;
   return {faster ? Strategy::Precision::bf16 : Strategy::Precision::fp32,
           fmt::format("strategy auto: {}; {} multiplies {:.0f} GFLOP/s in bf16 and {:.0f} in fp32",
                       faster ? "bf16" : "fp32",
-                      context.device().type == DeviceType::cpu ? "this processor" : to_string(context.device()),
-                      narrow.rate(), wide.rate())};
+                      type == DeviceType::cpu ? "a thread of this processor" : to_string(context.device()),
+                      operations / best.bf16, operations / best.fp32)};
 }
 
 }  // namespace keel

@@ -1,6 +1,7 @@
 #pragma once
 // The choice of `strategy: auto`: the numbers that this processor multiplies fastest.
 
+#include <functional>
 #include <string>
 
 #include "keel/runtime/context.h"
@@ -10,11 +11,21 @@ namespace keel {
 
 struct PrecisionChoice {
   Strategy::Precision precision = Strategy::Precision::fp32;
-  std::string reason;  // one line with both speeds
+  std::string reason;  // one line
 };
 
-// Multiplies matrices of a model of this width in fp32 and in bf16 for about 50 ms. bf16 is chosen where it is at
-// least a quarter faster: its rounding should buy something.
+// A processor without instructions for bf16 computes in fp32. One that has them, and a GPU, is asked: matrices of a
+// model of this width are multiplied in both, on one thread, in turns, for 50 to 500 ms. The best of each counts, since
+// another program makes a product slower and never faster. bf16 is chosen where it is at least a quarter faster: its
+// rounding should buy something.
 PrecisionChoice choose_precision(const Context& context, std::int64_t width);
+
+// Seconds of a product in fp32, and of the same one in bf16 right after it.
+struct ProbeRound {
+  double fp32 = 0, bf16 = 0;
+};
+// The best of many rounds: until neither has become better for 20 of them, and for so many seconds at least and at
+// most, by the products' own time.
+ProbeRound best_round(const std::function<ProbeRound()>& probe, double least = 0.05, double most = 0.5);
 
 }  // namespace keel

@@ -19,15 +19,31 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 constexpr int kWidestBar = 30;
+constexpr int kReadableBar = 20;  // which the less important parts of a line leave
 constexpr int kNarrowestBar = 4;
 // Return to the first column; erase from the cursor to the end of the line.
 constexpr std::string_view kReturn = "\r";
 constexpr std::string_view kEraseRest = "\x1b[K";
 
-// The parts of a progress line after the step count, the most important first.
+double part(double done, double all) { return all > 0 ? done / all : 0; }
+
+double part_of_steps(const StepReport& report) {
+  return part(static_cast<double>(report.step), static_cast<double>(report.steps));
+}
+
+// Whether the time will be over before the steps are done.
+bool ends_by_time(const StepReport& report) { return part(report.seconds, report.time_limit) > part_of_steps(report); }
+
+// "0:12/0:20".
+std::string time_text(const StepReport& report) {
+  return concat(compact_duration(report.seconds), '/', compact_duration(report.time_limit));
+}
+
+// The parts of a progress line after what is counted, the most important first.
 std::vector<std::string> parts_of(const StepReport& report) {
   std::vector<std::string> parts = {fmt::format("loss {:.4f}", report.loss)};
-  if (report.seconds_left) parts.push_back(compact_duration(*report.seconds_left) + " left");
+  if (ends_by_time(report)) parts.push_back(fmt::format("step {}", report.step));
+  else if (report.seconds_left) parts.push_back(compact_duration(*report.seconds_left) + " left");
   parts.push_back(compact_number(report.tokens_per_s) + " tok/s");
   parts.push_back(fmt::format("lr {:.3g}", report.lr));
   parts.push_back(fmt::format("grad {:.2f}", report.grad_norm));
@@ -109,19 +125,24 @@ ConsoleObserver::~ConsoleObserver() {
 
 double ConsoleObserver::now() const { return options_.now ? options_.now() : seconds_now(); }
 
-// Everything that fits: the step and the loss always, then the other parts, then a bar in the room that is left.
+// Everything that fits: the count of steps, or the time where that ends the run, and the loss always; then what is
+// left; then a bar that can be read; then the other parts.
 std::string ConsoleObserver::progress_line(const StepReport& report) const {
   const int width = std::max((options_.width ? options_.width() : 80) - 1, 0);  // a full line would wrap
-  const std::string count =
-      fmt::format("{:>{}}/{}", report.step, fmt::formatted_size("{}", report.steps), report.steps);
+  const std::string count = ends_by_time(report) ? time_text(report)
+                                                 : fmt::format("{:>{}}/{}", report.step,
+                                                               fmt::formatted_size("{}", report.steps), report.steps);
+  constexpr std::size_t kBeforeBar = 2;  // parts
+  const std::vector<std::string> parts = parts_of(report);
   std::string tail;
-  for (const std::string& part : parts_of(report)) {
-    if (!tail.empty() && static_cast<int>(count.size() + tail.size() + part.size()) + 2 > width) break;
-    tail += "  " + part;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int needed = static_cast<int>(count.size() + tail.size() + parts[i].size()) + 2;
+    if (i > 0 && needed + (i < kBeforeBar ? 0 : kReadableBar + 3) > width) break;
+    tail += "  " + parts[i];
   }
   const int room = width - static_cast<int>(count.size() + tail.size()) - 3;
   if (room < kNarrowestBar) return (count + tail).substr(0, static_cast<std::size_t>(width));
-  const double done = report.steps > 0 ? static_cast<double>(report.step) / static_cast<double>(report.steps) : 0;
+  const double done = std::max(part_of_steps(report), part(report.seconds, report.time_limit));
   return concat(count, " ", progress_bar(done, std::min(room, kWidestBar), options_.utf8), tail);
 }
 
@@ -129,13 +150,14 @@ void ConsoleObserver::on_step(const StepReport& report) {
   const std::lock_guard lock(mutex_);
   const double time = now();
   const double interval = options_.terminal ? kRedrawSeconds : options_.interval;
-  if (last_draw_ && report.step < report.steps && time - *last_draw_ < interval) return;
+  const bool is_last = report.step >= report.steps || part(report.seconds, report.time_limit) >= 1;
+  if (last_draw_ && !is_last && time - *last_draw_ < interval) return;
   last_draw_ = time;
   if (options_.terminal) {
     shown_ = progress_line(report);
     out_ << concat(kReturn, shown_, kEraseRest) << std::flush;
   } else {
-    std::string line = fmt::format("step {}/{}", report.step, report.steps);
+    std::string line = ends_by_time(report) ? time_text(report) : fmt::format("step {}/{}", report.step, report.steps);
     for (const std::string& part : parts_of(report)) line += "  " + part;
     out_ << line + '\n' << std::flush;
   }

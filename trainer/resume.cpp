@@ -6,6 +6,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
 
 namespace keel {
@@ -36,6 +37,18 @@ std::optional<Resume> newest_whole(const RunFolder& folder, TrainObserver& obser
   throw Error(concat("no checkpoint in '", folder.path(), "' is whole; give the run another folder (run=OTHER)"));
 }
 
+// What a path means: a checkpoint, or the newest one in the folder of a run.
+Resume read_named(const std::string& path, TrainObserver& observer) {
+  std::error_code ignored;
+  KEEL_CHECK(std::filesystem::exists(path, ignored), "resume: there is no '", path,
+             "'; name a checkpoint, or the folder of a run, or say resume=auto");
+  const RunFolder run(path);
+  if (!std::filesystem::exists(run.config(), ignored)) return read_whole(path);
+  std::optional<Resume> newest = newest_whole(run, observer);
+  KEEL_CHECK(newest, "resume: the run in '", path, "' has no checkpoint yet");
+  return *std::move(newest);
+}
+
 // The numbers of a model of another shape fit nowhere.
 void check_same_model(const Resume& resume, const Config& config) {
   const ModelConfig before = parse_config(resume.state.config, resume.path + "/state.json").model;
@@ -54,6 +67,26 @@ void check_same_model(const Resume& resume, const Config& config) {
   KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
 }
 
+// What an optimizer keeps from step to step, by name.
+std::string states_of(const Config& config) {
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
+  std::string names;
+  const auto add = [&](std::string_view name) { names += concat(names.empty() ? "" : ", ", name); };
+  for (const std::string_view name : optimizer->state_names()) add(name);
+  if (optimizer->one_by_one())  // a matrix has all kinds that there are
+    for (const StateKind& kind : optimizer->parameter_state({2, 2}, {})) add(kind.name);
+  return names.empty() ? "nothing" : names;
+}
+
+// The state of another optimizer says nothing to this one.
+void check_same_states(const Resume& resume, const Config& config) {
+  const Config before = parse_config(resume.state.config, resume.path + "/state.json");
+  const std::string then = states_of(before), now = states_of(config);
+  KEEL_CHECK(then == now, "'", resume.path, "' was trained by ", before.optimizer.type, ", which keeps ", then,
+             ", and ", config.optimizer.type, " would go on from ", now,
+             "; leave the optimizer as it was, or train anew with the other one (run=OTHER resume=never)");
+}
+
 // Says which settings are not those of the checkpoint's run; the new ones hold.
 void note_changes(const Resume& resume, const Config& config, TrainObserver& observer) {
   const Config before = parse_config(resume.state.config, resume.path + "/state.json");
@@ -61,6 +94,7 @@ void note_changes(const Resume& resume, const Config& config, TrainObserver& obs
   const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
     if (!(old_value == new_value)) changed += concat(changed.empty() ? "" : ", ", key);
   };
+  compare("time_limit", before.time_limit, config.time_limit);
   compare("seed", before.seed, config.seed);
   compare("data", before.data, config.data);
   compare("batch", before.batch, config.batch);
@@ -98,6 +132,16 @@ void check_same_data(const Resume& resume, const Config& config, const Task& tas
   observer.on_message(LogLevel::warning, change);
 }
 
+// Why nothing is left to do, and what gives the run more; empty: something is.
+std::string why_done(const TrainState& state, const Config& config) {
+  if (state.step >= config.steps)
+    return concat("it has ", state.step, " steps, and the run has ", config.steps, "; to go on, raise steps");
+  if (config.time_limit > 0 && state.time.seconds >= config.time_limit)
+    return concat("it has used ", compact_duration(state.time.seconds), " of training, and time_limit is ",
+                  compact_duration(config.time_limit), "; to go on, raise time_limit");
+  return "";
+}
+
 std::optional<Resume> look_for_resume(const Config& config, const RunFolder& folder, const Task& task,
                                       TrainObserver& observer) {
   if (config.resume == "never") {
@@ -108,8 +152,10 @@ std::optional<Resume> look_for_resume(const Config& config, const RunFolder& fol
   std::optional<Resume> resume;
   if (config.resume == "auto") {
     resume = newest_whole(folder, observer);
+    if (!resume)
+      observer.on_message(LogLevel::info, concat("'", folder.path(), "' holds no checkpoint: the run begins anew"));
   } else {
-    resume = read_whole(config.resume);
+    resume = read_named(config.resume, observer);
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
     KEEL_CHECK(steps.empty() || steps.back() <= resume->state.step, "'", folder.path(),
                "' holds a newer checkpoint, of step ", steps.empty() ? 0 : steps.back(), ", than step ",
@@ -117,10 +163,14 @@ std::optional<Resume> look_for_resume(const Config& config, const RunFolder& fol
   }
   if (!resume) return std::nullopt;
   check_same_model(*resume, config);
+  check_same_states(*resume, config);
   check_same_tokenizer(folder, task);
   check_same_data(*resume, config, task, observer);
   note_changes(*resume, config, observer);
-  observer.on_message(LogLevel::info, concat("goes on after step ", resume->state.step, " from ", resume->path));
+  const std::string done = why_done(resume->state, config);
+  observer.on_message(LogLevel::info, done.empty()
+                                          ? concat("goes on after step ", resume->state.step, " from ", resume->path)
+                                          : concat(resume->path, " is done: ", done));
   return resume;
 }
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 #include "keel/data/batch.h"
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/catalog.h"
-#include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/metrics.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/task.h"
 
@@ -79,10 +78,7 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
   bool sends = false;
   std::int64_t timed_step = 0;
   double timed_tokens = 0;
-  std::istringstream lines(read_text_file(folder.metrics()));
-  for (std::string line; std::getline(lines, line);) {
-    const Json record = Json::parse_or_null(line);
-    if (!record.contains("step")) continue;  // a line that a crash cut short
+  for (const Json& record : read_metrics(folder.metrics())) {
     const std::int64_t now = record.at("step").integer();
     if (const Json* const sent_bytes = record.find("sent_bytes")) {
       // Bytes in a step, on average since the record before. What the first step shares out is counted in the second.

@@ -43,6 +43,12 @@ scheduler:
 ```
 
 - **Another length.** A resumed run with other `steps` follows the schedule of the new length, and says so.
+- **Time.** Where `time_limit` ends a run before its steps, the curve ends with the time. After n steps, taken in s seconds,
+  a run of L seconds is expected to take N = n + ceil(n (L - s) / s) steps, or `steps` where those are fewer, and the next
+  rate is that of a schedule of N steps. So a warm-up of 50 steps stays one, and `auto` and ratios are of N. The first
+  rank's clock decides for all; it is in checkpoints, so a resumed run goes on where the curve was. Where the schedule does
+  not fit into N steps, that of `steps` holds. Such rates depend on the machine's speed: a run that is to give the same bits
+  each time has no `time_limit`. `session_limit` ends a session alone, and changes no rate.
 
 - **Momentum.** CyclicLR, OneCycleLR and OneCycle lower the momentum while the rate rises: that of an optimizer with
   `momentum`, and the first of `betas`. An optimizer that has neither asks for `cycle_momentum: false`. A part of a

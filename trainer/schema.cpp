@@ -7,6 +7,7 @@
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/schema_rows.h"
 
 namespace keel {
@@ -42,6 +43,15 @@ constexpr ParsedField kDevice = {[](const Config& config) { return config.device
                                    config.device = text;
                                  },
                                  "auto, cpu, cuda:0, emulated:0"};
+
+constexpr ParsedField kResume = {[](const Config& config) { return text_to_yaml(config.resume); },
+                                 [](Config& config, std::string_view text) {
+                                   KEEL_CHECK(!text.empty(), "is empty");
+                                   if (text == "true" || text == "yes") config.resume = "auto";
+                                   else if (text == "false" || text == "no") config.resume = "never";
+                                   else config.resume = with_home_folder(text);
+                                 },
+                                 "never, auto or a path"};
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -118,7 +128,13 @@ const SchemaRow kRows[] = {
     {"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
      "max_steps|max_iters|iterations"},
     {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
-     "Seconds of training after which the run ends in good order; 0: no limit."},
+     "Seconds of training, all sessions together, after which the run ends in good order; 0: no limit. Where the time "
+     "ends "
+     "it before its steps, the learning rates end there, too."},
+    {"session_limit", KEEL_FIELD(session_limit), "0", at_least(0), kAlways,
+     "Seconds after which a session saves and ends, to be gone on with by resume=auto; 0: no limit. For jobs in "
+     "queues: the "
+     "learning rates do not know of it."},
 
     {"model.type", choice(KEEL_FIELD(model.type), "gpt"), "gpt", kAny, kAlways,
      "Architecture; gpt is GPT-2's: learned positions, tied output layer."},
@@ -287,8 +303,10 @@ const SchemaRow kRows[] = {
      "auto: the fastest implementation of each operation; plain: only keel's own."},
     {"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",
      "output|out_dir|output_dir|run_dir"},
-    {"resume", KEEL_FIELD(resume), "never", kAny, kAlways,
-     "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint; or a checkpoint's path."},
+    {"resume", kResume, "never", kAny, kAlways,
+     "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint, or begin where there is "
+     "no "
+     "run yet; or the path of a checkpoint, or of a run's folder, which means its newest. true is auto, false never."},
 };
 
 #undef KEEL_FIELD

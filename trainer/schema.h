@@ -17,7 +17,8 @@
 
 namespace keel {
 
-// How a row reaches its member of Config; which alternative it is gives the type of the key.
+// How a row reaches its member of Config; which alternative it is gives the type of the key. A text
+// is a path, in which a leading ~ is the home folder.
 template <class T>
 using Access = T& (*)(Config&);
 // One of `choices` ("AdamW|SGD"), by its place in the list.

@@ -43,7 +43,7 @@ struct ValueWords {
   std::string operator()(Access<std::array<double, 2>>) const {
     return "a list of two numbers" + describe_range(range);
   }
-  std::string operator()(Access<std::string>) const { return "a text"; }
+  std::string operator()(Access<std::string>) const { return "a path"; }
   std::string operator()(Access<std::vector<GroupPattern>>) const { return "a list of groups"; }
   std::string operator()(const ChoiceField& field) const { return listed(field.choices); }
   std::string operator()(const ParsedField& field) const { return std::string(field.grammar); }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/schema.h"
 
@@ -79,7 +80,7 @@ struct Setter {
     if (node.kind != YamlNode::Kind::scalar) refuse(row, node);
     if (node.text.empty()) throw Error("is empty");
     if (printable(node.text, node.text.size()) != node.text) throw Error("has characters that cannot be shown");
-    member(config) = node.text;
+    member(config) = with_home_folder(node.text);
   }
   void operator()(Access<std::vector<GroupPattern>> member) const {
     if (node.kind != YamlNode::Kind::list) refuse(row, node);

@@ -76,13 +76,16 @@ constexpr Refused kRefused[] = {
 // What training does not offer yet: a row goes when its part comes.
 struct Missing {
   std::string_view what;
+  std::string_view instead;
   bool (*is_needed)(const Strategy&);
 };
+constexpr std::string_view kShardThem = "zero3 shards them among the ranks";
 constexpr Missing kMissing[] = {
-    {"fp8", [](const Strategy& s) { return s.precision == Precision::fp8; }},
-    {"optimizer state on nvme", [](const Strategy& s) { return s.optimizer == Offload::nvme; }},
-    {"parameters on the cpu", [](const Strategy& s) { return s.parameter == Offload::cpu; }},
-    {"parameters on nvme", [](const Strategy& s) { return s.parameter == Offload::nvme; }},
+    {"fp8", "use bf16", [](const Strategy& s) { return s.precision == Precision::fp8; }},
+    {"optimizer state on nvme", "keep it on the cpu, as in zero2-bf16-cpu",
+     [](const Strategy& s) { return s.optimizer == Offload::nvme; }},
+    {"parameters on the cpu", kShardThem, [](const Strategy& s) { return s.parameter == Offload::cpu; }},
+    {"parameters on nvme", kShardThem, [](const Strategy& s) { return s.parameter == Offload::nvme; }},
 };
 
 template <class Enum>
@@ -226,6 +229,13 @@ std::string not_there_yet(const Strategy& strategy) {
   for (const Missing& missing : kMissing)
     if (missing.is_needed(strategy)) parts += concat(parts.empty() ? "" : ", ", missing.what);
   return parts;
+}
+
+std::string why_not_offered(const Strategy& strategy) {
+  std::string instead;
+  for (const Missing& missing : kMissing)
+    if (missing.is_needed(strategy)) instead += concat("; ", missing.instead);
+  return instead.empty() ? "" : concat("training does not offer ", not_there_yet(strategy), " yet", instead);
 }
 
 std::vector<std::string> strategy_names() {

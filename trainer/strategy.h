@@ -44,6 +44,8 @@ std::string describe(const Strategy& strategy);
 int stage_number(Strategy::Stage stage);
 // What the strategy needs that training does not offer yet, "parameters on the cpu"; empty: nothing.
 std::string not_there_yet(const Strategy& strategy);
+// The same as a sentence that says what to use instead; empty: training offers all of it.
+std::string why_not_offered(const Strategy& strategy);
 // Every spelling that is listed, keel's own first. Offloads may be written after keel's own names in further ways.
 std::vector<std::string> strategy_names();
 

@@ -24,6 +24,7 @@
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_files.h"
+#include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
 #include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/task.h"
@@ -92,17 +93,19 @@ class Run {
     trace_->watch(model_);
     if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
     if (resume_) state_ = resume_->state;
+    if (config.time_limit <= 0 || state_.time.seconds <= 0) state_.time = {0, state_.optimizer.steps};
+    time_.emplace(config_, state_.time);
     skipped_.emplace(engine_->options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
     state_.data = task_.fingerprint;
-    measured_step_ = state_.step;
+    measured_step_ = known_step_ = state_.step;
     if (ranks.size() > 1) return;
     if (const std::string note = single_process_note(config.strategy); !note.empty())
       observer_.on_message(LogLevel::info, note);
   }
 
   TrainResult operator()() {
-    StepCurves curves = make_curves(config_, context_);
+    StepCurves curves = time_->has_limit() ? StepCurves() : make_curves(config_, context_);
     write_description();
     steps_.emplace(TrainingSteps::Parts{.model = model_,
                                         .engine = *engine_,
@@ -167,15 +170,23 @@ class Run {
   }
 
   void loop() {
-    began_ = last_report_ = seconds_now();
-    result_.end = TrainEnd::finished;
-    while (state_.step < config_.steps) {
+    time_->begin();
+    last_report_ = seconds_now();
+    result_.end = time_->is_spent() ? TrainEnd::time_limit : TrainEnd::finished;
+    while (state_.step < config_.steps && !time_->is_spent()) {
       const bool alone = ranks_.size() == 1;
+      std::int64_t asked_after = steps_taken();
+      if (time_->has_limit()) steps_->set_curves(make_curves(time_->rates_after(asked_after), asked_after, context_));
       TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{} : flags());
       state_.step = steps_->step();
       trace_->finish_step(state_.step, ranks_, folder_.trace());
       handle(turn);
-      if (alone) turn.flags = flags();
+      if (alone) {
+        turn.flags = flags();
+        asked_after = steps_taken();
+      }
+      time_->hear(turn.flags.seconds, asked_after);
+      state_.time = time_->spent();
       const bool stopped = turn.flags.stop, late = turn.flags.late;
       if (stopped || late) result_.end = stopped ? TrainEnd::stopped : TrainEnd::time_limit;
       const bool last = stopped || late || turn.flags.failed || state_.step == config_.steps;
@@ -199,9 +210,13 @@ class Run {
 
   StepFlags flags() {
     return {.stop = observer_.stop_requested(),
-            .late = config_.time_limit > 0 && seconds_now() - began_ >= config_.time_limit,
-            .failed = failure_ != nullptr};
+            .late = time_->is_over(),
+            .failed = failure_ != nullptr,
+            .seconds = time_->has_limit() ? time_->seconds() : 0};
   }
+
+  // Those whose outcome is not known yet count as taken.
+  std::int64_t steps_taken() const { return state_.optimizer.steps + state_.step - known_step_; }
 
   // Reports what has come out. A rank whose report fails (a full disk, an observer that throws) tells the others with
   // the next step, so that all can save.
@@ -221,6 +236,8 @@ class Run {
       failure_ = std::current_exception();
     }
     skipped_->count(turn.outcome->result, turn.outcome->step);
+    state_.optimizer.steps = turn.outcome->result.steps_taken;
+    known_step_ = turn.outcome->step;
   }
 
   void report(const StepOutcome& outcome) {
@@ -240,7 +257,11 @@ class Run {
     report.lr = outcome.result.lr;
     report.grad_norm = outcome.result.grad_norm;
     double left = step_seconds_ * static_cast<double>(config_.steps - outcome.step);
-    if (config_.time_limit > 0) left = std::min(left, std::max(0.0, config_.time_limit - (seconds_now() - began_)));
+    if (time_->has_limit()) {
+      report.seconds = time_->seconds();
+      report.time_limit = config_.time_limit;
+      left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
+    }
     report.seconds_left = left;
     if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
       std::vector<Metric> metrics = {{"loss", outcome.loss},
@@ -359,12 +380,14 @@ class Run {
   std::optional<RunTrace> trace_;
   std::optional<Sharded> engine_;
   std::optional<TrainingSteps> steps_;
-  std::exception_ptr failure_;          // of a report
-  bool failure_is_known_ = false;       // to all ranks
-  double began_ = 0, last_report_ = 0;  // seconds
-  double measured_ms_ = 0;              // waited for other ranks, by the last line of metrics
+  std::exception_ptr failure_;     // of a report
+  bool failure_is_known_ = false;  // to all ranks
+  std::optional<RunTime> time_;
+  double last_report_ = 0;  // seconds
+  double measured_ms_ = 0;  // waited for other ranks, by the last line of metrics
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
-  TrainState state_;
+  TrainState state_;             // `optimizer` counts the steps taken up to known_step_
+  std::int64_t known_step_ = 0;  // whose outcome is known
   std::optional<SkippedSteps> skipped_;
   double step_seconds_ = 0;
   TrainResult result_;

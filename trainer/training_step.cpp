@@ -33,6 +33,7 @@ TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
     turn.flags.late |= all[rank].late;
     if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
   }
+  turn.flags.seconds = all.front().seconds;
   return turn;
 }
 
@@ -145,7 +146,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
 }
 
 TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) {
-  Note note{.stop = flags.stop, .late = flags.late, .failed = flags.failed};
+  Note note{.stop = flags.stop, .late = flags.late, .failed = flags.failed, .seconds = flags.seconds};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
     if (micro.batch.target_tokens == 0) continue;

@@ -20,6 +20,7 @@ struct StepFlags {
   bool stop = false;    // a signal asked for the end
   bool late = false;    // the time is over
   bool failed = false;  // this rank cannot go on
+  double seconds = 0;   // of the run under its time limit, as the first rank's clock shows them
 };
 
 struct StepOutcome {
@@ -52,6 +53,8 @@ class TrainingSteps {
   TrainingSteps(const Parts& parts, std::int64_t step);
 
   std::int64_t step() const { return step_; }
+  // For the steps from now on.
+  void set_curves(const StepCurves& curves) { parts_.curves = curves; }
   // Does a step. On the processor it returns that step's outcome; on a device, which still works on the step, that of
   // the step before. A loss that is not finite is an Error of kind numeric, on all ranks, that names the first bad
   // tensor.
@@ -85,6 +88,7 @@ class TrainingSteps {
     std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
     double bad_loss = 0;
     bool stop = false, late = false, failed = false;
+    double seconds = 0;
   };
 
   Batch take(RowRange range);

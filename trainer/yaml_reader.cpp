@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "keel/runtime/error.h"
+#include "keel/trainer/yaml_words.h"
 
 namespace keel {
 namespace {
@@ -111,6 +112,17 @@ class TreeBuilder : public YAML::EventHandler {
   int last_line_ = 1;
 };
 
+// Why a text is none; empty where it may be one. Tabs and ends of lines are all that a text has of control characters.
+std::string why_not_text(std::string_view text) {
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code == 0) return "holds zero bytes: it is not a text file";
+    if ((code < 0x20 && c != '\t' && c != '\n' && c != '\r') || code == 0x7f)
+      return concat("holds a control character (byte ", static_cast<int>(code), "): it is not a text file");
+  }
+  return "";
+}
+
 // What YAML or yaml-cpp would misread without a word: tabs as indentation, and % at the start of a line.
 void check_lines(std::string_view text, std::vector<YamlProblem>& problems) {
   int line = 0;
@@ -129,13 +141,13 @@ void check_lines(std::string_view text, std::vector<YamlProblem>& problems) {
 
 YamlDocument read_yaml(std::string_view text) {
   YamlDocument document;
-  if (text.size() > kLongestYaml) {
-    document.problems.push_back({1, concat("is ", text.size(), " bytes long; a configuration has at most ",
-                                           kLongestYaml, ": is this the right file?")});
+  if (const std::string why = why_not_text(text); !why.empty()) {
+    document.problems.push_back({1, why});
     return document;
   }
-  if (text.find('\0') != std::string_view::npos) {
-    document.problems.push_back({1, "holds zero bytes: it is not a text file"});
+  if (text.size() > kLongestYaml) {
+    document.problems.push_back({1, concat("is longer than ", kLongestYaml,
+                                           " bytes, the most that a configuration may have; is this the right file?")});
     return document;
   }
   check_lines(text, document.problems);
@@ -157,7 +169,7 @@ YamlDocument read_yaml(std::string_view text) {
   } catch (const YAML::Exception& error) {
     const int line = error.mark.line + 1;
     if (line > lines) document.problems.push_back({builder.last_line(), "a quote or bracket is opened and not closed"});
-    else document.problems.push_back({std::max(line, 1), concat("not valid YAML: ", error.msg)});
+    else document.problems.push_back({std::max(line, 1), in_our_words(error.msg)});
   }
   return document;
 }

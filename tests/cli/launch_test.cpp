@@ -137,7 +137,7 @@ TEST(Launch, BadRequestsAreOneClearLine) {
   expect_refused(run_keel("launch -N x c.yaml"), "-N expects a number of ranks");
   expect_refused(run_keel("launch -N 4 --strat zero9 c.yaml"), "got 'zero9'");
   expect_refused(run_keel("launch -N 4 --strat fsdp-fp8 c.yaml"),
-                 "fsdp-fp8 is not there yet: training does not offer fp8");
+                 "--strat fsdp-fp8: training does not offer fp8 yet; use bf16");
   expect_refused(run_keel("launch -N 4 --hosts a:1 --hostfile f c.yaml"), "not both");
   expect_refused(run_keel("launch -N 4 --hostfile absent c.yaml"), "'absent'");
   expect_refused(run_keel("launch -N 4 --launcher absent c.yaml"), "no launcher 'absent'");

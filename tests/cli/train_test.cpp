@@ -111,6 +111,15 @@ TEST(Train, PrintsTheConfigurationWithoutTraining) {
   EXPECT_EQ(sandbox.contents(), before);
 }
 
+TEST(Train, SaysOnceWhatAnOverrideLeavesOutOfTheFile) {
+  const Sandbox sandbox;
+  const Outcome outcome = sandbox.keel("train text.yaml --thread-ranks 2 scheduler.type=OneCycleLR");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(
+      outcome.err,
+      "keel: note: text.yaml:6: scheduler.warmup is left out: it does not apply where scheduler.type is OneCycleLR\n");
+}
+
 TEST(Train, StoppedByASignalSavesAndGoesOnToTheSameBits) {
   for (const int signal_number : {SIGINT, SIGTERM}) {
     const Sandbox sandbox;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace keel {
@@ -10,6 +12,17 @@ namespace {
 TEST(Processor, HasWhatThisBuildUses) {
   EXPECT_STREQ(missing_instructions(kBuiltFor).message, "");
   EXPECT_STREQ(missing_instructions(0).message, "");
+}
+
+// Linux lists what it found by CPUID, too.
+TEST(Processor, MultipliesBf16WhereTheSystemSaysSo) {
+  const std::string path = "/proc/cpuinfo";
+  if (!std::ifstream(path)) GTEST_SKIP() << path << " is not there to compare with";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  const bool listed =
+      text.str().find(" avx512_bf16") != std::string::npos || text.str().find(" amx_bf16") != std::string::npos;
+  EXPECT_EQ(multiplies_bf16(), listed);
 }
 
 #if defined(__x86_64__)

@@ -105,8 +105,41 @@ TEST(Progress, TheLineNeverReachesTheLastColumn) {
       EXPECT_LE(columns_of(text), static_cast<std::size_t>(std::max(columns - 1, 0)));
       EXPECT_EQ(text.starts_with("1999/2000"), columns >= 10);
       EXPECT_EQ(text.find("loss 2.3457") != std::string::npos, columns >= 23);
-      EXPECT_EQ(text.find("grad 0.50") != std::string::npos, columns >= 68);
+      EXPECT_EQ(text.find("grad 0.50") != std::string::npos, columns >= 91);
     }
+}
+
+TEST(Progress, TheBarCanBeReadOnEightyColumns) {
+  FakeConsole console;
+  ConsoleObserver observer(console.out, console.options(true));
+  observer.on_step(report_of(500));
+  EXPECT_EQ(console.take(), "\r 500/2000 [#####...............]  loss 2.3457  1:23 left  20.1k tok/s  lr 0.001\x1b[K");
+}
+
+TEST(Progress, WhereTheTimeEndsTheRunItIsWhatTheBarShows) {
+  FakeConsole console;
+  StepReport report = report_of(31, 1000000);
+  report.seconds = 15;
+  report.time_limit = 60;
+  report.seconds_left = 45;
+  {
+    ConsoleObserver observer(console.out, console.options(true));
+    observer.on_step(report);
+    EXPECT_EQ(console.take(),
+              "\r0:15/1:00 [#####.................]  loss 2.3457  step 31  20.1k tok/s  lr 0.001\x1b[K");
+    report.step = 32;
+    report.seconds = 60;  // the last step, told at once
+    observer.on_step(report);
+    EXPECT_EQ(console.take().substr(0, 11), "\r1:00/1:00 ");
+  }
+  console.take();
+  ConsoleObserver lines(console.out, console.options(false));
+  lines.on_step(report);
+  EXPECT_EQ(console.take(), "1:00/1:00  loss 2.3457  step 32  20.1k tok/s  lr 0.001  grad 0.50\n");
+  // A limit that the run does not reach is not what it ends by.
+  console.time = 100;
+  lines.on_step({.step = 901, .steps = 1000, .loss = 1, .seconds_left = 1, .seconds = 15, .time_limit = 60});
+  EXPECT_NE(console.take().find("step 901/1000  loss 1.0000  0:01 left"), std::string::npos);
 }
 
 TEST(Progress, BlocksFillInEighths) {

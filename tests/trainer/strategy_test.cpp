@@ -118,9 +118,9 @@ TEST(Strategy, WhatIsNotThereYetIsNamed) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported);
-    EXPECT_STREQ(
-        error.what(),
-        "c.yaml:2: strategy: zero3-bf16-cpu-cpu is not there yet: training does not offer parameters on the cpu");
+    EXPECT_STREQ(error.what(),
+                 "c.yaml:2: strategy: training does not offer parameters on the cpu yet; zero3 shards them among the "
+                 "ranks");
   }
 }
 
