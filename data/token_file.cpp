@@ -118,7 +118,7 @@ void TokenFileWriter::write_header(bool again) {
   header.token_bytes = static_cast<std::uint32_t>(token_bytes(vocabulary_size_));
   header.vocabulary_size = static_cast<std::uint64_t>(vocabulary_size_);
   header.count = static_cast<std::uint64_t>(count_);
-  tokenizer_.copy(header.tokenizer, sizeof header.tokenizer - 1);
+  tokenizer_.copy(header.tokenizer, tokenizer_.size());
   header.hash = hash_of(header);
   const auto bytes = std::as_bytes(std::span(&header, 1));
   if (again) file_.rewrite(0, bytes);

@@ -17,10 +17,24 @@ constexpr std::size_t kReadInPlace = 16 << 10;
 // The largest frame that is no message of a collective; such frames carry the reasons of failures.
 constexpr std::size_t kLongestText = 64 << 10;
 constexpr int kFramesAtOnce = 16;
+// Memory for a message that nobody has asked for begins with so many bytes.
+constexpr std::size_t kOwnAtFirst = 1 << 20;
 // Reads from one connection before another one has its turn.
 constexpr int kRounds = 64;
 
 }  // namespace
+
+std::size_t TcpIncoming::make_room() {
+  if (has_own && received == own_bytes && received < bytes) {
+    const std::size_t larger = std::min(bytes, std::max(kOwnAtFirst, 4 * own_bytes));
+    std::unique_ptr<std::byte[]> grown(new std::byte[larger]);
+    if (received > 0) std::memcpy(grown.get(), own.get(), received);
+    own = std::move(grown);
+    own_bytes = larger;
+    memory = own.get();
+  }
+  return (has_own ? own_bytes : bytes) - received;
+}
 
 TcpConnection::TcpConnection(int peer, Socket socket) : peer_(peer), socket_(std::move(socket)) {
   if (socket_.is_open()) staged_.resize(kStaged);
@@ -77,29 +91,24 @@ void TcpConnection::flush() {
 
 bool TcpConnection::read(Listener& listener) {
   bool any = false;
-  for (int round = 0; round < kRounds && is_open(); ++round) {
-    const std::size_t missing = incoming_ ? incoming_->bytes - incoming_->received : 0;
-    if (missing >= kReadInPlace && incoming_->memory != nullptr) {
-      const std::ptrdiff_t received = socket_.receive_some(incoming_->memory + incoming_->received, missing);
+  try {
+    for (int round = 0; round < kRounds && is_open(); ++round) {
+      const std::size_t missing = incoming_ ? incoming_->make_room() : 0;
+      const bool in_place = missing >= kReadInPlace && incoming_->memory != nullptr;
+      const std::ptrdiff_t received = in_place ? socket_.receive_some(incoming_->memory + incoming_->received, missing)
+                                               : socket_.receive_some(staged_.data(), staged_.size());
       if (received == 0) return any;
       any = true;
       if (received < 0) {
         close();
+      } else if (!in_place) {
+        if (!take(listener, staged_.data(), static_cast<std::size_t>(received))) close();
       } else {
         incoming_->received += static_cast<std::size_t>(received);
         if (incoming_->received == incoming_->bytes) end(listener);
       }
-      continue;
     }
-    const std::ptrdiff_t received = socket_.receive_some(staged_.data(), staged_.size());
-    if (received == 0) return any;
-    any = true;
-    bool is_right = received > 0;
-    try {
-      is_right = is_right && take(listener, staged_.data(), static_cast<std::size_t>(received));
-    } catch (const std::bad_alloc&) { is_right = false; }
-    if (!is_right) close();
-  }
+  } catch (const std::bad_alloc&) { close(); }
   return any;
 }
 
@@ -116,7 +125,7 @@ bool TcpConnection::take(Listener& listener, const std::byte* data, std::size_t 
         begin(listener);
       }
     } else {
-      part = std::min(bytes, incoming_->bytes - incoming_->received);
+      part = std::min(bytes, incoming_->make_room());
       if (incoming_->memory != nullptr) std::memcpy(incoming_->memory + incoming_->received, data, part);
       incoming_->received += part;
     }
@@ -132,8 +141,7 @@ void TcpConnection::begin(Listener& listener) {
     incoming_ = listener.place_for(peer_, header_);
   } else {
     incoming_ = std::make_shared<TcpIncoming>();
-    incoming_->own = std::make_unique<std::byte[]>(header_.bytes);
-    incoming_->memory = incoming_->own.get();
+    incoming_->has_own = true;
   }
   incoming_->bytes = header_.bytes;
   incoming_->has_begun = true;

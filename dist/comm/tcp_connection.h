@@ -37,9 +37,15 @@ struct TcpIncoming {
   std::byte* memory = nullptr;  // null: nowhere
   std::size_t bytes = 0, received = 0;
   bool has_begun = false;
-  std::unique_ptr<std::byte[]> own = {};  // of a message that nobody has asked for yet
+  // Memory of its own, of a message that nobody has asked for yet. It grows with what arrives, so that a number in a
+  // header costs nothing.
+  bool has_own = false;
+  std::unique_ptr<std::byte[]> own = {};
+  std::size_t own_bytes = 0;
 
   bool is_finished() const { return has_begun && received == bytes; }
+  // How many bytes are missing for which there is memory; or that go nowhere.
+  std::size_t make_room();
 };
 
 class TcpConnection {

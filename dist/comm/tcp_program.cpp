@@ -17,6 +17,10 @@ namespace {
 constexpr std::uint64_t kAllFamilies = 0xff;
 constexpr std::size_t kLongestReason = 1'000;
 
+std::string reason_of(int rank, const std::string& text) {
+  return text.empty() ? concat("rank ", rank, " failed and gave no reason") : text;
+}
+
 // How long a rank that goes waits until the others go, too: in peace, and otherwise for the reason to reach them.
 constexpr auto kTimeToPart = std::chrono::seconds(1);
 constexpr auto kTimeToHear = std::chrono::milliseconds(100);
@@ -79,6 +83,7 @@ std::shared_ptr<TcpIncoming> TcpProgram::receive(int from, std::uint64_t group, 
     const bool fits = arrived->bytes == bytes;
     if (fits && arrived->received > 0) std::memcpy(memory, arrived->memory, arrived->received);
     arrived->memory = fits ? memory : nullptr;  // what is missing goes there
+    arrived->has_own = false;
     arrived->own.reset();
     return arrived;
   }
@@ -111,15 +116,14 @@ std::shared_ptr<TcpIncoming> TcpProgram::place_for(int from, const TcpHeader& he
   }
   auto incoming = std::make_shared<TcpIncoming>();
   if (left_.contains(without_internal(header.group))) return incoming;  // it is lost
-  incoming->own.reset(new std::byte[header.bytes]);
-  incoming->memory = incoming->own.get();
+  incoming->has_own = true;
   arrived_[channel].push_back(incoming);
   return incoming;
 }
 
 void TcpProgram::hear(int from, const TcpHeader& header, const std::string& text) {
   switch (header.kind) {
-    case TcpHeader::failed: failures_.try_emplace(header.group, text); break;
+    case TcpHeader::failed: failures_.try_emplace(header.group, reason_of(from, text)); break;
     case TcpHeader::left: departures_[{header.group, from}] = {Clock::now(), header.tag == 1}; break;
     case TcpHeader::goodbye: goodbyes_[static_cast<std::size_t>(from)] = {Clock::now(), header.tag == 1}; break;
     default: return;
@@ -177,8 +181,8 @@ void TcpProgram::fail(std::uint64_t group, const std::string& reason) noexcept {
   try {
     look();
     if (failures_.contains(kAllFamilies)) return;
-    tell_failure(family_of(group),
-                 reason.size() <= kLongestReason ? reason : reason.substr(0, kLongestReason) + " ...");
+    const std::string said = reason_of(rank_, reason);
+    tell_failure(family_of(group), said.size() <= kLongestReason ? said : said.substr(0, kLongestReason) + " ...");
   } catch (const std::exception&) {}  // those who are not told run into their time-outs
 }
 

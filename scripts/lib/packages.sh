@@ -36,10 +36,15 @@ packages() {
   done
 }
 
-# proven PROOF: whether a header (its name has a dot) or a program is there.
+# proven PROOF: whether a header (its name has a dot) or a program is there, or a compiler links a library with an option.
 proven() {
-  local folder
+  local folder compiler option
   case "$1" in
+    *" -"*)
+      read -r compiler option <<<"$1"
+      printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n' |
+        "$compiler" -x c++ "$option" -o /dev/null - >/dev/null 2>&1
+      ;;
     *.*)
       for folder in ${KEEL_DEPS:+"$KEEL_DEPS/include"} /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"; do
         [ -e "$folder/$1" ] && return 0

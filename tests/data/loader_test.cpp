@@ -148,6 +148,13 @@ TEST(EpochLoader, ReadsEachWindowOnceAnEpochInADifferentOrder) {
   EXPECT_EQ(orders.size(), 3u);
 }
 
+TEST(EpochLoader, FitsASequenceOfOneWindowExactly) {
+  const EpochLoader loader(testing::context(), counting(9), {.rows = 3, .block = 8});
+  EXPECT_EQ(starts_of(loader.load(5)), (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_FALSE(error_of([] { EpochLoader(testing::context(), counting(8), {.block = 8}); }).empty());
+  EXPECT_FALSE(error_of([] { EpochLoader(testing::context(), counting(8), {.rows = 0}); }).empty());
+}
+
 TEST(Loaders, WorkBehindAPrefetchThread) {
   const auto loader =
       std::make_shared<RandomWindowLoader>(testing::context(), counting(500), WindowOptions{.rows = 4, .block = 8});
@@ -176,6 +183,24 @@ TEST(Draws, EpochsPutEveryElementEverywhereEquallyOften) {
     for (int place = 0; place < kSize; ++place) ++counts[place][epoch_element(epoch * kSize + place, kSize, 9)];
   for (const auto& row : counts)
     for (const int count : row) EXPECT_NEAR(count, kEpochs / kSize, 5 * std::sqrt(kEpochs / kSize));
+}
+
+// Bounds that show every bit of the two words, and small ones.
+TEST(Draws, AreTheHighHalfOfTheBoundTimesTheFirstTwoWords) {
+  __extension__ using Wide = unsigned __int128;
+  const PhiloxKey key = key_of(3, "window");
+  for (const std::int64_t bound : {std::int64_t{2}, std::int64_t{1000}, (std::int64_t{1} << 40) - 3, INT64_MAX}) {
+    for (const std::int64_t step :
+         {std::int64_t{0}, std::int64_t{7}, std::int64_t{1} << 32, (std::int64_t{5} << 32) + 1}) {
+      for (const std::uint32_t attempt : {0u, 3u}) {
+        const PhiloxWords words =
+            philox({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), 11, attempt}, key);
+        const Wide bits = Wide{words[0]} * (Wide{1} << 32) + words[1];
+        EXPECT_EQ(draw_below(bound, key, step, 11, attempt),
+                  static_cast<std::int64_t>(bits * static_cast<Wide>(bound) >> 64));
+      }
+    }
+  }
 }
 
 TEST(Draws, AreUniformAndIndependentOfEachOther) {

@@ -72,6 +72,17 @@ TEST(TokenFile, OfNoTokensIsAFile) {
   EXPECT_EQ(open_token_file(folder / "t").tokens.size(), 0);
 }
 
+TEST(TokenFile, KeepsATokenizersNameOfUpTo23Bytes) {
+  const TemporaryFolder folder;
+  const std::string longest = "a-tokenizer-of-23-bytes";
+  ASSERT_EQ(longest.size(), 23u);
+  for (const std::string& name : {std::string(), std::string("x"), longest}) {
+    TokenFileWriter(folder / "t", 256, name).commit();
+    EXPECT_EQ(open_token_file(folder / "t").tokenizer, name);
+  }
+  EXPECT_FALSE(error_of([&] { TokenFileWriter(folder / "t", 256, longest + "!"); }).empty());
+}
+
 TEST(TokenFile, AppearsOnlyAtCommit) {
   const TemporaryFolder folder;
   { TokenFileWriter(folder / "t", 256, "byte").append(random_tokens(10, 256)); }

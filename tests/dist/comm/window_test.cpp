@@ -1,0 +1,110 @@
+// Which way the tensors of processes go: those in memory that all ranks see are read where they lie.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/comm/schedule.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+// Memory that all ranks see, by the number of the request.
+class Board {
+ public:
+  SharedAreas areas(int request, int ranks, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    constexpr std::size_t kPage = 4096;
+    const std::size_t each = (bytes + kPage - 1) / kPage * kPage, all = each * static_cast<std::size_t>(ranks);
+    std::shared_ptr<void>& memory = memory_[request];
+    if (!memory) {
+      memory = std::shared_ptr<void>(std::aligned_alloc(kPage, all), std::free);
+      std::memset(memory.get(), 0, all);
+    }
+    SharedAreas shared{.owner = memory};
+    for (int r = 0; r < ranks; ++r)
+      shared.areas.push_back(static_cast<std::byte*>(memory.get()) + each * static_cast<std::size_t>(r));
+    return shared;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<void>> memory_;
+};
+
+// Between processes, as it says. Counts what this rank tells the others of shared memory: that it has asked and that it
+// is done, and of each round of pieces that it has shown, added and taken one.
+class Processes : public Transport {
+ public:
+  Processes(std::unique_ptr<Transport> inner, Board& board, int& announcements)
+      : inner_(std::move(inner)), board_(board), announcements_(announcements) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) override {
+    return inner_->send(to, tag, data, bytes);
+  }
+  std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) override {
+    return inner_->receive(from, tag, data, bytes);
+  }
+  std::unique_ptr<Transport> split(int color, int key) override { return inner_->split(color, key); }
+  std::optional<SharedAreas> share(std::size_t bytes) override { return board_.areas(requests_++, size(), bytes); }
+  void announce() override {
+    ++announcements_;
+    inner_->announce();
+  }
+  void idle(std::chrono::microseconds limit) override { inner_->idle(limit); }
+  void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
+  void check() override { inner_->check(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  Board& board_;
+  int& announcements_;
+  int requests_ = 0;
+};
+
+TEST(Windows, AreReadInPlaceWhereTheTensorsThatOthersTouchLieInThem) {
+  constexpr std::int64_t kCount = 12'000;
+  for (const int n : {2, 3}) {
+    ThreadHub hub(n);
+    Board board;
+    run_ranks(n, [&](Communicator& ranks) {
+      int announcements = 0;
+      const auto comm = make_communicator(std::make_unique<Processes>(hub.connect(ranks.rank()), board, announcements));
+      const Context context = testing::context(1);
+      const Tensor windows[] = {comm->allocate(context, kCount, DType::f32, Purpose::workspace),
+                                comm->allocate(context, kCount, DType::f32, Purpose::workspace)};
+      const Tensor own[] = {zeros(context, {kCount}), zeros(context, {kCount})};
+      // Rank 0 alone may have tensors elsewhere.
+      const auto placed = [&](int which, bool seen) { return seen || comm->rank() != 0 ? windows[which] : own[which]; };
+      const auto is_direct = [&](auto&& begin) {
+        const int before = announcements;
+        begin().wait();
+        return announcements - before == 2;
+      };
+      const Span shard = part({0, kCount}, n, comm->rank());
+      for (const bool seen : {true, false}) {
+        const Tensor x = placed(0, seen);
+        EXPECT_EQ(is_direct([&] { return comm->all_reduce(x); }), seen);
+        EXPECT_EQ(is_direct([&] { return comm->broadcast(x, n - 1); }), seen);
+        for (const bool result_seen : {true, false}) {  // which no other rank touches
+          const Tensor y = placed(1, result_seen);
+          EXPECT_EQ(is_direct([&] { return comm->reduce_scatter(x, y.slice(0, 0, shard.count())); }), seen);
+          EXPECT_EQ(is_direct([&] { return comm->all_gather(x.slice(0, 0, shard.count()), y); }), seen);
+          EXPECT_EQ(is_direct([&] { return comm->all_to_all(x, y); }), seen);
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace keel

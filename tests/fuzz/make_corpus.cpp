@@ -1,0 +1,202 @@
+// Writes the corpus that scripts/fuzz begins with: make_corpus FOLDER. Names that begin with "good" are of files that
+// the readers take; the others are near them.
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <vector>
+
+#include "keel/data/safetensors.h"
+#include "keel/data/token_file.h"
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/dist/comm/tcp_connection.h"
+#include "keel/nn/layers.h"
+#include "keel/nn/tensor_parts.h"
+#include "keel/optim/optimizer.h"
+#include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
+#include "keel/trainer/checkpoint.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/xxh3.h"
+#include "tests/dist/lab/sample_report.h"
+#include "tests/support.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+std::string folder;
+
+void keep(const std::string& target, const std::string& name, std::string_view bytes) {
+  std::filesystem::create_directories(folder + "/" + target);
+  write_text_file(folder + "/" + target + "/" + name, bytes);
+}
+
+template <class T>
+std::string bytes_of(const T* values, std::size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};
+}
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return bytes_of(values.data(), values.size());
+}
+
+std::string replaced(std::string text, std::string_view old, std::string_view with) {
+  const std::size_t at = text.find(old);
+  KEEL_CHECK(at != std::string::npos, "'", old, "' is not there");
+  return text.replace(at, old.size(), with);
+}
+
+void make_configs() {
+  for (const char* name : {"addition.yaml", "text.yaml"})
+    keep("config", concat("good-", name), read_text_file(concat(KEEL_SOURCE_DIR "/examples/", name)));
+  keep("config", "good-resolved.yaml",
+       to_yaml(parse_config("steps: 10\ndata: {type: addition}\nscheduler: {type: OneCycleLR}\nstrategy: zero3-bf16\n"
+                            "optimizer: {type: AdamW8bit, groups: [{match: bias, weight_decay: 0}]}\n",
+                            "made.yaml")));
+  keep("config", "anchor.yaml", "steps: &a 10\nwarmup: *a\n");
+  keep("config", "tab.yaml", "model:\n\tlayers: 2\n");
+  keep("config", "open.yaml", "model: {layers: [2, \"x\n");
+  keep("config", "deep.yaml", std::string(600, '[') + std::string(600, ']'));
+}
+
+void make_jsons() {
+  keep("json", "good-values.json",
+       R"({"a": [1, -2, 2.5e-3, true, false, null], "b": {"c": "\u00e4\n\ud83d\ude00"}, "a": 18446744073709551615})");
+  keep("json", "deep.json", std::string(70, '[') + std::string(70, ']'));
+  keep("json", "large-number.json", "[1e999, -0]");
+  keep("json", "surrogate.json", R"(["\ud83d", "\xff"])");
+}
+
+void make_reports() {
+  lab::Report report = lab::sample_report();
+  report.records.resize(2);
+  const std::string text = lab::to_json(report);
+  keep("report", "good-report.json", text);
+  for (lab::Record& record : report.records) record.algorithm = "ring";
+  keep("report", "good-series.json", lab::to_json(report));
+  keep("report", "later-version.json", replaced(text, "\"version\": 1", "\"version\": 2"));
+  keep("report", "no-ranks.json", replaced(text, "\"ranks\": 3", "\"ranks\": -3"));
+}
+
+void make_safetensors(const std::string& scratch) {
+  const Context context = testing::context(1);
+  const auto write = [&](const std::string& name, std::span<const NamedTensor> tensors, const Metadata& metadata) {
+    write_safetensors(scratch, tensors, metadata);
+    const std::string bytes = read_text_file(scratch);
+    keep("safetensors", name, bytes);
+    return bytes;
+  };
+  std::vector<NamedTensor> every;
+  for (const DType dtype : testing::kAllTypes)
+    every.emplace_back(concat("of_", dtype), testing::uniform_tensor(context, {2, 3}, 1, dtype));
+  const std::string all = write("good-every-dtype.safetensors", every, {{"format", "keel"}});
+  write("good-none.safetensors", {}, {});
+  write("good-zero.safetensors", std::vector<NamedTensor>{{"empty", zeros(context, {0, 4})}}, {});
+  const Tensor whole = testing::uniform_tensor(context, {5, 3}, 1);
+  const TensorParts parts = {{"w", {5, 3}, 4, whole.view({15}).slice(0, 4, 9)}};
+  write("good-part.safetensors", named_parts(parts), {});
+  keep("safetensors", "cut.safetensors", all.substr(0, all.size() - 1));
+  keep("safetensors", "unknown-dtype.safetensors", replaced(all, "\"F64\"", "\"F65\""));
+  keep("safetensors", "overflow.safetensors", replaced(all, "[2,3]", "[99]"));
+}
+
+// What a checkpoint has beside state.json in the target's folder.
+Json described(std::string_view contents) {
+  const Hash128 hash = xxh3(std::as_bytes(std::span(contents)));
+  return {{"bytes", contents.size()}, {"xxh3", fmt::format("{:016x}{:016x}", hash.high, hash.low)}};
+}
+
+void make_states(const std::string& scratch) {
+  Linear model(2, 1);
+  run_ranks(1, [&](Communicator& ranks) {
+    const Sharded engine(model, testing::context(1), ranks, make_sgd());
+    TrainState state;
+    state.step = 3;
+    state.tokens = 40;
+    state.data = "text";
+    state.config = "steps: 3\n";
+    save_checkpoint(scratch, engine, ranks, state);
+  });
+  Json json = Json::parse(read_text_file(scratch + "/state.json"));
+  json["files"] = {{"model.safetensors", described("weights")}, {"optimizer.safetensors", described("numbers")}};
+  const std::string hash = json.at("xxh3").string(), none(hash.size(), '0');
+  json["xxh3"] = none;
+  const std::string text = json.dump(2) + "\n";
+  const std::string good =
+      replaced(text, concat("\"xxh3\": \"", none), concat("\"xxh3\": \"", described(text).at("xxh3").string()));
+  keep("state", "good-state.json", good);
+  keep("state", "changed.json", replaced(good, "\"step\": 3", "\"step\": 4"));
+  // As keel 0.1.0 wrote it.
+  const std::string old =
+      replaced(replaced(text, concat(",\n  \"xxh3\": \"", none, "\""), ""), "\"format\": 3", "\"format\": 2");
+  keep("state", "good-without-hash.json", old);
+  keep("state", "other-file.json", replaced(old, "\"model.safetensors\"", "\"../model.safetensors\""));
+}
+
+void make_tokens(const std::string& scratch) {
+  const auto write = [&](const std::string& name, const std::vector<std::uint32_t>& tokens, std::int64_t vocabulary) {
+    TokenFileWriter writer(scratch, vocabulary, "byte");
+    writer.append(tokens);
+    writer.commit();
+    const std::string bytes = read_text_file(scratch);
+    keep("tokens", name, bytes);
+    return bytes;
+  };
+  const std::string two = write("good-two-bytes", {1, 2, 65'535, 4, 5}, 65'536);
+  write("good-four-bytes", {1, 70'000, 3}, 70'001);
+  write("good-none", {}, 10);
+  keep("tokens", "cut", two.substr(0, two.size() - 1));
+  keep("tokens", "outside", std::string(two).replace(16, 2, "\xff\x01"));
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240520;
+  header[1] = 1;
+  header[2] = 3;
+  const std::vector<std::uint16_t> tokens = {50'256, 3, 40'000};
+  keep("tokens", "good-llmc", bytes_of(header) + bytes_of(tokens));
+  keep("tokens", "llmc-cut", bytes_of(header) + bytes_of(tokens).substr(1));
+  keep("tokens", "good-nanogpt", bytes_of(tokens));
+}
+
+std::string frame(TcpHeader header, std::string_view contents = {}) {
+  header.bytes = contents.size();
+  return bytes_of(&header, 1) + std::string(contents);
+}
+
+void make_frames() {
+  const std::string small = frame({.tag = 1}, "8 bytes."), large = frame({.tag = 2}, std::string(17'000, 'x')),
+                    bye = frame({.kind = TcpHeader::goodbye});
+  keep("frames", "good-messages", small + large + frame({.tag = 3}, "unasked.") + bye);
+  keep("frames", "good-wrong-sizes",
+       frame({.tag = 1}, "4...") + frame({.tag = 3}, "other") + frame({.group = 1, .tag = 1}, "lost") + bye);
+  keep("frames", "good-left", small + frame({.kind = TcpHeader::left, .group = 1}) + bye);
+  keep("frames", "failed", small + frame({.kind = TcpHeader::failed}, "the roof is on fire") + bye);
+  keep("frames", "failed-without-reason", frame({.kind = TcpHeader::failed}) + "no frame");
+  TcpHeader huge{.tag = 9};
+  huge.bytes = std::uint64_t{1} << 36;
+  keep("frames", "huge", bytes_of(&huge, 1) + "a little");
+  huge.bytes = ~std::uint64_t{0};
+  keep("frames", "endless", bytes_of(&huge, 1) + std::string(2'000, 'y'));
+  keep("frames", "cut", large.substr(0, 1'000));
+}
+
+}  // namespace
+}  // namespace keel
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::cerr << "usage: make_corpus FOLDER\n";
+    return 2;
+  }
+  keel::folder = arguments[1];
+  const keel::testing::TemporaryFolder scratch;
+  keel::make_configs();
+  keel::make_jsons();
+  keel::make_reports();
+  keel::make_safetensors(scratch / "weights");
+  keel::make_states(scratch / "checkpoint");
+  keel::make_tokens(scratch / "tokens");
+  keel::make_frames();
+}

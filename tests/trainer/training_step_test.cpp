@@ -1,0 +1,98 @@
+// What a step says of micro-batches whose losses are not finite.
+
+#include "keel/trainer/training_step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "keel/dist/comm/run_ranks.h"
+#include "keel/optim/optimizer.h"
+#include "tests/support.h"
+#include "tests/tiny_gpt.h"
+
+namespace keel {
+namespace {
+
+constexpr std::int32_t kInput = 7, kTarget = 5, kOther = 6;
+
+// Each row has a length of its own; a micro-batch is one row.
+class RowsOfLengths final : public Loader {
+ public:
+  RowsOfLengths(Context context, std::vector<std::int64_t> lengths)
+      : context_(std::move(context)), lengths_(std::move(lengths)) {}
+  std::int64_t rows(std::int64_t) const override { return std::ssize(lengths_); }
+  using Loader::load;
+  Batch load(std::int64_t, RowRange range) const override {
+    const std::int64_t length = lengths_.at(static_cast<std::size_t>(range.begin));
+    const auto full_of = [&](std::int32_t token) {
+      return from_values(context_, std::vector<std::int32_t>(static_cast<std::size_t>(length), token), {1, length});
+    };
+    return {full_of(kInput), full_of(kTarget), from_values(context_, std::vector<std::int64_t>{range.begin}, {1}),
+            length};
+  }
+
+ private:
+  Context context_;
+  std::vector<std::int64_t> lengths_;
+};
+
+// Weights with which the loss of a row is finite as long as it has one token, infinite up to eight, and no number
+// beyond: position 0 favours the target; at the others, logits of the target and of another token lie further apart
+// than a number can say; from 8 on, the embeddings' sum is infinite.
+void spoil(Gpt& model) {
+  const std::int64_t width = model.options.width;
+  float* const tokens = model.wte.weight.value().data<float>();
+  float* const positions = model.wpe.weight.value().data<float>();
+  tokens[kInput * width] = 3e38f;
+  tokens[kTarget * width + 1] = -6e37f;
+  tokens[kOther * width + 1] = 6e37f;
+  for (std::int64_t position = 0; position < model.options.block; ++position) {
+    positions[position * width] = position < 8 ? -3e38f : 3e38f;
+    positions[position * width + (position == 0 ? 2 : 1)] = 1e3f;
+  }
+}
+
+// What ranks are told of a step whose micro-batches have these lengths on each.
+std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  run_ranks(2, [&](Communicator& ranks) {
+    const Context context = testing::context(1);
+    const auto further = ranks.split(0, ranks.rank());
+    Gpt model(testing::tiny_gpt());
+    Sharded engine(model, context, ranks, make_sgd(), {.micro_batches = std::ssize(lengths)});
+    spoil(model);
+    TrainingSteps::Parts parts{.model = model,
+                               .engine = engine,
+                               .ranks = *further,
+                               .loader = std::make_shared<RowsOfLengths>(context, lengths),
+                               .micro_batches = {},
+                               .curves = {from_values(context, std::vector<double>{0.1}, {1})},
+                               .last_step = 1};
+    for (std::int64_t row = 0; row < std::ssize(lengths); ++row) parts.micro_batches.push_back({row, row + 1});
+    try {
+      TrainingSteps(parts, 0).next();
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      told.emplace_back(error.what());
+    }
+  });
+  return told;
+}
+
+TEST(TrainingSteps, NameTheFirstLossOfARankThatIsNotFinite) {
+  EXPECT_EQ(complaints({1, 1}), std::vector<std::string>());
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{1, 8, 12}, {8, 12, 1}, {8, 8}}) {
+    const std::vector<std::string> told = complaints(lengths);
+    ASSERT_EQ(told.size(), 2u);
+    for (const std::string& message : told)
+      EXPECT_TRUE(message.starts_with("step 1: the loss on rank 0 is inf; first bad tensor: ")) << message;
+  }
+  for (const std::string& message : complaints({12, 8}))
+    EXPECT_NE(message.find("nan; first bad tensor: "), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace keel
