@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -132,20 +133,19 @@ std::string runs_text(const std::vector<ComparedRun>& runs, const CompareOptions
   return table_text(columns, width);
 }
 
-// Says of each run what it does that lets its weights differ from the first one's. True: nothing, of all runs.
-bool print_differences(const std::vector<ComparedRun>& runs) {
+// What each run does that lets its weights differ from the first one's; empty: nothing, of all runs.
+std::string differences_text(const std::vector<ComparedRun>& runs, int width) {
   const std::vector<std::string>& first = runs.front().decisive;
-  std::string lines;
+  std::vector<TableColumn> columns = {{"", "strategy", 0, true}, {"", "does", 0, true}};
   for (const ComparedRun& run : runs) {
-    std::string what;
-    for (const std::string& each : run.decisive)
-      if (std::find(first.begin(), first.end(), each) == first.end()) what += concat(what.empty() ? "" : ", ", each);
-    if (!what.empty()) lines += concat("  ", run.name, ' ', what, '\n');
+    std::string name = run.name;
+    for (const std::string& each : run.decisive) {
+      if (std::find(first.begin(), first.end(), each) != first.end()) continue;
+      columns[0].cells.push_back(std::exchange(name, ""));
+      columns[1].cells.push_back(each);
+    }
   }
-  if (lines.empty()) return true;
-  std::cout << "\nOther weights than those of " << runs.front().name << " are right where a run does otherwise:\n"
-            << lines;
-  return false;
+  return columns[0].cells.empty() ? "" : table_text(columns, width);
 }
 
 // Whether all is as it must be.
@@ -160,9 +160,11 @@ bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, in
   if (any([](const ComparedRun& run) { return run.compresses && run.base != run.name; }))
     std::cout << '\n' << gains_text(runs, width);
   const bool fits = !any([&](const ComparedRun& run) { return !has_right_weights(run, runs) || !run.fits_formulas(); });
-  const bool all_equal = print_differences(runs);
+  const std::string differences = differences_text(runs, width);
+  if (!differences.empty())
+    std::cout << "\nWhy weights may differ from those of " << runs.front().name << ":\n" << differences;
   std::cout << (!fits ? "\n! marks weights that are not equal, and counts that are not the formula's.\n"
-                : all_equal
+                : differences.empty()
                     ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
                     : "\nThe weights of runs that do the same are equal to the bit, and all bytes are those of\n"
                       "the formulas.\n");

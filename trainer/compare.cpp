@@ -134,7 +134,9 @@ std::vector<std::string> decisive_of(const Variant& variant, int ranks) {
   const Algorithm& algorithm = algorithm_of(config);
   std::vector<std::string> all = {concat("computes in ", name_of(config.strategy.precision))};
   if (algorithm.order == algorithms().front()->order) all.emplace_back("adds by rank in one sum");
-  else all.push_back(concat("adds partial sums, by ", algorithm.name, ", as ", variant.base));
+  else
+    all.push_back(concat("adds partial sums by ", algorithm.name, variant.base == algorithm.name ? "" : ", as ",
+                         variant.base == algorithm.name ? "" : variant.base));
   const bool compresses = compression.type != Compression::Type::none;
   all.push_back(compresses ? concat("sends gradients as ", compression.kind().name) : "sends gradients as they are");
   if (compression.type == Compression::Type::top_k) all.back() += concat(", fraction ", compression.fraction);
