@@ -60,14 +60,6 @@ int usable_processors() {
 
 int online_processors() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
 
-std::string binary_size(double bytes) {
-  for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {
-    if (bytes < 1024) return fmt::format("{:.{}f} {}", bytes, bytes < 100 && unit != "B" ? 1 : 0, unit);
-    bytes /= 1024;
-  }
-  return fmt::format("{:.1f} TiB", bytes);
-}
-
 LoadedFunction loaded_function(const char* name) {
   LoadedFunction found;
   found.address = ::dlsym(RTLD_DEFAULT, name);

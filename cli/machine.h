@@ -23,9 +23,6 @@ std::string program_path(std::string_view name);
 int usable_processors();
 int online_processors();
 
-// "62.8 GiB".
-std::string binary_size(double bytes);
-
 // Where the loader found a function for this process, and the file that it is in; no address when there is none.
 struct LoadedFunction {
   void* address = nullptr;

@@ -13,6 +13,7 @@
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
+#include "keel/runtime/memory_limit.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"

@@ -129,13 +129,6 @@ TEST(Machine, ListsFeaturesByWholeWords) {
   EXPECT_EQ(vector_features("avx512fx xfma"), "none that keel uses");
 }
 
-TEST(Machine, SizesAreShort) {
-  EXPECT_EQ(binary_size(0), "0 B");
-  EXPECT_EQ(binary_size(1536), "1.5 KiB");
-  EXPECT_EQ(binary_size(24.0 * (1 << 30)), "24.0 GiB");
-  EXPECT_EQ(binary_size(2048.0 * (1 << 30)), "2.0 TiB");
-}
-
 TEST(Machine, FindsTheLibraryThatAFunctionWasLoadedFrom) {
   const LoadedFunction found = loaded_function("getpid");
   EXPECT_NE(found.address, nullptr);
