@@ -15,7 +15,7 @@
 #include "keel/kernels/matmul.h"
 #include "keel/runtime/context.h"
 #include "keel/runtime/device_api.h"
-#include "keel/trainer/progress.h"
+#include "keel/runtime/memory_limit.h"
 #include "machine.h"
 #include "ranks.h"
 
@@ -32,13 +32,6 @@ void print_build() {
   print("compiler", fmt::format("{}, {}", info.compiler, info.flags));
 }
 
-// The memory limit of the container in bytes; 0: none.
-double container_limit() {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-    if (const double limit = std::atof(file_text(path).c_str()); limit > 0) return limit;
-  return 0;
-}
-
 void print_machine(const Context& context) {
   const std::string processor = file_text("/proc/cpuinfo");
   const std::string name = value_of(processor, "model name");
@@ -52,8 +45,8 @@ void print_machine(const Context& context) {
   const auto bytes = [&](const char* key) { return 1024 * std::atof(value_of(memory, key).c_str()); };
   std::string size =
       fmt::format("{}, {} available", binary_size(bytes("MemTotal")), binary_size(bytes("MemAvailable")));
-  if (const double limit = container_limit(); limit > 0 && limit < bytes("MemTotal"))
-    size += fmt::format("; this container may use {}", binary_size(limit));
+  if (const MemoryLimit limit = memory_limit(); limit.is_of_group)
+    size += fmt::format("; this group of processes (cgroup) may use {}", binary_size(static_cast<double>(limit.bytes)));
   print("memory", size);
 
   const std::string pages = file_text("/sys/kernel/mm/transparent_hugepage/enabled");

@@ -118,7 +118,8 @@ Machine inspect_machine(const LaunchArguments& arguments) {
   machine.nodes = std::max(1, std::atoi(environment_value("SLURM_JOB_NUM_NODES").c_str()));
   machine.is_root = ::geteuid() == 0;
   machine.can_copy_between_processes = can_copy_between_processes();
-  machine.has_thread_count = std::atoi(environment_value("OMP_NUM_THREADS").c_str()) > 0;
+  // default_threads() refuses what is no number: it is said once, and not replaced.
+  machine.has_thread_count = !environment_value("OMP_NUM_THREADS").empty() && default_threads() > 0;
   machine.shows_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.keel = own_path();
   machine.built_with = mpi_of_this_build();

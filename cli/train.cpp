@@ -14,6 +14,7 @@
 #include "common_options.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/regroup.h"
+#include "keel/runtime/memory_limit.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"

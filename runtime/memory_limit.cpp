@@ -1,8 +1,9 @@
 #include "keel/runtime/memory_limit.h"
 
-#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <vector>
 
 #include "keel/runtime/error.h"
@@ -58,6 +59,15 @@ MemoryLimit memory_limit(const std::string& root) {
       if (group.empty()) break;
     }
   return limit;
+}
+
+std::string binary_size(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t at = 0;
+  for (; bytes >= 1024 && at + 1 < std::size(units); ++at) bytes /= 1024;
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f %s", bytes < 100 && at > 0 ? 1 : 0, bytes, units[at]);
+  return text;
 }
 
 }  // namespace keel

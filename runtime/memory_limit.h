@@ -15,4 +15,7 @@ struct MemoryLimit {
 // `root`: where /proc and /sys are.
 MemoryLimit memory_limit(const std::string& root = "");
 
+// "62.8 GiB".
+std::string binary_size(double bytes);
+
 }  // namespace keel

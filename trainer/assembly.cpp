@@ -13,9 +13,9 @@
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/staged_communicator.h"
 #include "keel/nn/layers.h"
+#include "keel/runtime/memory_limit.h"
 #include "keel/trainer/device.h"
 #include "keel/trainer/learning_rate.h"
-#include "keel/trainer/progress.h"
 
 namespace keel {
 namespace {

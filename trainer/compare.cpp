@@ -15,6 +15,7 @@
 #include "keel/dist/lab/sizes.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/memory_check.h"
 #include "keel/trainer/schema.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
@@ -292,6 +293,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
         divide_rows(config.batch.global, config.batch.micro, ranks->rank(), ranks->size());
         context.emplace(make_context(config, *ranks, log));
         task.emplace(open_task(config, context->host()));
+        check_memory(config, *ranks, task->vocabulary, context->device().type == DeviceType::cpu);
       });
       check_agreement(*ranks, concat(to_yaml(config), "compared: ", options.steps, "\n"),
                       "ranks were given different configurations");

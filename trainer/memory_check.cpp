@@ -1,7 +1,5 @@
 #include "keel/trainer/memory_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,7 +10,7 @@
 namespace keel {
 namespace {
 
-std::string gibibytes(std::int64_t bytes) { return fmt::format("{:.3g} GiB", static_cast<double>(bytes) / (1 << 30)); }
+std::string size(std::int64_t bytes) { return binary_size(static_cast<double>(bytes)); }
 
 }  // namespace
 
@@ -25,13 +23,13 @@ void check_memory(const Config& config, const Communicator& ranks, std::int64_t 
   const std::int64_t each = on_processor ? plan.kept() + plan.buckets : plan.host;
   if (each <= limit.bytes / here) return;
   const std::string parts =
-      on_processor ? concat(gibibytes(plan.parameter), " of weights, ", gibibytes(plan.gradient), " of gradients, ",
-                            gibibytes(plan.optimizer), " of optimizer state, ", gibibytes(plan.buckets), " at once")
-                   : gibibytes(plan.host) + " of what GPUs leave to the processor";
-  throw Error(concat("training needs ", here == 1 ? "" : concat(here, " times "), gibibytes(each), " (", parts,
+      on_processor ? concat(size(plan.parameter), " of weights, ", size(plan.gradient), " of gradients, ",
+                            size(plan.optimizer), " of optimizer state, ", size(plan.buckets), " whole for a while")
+                   : size(plan.host) + " of what GPUs leave to the processor";
+  throw Error(concat("training needs ", here == 1 ? "" : concat(here, " times "), size(each), " (", parts,
                      "; activations come on top), but ",
                      limit.is_of_group ? "this group of processes (cgroup)" : "this machine", " has ",
-                     gibibytes(limit.bytes),
+                     size(limit.bytes),
                      "; a smaller model, more machines or a strategy that shards more need less, and "
                      "check_memory=false goes on regardless"));
 }

@@ -96,14 +96,6 @@ std::string compact_duration(double seconds) {
   return fmt::format("{}:{:02}", minutes, total % 60);
 }
 
-std::string binary_size(double bytes) {
-  for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {
-    if (bytes < 1024) return fmt::format("{:.{}f} {}", bytes, bytes < 100 && unit != "B" ? 1 : 0, unit);
-    bytes /= 1024;
-  }
-  return fmt::format("{:.1f} TiB", bytes);
-}
-
 ConsoleOptions console_options(int file_descriptor) {
   ConsoleOptions options;
   const char* kind = std::getenv("TERM");

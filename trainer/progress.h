@@ -96,7 +96,5 @@ class ConsoleObserver : public TrainObserver {
 std::string compact_number(double value);
 // "0:42", "3:07", "1:02:03", "2d 03h".
 std::string compact_duration(double seconds);
-// "62.8 GiB".
-std::string binary_size(double bytes);
 
 }  // namespace keel

@@ -294,9 +294,8 @@ const SchemaRow kRows[] = {
      "GPU. Needs one, and model.dropout 0.",
      "graph|cuda_graphs"},
     {"check_memory", KEEL_FIELD(check_memory), "true", kAny, kAlways,
-     "Refuse a run that needs more memory than this machine, or the group of processes it belongs to, has; false: go "
-     "on "
-     "regardless. `keel plan` shows what a run needs."},
+     "Refuse a run that needs more memory than this machine, or the group of processes that it belongs to, has; "
+     "false: go on regardless. `keel plan` shows what a run needs."},
     {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
      "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.", "num_threads"},
     {"kernels", choice(KEEL_FIELD(kernels), "auto|plain"), "auto", kAny, kAlways,

@@ -7,7 +7,6 @@
 #include "cli/build_info.h"
 #include "cli/machine.h"
 #include "keel/runtime/device_api.h"
-#include "keel/trainer/progress.h"
 #include "keel/trainer/schema.h"
 #include "tests/cli/sandbox.h"
 
@@ -128,13 +127,6 @@ TEST(Machine, FindsValuesByTheirWholeName) {
 TEST(Machine, ListsFeaturesByWholeWords) {
   EXPECT_EQ(vector_features("fpu avx2 fma avx512f avx512_bf16"), "avx2 fma avx512f avx512_bf16");
   EXPECT_EQ(vector_features("avx512fx xfma"), "none that keel uses");
-}
-
-TEST(Machine, SizesAreShort) {
-  EXPECT_EQ(binary_size(0), "0 B");
-  EXPECT_EQ(binary_size(1536), "1.5 KiB");
-  EXPECT_EQ(binary_size(24.0 * (1 << 30)), "24.0 GiB");
-  EXPECT_EQ(binary_size(2048.0 * (1 << 30)), "2.0 TiB");
 }
 
 TEST(Machine, FindsTheLibraryThatAFunctionWasLoadedFrom) {

@@ -55,5 +55,14 @@ TEST_F(MemoryLimits, OfVersionOneCountToo) {
 
 TEST_F(MemoryLimits, OfThisMachineAreKnown) { EXPECT_GT(memory_limit().bytes, std::int64_t{1} << 20); }
 
+TEST(MemorySizes, AreShort) {
+  EXPECT_EQ(binary_size(0), "0 B");
+  EXPECT_EQ(binary_size(1023), "1023 B");
+  EXPECT_EQ(binary_size(1536), "1.5 KiB");
+  EXPECT_EQ(binary_size(24.0 * (1 << 30)), "24.0 GiB");
+  EXPECT_EQ(binary_size(288.0 * (1 << 30)), "288 GiB");
+  EXPECT_EQ(binary_size(2048.0 * (1 << 30)), "2.0 TiB");
+}
+
 }  // namespace
 }  // namespace keel

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "keel/trainer/compare.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
@@ -58,6 +59,18 @@ TEST(MemoryCheck, ComesBeforeAnythingIsAllocatedOrWritten) {
     }
     EXPECT_FALSE(std::filesystem::exists(config.run));
   }
+}
+
+TEST(MemoryCheck, HoldsForComparisonsToo) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"model.width=65536", "model.layers=1024"});
+  Recorder recorder;
+  run_ranks(1, [&](Communicator& ranks) {
+    const auto variants = variants_of(config, {.strategies = {"ddp-fp32"}});
+    EXPECT_TRUE(error_of([&] {
+                  compare(variants, {.steps = 2, .repeats = 1}, recorder, ranks);
+                }).starts_with("training needs "));
+  });
 }
 
 }  // namespace

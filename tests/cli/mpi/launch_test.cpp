@@ -106,11 +106,18 @@ TEST_F(MpiLaunch, AnErrorIsSaidOnce) {
   const Outcome missing = sandbox.keel("launch -N 4 ./missing");
   EXPECT_EQ(missing.code, 2);
   EXPECT_EQ(missing.err, "keel: error: cannot start './missing': there is no such file\n");
-  const Outcome nowhere = sandbox.keel("launch -N 4 text.yaml run=made", "export TMPDIR=/nowhere");
+  const Outcome threads = sandbox.keel("launch -N 2 text.yaml run=made", "export OMP_NUM_THREADS=abc");
+  EXPECT_EQ(threads.code, 2);
+  EXPECT_TRUE(threads.err.ends_with(  // libgomp may speak first
+      "keel: error: OMP_NUM_THREADS is 'abc'; a number of threads, from 1 to 4096, is expected there\n"))
+      << threads.err;
+  const Outcome nowhere = sandbox.keel("launch -N 4 text.yaml run=nowhere", "export TMPDIR=$PWD/absent");
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_EQ(nowhere.err,
-            "keel: error: TMPDIR is '/nowhere', where the launcher cannot write (No such file or directory); name "
-            "another folder, or none for /tmp\n");
+            concat("keel: error: TMPDIR is '", sandbox / "absent",
+                   "', where the launcher cannot write (No such file or directory); name another folder, or none for "
+                   "/tmp\n"));
+  EXPECT_FALSE(sandbox.has("absent"));
 }
 
 TEST_F(MpiLaunch, ASignalBeforeTheRanksHaveStartedIsNotLost) {
