@@ -8,6 +8,8 @@
 #include <string_view>
 #include <variant>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct Metric {

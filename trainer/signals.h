@@ -1,6 +1,8 @@
 #pragma once
 // Turns Ctrl-C, SIGTERM and SIGUSR1 into a flag, so that a program can finish its step and save.
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // While it lives, the first SIGINT or SIGTERM is only noted. A second SIGINT ends the process at once, as without this
