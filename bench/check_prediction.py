@@ -67,9 +67,8 @@ class Laboratory:
         """Milliseconds of a step, the first apart."""
         self.keel("launch", f"-N={ranks}", self.arguments.keel, "train", config, f"run={run}", *self.network)
         with open(os.path.join(self.folder, run, "metrics.jsonl"), encoding="utf-8") as file:
-            steps = [each for each in map(json.loads, file) if "tokens_per_s" in each]
-        tokens = steps[1]["tokens"] - steps[0]["tokens"]
-        return 1e3 * tokens / statistics.median(each["tokens_per_s"] for each in steps[1:])
+            steps = [each["step_ms"] for each in map(json.loads, file) if "step_ms" in each]
+        return statistics.median(steps[1:])
 
 
 def collective_rows(laboratory, algorithm, collective, arguments):

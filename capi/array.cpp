@@ -46,6 +46,10 @@ std::shared_ptr<Array> make_array(std::shared_ptr<Site> site, void* memory, DTyp
   KEEL_CHECK(reinterpret_cast<std::uintptr_t>(memory) % size_of(dtype) == 0, "memory at ", memory,
              " is not aligned to the ", size_of(dtype), " bytes of ", dtype);
   KEEL_CHECK(place == KEEL_HOST || place == KEEL_DEVICE, "place ", place, " is neither KEEL_HOST nor KEEL_DEVICE");
+  KEEL_CHECK(
+      place == KEEL_HOST || site->context.device().type != DeviceType::cpu,
+      "KEEL_DEVICE memory is that of the context's GPU, and this context computes on the processor: say KEEL_HOST, or "
+      "give the context the setting device: cuda");
   const Context& owner = place == KEEL_DEVICE ? site->context : site->context.host();
   Tensor tensor = from_external(owner, memory, shape, strides, dtype);
   return std::make_shared<Array>(Array{std::move(site), std::move(tensor)});

@@ -40,6 +40,7 @@ Turn::Turn(Site& site) : lock_(site.busy, std::try_to_lock) {
   KEEL_CHECK(lock_.owns_lock(),
              "the context is at work for another call; it and what is made from it are for one thread at a time, and a "
              "log function calls nothing of keel's");
+  site.own->check_thread();
 }
 
 }  // namespace keel::capi

@@ -42,7 +42,7 @@ typedef enum keel_status {
 
 // The numbers of an array. i32 and i64 are for classes and tokens.
 typedef enum keel_dtype { KEEL_F32 = 0, KEEL_F64 = 1, KEEL_I32 = 2, KEEL_I64 = 3 } keel_dtype;
-// Whose memory an array is: the processor's, or that of the context's GPU.
+// Whose memory an array is: the processor's, or that of the context's GPU, which a context on the processor has not.
 typedef enum keel_place { KEEL_HOST = 0, KEEL_DEVICE = 1 } keel_place;
 typedef enum keel_log_level { KEEL_LOG_INFO = 0, KEEL_LOG_WARNING = 1, KEEL_LOG_ERROR = 2 } keel_log_level;
 

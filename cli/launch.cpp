@@ -42,6 +42,7 @@ Examples:
   keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
   keel launch train c.yaml -N 4                the same as keel launch -N 4 c.yaml
   keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
+  keel launch -N 4 --bind-to core comm         ranks that stay on their cores, to measure
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
 
@@ -52,7 +53,7 @@ others name it, the step and the collective, and all end.)";
 
 struct LaunchArguments {
   std::vector<std::string> command;
-  std::string ranks, strategy, hosts, hostfile, launcher, timeout;
+  std::string ranks, strategy, hosts, hostfile, launcher, timeout, binding = "none";
   bool threads = false, dry_run = false;
   bool is_rank = false;  // this process stands around one rank
 };
@@ -143,6 +144,7 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   if (!arguments.hosts.empty()) wish.hosts = parse_hosts(arguments.hosts);
   if (!arguments.hostfile.empty()) { wish.hosts = parse_hostfile(read_text_file(arguments.hostfile)); }
   wish.timeout = arguments.timeout;
+  wish.binding = parse_binding(arguments.binding);
   wish.threads = arguments.threads;
   wish.command = arguments.command;
   return wish;
@@ -320,20 +322,22 @@ Command launch_command() {
       .help = "Start the ranks of a run, or of any program.",
       .positionals = {{"CONFIG.yaml|PROGRAM", "", Value::rest(&arguments->command, names_training),
                        "What the ranks run: a configuration, a command of keel, or a program, with its arguments."}},
-      .options = {{"-N", "RANKS", &arguments->ranks,
-                   "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU."},
-                  {"--strat", "NAME", &arguments->strategy, "Strategy of the run; see `keel strats`."},
-                  {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
-                  {"--hostfile", "FILE", &arguments->hostfile,
-                   "The same from a file: a line `a slots=8` for each host."},
-                  ranks_as_threads(&arguments->threads),
-                  {"--launcher", "PROGRAM", &arguments->launcher,
-                   "The launcher; else the first that is there and fits."},
-                  {"--timeout", "SECONDS", &arguments->timeout,
-                   "How long a rank waits for the others before the run ends with an error; 300 without it. The "
-                   "same as KEEL_TIMEOUT in the environment."},
-                  {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
-                  {"--rank", "", &arguments->is_rank, ""}},
+      .options =
+          {{"-N", "RANKS", &arguments->ranks,
+            "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU."},
+           {"--strat", "NAME", &arguments->strategy, "Strategy of the run; see `keel strats`."},
+           {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
+           {"--hostfile", "FILE", &arguments->hostfile, "The same from a file: a line `a slots=8` for each host."},
+           ranks_as_threads(&arguments->threads),
+           {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
+           {"--bind-to", "PLACE", &arguments->binding,
+            "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "
+            "one."},
+           {"--timeout", "SECONDS", &arguments->timeout,
+            "How long a rank waits for the others before the run ends with an error; 300 without it. The "
+            "same as KEEL_TIMEOUT in the environment."},
+           {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
+           {"--rank", "", &arguments->is_rank, ""}},
       .footer = kLaunchFooter,
       .run = [arguments](const Call&) { return run(*arguments); }};
 }

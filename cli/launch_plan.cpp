@@ -107,17 +107,33 @@ std::string host_list(const std::vector<Host>& hosts, bool with_ranks) {
   return list;
 }
 
-Words open_mpi_words(const Placement& place, const Machine& machine, const LaunchPlan& plan) {
+// What launchers call a binding.
+struct BindingName {
+  Binding binding;
+  std::string_view name;  // ours, and Hydra's
+  const char *open_mpi_4, *open_mpi_5, *slurm;
+};
+constexpr BindingName kBindings[] = {{Binding::none, "none", "none", "none", "none"},
+                                     {Binding::core, "core", "core", "core", "cores"},
+                                     {Binding::socket, "socket", "socket", "package", "sockets"},
+                                     {Binding::numa, "numa", "numa", "numa", "ldoms"}};
+const BindingName& names_of(Binding binding) { return kBindings[static_cast<std::size_t>(binding)]; }
+
+Words open_mpi_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, Binding binding,
+                     int threads) {
   const bool is_new = machine.launcher.version >= 5;
+  // A rank gets as many cores as it has threads.
+  const std::string cores = binding == Binding::core && threads > 1 ? concat(":PE=", threads) : "";
   Words words;
   if (machine.is_root) add(words, "--allow-run-as-root");
   add(words, "-n", std::to_string(place.ranks));
   if (!place.hosts.empty()) add(words, "--host", host_list(place.hosts, true));
   // What Open MPI takes for the number of cores need not be what this process may use.
-  else if (is_new) add(words, "--map-by", "slot:OVERSUBSCRIBE");
-  else add(words, "--oversubscribe");
+  if (place.hosts.empty() && is_new) add(words, "--map-by", concat("slot", cores, ":OVERSUBSCRIBE"));
+  else if (!cores.empty()) add(words, "--map-by", "slot" + cores);
+  if (place.hosts.empty() && !is_new) add(words, "--oversubscribe");
   // By default each rank is bound to one core, whatever the number of its threads.
-  add(words, "--bind-to", "none");
+  add(words, "--bind-to", is_new ? names_of(binding).open_mpi_5 : names_of(binding).open_mpi_4);
   // Ranks that end with an error say themselves what it was.
   add(words, "--quiet");
   if (place.most_on_a_host > machine.processors) add(words, "--mca", "mpi_yield_when_idle", "1");
@@ -130,15 +146,16 @@ Words open_mpi_words(const Placement& place, const Machine& machine, const Launc
   return words;
 }
 
-Words hydra_words(const Placement& place) {
+Words hydra_words(const Placement& place, Binding binding, int threads) {
   Words words = {"-n", std::to_string(place.ranks)};
   if (!place.hosts.empty()) add(words, "-hosts", host_list(place.hosts, true));
-  add(words, "-bind-to", "none");
+  const bool has_many = binding == Binding::core && threads > 1;
+  add(words, "-bind-to", concat(names_of(binding).name, has_many ? concat(':', threads) : ""));
   return words;
 }
 
 // The cluster's default is often none, with which every rank would be alone.
-Words slurm_words(const Placement& place, const Machine& machine, int threads) {
+Words slurm_words(const Placement& place, const Machine& machine, Binding binding, int threads) {
   Words words = {"-n", std::to_string(place.ranks)};
   const bool is_hydra = machine.built_with == Launcher::Kind::hydra;
   for (const char* way : {is_hydra ? "pmi2" : "pmix", is_hydra ? "pmix" : "pmi2"}) {
@@ -148,17 +165,21 @@ Words slurm_words(const Placement& place, const Machine& machine, int threads) {
   }
   if (!place.hosts.empty())
     add(words, concat("--nodes=", place.hosts.size()), concat("--nodelist=", host_list(place.hosts, false)));
-  add(words, concat("--cpus-per-task=", threads), "--cpu-bind=none", "--kill-on-bad-exit=1", "--quiet");
+  add(words, concat("--cpus-per-task=", threads), concat("--cpu-bind=", names_of(binding).slurm),
+      "--kill-on-bad-exit=1", "--quiet");
   return words;
 }
 
-Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, int threads) {
+Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, Binding binding,
+                     int threads) {
   switch (machine.launcher.kind) {
-    case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan);
-    case Launcher::Kind::hydra: return hydra_words(place);
-    case Launcher::Kind::slurm: return slurm_words(place, machine, threads);
+    case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan, binding, threads);
+    case Launcher::Kind::hydra: return hydra_words(place, binding, threads);
+    case Launcher::Kind::slurm: return slurm_words(place, machine, binding, threads);
     default: break;
   }
+  KEEL_CHECK(binding == Binding::none, "keel does not know how ", machine.launcher.path,
+             " binds ranks: it is neither of Open MPI nor of MPICH");
   KEEL_CHECK(place.hosts.empty(), "keel does not know how ", machine.launcher.path,
              " takes hosts: it is neither of Open MPI nor of MPICH");
   return {"-n", std::to_string(place.ranks)};
@@ -266,6 +287,15 @@ std::vector<Host> parse_hostfile(std::string_view text) {
   return hosts;
 }
 
+Binding parse_binding(std::string_view text) {
+  std::string names;
+  for (const BindingName& each : kBindings) {
+    if (each.name == text) return each.binding;
+    names += concat(names.empty() ? "" : ", ", each.name);
+  }
+  throw Error(concat("--bind-to is one of ", names, "; got '", text.substr(0, 60), "'"));
+}
+
 RankWish parse_ranks(std::string_view text) {
   const std::string_view given = text.substr(0, 60);
   if (text.starts_with('=')) text.remove_prefix(1);
@@ -301,6 +331,9 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(is_own || !wish.threads,
              "--threads is for keel itself: it needs a configuration or `comm`, not a program");
   KEEL_CHECK(!wish.threads || wish.hosts.empty(), "--threads runs all ranks in one process; leave --hosts out");
+  KEEL_CHECK(!wish.threads || wish.binding == Binding::none,
+             "--bind-to is for ranks that are processes; of --threads, `taskset -c 0-3 keel launch ...` binds the one "
+             "process");
 
   const Placement place(wish, machine);
   LaunchPlan plan;
@@ -329,14 +362,18 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     program.insert(program.begin(), machine.keel);
     if (wish.threads) add(program, "--threads", "-N", std::to_string(place.ranks));
   }
-  const bool needs_no_launcher = wish.threads || (place.ranks == 1 && place.hosts.empty());
+  const bool needs_no_launcher =
+      wish.threads || (place.ranks == 1 && place.hosts.empty() && wish.binding == Binding::none);
   if (!needs_no_launcher) {
     check_launcher(machine, is_own);
     plan.launcher = machine.launcher.kind;
     // A launcher may give ranks a terminal where it has none itself, for them to draw on.
     if (!machine.shows_terminal) plan.environment.emplace_back("TERM", "dumb");
     add(plan.command, machine.launcher.path);
-    const Words words = launcher_words(place, machine, plan, threads);
+    KEEL_CHECK(wish.binding != Binding::core || !wish.hosts.empty() || place.most_on_a_host <= machine.processors,
+               "--bind-to core gives each rank a core of its own, and ", place.ranks, " ranks are more than the ",
+               machine.processors, " processors");
+    const Words words = launcher_words(place, machine, plan, wish.binding, threads);
     plan.command.insert(plan.command.end(), words.begin(), words.end());
     add(plan.command, machine.keel, "launch", "--rank");
   }

@@ -34,6 +34,10 @@ std::vector<Host> parse_hosts(std::string_view text);
 // Lines like "a slots=8", "a:8" or "a"; # begins a comment.
 std::vector<Host> parse_hostfile(std::string_view text);
 
+// What each rank is bound to. `none`: the system moves its threads as it likes.
+enum class Binding : unsigned char { none, core, socket, numa };
+Binding parse_binding(std::string_view text);
+
 // "8", or a part of the GPUs as Python slices it: "2:", ":4", "3:8". A leading '=', as in -N=8, does not count.
 struct RankWish {
   std::optional<int> count = {};  // nothing in both: a rank for each GPU
@@ -52,8 +56,9 @@ struct LaunchWish {
   RankWish ranks = {};
   std::string strategy = {};  // for `keel train`; empty: as the configuration says
   std::vector<Host> hosts = {};
-  std::string timeout = {};               // seconds; empty: as it is without
-  bool threads = false;                   // ranks as threads of one process
+  std::string timeout = {};  // seconds; empty: as it is without
+  bool threads = false;      // ranks as threads of one process
+  Binding binding = Binding::none;
   std::vector<std::string> command = {};  // [train] CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
 };
 

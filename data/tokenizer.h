@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Tokens are the numbers from 0 to vocabulary_size() - 1. Tokenizers do not change once made.

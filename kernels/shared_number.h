@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // A number that every element of a step uses and that is no function of the step alone; or several.

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 enum class ScheduleParameter : unsigned char {

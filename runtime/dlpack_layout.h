@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 // NOLINTBEGIN(readability-identifier-naming): the names are the specification's
 struct DLPackVersion {
   std::uint32_t major, minor;

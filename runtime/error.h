@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // What went wrong, so that a program can choose its answer (the command line exits 2 on `input` and `io`).

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 enum class FaultKind : unsigned char { embedding_id, gather_index, select_index, add_index, target, payload_place };

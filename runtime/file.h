@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Who sees a write to a mapping: nobody may write, or the writer alone (the file never changes).

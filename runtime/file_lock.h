@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Tries to take the lock of the file, which is made where there is none and goes with the lock. Whoever holds it is

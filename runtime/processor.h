@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The extensions that the compiler was allowed to use: a bit for each line of processor_table.h.

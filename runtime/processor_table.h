@@ -5,6 +5,8 @@
 //
 // AMD's XOP and AVX-512 exclude each other.
 
+#include "keel/runtime/language.h"
+
 #define KEEL_EXTENSIONS(X)                                        \
   X(__SSE4_2__, "SSE4.2", 1, 0, ecx, 20, 0)                       \
   X(__POPCNT__, "POPCNT", 1, 0, ecx, 23, 0)                       \

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The time of the steady clock.

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 class DeviceApi;

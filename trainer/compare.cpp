@@ -13,6 +13,7 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/lab/sizes.h"
+#include "keel/dist/lab/student.h"
 #include "keel/dist/parallel/plan.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/memory_check.h"
@@ -177,7 +178,7 @@ ComparedRun summarise(const Variant& variant, const std::vector<Training>& train
   if (n == 1) return run;
   double squares = 0;
   for (const double each : steps) squares += (each - run.step_ms) * (each - run.step_ms);
-  run.confidence_ms = student_quantile(n - 1) * std::sqrt(squares / static_cast<double>((n - 1) * n));
+  run.confidence_ms = lab::student_quantile(n - 1) * std::sqrt(squares / static_cast<double>((n - 1) * n));
   return run;
 }
 
@@ -250,27 +251,6 @@ std::vector<Variant> variants_of(const Config& config, const CompareAxes& axes) 
     variants[i].base = bases[i / compressions.size()].name;
   if (variants.front().name.empty()) variants.front().name = variants.front().base = to_string(config.strategy);
   return variants;
-}
-
-// The integral of the density from 0 to t, by Simpson's rule, is bisected.
-double student_quantile(std::int64_t freedom) {
-  KEEL_CHECK(freedom >= 1, "Student's distribution needs a degree of freedom, got ", freedom);
-  const auto v = static_cast<double>(freedom);
-  // Gamma((v + 1) / 2) / Gamma(v / 2), from v = 1 on. std::lgamma() would write a global.
-  const double pi = std::acos(-1.0);
-  double ratio = 1 / std::sqrt(pi);
-  for (std::int64_t k = 1; k < freedom; ++k) ratio = static_cast<double>(k) / 2 / ratio;
-  const double factor = ratio / std::sqrt(v * pi);
-  const auto density = [&](double t) { return factor * std::pow(1 + t * t / v, -(v + 1) / 2); };
-  const auto integral = [&](double t) {
-    constexpr int kPieces = 2000;  // an even number
-    double sum = density(0) + density(t);
-    for (int i = 1; i < kPieces; ++i) sum += (i % 2 == 1 ? 4 : 2) * density(t * i / kPieces);
-    return sum * t / kPieces / 3;
-  };
-  double low = 0, high = 16;
-  for (int i = 0; i < 60; ++i) (integral((low + high) / 2) < 0.475 ? low : high) = (low + high) / 2;
-  return low;
 }
 
 std::vector<ComparedRun> compare(std::span<const Variant> variants, const CompareOptions& options,

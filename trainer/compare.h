@@ -81,7 +81,4 @@ struct NetGain {
 };
 NetGain net_gain(const ComparedRun& plain, const ComparedRun& compressed);
 
-// The quantile 0.975 of Student's distribution of `freedom` >= 1 degrees of freedom.
-double student_quantile(std::int64_t freedom);
-
 }  // namespace keel

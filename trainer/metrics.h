@@ -11,6 +11,8 @@
 
 #include "keel/runtime/json.h"
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct Metric {

@@ -55,6 +55,13 @@ struct PlannedRun {
   std::vector<FlatBuffer> layout;
 };
 
+// Milliseconds of a step in a record that follows another one by so many steps and tokens; 0: it does not say.
+double step_time(const Json& record, std::int64_t steps, double tokens) {
+  if (const Json* const time = record.find("step_ms")) return time->is_number() ? time->number() : 0;
+  const Json& rate = record.at("tokens_per_s");
+  return rate.is_number() && rate.number() > 0 ? 1e3 * tokens / static_cast<double>(steps) / rate.number() : 0;
+}
+
 }  // namespace
 
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
@@ -89,13 +96,12 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
       sends = true;
       step = now;
     }
-    const Json* const speed = record.find("tokens_per_s");
-    if (speed != nullptr && speed->is_number() && record.contains("tokens")) {
-      const double tokens = record.at("tokens").number(), rate = speed->number();
+    if (record.contains("tokens_per_s") && record.contains("tokens")) {
+      const double tokens = record.at("tokens").number(),
+                   step_ms = step_time(record, now - timed_step, tokens - timed_tokens);
       const Json* const exposed = record.find("exposed_ms");
-      if (timed_step > 0 && now > timed_step && rate > 0)
-        run.times.push_back({1e3 * (tokens - timed_tokens) / static_cast<double>(now - timed_step) / rate,
-                             exposed == nullptr ? 0 : exposed->number()});
+      if (timed_step > 0 && now > timed_step && step_ms > 0)
+        run.times.push_back({step_ms, exposed == nullptr ? 0 : exposed->number()});
       timed_step = now;
       timed_tokens = tokens;
     }

@@ -33,7 +33,7 @@ RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool
 // What a rank does in a step, in order.
 std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary);
 
-// Mean times of the steps between two records, in milliseconds.
+// Mean times of the steps between two records, in milliseconds, without evaluations and checkpoints.
 struct StepTime {
   double step_ms = 0;
   double exposed_ms = 0;  // in which rank 0 waited for others
@@ -47,7 +47,9 @@ struct MeasuredRun {
   // Bytes in a step, on average between the first and the last record, with evaluations. None where the optimizer
   // evaluates the loss several times in a step: plans are of one.
   std::optional<std::int64_t> sent = {};
-  std::vector<StepTime> times = {};  // by record, without the first; step_ms is that of metrics.jsonl's tokens_per_s
+  // By record, without the first. A record of an older keel has no step_ms; then it is that of its tokens_per_s, a mean
+  // over many steps, which may be less than exposed_ms.
+  std::vector<StepTime> times = {};
 };
 
 // Nothing where the folder holds no run that came to an end.

@@ -3,6 +3,8 @@
 
 #include <csignal>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // While it lives, the first SIGINT or SIGTERM is only noted. A second SIGINT ends the process at once, as without this

@@ -124,6 +124,9 @@ StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::s
     computing.push_back(time.step_ms - time.exposed_ms);
     waiting.push_back(time.exposed_ms);
   }
+  KEEL_CHECK(median(computing) > 0, "by the records of '", config.run, "' a step computes for ", median(computing),
+             " ms: they have no step_ms, since an older keel has written them, and tokens_per_s is a mean over many "
+             "steps; train some steps anew");
   const CommunicationTime there = predict_communication(run.config, reports, vocabulary, run.ranks, ranks_per_node);
   const CommunicationTime here = predict_communication(config, reports, vocabulary, ranks, ranks_per_node);
 

@@ -29,7 +29,8 @@ struct StepPrediction {
 // (keel/dist/lab/cost_model.h). A run of one rank does not tell how much communication hides behind computing. Then
 // `step_ms` counts all of it as exposed, and `low_ms` counts none.
 //
-// Throws an Error where the run has trained another model, in other numbers, or has kept too few records, and where a
+// Throws an Error where the run has trained another model, in other numbers, or has kept too few records, or such that
+// they leave no time for computing (records of an older keel may), and where a
 // collective was not measured or has no formula (groups of ranks, compressed gradients).
 StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::span<const lab::Report> reports,
                             std::int64_t vocabulary, int ranks, int ranks_per_node);

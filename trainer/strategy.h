@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct Strategy {

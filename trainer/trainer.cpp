@@ -27,6 +27,7 @@
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
 #include "keel/trainer/skipped_steps.h"
+#include "keel/trainer/step_clock.h"
 #include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
 
@@ -170,8 +171,9 @@ class Run {
   }
 
   void loop() {
+    began_ = seconds_now();
+    clock_.begin(began_, steps_->waited_ms());
     time_->begin();
-    last_report_ = seconds_now();
     result_.end = time_->is_spent() ? TrainEnd::time_limit : TrainEnd::finished;
     while (state_.step < config_.steps && !time_->is_spent()) {
       const bool alone = ranks_.size() == 1;
@@ -197,7 +199,7 @@ class Run {
       if (evaluates) evaluate_now();
       if (last) break;
       if (saves) save_or_warn();
-      if (evaluates || saves) last_report_ = seconds_now();  // that was no part of a step
+      if (evaluates || saves) clock_.begin(seconds_now(), steps_->waited_ms());
     }
     keep_folder();
     write_memory();
@@ -241,9 +243,8 @@ class Run {
   }
 
   void report(const StepOutcome& outcome) {
-    const double now = seconds_now(), seconds = now - std::exchange(last_report_, now);
-    constexpr double kKept = 0.9;  // of the mean duration, which forgets
-    step_seconds_ = step_seconds_ == 0 ? seconds : kKept * step_seconds_ + (1 - kKept) * seconds;
+    const double now = seconds_now();
+    clock_.end_step(now, steps_->waited_ms());
     state_.tokens += outcome.tokens;
     result_.loss = outcome.loss;
     if (!outcome.result.taken)
@@ -253,10 +254,10 @@ class Run {
     report.step = outcome.step;
     report.steps = config_.steps;
     report.loss = outcome.loss;
-    report.tokens_per_s = static_cast<double>(outcome.tokens) / step_seconds_;
+    report.tokens_per_s = static_cast<double>(outcome.tokens) / clock_.mean_seconds();
     report.lr = outcome.result.lr;
     report.grad_norm = outcome.result.grad_norm;
-    double left = step_seconds_ * static_cast<double>(config_.steps - outcome.step);
+    double left = clock_.mean_seconds() * static_cast<double>(config_.steps - outcome.step);
     if (time_->has_limit()) {
       report.seconds = time_->seconds();
       report.time_limit = config_.time_limit;
@@ -264,19 +265,17 @@ class Run {
     }
     report.seconds_left = left;
     if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
-      std::vector<Metric> metrics = {{"loss", outcome.loss},
-                                     {"lr", report.lr},
-                                     {"grad_norm", report.grad_norm},
-                                     {"tokens_per_s", report.tokens_per_s},
+      const StepClock::Interval times = clock_.take_interval();
+      std::vector<Metric> metrics = {{"loss", outcome.loss},          {"lr", report.lr},
+                                     {"grad_norm", report.grad_norm}, {"tokens_per_s", report.tokens_per_s},
+                                     {"step_ms", times.step_ms},      {"elapsed_s", now - began_},
                                      {"tokens", state_.tokens}};
       if (engine_->optimizer().needs_closure()) metrics.push_back({"evaluations", outcome.result.evaluations});
       if (engine_->options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {
-        const double waited = steps_->waited_ms();
         const std::int64_t sent = engine_->data_traffic().sent(), steps = outcome.step - measured_step_;
-        metrics.push_back({"exposed_ms", (waited - measured_ms_) / static_cast<double>(steps)});
+        metrics.push_back({"exposed_ms", times.exposed_ms});
         metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});
-        measured_ms_ = waited;
         measured_bytes_ = sent;
         measured_step_ = outcome.step;
       }
@@ -383,13 +382,12 @@ class Run {
   std::exception_ptr failure_;     // of a report
   bool failure_is_known_ = false;  // to all ranks
   std::optional<RunTime> time_;
-  double last_report_ = 0;  // seconds
-  double measured_ms_ = 0;  // waited for other ranks, by the last line of metrics
+  double began_ = 0;  // seconds
+  StepClock clock_;
   std::int64_t measured_bytes_ = 0, measured_step_ = 0;
   TrainState state_;             // `optimizer` counts the steps taken up to known_step_
   std::int64_t known_step_ = 0;  // whose outcome is known
   std::optional<SkippedSteps> skipped_;
-  double step_seconds_ = 0;
   TrainResult result_;
 };
 

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct Hash128 {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Any thread may call, also while others use the communicator, which must outlive this.

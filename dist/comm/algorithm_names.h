@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct AlgorithmName {

@@ -130,6 +130,8 @@ class Communicator {
   virtual void set_activity(const std::string& activity) = 0;
   // Whether several threads may call, one at a time.
   virtual bool allows_threads() const { return true; }
+  // Throws an Error of kind unsupported where this thread may not call, as MPI may demand. Collectives do the same.
+  virtual void check_thread() const {}
   // What further threads may use beside the one that calls here; null where there is none, as with processes of MPI.
   virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
 };

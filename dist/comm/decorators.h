@@ -28,6 +28,7 @@ class CommunicatorDecorator : public Communicator {
   void fail(const std::string& reason) noexcept override { inner_.fail(reason); }
   void set_activity(const std::string& activity) override { inner_.set_activity(activity); }
   bool allows_threads() const override { return inner_.allows_threads(); }
+  void check_thread() const override { inner_.check_thread(); }
   std::shared_ptr<Alarm> alarm() override { return inner_.alarm(); }
 
  protected:

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // A rank's connection to the others, through which its messages leave one after the other. Each arrives `delay` after

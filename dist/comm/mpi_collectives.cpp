@@ -130,6 +130,7 @@ class MpiCollectives : public Communicator {
 
   Work begin(const Collective& c) override {
     if (failed_) throw Error(reason_, ErrorKind::peer);
+    check_thread();
     for (const Tensor* tensor : {&c.input, &c.output})
       if (tensor->defined() && tensor->device().type != DeviceType::cpu)
         throw Error(concat(c, ": MPI's collectives take the processor's memory, got ", *tensor),
@@ -167,6 +168,7 @@ class MpiCollectives : public Communicator {
     reason_ = reason;
   }
   void set_activity(const std::string&) override {}
+  void check_thread() const override { check_mpi_thread(may_call_mpi()); }
 
  private:
   Work begin_message(const Collective& c) {
@@ -260,8 +262,7 @@ class MpiCollectives : public Communicator {
 
 std::unique_ptr<Communicator> make_mpi_collectives(MPI_Comm communicator, const MpiCollectiveOptions& options,
                                                    std::vector<int> nodes) {
-  KEEL_CHECK(mpi_runs(), "MPI does not run: a program starts it before it makes communicators");
-  KEEL_CHECK(communicator != MPI_COMM_NULL, "MPI_COMM_NULL has no ranks");
+  check_callers(communicator);
   if (nodes.empty()) nodes = make_mpi_transport(communicator)->nodes();
   MPI_Comm comm = MPI_COMM_NULL;
   check("MPI_Comm_dup", MPI_Comm_dup(communicator, &comm));
@@ -272,8 +273,9 @@ std::string mpi_library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(text, &length);
-  const std::string_view all(text, static_cast<std::size_t>(length));
-  return std::string(all.substr(0, all.find_first_of("\n\0")));
+  // An MPI may count the zero at the end.
+  const std::string_view all(text, static_cast<std::size_t>(length)), ends("\n\0", 2);
+  return std::string(all.substr(0, all.find_first_of(ends)));
 }
 
 }  // namespace keel

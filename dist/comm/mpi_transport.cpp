@@ -5,6 +5,7 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "keel/dist/comm/mpi_call.h"
@@ -170,7 +171,11 @@ class MpiMessage : public Message {
 class MpiEndpoint : public MpiTransport {
  public:
   MpiEndpoint(std::shared_ptr<MpiProgram> program, std::shared_ptr<MpiGroup> group, const MpiOptions& options)
-      : program_(std::move(program)), group_(std::move(group)), options_(options) {}
+      : program_(std::move(program)), group_(std::move(group)), options_(options) {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_SERIALIZED) only_thread_ = std::this_thread::get_id();
+  }
 
   ~MpiEndpoint() override {
     if (!mpi_runs()) return;
@@ -181,11 +186,8 @@ class MpiEndpoint : public MpiTransport {
   MpiEndpoint(const MpiEndpoint&) = delete;
   MpiEndpoint& operator=(const MpiEndpoint&) = delete;
 
-  bool allows_threads() const override {
-    int level = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&level);
-    return level >= MPI_THREAD_SERIALIZED;
-  }
+  bool allows_threads() const override { return !only_thread_; }
+  void check_thread() const override { check_mpi_thread(!only_thread_ || *only_thread_ == std::this_thread::get_id()); }
   int rank() const override { return group_->rank; }
   int size() const override { return static_cast<int>(group_->members.size()); }
 
@@ -204,6 +206,7 @@ class MpiEndpoint : public MpiTransport {
   void fail(const std::string& reason) noexcept override { program_->fail(reason); }
   void check() override {
     if (!mpi_runs()) throw Error("MPI has ended before the transport that uses it", ErrorKind::internal);
+    check_thread();
     program_->look_now_and_then();  // idle() always does; asking MPI takes longer than a small collective
     program_->throw_failure();
   }
@@ -229,7 +232,8 @@ class MpiEndpoint : public MpiTransport {
   std::shared_ptr<MpiProgram> program_;
   std::shared_ptr<MpiGroup> group_;
   MpiOptions options_;
-  std::uint64_t seen_ = 0;  // of the program's progress
+  std::optional<std::thread::id> only_thread_;  // that may call MPI; none: any, one at a time
+  std::uint64_t seen_ = 0;                      // of the program's progress
   Clock::time_point waits_since_ = {};
   int exceptions_ = std::uncaught_exceptions();
 };
@@ -320,8 +324,7 @@ std::vector<int> MpiEndpoint::nodes() {
 }  // namespace
 
 std::unique_ptr<MpiTransport> make_mpi_transport(MPI_Comm communicator, const MpiOptions& options) {
-  KEEL_CHECK(mpi_runs(), "MPI does not run: a program starts it before it makes transports of its communicators");
-  KEEL_CHECK(communicator != MPI_COMM_NULL, "MPI_COMM_NULL has no ranks");
+  check_callers(communicator);
   KEEL_CHECK(options.tags >= 1 && options.tags <= kSplitTag, "between 1 and ", kSplitTag, " MPI tags can be used, got ",
              options.tags);
   KEEL_CHECK(options.largest_message >= 1 && options.largest_message <= std::numeric_limits<int>::max(),

@@ -1,10 +1,10 @@
 #pragma once
 // Ranks as processes of an MPI program: the transport for codes that bring their communicator, and for keel itself.
 //
-// MPI is called by the thread that calls these functions alone, so MPI_THREAD_FUNNELED suffices. Other threads get no
-// alarm: the host may be in a call of its own at any time. MPI is neither started nor ended
-// (keel/dist/comm/mpi_session.h is for programs that have not started it). MPI_COMM_WORLD is never used, and no error
-// handler but that of keel's own communicators is touched.
+// MPI is called by the thread that calls these functions alone, so MPI_THREAD_FUNNELED suffices; where MPI offers no
+// more, another thread than the one that started it is refused. Other threads get no alarm: the host may be in a call
+// of its own at any time. MPI is neither started nor ended (keel/dist/comm/mpi_session.h is for programs that have not
+// started it). MPI_COMM_WORLD is never used, and no error handler but that of keel's own communicators is touched.
 
 #include <mpi.h>
 

@@ -85,6 +85,7 @@ bool GroupOperation::advance() {
   if (failure_) std::rethrow_exception(failure_);
   if (finished_ || advances_) return finished_;
   advances_ = true;
+  group_->transport->check_thread();
   try {
     if (proceed()) finish();
   } catch (...) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Elements [begin, end).

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Memory without a file name: it goes away with the last process that has it, however that process ends.

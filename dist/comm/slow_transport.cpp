@@ -123,6 +123,7 @@ class SlowTransport : public Transport {
   void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
   void check() override { inner_->check(); }
   bool allows_threads() const override { return inner_->allows_threads(); }
+  void check_thread() const override { inner_->check_thread(); }
   std::shared_ptr<Alarm> alarm() override { return inner_->alarm(); }
 
  private:

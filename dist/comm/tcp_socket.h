@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Owns a file descriptor.

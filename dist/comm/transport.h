@@ -74,3 +74,5 @@ class Transport {
 };
 
 }  // namespace keel
+// Throws an Error of kind unsupported where this thread may not call.
+virtual void check_thread() const {}

@@ -138,6 +138,7 @@ class TransportCommunicator : public Communicator {
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override {
     CommunicatorOptions options = group_->options;
     options.algorithm = find_algorithm(wish.algorithm).name;
+    void check_thread() const override { group_->transport->check_thread(); }
     options.shared_memory = wish.shared_memory;
     if (!wish.nodes.empty()) options.nodes = wish.nodes;
     std::unique_ptr<Transport> transport = group_->transport->split(0, rank());

@@ -3,12 +3,15 @@
 //
 // time = base + inside steps * a_i + steps between nodes * a_e + volume * S * b (latency and bandwidth: Hockney 1994;
 // steps and volumes of algorithms: Thakur, Rabenseifner and Gropp 2005). Constants that are not given are fitted, none
-// of them negative, such that the sum of squared relative errors is least.
+// of them negative, such that the sum of the squared logarithms of (time by the model) / (time measured) is least.
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "keel/dist/lab/report.h"
 
@@ -24,7 +27,8 @@ std::optional<CostTerms> cost_terms(std::string_view collective, std::string_vie
 
 struct CostPoint {
   int ranks = 1, nodes = 1;
-  double bytes = 0, us = 0;
+  double bytes = 0, us = 0;  // the median of the calls that were timed
+  double spread = 0;         // of these calls: the standard deviation of the logarithms of their times
 };
 
 // In microseconds; `byte_us` is for each byte. Those that are known are not fitted.
@@ -34,12 +38,20 @@ struct CostConstants {
 
 struct Prediction {
   double us = 0;
-  // Two standard deviations of the relative errors of the fit, and as much again for each doubling of the ranks beyond
-  // those that were measured.
+  // 95 of 100 calls lie between these; see CostModel.
   double low_us = 0, high_us = 0;
   bool is_extrapolated = false;  // beyond 8 times the largest number of ranks that was measured
 };
 
+// Measurements differ from the model by a factor, and the calls of a measurement from its median by another one. Both
+// are taken for log-normal, with the deviations s (of the residuals of the fit) and c (of calls of that size). Then
+//
+//   low, high = us / w, us * w    with (log w)^2 = t^2 s^2 (1 + h) + 1.96^2 c^2
+//
+// where t is Student's quantile for the degrees of freedom that the fit has left, and h the leverage of what is
+// predicted (the prediction interval of linear regression). A fit that has none left knows no s, and counts none.
+// Beyond the ranks that were measured log w is larger by as much again for each doubling, since formulas leave out what
+// only many ranks have.
 class CostModel {
  public:
   // An Error where there is no formula, or there are no points.
@@ -48,18 +60,24 @@ class CostModel {
   Prediction predict(int ranks, int nodes, double bytes) const;
   // All constants, given and fitted.
   const CostConstants& constants() const { return constants_; }
-  double relative_error() const { return error_; }  // standard deviation
+  double relative_error() const { return error_; }  // s
 
  private:
-  double time_of(int ranks, int nodes, double bytes) const;
+  // Base, steps inside nodes, steps between them, and bytes.
+  using Terms = std::array<double, 4>;
+
+  double call_spread(double bytes) const;
 
   std::string collective_, algorithm_;
   CostConstants constants_;
-  double error_ = 0;
-  int largest_ = 1;  // number of ranks that was measured
+  double error_ = 0, quantile_ = 0;
+  std::vector<Terms> rows_;                         // the terms of each point, by the time that the model gives it
+  unsigned fitted_ = 0;                             // terms, as bits
+  std::vector<std::pair<double, double>> spreads_;  // of points: bytes, and the calls' spread
+  int largest_ = 1;                                 // number of ranks that was measured
 };
 
-// Median times of a report's records of that kind, out of place where the report has such times.
+// Median times and quartiles of a report's records of that kind, out of place where the report has such times.
 std::vector<CostPoint> cost_points(const Report& report, std::string_view collective, std::string_view algorithm,
                                    std::string_view dtype);
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel::lab {
 
 // "8", "64K", "1.5M", "2GiB": powers of 1024, with or without "B" or "iB". An Error where it is no such size.

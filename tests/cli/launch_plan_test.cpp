@@ -91,6 +91,49 @@ TEST(LaunchPlan, KnowsTheOtherLaunchers) {
             "OMP_NUM_THREADS=1 /bin/mpirun -n 4 /k/keel launch --rank /k/keel train c.yaml");
 }
 
+TEST(LaunchPlan, BindsRanksInTheWordsOfEachLauncher) {
+  LaunchWish bound = wish("2");
+  const auto words = [&](const char* place, const Machine& machine) {
+    bound.binding = parse_binding(place);
+    const std::string all = line(bound, machine);
+    const std::size_t begin = all.find(" -n 2 ") + 6;
+    return all.substr(begin, all.find(" /k/keel") - begin);
+  };
+  Machine machine = small_machine();
+  EXPECT_EQ(words("core", machine), "--oversubscribe --bind-to core --quiet");
+  EXPECT_EQ(words("socket", machine), "--oversubscribe --bind-to socket --quiet");
+  LaunchWish alone = wish("1");
+  alone.binding = Binding::socket;
+  EXPECT_NE(line(alone, machine).find("/bin/mpirun -n 1 --oversubscribe --bind-to socket"), std::string::npos);
+  machine.processors = 8;
+  EXPECT_EQ(words("core", machine), "--map-by slot:PE=4 --oversubscribe --bind-to core --quiet");
+  EXPECT_EQ(words("numa", machine), "--oversubscribe --bind-to numa --quiet");
+  machine.launcher.version = 5;
+  EXPECT_EQ(words("core", machine), "--map-by slot:PE=4:OVERSUBSCRIBE --bind-to core --quiet");
+  EXPECT_EQ(words("socket", machine), "--map-by slot:OVERSUBSCRIBE --bind-to package --quiet");
+  EXPECT_EQ(words("core", small_machine(Kind::hydra)), "-bind-to core");
+  Machine other = small_machine(Kind::hydra);
+  other.processors = 8;
+  EXPECT_EQ(words("core", other), "-bind-to core:4");
+  other = small_machine(Kind::slurm);
+  other.processors = 8;
+  EXPECT_EQ(words("core", other), "--cpus-per-task=4 --cpu-bind=cores --kill-on-bad-exit=1 --quiet");
+  EXPECT_EQ(words("numa", other), "--cpus-per-task=4 --cpu-bind=ldoms --kill-on-bad-exit=1 --quiet");
+}
+
+TEST(LaunchPlan, RefusesBindingsThatCannotBe) {
+  LaunchWish bound = wish("4");
+  bound.binding = Binding::core;
+  EXPECT_EQ(refusal(bound),
+            "--bind-to core gives each rank a core of its own, and 4 ranks are more than the 2 processors");
+  bound.binding = Binding::socket;
+  EXPECT_NE(refusal(bound, small_machine(Kind::other)).find("does not know how /bin/mpirun binds ranks"),
+            std::string::npos);
+  bound.threads = true;
+  EXPECT_NE(refusal(bound).find("taskset"), std::string::npos);
+  EXPECT_THROW(parse_binding("bone"), Error);
+}
+
 TEST(LaunchPlan, HostsGetTheirRanksAndTheEnvironment) {
   LaunchWish hosts = wish("");
   hosts.hosts = parse_hosts("a:8,b:8");

@@ -168,13 +168,6 @@ TEST(Compare, SaysWhatCompressionBringsAndWhenItIsNothing) {
   EXPECT_FALSE(net_gain(plain, near).is_gain) << "0.4 ms are less than the two intervals explain, 0.5 ms";
 }
 
-TEST(Compare, KnowsStudentsQuantiles) {
-  const std::pair<std::int64_t, double> known[] = {
-      {1, 12.7062}, {2, 4.30265}, {4, 2.77645}, {30, 2.04227}, {1000, 1.96234}};
-  for (const auto& [freedom, quantile] : known) EXPECT_NEAR(student_quantile(freedom), quantile, 2e-5 * quantile);
-  EXPECT_THROW(student_quantile(0), Error);
-}
-
 TEST(Compare, RefusesWhatItCannotCompare) {
   const TemporaryFolder place;
   EXPECT_THROW(compare_by(2, small_run(place, "run"), {.strategies = {"zero1-auto"}}), Error);

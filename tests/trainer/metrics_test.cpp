@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+#include <string_view>
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -17,6 +18,8 @@
 
 namespace keel {
 namespace {
+
+using namespace std::string_view_literals;
 
 struct Metrics : ::testing::Test {
   testing::TemporaryFolder folder;
@@ -70,7 +73,7 @@ TEST_F(Metrics, AResumedRunDropsWhatCameAfterItsStep) {
 }
 
 TEST_F(Metrics, ALineThatACrashCutShortIsDropped) {
-  for (const char* rest : {"{\"step\":2,\"lo", "{\"step\":2}", "\0\0"}) {
+  for (const std::string_view rest : {"{\"step\":2,\"lo"sv, "{\"step\":2}"sv, "\0\0"sv}) {
     std::ofstream(path, std::ios::binary) << "{\"step\":1}\n" << rest;
     MetricsWriter(path).write(2, {});
     EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":2}\n");

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "keel/dist/comm/run_ranks.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/trainer.h"
 #include "tests/temporary_folder.h"
 
@@ -52,6 +56,68 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
       EXPECT_LE(*measured->sent, plan.traffic.sent() + late);
       EXPECT_EQ(measured->buckets, plan.memory.buckets);
     }
+}
+
+// Rank 0 waits for it in each step but the first.
+class LateObserver : public TrainObserver {
+ public:
+  explicit LateObserver(bool is_late) : is_late_(is_late) {}
+  void on_step(const StepReport&) override {
+    if (is_late_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+ private:
+  bool is_late_;
+};
+
+TEST(RunPlan, EveryStepOfARunTakesLongerThanItWaits) {
+  for (const char* strategy : {"ddp-fp32", "zero3-fp32"}) {
+    const testing::TemporaryFolder folder;
+    const Config config = parse_config(
+        concat("steps: 6\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "batch: {global: 4}\nscheduler: {warmup: 1}\neval: {every: 2, samples: 4}\nlog: {every: 1}\nthreads: 1\n"
+               "strategy: ",
+               strategy, "\nrun: ", folder / "run", '\n'),
+        "late.yaml");
+    run_ranks(2, [&](Communicator& ranks) {
+      LateObserver late(ranks.rank() == 1);
+      train(config, late, ranks);
+    });
+    const auto measured = read_measured_run(config.run);
+    ASSERT_TRUE(measured.has_value());
+    ASSERT_EQ(measured->times.size(), 5u);
+    for (const StepTime& time : measured->times) EXPECT_GT(time.step_ms, time.exposed_ms) << strategy;
+  }
+}
+
+std::vector<StepTime> times_in(const std::string& records) {
+  const testing::TemporaryFolder folder;
+  write_text_file(folder / "config.yaml",
+                  "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n"
+                  "data: {type: addition, digits: 2}\n");
+  write_text_file(folder / "metrics.jsonl", records +
+                                                "{\"step\":30,\"peak_parameter_bytes\":1,\"peak_gradient_bytes\":1,"
+                                                "\"peak_optimizer_bytes\":1,\"peak_bucket_bytes\":1}\n");
+  const auto run = read_measured_run(folder.path());
+  return run ? run->times : std::vector<StepTime>();
+}
+
+TEST(RunPlan, ReadsTheTimesOfRecordsAndOfThoseOfAnOlderKeel) {
+  const std::vector<StepTime> times = times_in(
+      "{\"step\":10,\"tokens_per_s\":1e6,\"step_ms\":1,\"exposed_ms\":0.5,\"tokens\":1000}\n"
+      "{\"step\":20,\"tokens_per_s\":1e6,\"step_ms\":7.5,\"exposed_ms\":6,\"tokens\":2000}\n"
+      "{\"step\":30,\"tokens_per_s\":1e6,\"step_ms\":8.5,\"tokens\":3000}\n");
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].step_ms, 7.5);
+  EXPECT_EQ(times[0].exposed_ms, 6);
+  EXPECT_EQ(times[1].step_ms, 8.5);
+  EXPECT_EQ(times[1].exposed_ms, 0);
+  const std::vector<StepTime> old = times_in(
+      "{\"step\":10,\"tokens_per_s\":5000,\"tokens\":1000}\n"
+      "{\"step\":20,\"tokens_per_s\":2000,\"exposed_ms\":60,\"tokens\":2000}\n");
+  ASSERT_EQ(old.size(), 1u);
+  EXPECT_DOUBLE_EQ(old[0].step_ms, 50);
+  EXPECT_EQ(old[0].exposed_ms, 60);
 }
 
 }  // namespace

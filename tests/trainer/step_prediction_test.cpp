@@ -128,6 +128,10 @@ TEST(StepPrediction, RefusesWhatItKnowsNothingAbout) {
   MeasuredRun brief = run;
   brief.times.resize(2);
   EXPECT_NE(message(config, brief, all).find("too few"), std::string::npos);
+  MeasuredRun old = run;  // whose steps are said to be shorter than their waiting
+  for (StepTime& time : old.times) time.exposed_ms = time.step_ms + 3;
+  EXPECT_NE(message(config, old, all).find("computes for -3 ms: they have no step_ms"), std::string::npos)
+      << message(config, old, all);
 }
 
 }  // namespace

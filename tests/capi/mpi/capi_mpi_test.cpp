@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "keel/dist/comm/mpi_transport.h"
 #include "tests/capi/learner.h"
@@ -183,6 +184,45 @@ TEST(CRanks, RefuseWhatIsNoCommunicator) {
     EXPECT_EQ(keel_context_create_mpi(number, nullptr, context.out()), KEEL_ERROR_INPUT);
     EXPECT_NE(std::string(keel_last_error()).find("MPI_Comm_c2f"), std::string::npos) << keel_last_error();
   }
+}
+
+TEST(CRanks, RefuseACommunicatorBetweenTwoGroups) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    if (processes() == 1) return;  // one process makes no two groups
+    const int half = process() < processes() / 2 ? 0 : 1;
+    MPI_Comm own = MPI_COMM_NULL, both = MPI_COMM_NULL;
+    MPI_Comm_split(comm, half, 0, &own);
+    MPI_Intercomm_create(own, 0, comm, half == 0 ? processes() / 2 : 0, 1, &both);
+    CContext context;
+    EXPECT_EQ(keel_context_create_mpi(MPI_Comm_c2f(both), nullptr, context.out()), KEEL_ERROR_INPUT);
+    EXPECT_NE(std::string(keel_last_error()).find("MPI_Intercomm_merge"), std::string::npos) << keel_last_error();
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&own);
+  });
+}
+
+// This program has started MPI at MPI_THREAD_FUNNELED.
+TEST(CRanks, RefuseAThreadThatMayNotCallMpi) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    CContext context = context_of(comm);
+    CLearner learner(context, c_settings({{"strategy", "zero1"}}));
+    Samples samples(1, process());
+    const CArray x = c_array(context, samples.x.data(), {kSamples, kInputs});
+    const CArray y = c_array(context, samples.y.data(), {kSamples, kOutputs});
+    const MpiCounts before = mpi_counts();
+    std::thread([&] {
+      const auto refused = [](keel_status status) {
+        EXPECT_EQ(status, KEEL_ERROR_UNSUPPORTED);
+        EXPECT_NE(std::string(keel_last_error()).find("this thread may not call MPI"), std::string::npos)
+            << keel_last_error();
+      };
+      CContext other;
+      refused(keel_context_create_mpi(MPI_Comm_c2f(comm), nullptr, other.out()));
+      refused(keel_train_step(learner.model, x, y, 1e-2, nullptr, nullptr, nullptr));
+    }).join();
+    EXPECT_EQ(mpi_counts().of_other_threads, before.of_other_threads);
+    EXPECT_KEEL(keel_train_step(learner.model, x, y, 1e-2, nullptr, nullptr, nullptr));
+  });
 }
 
 TEST(CRanks, AHundredSessionsLeaveNothingBehind) {

@@ -63,14 +63,64 @@ TEST(Plot, DrawsACurveOfTimeAndOneOfBandwidthForEachAlgorithm) {
   Report report = sample_report();
   report.records[0].algorithm = "a<b&\"c\"";
   const std::string svg = plot(report);
-  std::set<std::string> series;
-  for (const Record& record : report.records) series.insert(record.collective + record.algorithm);
+  std::set<std::string> series, names;
+  for (const Record& record : report.records) {
+    series.insert(record.collective + record.algorithm);
+    names.insert(record.algorithm);
+  }
   EXPECT_EQ(occurrences(svg, "<polyline"), 2 * series.size());
-  EXPECT_EQ(occurrences(svg, "<circle"), 2 * report.records.size());
+  EXPECT_EQ(occurrences(svg, "<path"), 2 * report.records.size() + names.size()) << "and those of the legend";
   EXPECT_TRUE(svg.starts_with("<svg "));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_NE(svg.find("a&lt;b&amp;&quot;c&quot;"), std::string::npos);
   for (const char* word : {"nan", "inf"}) EXPECT_EQ(svg.find(word), std::string::npos);
+}
+
+TEST(Plot, HasARowOfPanelsForEachCollective) {
+  const std::string svg = plot(sample_report());
+  for (const Exercise& exercise : exercises())
+    for (const char* what : {": time of a call", ": bus bandwidth"})
+      EXPECT_EQ(occurrences(svg, concat('>', exercise.name, what)), 1u) << exercise.name;
+}
+
+// What follows `before` in each element that begins with `element`, up to the next quotation mark.
+std::vector<std::string> attributes(const std::string& svg, const std::string& element, const std::string& before) {
+  std::vector<std::string> all;
+  for (std::size_t at = svg.find(element); at != std::string::npos; at = svg.find(element, at + 1)) {
+    const std::size_t begin = svg.find(before, at) + before.size();
+    all.push_back(svg.substr(begin, svg.find('"', begin) - begin));
+  }
+  return all;
+}
+
+TEST(Plot, LetsNoTwoOfFortyCurvesLookAlike) {
+  Report report = sample_report();
+  report.records.resize(1);
+  for (int i = 0; i < 39; ++i) {
+    report.records.push_back(report.records[0]);
+    report.records.back().algorithm = concat("a", i);
+  }
+  const std::string svg = plot(report);
+  const std::string legend = svg.substr(svg.rfind("<line", svg.find("stroke-width")));
+  const auto colours = attributes(legend, "<line", "stroke=\""), dashes = attributes(legend, "<line", "dasharray=\""),
+             marks = attributes(legend, "<path", "d=\"");
+  ASSERT_EQ(colours.size(), 40u);
+  ASSERT_EQ(marks.size(), 40u);
+  std::set<std::string> styles;
+  for (std::size_t i = 0; i < colours.size(); ++i)
+    styles.insert(concat(colours[i], ' ', dashes[i], ' ', marks[i].substr(marks[i].find('m'))));
+  EXPECT_EQ(styles.size(), 40u);
+}
+
+TEST(Plot, MarksRoundSizesAndBandwidths) {
+  Report report = sample_report();
+  report.records.resize(3);
+  for (Record& record : report.records) record.out_of_place->busbw = 0.00073 * static_cast<double>(record.bytes);
+  const std::string svg = plot(report);  // 12 bytes to 12 MB, bandwidths up to 8760
+  for (const char* mark : {"16", "64", "256", "1K", "4K", "1M", "4M", "0", "2000", "4000", "6000", "8000", "10000"})
+    EXPECT_NE(svg.find(concat('>', mark, "</text>")), std::string::npos) << mark;
+  for (const char* mark : {"12", "12000", "12000000"})
+    EXPECT_EQ(svg.find(concat('>', mark, "</text>")), std::string::npos) << mark;
 }
 
 TEST(Plot, TakesOnePointAndRefusesNone) {

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 #include "keel/runtime/error.h"
 #include "tests/dist/lab/sample_report.h"
 #include "tests/temporary_folder.h"
@@ -62,12 +65,72 @@ TEST(CostModel, GivesAWiderIntervalToWhatIsFartherAndToWhatFitsLess) {
   const CostModel model("all_reduce", "ring", points);
   EXPECT_GT(model.relative_error(), 0.05);
   EXPECT_LT(model.relative_error(), 0.2);
-  const auto width = [&](int ranks) {
-    const Prediction prediction = model.predict(ranks, ranks / 2, 1 << 20);
-    return (prediction.high_us - prediction.low_us) / prediction.us;
+  const auto width = [&](const CostModel& by, int ranks) {
+    const Prediction prediction = by.predict(ranks, ranks / 2, 1 << 20);
+    return prediction.high_us / prediction.low_us;
   };
-  EXPECT_DOUBLE_EQ(width(8), width(4));
-  EXPECT_GT(width(16), width(8));
+  EXPECT_GT(width(model, 16), width(model, 8));
+  EXPECT_GT(width(model, 64), width(model, 16));
+  for (CostPoint& point : points) point.spread = 0.1;
+  EXPECT_GT(width(CostModel("all_reduce", "ring", points), 8), width(model, 8));
+}
+
+// Medians that differ from the truth by a factor whose logarithm has the deviation `of_medians`, of calls that differ
+// from their median by one of deviation `of_calls`. Counts the calls, of further measurements, that lie in the
+// interval.
+double share_in_interval(double of_medians, double of_calls) {
+  const CostConstants truth{3, 2, 14, 1e-4};
+  std::mt19937_64 engine(7);
+  std::normal_distribution<double> normal;
+  int inside = 0, all = 0;
+  for (int model_number = 0; model_number < 200; ++model_number) {
+    auto points = made_up("ring", truth, {2, 4, 8}, 2);
+    const std::vector<CostPoint> true_points = points;
+    for (CostPoint& point : points) {
+      point.us *= std::exp(of_medians * normal(engine));
+      point.spread = of_calls;
+    }
+    const CostModel model("all_reduce", "ring", points);
+    for (const CostPoint& point : true_points) {
+      const double call = point.us * std::exp(of_medians * normal(engine) + of_calls * normal(engine));
+      const Prediction prediction = model.predict(point.ranks, point.nodes, point.bytes);
+      inside += prediction.low_us <= call && call <= prediction.high_us;
+      ++all;
+    }
+  }
+  return static_cast<double>(inside) / all;
+}
+
+TEST(CostModel, ItsIntervalHoldsAsManyCallsAsItSays) {
+  for (const auto& [of_medians, of_calls] : {std::pair(0.02, 0.0), {0.5, 0.0}, {0.02, 0.4}, {0.3, 0.3}})
+    EXPECT_NEAR(share_in_interval(of_medians, of_calls), 0.95, 0.02) << of_medians << ' ' << of_calls;
+}
+
+// The mean of what is log-normal lies above its median, and that of its inverse below.
+TEST(CostModel, NoiseMovesItNeitherUpNorDown) {
+  const CostConstants truth{3, 2, 14, 1e-4};
+  std::mt19937_64 engine(3);
+  std::normal_distribution<double> normal;
+  std::vector<CostPoint> points;
+  for (int i = 0; i < 100; ++i)
+    for (CostPoint point : made_up("ring", truth, {2, 4, 8}, 2)) {
+      point.us *= std::exp(0.5 * normal(engine));
+      points.push_back(point);
+    }
+  const CostModel model("all_reduce", "ring", points);
+  EXPECT_NEAR(model.relative_error(), 0.5, 0.02);
+  for (const CostPoint& point : made_up("ring", truth, {2, 8}, 2))
+    EXPECT_NEAR(model.predict(point.ranks, point.nodes, point.bytes).us / point.us, 1, 0.08) << point.bytes;
+}
+
+TEST(CostModel, OfAsManyPointsAsConstantsKnowsTheSpreadOfCallsAlone) {
+  const std::vector<CostPoint> points = {{2, 1, 8, 10, 0.1}, {2, 1, 1 << 20, 500, 0.3}};
+  const CostModel model("all_reduce", "ring", points);
+  for (const CostPoint& point : points) {
+    const Prediction prediction = model.predict(point.ranks, point.nodes, point.bytes);
+    EXPECT_NEAR(prediction.high_us / prediction.us, std::exp(1.96 * point.spread), 1e-4);
+    EXPECT_NEAR(prediction.us / prediction.low_us, std::exp(1.96 * point.spread), 1e-4);
+  }
 }
 
 TEST(CostModel, HasNoNegativeConstantsAndOneNumberOfRanksGivesThemToSteps) {
@@ -95,6 +158,7 @@ TEST(CostModel, TakesItsPointsFromAReport) {
   EXPECT_EQ(points[0].nodes, 2);
   EXPECT_EQ(points[0].bytes, 12'000);
   EXPECT_EQ(points[0].us, report.records[1].out_of_place->p50_us);
+  EXPECT_NEAR(points[0].spread, std::log(1.05 / 0.95) / 1.349, 1e-4) << "a normal distribution's quartiles";
   EXPECT_TRUE(cost_points(report, "all_reduce", "ring", "f64").empty());
 }
 
