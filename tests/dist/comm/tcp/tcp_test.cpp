@@ -1,12 +1,15 @@
 // What only ranks that TCP connects have: frames, messages given up, connections that end.
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
 #include "keel/dist/comm/tcp_meeting.h"
+#include "keel/dist/comm/tcp_program.h"
 #include "keel/runtime/error.h"
 #include "tests/dist/comm/messages.h"
 #include "tests/dist/comm/ranks.h"
@@ -230,6 +233,20 @@ TEST(TcpTransport, RefusesABrokenFrame) {
     make_tcp_communicator(options)->barrier();
   });
   EXPECT_EQ(told[0], "rank 1 is gone; rank 0 was joining its group");
+}
+
+TEST(TcpProgram, HearsAFailureThatGivesNoReason) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const auto connected = [&](int rank) {
+    std::vector<Socket> sockets(2);
+    sockets[static_cast<std::size_t>(1 - rank)] = Socket(ends[static_cast<std::size_t>(rank)]);
+    return TcpPeers{std::move(sockets), {0, 0}};
+  };
+  TcpProgram fails(1, connected(1)), hears(0, connected(0));
+  fails.fail(0, "");
+  hears.look();
+  for (const TcpProgram* program : {&fails, &hears}) EXPECT_EQ(program->failure(0), "rank 1 failed and gave no reason");
 }
 
 TEST(TcpTransport, KnowsThatRanksShareThisMachine) {
