@@ -166,8 +166,8 @@ bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, in
   std::cout << (!fits ? "\n! marks weights that are not equal, and counts that are not the formula's.\n"
                 : differences.empty()
                     ? "\nThe weights are equal to the bit, and all bytes are those of the formulas.\n"
-                    : "\nThe weights of runs that do the same are equal to the bit, and all bytes are those of\n"
-                      "the formulas.\n");
+                    : "\nThe weights of runs that do the same are equal to the bit, and all bytes are\n"
+                      "those of the formulas.\n");
   return fits;
 }
 
