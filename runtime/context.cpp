@@ -45,8 +45,8 @@ int default_threads() {
 }
 
 Context Context::create(ContextOptions options) {
-  if (const MissingInstructions missing = missing_instructions(kBuiltFor))
-    throw Error(missing.message, ErrorKind::unsupported);
+  static const MissingInstructions missing = missing_instructions(kBuiltFor);
+  if (missing) throw Error(missing.message, ErrorKind::unsupported);
   KEEL_CHECK(options.threads >= 0, "threads must be 0 (all) or more, got ", options.threads);
   if (options.threads == 0) options.threads = default_threads();
   Context context;

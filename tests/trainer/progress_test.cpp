@@ -125,7 +125,8 @@ TEST(Progress, WhereTheTimeEndsTheRunItIsWhatTheBarShows) {
   {
     ConsoleObserver observer(console.out, console.options(true));
     observer.on_step(report);
-    EXPECT_EQ(console.take(), "\r0:15/1:00 [#####.................]  loss 2.3457  step 31  20.1k tok/s  lr 0.001\x1b[K");
+    EXPECT_EQ(console.take(),
+              "\r0:15/1:00 [#####.................]  loss 2.3457  step 31  20.1k tok/s  lr 0.001\x1b[K");
     report.step = 32;
     report.seconds = 60;  // the last step, told at once
     observer.on_step(report);
