@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string>
 
+#include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 
 namespace keel::cli {

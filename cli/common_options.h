@@ -4,7 +4,10 @@
 #include <string>
 
 #include "command.h"
-#include "keel/trainer/config.h"
+
+namespace keel {
+struct Config;
+}
 
 namespace keel::cli {
 

@@ -30,11 +30,11 @@ std::uint32_t kept_registers() {
 
 enum { eax, ebx, ecx, edx };
 
-// Whether CPUID tells of it, and the operating system keeps the registers for it.
-bool has(std::uint32_t leaf, std::uint32_t subleaf, int which, int bit, std::uint32_t registers) {
+// Whether CPUID tells of it, and the registers that it needs are among those that the operating system keeps.
+bool has(std::uint32_t leaf, std::uint32_t subleaf, int which, int bit, std::uint32_t registers, std::uint32_t kept) {
   std::uint32_t found[4] = {};
   return __get_cpuid_count(leaf, subleaf, &found[0], &found[1], &found[2], &found[3]) != 0 &&
-         (found[which] >> bit & 1) != 0 && (kept_registers() & registers) == registers;
+         (found[which] >> bit & 1) != 0 && (kept & registers) == registers;
 }
 #endif
 
@@ -43,11 +43,12 @@ bool has(std::uint32_t leaf, std::uint32_t subleaf, int which, int bit, std::uin
 MissingInstructions missing_instructions(std::uint32_t needed) noexcept {
   MissingInstructions missing = {};
 #if defined(__x86_64__)
+  const std::uint32_t kept = kept_registers();
   const auto look = [&](const char* name, std::uint32_t leaf, std::uint32_t subleaf, int which, int bit,
                         std::uint32_t registers) {
     const bool is_needed = (needed & 1) != 0;
     needed >>= 1;
-    if (!is_needed || has(leaf, subleaf, which, bit, registers)) return;
+    if (!is_needed || has(leaf, subleaf, which, bit, registers, kept)) return;
     add(missing,
         missing ? ", " : "this build of keel uses instructions that this processor, or what stands in for it, lacks: ");
     add(missing, name);
@@ -63,7 +64,8 @@ MissingInstructions missing_instructions(std::uint32_t needed) noexcept {
 bool multiplies_bf16() noexcept {
 #if defined(__x86_64__)
   constexpr std::uint32_t kVectors = 0xe6, kTiles = 0x60000;
-  return has(7, 1, eax, 5, kVectors) || has(7, 0, edx, 22, kTiles);
+  const std::uint32_t kept = kept_registers();
+  return has(7, 1, eax, 5, kVectors, kept) || has(7, 0, edx, 22, kTiles, kept);
 #else
   return false;
 #endif

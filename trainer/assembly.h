@@ -8,9 +8,10 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/config.h"
-#include "keel/trainer/learning_rate.h"
 
 namespace keel {
+
+class LearningRate;
 
 // The context of a rank, on its device. Unless config.threads says how many threads it has, the ranks of a node share
 // the node's processors evenly.

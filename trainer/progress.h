@@ -21,7 +21,7 @@ struct StepReport {
   double lr = 0;                       // used by this step
   double grad_norm = 0;                // before clipping
   std::optional<double> seconds_left;  // nothing while it cannot be estimated
-  double seconds = 0;                  // of the run, under its time limit
+  double seconds = 0;                  // of the run, as far as its time limit counts them
   double time_limit = 0;               // seconds; 0: none
 };
 

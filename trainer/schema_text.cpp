@@ -122,7 +122,9 @@ nothing is started. A file gives only what differs from the defaults:
 {}```
 
 - On the command line `optimizer.lr=3e-4` replaces one value and `model={{layers: 2, width: 64}}` a whole section.
-  Later ones win.
+  Later ones win. Where one replaces a type, as `data.type=tokens` does, keys of the file that do not apply to the new type
+  are left out, with a note.
+- In paths `~/` is the home folder.
 - The run writes `config.yaml` into its folder, with every default filled in. Training from that file repeats the run.
 - Anchors, tags, tabs as indentation and several documents in a file are refused.
 )";

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -174,9 +173,9 @@ class Run {
     began_ = seconds_now();
     clock_.begin(began_, steps_->waited_ms());
     time_->begin();
-    result_.end = time_->is_spent() ? TrainEnd::time_limit : TrainEnd::finished;
-    while (state_.step < config_.steps && !time_->is_spent()) {
-      const bool alone = ranks_.size() == 1;
+    const bool is_spent = time_->is_spent(), alone = ranks_.size() == 1;
+    result_.end = is_spent ? TrainEnd::time_limit : TrainEnd::finished;
+    while (state_.step < config_.steps && !is_spent) {
       std::int64_t asked_after = steps_taken();
       if (time_->has_limit()) steps_->set_curves(make_curves(time_->rates_after(asked_after), asked_after, context_));
       TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{} : flags());
@@ -258,11 +257,9 @@ class Run {
     report.lr = outcome.result.lr;
     report.grad_norm = outcome.result.grad_norm;
     double left = clock_.mean_seconds() * static_cast<double>(config_.steps - outcome.step);
-    if (time_->has_limit()) {
-      report.seconds = time_->seconds();
-      report.time_limit = config_.time_limit;
-      left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
-    }
+    report.time_limit = config_.time_limit;
+    report.seconds = time_->seconds();
+    if (time_->has_limit()) left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
     report.seconds_left = left;
     if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
       const StepClock::Interval times = clock_.take_interval();
