@@ -99,6 +99,7 @@ bool TcpConnection::read(Listener& listener) {
       is_right = is_right && take(listener, staged_.data(), static_cast<std::size_t>(received));
     } catch (const std::bad_alloc&) { is_right = false; }
     if (!is_right) close();
+    if (received < static_cast<std::ptrdiff_t>(staged_.size())) return true;  // that was all
   }
   return any;
 }
