@@ -1,3 +1,7 @@
+#include <iterator>
+#include <optional>
+#include <utility>
+
 #include "keel/dist/comm/operation.h"
 #include "keel/dist/comm/signature.h"
 #include "keel/runtime/error.h"
@@ -11,6 +15,10 @@ enum class Channel : std::uint64_t { signature, data, offer, reply, message, kin
 std::uint64_t tag_of(Channel channel, std::uint32_t sequence) {
   return std::uint64_t{sequence} * static_cast<std::uint64_t>(Channel::kinds) + static_cast<std::uint64_t>(channel);
 }
+
+// What a rank sends first travels with the signatures up to this size of all its messages; the others keep it until
+// they agree.
+constexpr std::size_t kEarly = std::size_t{8} << 10;  // bytes
 
 // Above it the root of a broadcast sends parts that the others exchange.
 constexpr std::int64_t kScatteredBroadcast = std::int64_t{256} << 10;  // bytes
@@ -69,6 +77,7 @@ class MessageOperation : public GroupOperation {
   }
 
   bool proceed() override {
+    if (!schedule_) send_early();
     while (transfers_finished())
       if (!begin_next_step()) return true;
     return false;
@@ -78,26 +87,68 @@ class MessageOperation : public GroupOperation {
     return pending_.empty();
   }
 
+  // Sends what the first step with messages sends. No result is written before ranks agree, so what an earlier step
+  // would have copied goes from where it is.
+  void send_early() {
+    find_schedule();
+    const std::vector<Step>& steps = schedule_->steps;
+    std::size_t first = 0, bytes = 0;
+    while (first < steps.size() && steps[first].sends.empty() && steps[first].receives.empty()) ++first;
+    if (first == steps.size()) return;
+    std::vector<Transfer> sends;
+    for (const Transfer& send : steps[first].sends) {
+      const std::optional<Piece> source = source_of(send.piece, first);
+      if (!source) return;
+      sends.push_back({send.peer, *source});
+      bytes += static_cast<std::size_t>(send.piece.span.count()) * size_of(collective_.dtype());
+    }
+    if (bytes > kEarly) return;
+    send_all(sends, early_);
+    early_step_ = first;
+  }
+  // Where the piece's numbers are before the first steps of the schedule, which have no messages and at most one copy;
+  // nothing where these steps do something else.
+  std::optional<Piece> source_of(const Piece& piece, std::size_t steps) const {
+    std::vector<Combination> done;
+    for (std::size_t i = 0; i < steps; ++i)
+      done.insert(done.end(), schedule_->steps[i].combinations.begin(), schedule_->steps[i].combinations.end());
+    if (done.empty()) return piece;
+    const Piece& made = done.front().result;
+    const bool is_its_copy = done.size() == 1 && done.front().terms.size() == 1 && made.place == piece.place &&
+                             made.span.begin == piece.span.begin && made.span.end == piece.span.end;
+    return is_its_copy ? std::optional(done.front().terms.front()) : std::nullopt;
+  }
+
   // False where there is none.
   bool begin_next_step() {
-    if (next_ == 0) agree();
-    else
-      for (const Combination& combination : schedule_->steps[next_ - 1].combinations) combine(combination);
+    if (!std::exchange(has_agreed_, true)) agree();
+    else combine_all(schedule_->steps[next_ - 1]);
     if (next_ == schedule_->steps.size()) return false;
     const Step& step = schedule_->steps[next_++];
-    Transport& transport = *group_->transport;
     for (const Transfer& receive : step.receives) {
       const Tensor piece = at(receive.piece);
-      pending_.push_back({transport.receive(receive.peer, data_tag_, piece.raw(), piece.bytes()), receive.peer, true});
+      pending_.push_back(
+          {group_->transport->receive(receive.peer, data_tag_, piece.raw(), piece.bytes()), receive.peer, true});
       pending_.back().message->keep(memory_);
     }
-    for (const Transfer& send : step.sends) {
-      const Tensor piece = at(send.piece);
-      pending_.push_back({transport.send(send.peer, data_tag_, piece.raw(), piece.bytes()), send.peer, false});
-      pending_.back().message->keep(memory_);
-      group_->count_sent(send.peer, static_cast<std::int64_t>(piece.bytes()));
+    if (early_step_ == next_ - 1) {
+      std::move(early_.begin(), early_.end(), std::back_inserter(pending_));
+      early_.clear();
+    } else {
+      send_all(step.sends, pending_);
     }
     return true;
+  }
+  void send_all(const std::vector<Transfer>& sends, std::vector<Pending>& messages) {
+    for (const Transfer& send : sends) {
+      const Tensor piece = at(send.piece);
+      messages.push_back({group_->transport->send(send.peer, data_tag_, piece.raw(), piece.bytes()), send.peer, false});
+      messages.back().message->keep(memory_);
+      group_->count_sent(send.peer, static_cast<std::int64_t>(piece.bytes()));
+    }
+  }
+  void combine_all(const Step& step) {
+    for (const Combination& combination : step.combinations) combine(combination);
   }
 
   void agree() {
@@ -107,6 +158,8 @@ class MessageOperation : public GroupOperation {
       for (const int peer : partners_) asked.push_back(signatures_[static_cast<std::size_t>(peer)]);
     const std::string found = difference(asked);
     if (!found.empty()) throw Error(found, ErrorKind::peer);
+  }
+  void find_schedule() {
     schedule_ = group_->schedules.find(*group_, collective_);
     if (schedule_->scratch != 0)
       memory_->scratch = empty((collective_.output.defined() ? collective_.output : collective_.input).context(),
@@ -136,6 +189,7 @@ class MessageOperation : public GroupOperation {
   }
   void release() override {
     pending_.clear();
+    early_.clear();
     memory_.reset();
   }
 
@@ -144,7 +198,9 @@ class MessageOperation : public GroupOperation {
   std::uint64_t data_tag_ = 0;
   std::shared_ptr<const Schedule> schedule_;
   std::shared_ptr<Memory> memory_;
-  std::vector<Pending> pending_;
+  std::vector<Pending> pending_, early_;  // early: that others receive once they agree
+  std::optional<std::size_t> early_step_ = {};
+  bool has_agreed_ = false;
   std::size_t next_ = 0;  // of the schedule's steps
 };
 

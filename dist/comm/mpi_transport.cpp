@@ -201,7 +201,7 @@ class MpiEndpoint : public MpiTransport {
   std::unique_ptr<Transport> split(int color, int key) override;
   std::vector<int> nodes() override;
   std::optional<SharedAreas> share(std::size_t bytes) override;
-  void announce() override { program_->note_progress(); }
+  void announce(bool) override { program_->note_progress(); }
   void idle(std::chrono::microseconds limit) override;
   void fail(const std::string& reason) noexcept override { program_->fail(reason); }
   void check() override {

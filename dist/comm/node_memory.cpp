@@ -38,6 +38,12 @@ std::vector<int> NodeMemory::those_behind(Counter counter, std::uint64_t value) 
   return ranks;
 }
 
+bool NodeMemory::is_last(Counter counter, std::uint64_t value) const {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank_ && (area(r).*counter).load(std::memory_order_seq_cst) < value) return false;
+  return true;
+}
+
 std::uint32_t NodeMemory::add_window(SharedAreas areas, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   windows_.push_back({++last_window_, bytes, std::move(areas)});

@@ -57,6 +57,8 @@ class NodeMemory {
   // Whether the counter of every other rank is at `value` at least. Throws where a rank that is behind has left.
   bool all_have(Counter counter, std::uint64_t value);
   std::vector<int> those_behind(Counter counter, std::uint64_t value) const;
+  // Whether no other rank's counter is below `value`, this rank's being there.
+  bool is_last(Counter counter, std::uint64_t value) const;
 
   // A window is memory for tensors that all ranks see: an area of `bytes` for each rank. Returns its number, which is
   // the same on all ranks as long as they add windows in the same order.

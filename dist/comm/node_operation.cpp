@@ -70,9 +70,11 @@ class NodeOperation : public GroupOperation {
     group_->transport->check();
     return all_have(&NodeArea::done, ~std::uint64_t{0});  // which none has; throws once a rank has left
   }
+  // Others wait until all have come so far, each of them itself: only the last of all has news for them. The counter is
+  // stored before the others' are read, in one order for all ranks, so that of two that come at once one sees both.
   void publish(Counter counter, std::uint64_t value) {
-    (memory_.own().*counter).store(value, std::memory_order_release);
-    group_->transport->announce();
+    (memory_.own().*counter).store(value, std::memory_order_seq_cst);
+    group_->transport->announce(memory_.is_last(counter, value));
   }
 
   // Writes down what this rank wants, once nobody needs the collective that had this slot before.

@@ -6,8 +6,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank that waits looks so often before it lets others have its core.
-constexpr int kLooks = 50;
+// A rank that waits looks so often before it lets others have its core. Where the ranks of the node are more than the
+// processors it does not, as another one needs the core for what this one waits for.
+constexpr int kLooks = 50, kFewLooks = 10;  // few where each is a call of the system
 // Beside collectives of groups that may share no transport, whose messages would not wake it.
 // Launchers give a rank a second between asking it to end and ending it.
 constexpr auto kTimeToWorry = std::chrono::milliseconds(400);
@@ -36,14 +37,14 @@ bool Progress::is_busy_beside(const Group& group) const {
                      [&](const Group* other) { return other != &group && !other->active.empty(); });
 }
 
-void Group::advance_all() {
+void Group::advance_all(const GroupOperation* but) {
   if (advances) return;
   advances = true;
   std::exception_ptr failure;
   for (std::size_t i = 0; i < active.size() && !failure; ++i) {
     const std::shared_ptr<GroupOperation> operation = active[i];
     try {
-      if (!operation->is_over()) operation->advance();
+      if (operation.get() != but && !operation->is_over()) operation->advance();
     } catch (...) { failure = std::current_exception(); }
   }
   while (!active.empty() && active.front()->is_over()) active.pop_front();
@@ -84,8 +85,8 @@ GroupOperation::GroupOperation(std::shared_ptr<Group> group, const Collective& c
 bool GroupOperation::advance() {
   if (failure_) std::rethrow_exception(failure_);
   if (finished_ || advances_) return finished_;
-  advances_ = true;
   group_->transport->check_thread();
+  advances_ = true;
   try {
     if (proceed()) finish();
   } catch (...) {
@@ -100,11 +101,14 @@ bool GroupOperation::advance() {
 void GroupOperation::wait() {
   if (advance()) return;
   const Clock::time_point began = Clock::now();
-  for (int looks = 0; !advance(); ++looks) {
-    group_->advance_all();
-    if (finished_) return;
+  int looks = kLooks;
+  if (group_->transport->idles_until_news()) looks = kFewLooks;
+  if (group_->shares_cores) looks = 0;
+  do {
+    group_->advance_all(this);
     if (group_->progress->groups().size() > 1) group_->progress->advance_all_but(*group_);
-    if (looks < kLooks) {
+    if (looks > 0) {
+      --looks;
       pause_core();
       continue;
     }
@@ -117,7 +121,7 @@ void GroupOperation::wait() {
       give_up(std::current_exception());
       std::rethrow_exception(failure_);
     }
-  }
+  } while (!advance());
 }
 
 void GroupOperation::abandon() {

@@ -66,11 +66,12 @@ struct Group {
   ScheduleCache schedules = {};
   std::vector<int> names = {};  // of the ranks, in messages: those of the group from which all were split
   bool advances = false;
+  bool shares_cores = false;  // with other ranks of its node
 
   int rank() const { return transport->rank(); }
   int size() const { return transport->size(); }
-  // Throws what the first operation that fails throws.
-  void advance_all();
+  // But for one, which advances itself. Throws what the first operation that fails throws.
+  void advance_all(const GroupOperation* but = nullptr);
   void fail(const std::string& reason) noexcept;
   void count_sent(int peer, std::int64_t bytes);
   int name() const { return names[static_cast<std::size_t>(rank())]; }

@@ -103,6 +103,7 @@ bool TcpConnection::read(Listener& listener) {
         close();
       } else if (!in_place) {
         if (!take(listener, staged_.data(), static_cast<std::size_t>(received))) close();
+        if (received < static_cast<std::ptrdiff_t>(staged_.size())) return true;  // that was all
       } else {
         incoming_->received += static_cast<std::size_t>(received);
         if (incoming_->received == incoming_->bytes) end(listener);

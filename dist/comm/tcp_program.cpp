@@ -68,8 +68,13 @@ std::shared_ptr<TcpOutgoing> TcpProgram::send(int to, std::uint64_t group, std::
   frame->header = {.group = group, .tag = tag, .bytes = bytes};
   frame->data = static_cast<const std::byte*>(data);
   connection(to).push(frame);
-  connection(to).flush();
+  if (holds_ == 0) connection(to).flush();
   return frame;
+}
+
+void TcpProgram::let_go() {
+  if (--holds_ > 0) return;
+  for (TcpConnection& each : connections_) each.flush();
 }
 
 std::shared_ptr<TcpIncoming> TcpProgram::receive(int from, std::uint64_t group, std::uint64_t tag, void* data,

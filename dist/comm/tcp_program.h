@@ -52,6 +52,9 @@ class TcpProgram : public TcpConnection::Listener {
   std::shared_ptr<TcpOutgoing> send(int to, std::uint64_t group, std::uint64_t tag, const void* data,
                                     std::size_t bytes);
   std::shared_ptr<TcpIncoming> receive(int from, std::uint64_t group, std::uint64_t tag, void* data, std::size_t bytes);
+  // Between these two calls send() leaves it to the second one, or to the next look, to pass on what it is given.
+  void hold() { ++holds_; }
+  void let_go();
   void give_up_send(int to, const std::shared_ptr<TcpOutgoing>& frame);
   void give_up_receive(int from, std::uint64_t group, std::uint64_t tag, const std::shared_ptr<TcpIncoming>& incoming);
 
@@ -68,7 +71,7 @@ class TcpProgram : public TcpConnection::Listener {
   // The same once something can, which it waits for, for `limit` at most. Outside a turn.
   void idle(std::chrono::microseconds limit);
   void look_now_and_then() {
-    if (++polls_ % 16 == 0) look();
+    if (holds_ == 0 && ++polls_ % 16 == 0) look();
   }
   // The same for one rank.
   void look_at(int rank);
@@ -108,6 +111,7 @@ class TcpProgram : public TcpConnection::Listener {
   std::uint64_t groups_ = 1;                                  // 0 is the first of a family
   std::uint64_t progress_ = 0;
   unsigned polls_ = 0;
+  int holds_ = 0;
   bool is_parting_ = false;
   int exceptions_;
 };

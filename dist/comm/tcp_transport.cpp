@@ -169,14 +169,24 @@ class TcpEndpoint : public TcpTransport {
     return std::make_unique<TcpReceive>(program_, group_, Route{from, group_->id, tag}, data, bytes);
   }
 
+  void hold() override {
+    const auto turn = program_->turn();
+    program_->hold();
+  }
+  void let_go() noexcept override {
+    const auto turn = program_->turn();
+    program_->let_go();
+  }
+
   std::unique_ptr<Transport> split(int color, int key) override;
   std::vector<int> nodes() const override;
   std::optional<SharedAreas> share(std::size_t bytes) override;
-  void announce() override {
+  void announce(bool) override {
     const auto turn = program_->turn();
     program_->note_progress();
   }
   void idle(std::chrono::microseconds limit) override;
+  bool idles_until_news() const override { return !shares_memory_; }
   void fail(const std::string& reason) noexcept override {
     const auto turn = program_->turn();
     program_->fail(group_->id, reason);

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "keel/dist/comm/waker.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -28,11 +29,6 @@ using Clock = std::chrono::steady_clock;
 // How often a rank that blocks looks whether another one failed.
 constexpr auto kPatience = std::chrono::milliseconds(5);
 constexpr std::size_t kAreaAlignment = 4096;  // a page
-// A rank that waits gives its core to others so often before it sleeps, as waking it takes longer. Where others keep
-// the core, because more than the ranks run on it, sleeping gets it back sooner: then it does so the next times.
-constexpr int kYields = 20, kRests = 100;
-constexpr auto kSlowYield = std::chrono::microseconds(50);
-
 }  // namespace
 
 // One side of a message that waits for the other.
@@ -43,7 +39,7 @@ struct ThreadHub::Side {
   bool finished = false;
 };
 
-// Shared by a hub and all that were split off from it: their failure, and how often anything has happened.
+// Shared by a hub and all that were split off from it: their failure, and all their ranks.
 class ThreadHub::Family {
  public:
   void fail(const std::string& reason) {
@@ -51,6 +47,7 @@ class ThreadHub::Family {
     if (!reason_.empty()) return;
     reason_ = reason;
     raised_.store(true, std::memory_order_release);
+    for (const std::shared_ptr<Waker>& waker : wakers_) waker->wake();
   }
   std::string reason() {
     if (!raised_.load(std::memory_order_acquire)) return {};
@@ -61,50 +58,17 @@ class ThreadHub::Family {
     if (raised_.load(std::memory_order_acquire)) throw Error(reason(), ErrorKind::peer);
   }
 
-  // Something has happened that a rank may wait for.
-  void announce() {
-    ++changes_;
-    if (sleepers_ == 0) return;
+  // Of a rank of the first group.
+  std::shared_ptr<Waker> add_waker() {
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
-  // Blocks until something has happened since `seen`. `rests` is the caller's: how often it does without yielding.
-  void idle(std::uint64_t& seen, int& rests, std::chrono::microseconds limit) {
-    yield_until_change(seen, rests);
-    if (changes_ == seen) {
-      ++sleepers_;
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, limit, [&] { return changes_ != seen; });
-      lock.unlock();
-      --sleepers_;
-    }
-    seen = changes_;
+    return wakers_.emplace_back(std::make_shared<Waker>());
   }
 
  private:
-  void yield_until_change(std::uint64_t seen, int& rests) const {
-    if (rests > 0) {
-      --rests;
-      return;
-    }
-    Clock::time_point before = Clock::now();
-    for (int i = 0; i < kYields && changes_ == seen; ++i) {
-      std::this_thread::yield();
-      const Clock::time_point now = Clock::now();
-      if (now - before > kSlowYield) {
-        rests = kRests;
-        return;
-      }
-      before = now;
-    }
-  }
-
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::string reason_;
   std::atomic<bool> raised_ = false;
-  std::atomic<std::uint64_t> changes_ = 0;
-  std::atomic<int> sleepers_ = 0;
+  std::vector<std::shared_ptr<Waker>> wakers_;
 };
 
 // Those of one split() that have come, by rank, and the hubs of their groups once all have.
@@ -129,25 +93,31 @@ struct ThreadHub::Split {
 // A message is copied, outside the lock, by the side that comes second.
 struct ThreadHub::State {
   State(int size, std::shared_ptr<Family> family)
-      : size(size), family(std::move(family)), gone(static_cast<std::size_t>(size)) {}
+      : size(size),
+        family(std::move(family)),
+        wakers(static_cast<std::size_t>(size)),
+        gone(static_cast<std::size_t>(size)) {}
 
   const int size;
   const std::shared_ptr<Family> family;
   std::mutex mutex;
   std::condition_variable changed;
+  std::vector<std::shared_ptr<Waker>> wakers;                            // by rank; none where it has not come yet
   std::map<Envelope, std::list<std::shared_ptr<Side>>> sends, receives;  // that wait
   std::vector<std::optional<Clock::time_point>> gone;                    // by rank: from when on
   std::map<int, Split> splits;                                           // by number
   std::shared_ptr<std::byte> areas;                                      // of all ranks
 
-  void notify() {
+  // Under the lock.
+  void wake_all() {
     changed.notify_all();
-    family->announce();
+    for (const std::shared_ptr<Waker>& waker : wakers)
+      if (waker) waker->wake();
   }
   void fail(const std::string& reason) {
     family->fail(reason);
     const std::lock_guard lock(mutex);
-    notify();
+    changed.notify_all();
   }
   bool has_left(int rank) const {
     const auto& since = gone[static_cast<std::size_t>(rank)];
@@ -179,7 +149,9 @@ std::shared_ptr<ThreadHub::Side> ThreadHub::State::post(const Envelope& envelope
     other->copying = false;
   }
   mine->finished = other->finished = true;
-  notify();
+  changed.notify_all();
+  const int peer = is_send ? std::get<1>(envelope) : std::get<0>(envelope);
+  if (const auto& waker = wakers[static_cast<std::size_t>(peer)]) waker->wake();
   return mine;
 }
 
@@ -230,12 +202,16 @@ class ThreadHub::HubAlarm : public Alarm {
 
 class ThreadHub::Endpoint : public Transport {
  public:
-  Endpoint(std::shared_ptr<State> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  Endpoint(std::shared_ptr<State> hub, int rank, std::shared_ptr<Waker> waker)
+      : hub_(std::move(hub)), rank_(rank), waker_(std::move(waker)) {
+    const std::lock_guard lock(hub_->mutex);
+    hub_->wakers[static_cast<std::size_t>(rank_)] = waker_;
+  }
   ~Endpoint() override {
     const std::lock_guard lock(hub_->mutex);
     hub_->gone[static_cast<std::size_t>(rank_)] =
         Clock::now() + (std::uncaught_exceptions() > exceptions_ ? kTimeToTell : Clock::duration::zero());
-    hub_->notify();
+    hub_->wake_all();
   }
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -253,10 +229,14 @@ class ThreadHub::Endpoint : public Transport {
   std::unique_ptr<Transport> split(int color, int key) override;
 
   std::optional<SharedAreas> share(std::size_t bytes) override;
-  void announce() override { hub_->family->announce(); }
+  void announce(bool for_others) override {
+    if (!for_others) return;
+    const std::lock_guard lock(hub_->mutex);
+    hub_->wake_all();
+  }
 
   void idle(std::chrono::microseconds limit) override {
-    hub_->family->idle(seen_, rests_, std::min<std::chrono::microseconds>(limit, kPatience));
+    waker_->wait(std::min<std::chrono::microseconds>(limit, kPatience));
   }
   void fail(const std::string& reason) noexcept override { hub_->fail(reason); }
   void check() override { hub_->family->check(); }
@@ -274,8 +254,7 @@ class ThreadHub::Endpoint : public Transport {
   std::shared_ptr<State> hub_;
   int rank_;
   int splits_ = 0;
-  std::uint64_t seen_ = 0;
-  int rests_ = 0;
+  std::shared_ptr<Waker> waker_;  // of this rank, in all its groups
   const int exceptions_ = std::uncaught_exceptions();
 };
 
@@ -308,7 +287,7 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
       const auto members = static_cast<int>(split.group(member.color).size());
       split.groups.emplace(member.color, ThreadHub(std::make_shared<State>(members, hub_->family)));
     }
-    hub_->notify();
+    hub_->changed.notify_all();
   }
   while (split.groups.empty()) {
     hub_->changed.wait_for(lock, kPatience);
@@ -319,7 +298,7 @@ std::unique_ptr<Transport> ThreadHub::Endpoint::split(int color, int key) {
   }
   const std::vector<int> group = split.group(color);
   const auto place = std::find(group.begin(), group.end(), rank_) - group.begin();
-  std::unique_ptr<Transport> end = split.groups.at(color).connect(static_cast<int>(place));
+  auto end = std::make_unique<Endpoint>(split.groups.at(color).state_, static_cast<int>(place), waker_);
   if (++split.gone == size()) hub_->splits.erase(number);
   return end;
 }
@@ -332,7 +311,7 @@ int ThreadHub::size() const { return state_->size; }
 
 std::unique_ptr<Transport> ThreadHub::connect(int rank) const {
   KEEL_CHECK(rank >= 0 && rank < state_->size, "there is no rank ", rank, " of ", state_->size);
-  return std::make_unique<Endpoint>(state_, rank);
+  return std::make_unique<Endpoint>(state_, rank, state_->family->add_waker());
 }
 
 }  // namespace keel

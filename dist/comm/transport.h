@@ -50,6 +50,10 @@ class Transport {
   virtual std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
   virtual std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) = 0;
 
+  // What is sent between these two calls may leave together, at the second one or before.
+  virtual void hold() {}
+  virtual void let_go() noexcept {}
+
   // This rank's end in the group of those that name the same colour, in the order of `key` and then of their ranks
   // here. Every rank calls it; blocks until all have. A failure anywhere is one of all groups.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
@@ -57,11 +61,13 @@ class Transport {
   // An area of `bytes` for each rank, zero at first; none where some ranks have no memory in common. Every rank calls
   // it; blocks until all have. Where ranks have one address space, every call gives the same areas.
   virtual std::optional<SharedAreas> share(std::size_t /*bytes*/) { return {}; }
-  // Called after this rank wrote something in shared areas for which others may wait.
-  virtual void announce() {}
+  // Called after this rank wrote something in shared areas. `for_others`: others may wait for it.
+  virtual void announce(bool /*for_others*/) {}
 
   // Blocks until something may have happened, for `limit` at most.
   virtual void idle(std::chrono::microseconds limit) = 0;
+  // Whether the system ends idle() as soon as something has come, so that looking often before gains little.
+  virtual bool idles_until_news() const { return false; }
 
   // Tells every rank of the program, this one included, that its groups are given up. All see the first reason.
   virtual void fail(const std::string& reason) noexcept = 0;
@@ -69,10 +75,22 @@ class Transport {
   virtual void check() = 0;
   // Whether several threads may call, one at a time.
   virtual bool allows_threads() const { return true; }
+  // Throws an Error of kind unsupported where this thread may not call.
+  virtual void check_thread() const {}
   // For other threads than the one that calls here. Null where they may not call at the same time, as below MPI.
   virtual std::shared_ptr<Alarm> alarm() { return nullptr; }
 };
 
+// Holds what a transport sends, until it goes.
+class HeldSends {
+ public:
+  explicit HeldSends(Transport& transport) : transport_(transport) { transport_.hold(); }
+  ~HeldSends() { transport_.let_go(); }
+  HeldSends(const HeldSends&) = delete;
+  HeldSends& operator=(const HeldSends&) = delete;
+
+ private:
+  Transport& transport_;
+};
+
 }  // namespace keel
-// Throws an Error of kind unsupported where this thread may not call.
-virtual void check_thread() const {}

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "keel/dist/comm/node_memory.h"
@@ -38,6 +40,8 @@ class TransportCommunicator : public Communicator {
           group_->memory = std::make_shared<NodeMemory>(std::move(*areas), rank());
       } catch (const Error& error) { throw group_->heard(error, "joining its group"); }
     }
+    const auto beside = std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(rank())]);
+    group_->shares_cores = beside > static_cast<std::ptrdiff_t>(std::thread::hardware_concurrency());
     group_->progress = std::move(progress);
     group_->progress->add(*group_);
   }
@@ -51,7 +55,7 @@ class TransportCommunicator : public Communicator {
     group_->active.clear();
     if (group_->memory) {
       group_->memory->leave(abruptly);
-      group_->transport->announce();
+      group_->transport->announce(true);
     }
     group_->transport.reset();
   }
@@ -72,8 +76,10 @@ class TransportCommunicator : public Communicator {
     const std::uint32_t number = group_->sequence;
     const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
     std::shared_ptr<GroupOperation> operation;
+    std::optional<HeldSends> held;  // signatures, and what the first step sends
     try {
       group_->transport->check();
+      held.emplace(*group_->transport);
       operation = (group_->memory && !pairwise ? make_node_operation : make_message_operation)(group_, collective);
     } catch (const Error& error) { throw group_->heard(error, concat("in ", group_->describe(collective, number))); }
     group_->active.push_back(operation);
@@ -132,13 +138,13 @@ class TransportCommunicator : public Communicator {
   Traffic traffic() const override { return group_->traffic; }
   void fail(const std::string& reason) noexcept override { group_->fail(reason); }
   bool allows_threads() const override { return group_->transport->allows_threads(); }
+  void check_thread() const override { group_->transport->check_thread(); }
   std::shared_ptr<Alarm> alarm() override { return group_->transport->alarm(); }
   void set_activity(const std::string& activity) override { group_->activity = activity; }
 
   std::unique_ptr<Communicator> regroup(const Regroup& wish) override {
     CommunicatorOptions options = group_->options;
     options.algorithm = find_algorithm(wish.algorithm).name;
-    void check_thread() const override { group_->transport->check_thread(); }
     options.shared_memory = wish.shared_memory;
     if (!wish.nodes.empty()) options.nodes = wish.nodes;
     std::unique_ptr<Transport> transport = group_->transport->split(0, rank());

@@ -82,7 +82,7 @@ class Border {
 
     row("keel_array_create", keel_array_create, context,
         needed<void*>(numbers_, {reinterpret_cast<char*>(numbers_) + 1}), needed<int>(KEEL_F32, {-1, 7}),
-        needed<int>(KEEL_HOST, {-1, 2}), needed(2, {-1, 9, 1 << 30}),
+        needed<int>(KEEL_HOST, {-1, 2, KEEL_DEVICE}), needed(2, {-1, 9, 1 << 30}),
         needed<const std::int64_t*>(shape_, {negative_, huge_}),
         Slot<const std::int64_t*>{[this] { return dense_; }, {negative_, huge_}},
         made<keel_array, keel_array_destroy>());

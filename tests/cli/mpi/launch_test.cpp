@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include "tests/cli/mpi/processes.h"
@@ -91,6 +93,21 @@ TEST_F(MpiLaunch, GivesAProgramItsArgumentsThreadsAndExitCode) {
   EXPECT_EQ(outcome.code, 7);
   EXPECT_EQ(outcome.err, "");
   EXPECT_EQ(outcome.out.substr(0, outcome.out.find('\n')), "5 one two,--steps=3") << outcome.out;
+}
+
+TEST_F(MpiLaunch, BindsEachRankToACoreOfItsOwnWhereAsked) {
+  const auto processors_of_ranks = [&](const char* place) {
+    const Outcome outcome =
+        sandbox.keel(concat("launch -N 2 --bind-to ", place, " grep Cpus_allowed_list /proc/self/status"));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::istringstream lines(outcome.out);
+    std::set<std::string> found;
+    for (std::string line; std::getline(lines, line);) found.insert(line);
+    return found.size();
+  };
+  EXPECT_EQ(processors_of_ranks("none"), 1u) << "all of them";
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor has no core for each of two ranks";
+  EXPECT_EQ(processors_of_ranks("core"), 2u);
 }
 
 TEST_F(MpiLaunch, AnErrorIsSaidOnce) {

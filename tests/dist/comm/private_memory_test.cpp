@@ -33,7 +33,7 @@ class Stingy : public Transport {
     areas->one_address_space = false;
     return areas;
   }
-  void announce() override { inner_->announce(); }
+  void announce(bool for_others) override { inner_->announce(for_others); }
   void idle(std::chrono::microseconds limit) override { inner_->idle(limit); }
   void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
   void check() override { inner_->check(); }

@@ -93,6 +93,12 @@ TEST(MpiCollectives, GiveWhatKeelsOwnGiveForAnyCountAndType) {
   });
 }
 
+TEST(MpiLibrary, SaysOfItselfOneLineWithoutAZero) {
+  const std::string version = mpi_library_version();
+  EXPECT_FALSE(version.empty());
+  for (const char end : {'\n', '\0'}) EXPECT_EQ(version.find(end), std::string::npos);
+}
+
 TEST(MpiCollectives, MessagesPassEachOther) {
   on_both([](Communicator& library, Communicator&) {
     const Context context = testing::context(1);

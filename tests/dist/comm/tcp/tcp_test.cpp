@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "keel/dist/comm/tcp_meeting.h"
@@ -20,6 +23,22 @@
 namespace keel {
 namespace {
 
+thread_local std::int64_t sendmsg_calls = 0;
+
+std::int64_t sends_of_this_thread() { return sendmsg_calls; }
+
+}  // namespace
+}  // namespace keel
+
+// Stands before that of the system's library, and counts.
+extern "C" ssize_t sendmsg(int file, const msghdr* message, int flags) {
+  ++keel::sendmsg_calls;
+  return ::syscall(SYS_sendmsg, file, message, flags);
+}
+
+namespace keel {
+namespace {
+
 using namespace keel::testing;
 using namespace std::chrono_literals;
 
@@ -29,6 +48,49 @@ TEST(TcpTransport, PassesMessagesOfAllSizes) {
       for (const std::size_t bytes : {0, 1, 31, 32, 33, 16'383, 16'384, 65'503, 65'504, 65'536, 5'000'001})
         pass_on(*transport, bytes == 1 ? ~std::uint64_t{0} : 7, bytes);
     });
+  }
+}
+
+TEST(TcpTransport, SendsAtOnceWhatIsHeldTogether) {
+  on_transports(2, [](std::unique_ptr<TcpTransport> transport) {
+    const int other = 1 - transport->rank();
+    constexpr std::size_t kMessages = 5;
+    std::vector<Bytes> in(kMessages, Bytes(100));
+    const Bytes out = numbered(100);
+    std::vector<std::unique_ptr<Message>> messages;
+    const std::int64_t before = sends_of_this_thread();
+    {
+      const HeldSends held(*transport);
+      for (std::size_t i = 0; i < kMessages; ++i) messages.push_back(transport->send(other, i, out.data(), out.size()));
+      EXPECT_EQ(sends_of_this_thread(), before);
+    }
+    EXPECT_EQ(sends_of_this_thread(), before + 1);
+    for (std::size_t i = 0; i < kMessages; ++i)
+      messages.push_back(transport->receive(other, i, in[i].data(), in[i].size()));
+    for (const auto& message : messages) finish(*transport, *message);
+    for (const Bytes& each : in) EXPECT_TRUE(each == out);
+    EXPECT_EQ(sends_of_this_thread(), before + 1) << "waiting sends nothing";
+  });
+}
+
+// A small collective: its signature travels with what the first step sends.
+TEST(TcpTransport, SendsTwiceToEachRankForASmallAllReduceAndOnceForAGather) {
+  for (const int n : {2, 3, 4}) {
+    on_ranks(n,
+             [&](Communicator& comm) {
+               const Context context = testing::context(1);
+               const Tensor x = zeros(context, {n * std::int64_t{16}}), mine = zeros(context, {16});
+               comm.barrier();
+               const auto sends = [&](const std::function<Work()>& ask) {
+                 const std::int64_t before = sends_of_this_thread();
+                 for (int i = 0; i < 10; ++i) ask().wait();
+                 return sends_of_this_thread() - before;
+               };
+               EXPECT_EQ(sends([&] { return comm.all_reduce(x); }), 10 * 2 * (n - 1)) << n;
+               EXPECT_EQ(sends([&] { return comm.all_gather(mine, x); }), 10 * (n - 1)) << n;
+               EXPECT_EQ(sends([&] { return comm.reduce_scatter(x, mine); }), 10 * (n - 1)) << n;
+             },
+             {.shared_memory = false});
   }
 }
 
