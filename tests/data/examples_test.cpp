@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
@@ -44,6 +45,17 @@ TEST(ExampleLoader, CountsItsExamples) {
   const ExampleLoader endless(testing::context(), source, {.rows = 4, .block = 1});
   EXPECT_EQ(endless.steps(), Loader::kEndless);
   EXPECT_EQ(endless.load(1'000'000'000).inputs.dim(0), 4);
+}
+
+TEST(ExampleLoader, TakesOneRowOfOneTokenOfOneExampleAndNoLess) {
+  const auto source = [](std::int64_t, std::int64_t) { return Example{{7, 8}, {0, 1}}; };
+  const auto loader = [&](std::int64_t rows, std::int64_t block, std::int64_t count) {
+    return ExampleLoader(testing::context(), source, {.rows = rows, .block = block, .count = count});
+  };
+  EXPECT_EQ(loader(1, 1, 1).steps(), 1);
+  EXPECT_EQ(doubles(loader(1, 1, 1).load(0).targets), std::vector<double>{8});
+  for (const auto& [rows, block, count] : {std::tuple{0, 1, 1}, {1, 0, 1}, {1, 1, 0}})
+    EXPECT_NE(error_of([&] { loader(rows, block, count); }).find("each must be at least 1"), std::string::npos);
 }
 
 TEST(ShuffledExamples, GivesEachExampleOnceAnEpoch) {

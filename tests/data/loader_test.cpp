@@ -155,6 +155,21 @@ TEST(EpochLoader, FitsASequenceOfOneWindowExactly) {
   EXPECT_FALSE(error_of([] { EpochLoader(testing::context(), counting(8), {.rows = 0}); }).empty());
 }
 
+TEST(Loaders, TakeOneRowOfOneTokenAndNoLess) {
+  const Context context = testing::context();
+  const auto check = [&]<class L>(L*) {
+    const auto of = [&](std::int64_t rows, std::int64_t block) {
+      return L(context, counting(2), {.rows = rows, .block = block});
+    };
+    EXPECT_EQ(starts_of(of(1, 1).load(0)), std::vector<std::int64_t>{0});
+    for (const auto& [rows, block] : {std::pair{0, 1}, {1, 0}})
+      EXPECT_NE(error_of([&] { of(rows, block); }).find("both must be at least 1"), std::string::npos);
+  };
+  check(static_cast<RandomWindowLoader*>(nullptr));
+  check(static_cast<SequentialLoader*>(nullptr));
+  check(static_cast<EpochLoader*>(nullptr));
+}
+
 TEST(Loaders, WorkBehindAPrefetchThread) {
   const auto loader =
       std::make_shared<RandomWindowLoader>(testing::context(), counting(500), WindowOptions{.rows = 4, .block = 8});
