@@ -242,10 +242,10 @@ Prediction CostModel::predict(int ranks, int nodes, double bytes) const {
   if (prediction.us <= 0) return prediction;
   for (double& x : row) x /= prediction.us;
   const double leverage = dot(row, solve(rows_, row, fitted_).value_or(Row{}));
-  const double fit_part = quantile_ * error_ * std::sqrt(1 + leverage),
-               call_part = kNormalQuantile * call_spread(bytes);
   const double doublings = std::max(0.0, std::log2(static_cast<double>(ranks) / largest_));
-  const double width = std::exp(std::hypot(fit_part, call_part) * (1 + doublings));
+  const double fit_part = quantile_ * error_ * std::sqrt(1 + leverage) * (1 + doublings),
+               call_part = kNormalQuantile * call_spread(bytes);
+  const double width = std::exp(std::hypot(fit_part, call_part));
   prediction.low_us = prediction.us / width;
   prediction.high_us = prediction.us * width;
   return prediction;

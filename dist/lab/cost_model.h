@@ -50,8 +50,8 @@ struct Prediction {
 //
 // where t is Student's quantile for the degrees of freedom that the fit has left, and h the leverage of what is
 // predicted (the prediction interval of linear regression). A fit that has none left knows no s, and counts none.
-// Beyond the ranks that were measured log w is larger by as much again for each doubling, since formulas leave out what
-// only many ranks have.
+// Beyond the ranks that were measured s counts as much again for each doubling, since formulas leave out what only many
+// ranks have.
 class CostModel {
  public:
   // An Error where there is no formula, or there are no points.
