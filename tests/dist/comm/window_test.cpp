@@ -56,9 +56,9 @@ class Processes : public Transport {
   }
   std::unique_ptr<Transport> split(int color, int key) override { return inner_->split(color, key); }
   std::optional<SharedAreas> share(std::size_t bytes) override { return board_.areas(requests_++, size(), bytes); }
-  void announce() override {
+  void announce(bool for_others) override {
     ++announcements_;
-    inner_->announce();
+    inner_->announce(for_others);
   }
   void idle(std::chrono::microseconds limit) override { inner_->idle(limit); }
   void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
