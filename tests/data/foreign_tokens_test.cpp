@@ -53,6 +53,12 @@ TEST(ForeignTokens, OfLlmcAreReadAndNamed) {
   EXPECT_EQ(llama.tokens.vocabulary_size(), 128256);
 }
 
+TEST(ForeignTokens, OfNanogptMayBeginWithALetterOfKeelsMark) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "train.bin", bytes_of(std::vector<std::uint16_t>{'K', 1, 2, 3, 4}));
+  EXPECT_EQ(numbers_of(open_token_file(folder / "train.bin").tokens), (std::vector<std::int32_t>{'K', 1, 2, 3, 4}));
+}
+
 TEST(ForeignTokens, OfLlmcThatAreDamagedAreRefusedWithTheReason) {
   const TemporaryFolder folder;
   const std::string good = llmc_file<std::uint16_t>(20240520, 1, {1, 2, 3});

@@ -83,6 +83,16 @@ TEST(TokenFile, KeepsATokenizersNameOfUpTo23Bytes) {
   EXPECT_FALSE(error_of([&] { TokenFileWriter(folder / "t", 256, longest + "!"); }).empty());
 }
 
+TEST(TokenFile, IsNotWrittenWithATokenOutsideItsVocabulary) {
+  const TemporaryFolder folder;
+  TokenFileWriter writer(folder / "t", 10, "byte");
+  writer.append(std::vector<std::uint32_t>{9, 0});
+  EXPECT_NE(error_of([&] {
+              writer.append(std::vector<std::uint32_t>{3, 10});
+            }).find("token 10 at position 3"),
+            std::string::npos);
+}
+
 TEST(TokenFile, AppearsOnlyAtCommit) {
   const TemporaryFolder folder;
   { TokenFileWriter(folder / "t", 256, "byte").append(random_tokens(10, 256)); }
