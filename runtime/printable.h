@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The text with each control character, each byte that is no UTF-8 and each mark that turns the direction of writing as

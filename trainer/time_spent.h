@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The clock runs in sessions that have a time_limit. Of a run that got one late it does not know the steps before.

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // `theirs`: the message of an exception of yaml-cpp's parser, without its place. One that has no words here, as of a

@@ -64,7 +64,7 @@ TEST(BadInput, AFileThatHasNoEndOrIsNoneIsRefusedAtOnce) {
 
 TEST(BadInput, WhatIsNoTrainingDataMayBeAPipeButHasAnEnd) {
   const Sandbox sandbox;
-  expect_refused(sandbox, "train /dev/zero", "a configuration has at most 65536");
+  expect_refused(sandbox, "train /dev/zero", "holds zero bytes: it is not a text file");
   expect_refused(sandbox, "comm --from /dev/zero", "it is no file, and has more than 67108864 bytes");
   expect_refused(sandbox, "launch -N 2 --hostfile /dev/zero text.yaml", "it is no file, and has more than");
   expect_refused(sandbox, "tokenize /dev/zero --out x.bin", "it is not a regular file");
