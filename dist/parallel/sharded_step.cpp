@@ -153,6 +153,7 @@ void Sharded::update_offloaded() {
 StepResult PendingStep::get() const {
   StepState state;
   std::memcpy(&state, state_.get().raw(), sizeof state);
+  engine_->control_->poll();  // where ranks have failed, what a collective left on the device is no result
   return {.taken = state.taken != 0,
           .steps_taken = state.steps,
           .lr = state.lr,
