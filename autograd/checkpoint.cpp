@@ -25,7 +25,7 @@ Gradients recompute(const CheckpointedFunction& function, std::size_t input_coun
     reached.push_back(outputs[i]);
     gradients.push_back(grad_outputs[i]);
   }
-  run_backward(reached, gradients, /*nested=*/true);
+  backward_inside(reached, gradients);
 
   Gradients result(input_count + leaf_count);
   for (std::size_t i = 0; i < input_count; ++i)

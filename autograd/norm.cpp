@@ -51,9 +51,9 @@ Variable rms_norm(const Variable& x, const Variable& weight, double epsilon) {
 ResidualNorm add_norm(NormKind kind, const Variable& x, const Variable& residual, const Variable& weight,
                       const Variable& bias, double epsilon) {
   kernels::NormResult result = kernels::norm(kind, x.value(), residual.value(), weight.value(), bias.value(), epsilon);
-  const std::array<Tensor, 2> outputs = {result.sum, result.out};
-  const std::array<Variable, 4> inputs = {x, residual, weight, bias};
-  const std::array<Tensor, 4> saved = {result.sum, weight.value(), result.mean, result.rstd};
+  const std::array outputs = {result.sum, result.out};
+  const std::array inputs = {x, residual, weight, bias};
+  const std::array saved = {result.sum, weight.value(), result.mean, result.rstd};
   const std::vector<Variable> variables =
       record("add_norm", outputs, inputs, saved,
              [kind](const Saved& kept, std::span<const Tensor> grads, const Need& need) -> Gradients {

@@ -25,20 +25,19 @@ const Tensor& Saved::operator[](std::size_t i) const {
   return entry.tensor;
 }
 
-bool Need::operator[](std::size_t input) const { return node_.inputs()[input].needed(); }
+bool Need::operator[](std::size_t input) const { return node_.input(input).needed(); }
 
 std::optional<Destination> Need::destination(std::size_t input) const {
-  const auto inputs = node_.inputs();
-  const std::shared_ptr<Leaf>& leaf = inputs[input].leaf;
+  const std::shared_ptr<Leaf>& leaf = node_.input(input).leaf;
   if (!leaf || !leaf->grad.defined()) return std::nullopt;
   // An input that occurs twice cannot be written to before its first contribution has landed.
   for (std::size_t i = 0; i < input; ++i)
-    if (inputs[i].leaf == leaf) return std::nullopt;
+    if (node_.input(i).leaf == leaf) return std::nullopt;
   return Destination{leaf->grad, leaf->has_grad};
 }
 
 Leaf* Need::sparse_leaf(std::size_t input) const {
-  const std::shared_ptr<Leaf>& leaf = node_.inputs()[input].leaf;
+  const std::shared_ptr<Leaf>& leaf = node_.input(input).leaf;
   return leaf && leaf->sparse ? leaf.get() : nullptr;
 }
 
@@ -56,6 +55,13 @@ Node::Node(std::string_view name, std::span<const Tensor> outputs, std::span<con
 }
 
 Node::~Node() { release_inputs(); }
+
+const Node::Edge& Node::input(std::size_t i) const {
+  if (i >= inputs_.size())
+    throw Error(concat(name_, " has ", inputs_.size(), " inputs, but its backward asks for number ", i),
+                ErrorKind::internal);
+  return inputs_[i];
+}
 
 void Node::release_inputs() {
   std::vector<std::shared_ptr<Node>> pending;
@@ -124,14 +130,7 @@ std::vector<Variable> record(std::string_view name, std::span<const Tensor> outp
 
 LeafCollector::LeafCollector() : outer_(collector) { collector = this; }
 
-LeafCollector::~LeafCollector() {
-  collector = outer_;
-  if (!outer_) return;
-  // A checkpoint inside a checkpoint: the outer one touches these leaves too.
-  for (const Variable& leaf : leaves_) {
-    const auto same = [&](const Variable& other) { return other.leaf() == leaf.leaf(); };
-    if (std::none_of(outer_->leaves_.begin(), outer_->leaves_.end(), same)) outer_->leaves_.push_back(leaf);
-  }
-}
+// What it has noted are inputs of the checkpoint that it serves, so that an outer one notes them from there.
+LeafCollector::~LeafCollector() { collector = outer_; }
 
 }  // namespace keel

@@ -70,8 +70,9 @@ class Node {
     std::shared_ptr<Node> node;  // exactly one of node and leaf is set, or none (no gradient needed)
     int output_index = 0;
     std::shared_ptr<Leaf> leaf;
-    Dims shape;  // of the input
-    bool needed() const { return node != nullptr || leaf != nullptr; }
+    Dims shape;             // of the input
+    bool constant = false;  // in the pass that runs the node
+    bool needed() const { return !constant && (node != nullptr || leaf != nullptr); }
   };
   struct Output {
     Dims shape;
@@ -88,8 +89,13 @@ class Node {
   // One more than the largest of its inputs: an order that every rank agrees on.
   std::uint64_t sequence() const { return sequence_; }
   std::span<const Edge> inputs() const { return inputs_; }
+  const Edge& input(std::size_t i) const;
+  void set_constant(std::size_t i, bool constant) { inputs_[i].constant = constant; }
   std::span<const Output> outputs() const { return outputs_; }
   bool released() const { return released_; }
+  // Whether the function takes the gradient of an output of one element in a wider dtype than the output's.
+  bool takes_wide() const { return takes_wide_; }
+  void set_takes_wide() { takes_wide_ = true; }
 
   // Runs the function once and lets go of everything saved. Throws on a second call.
   Gradients run(std::span<const Tensor> grad_outputs);
@@ -102,7 +108,7 @@ class Node {
   std::vector<Output> outputs_;
   Saved saved_;
   BackwardFunction function_;
-  bool released_ = false;
+  bool released_ = false, takes_wide_ = false;
 };
 
 // While alive, sees the name and the outputs of every operation on this thread, recorded or not. Scopes nest;
@@ -137,6 +143,15 @@ Variable record(std::string_view name, Tensor output, std::initializer_list<Vari
   auto node = std::make_shared<Node>(name, std::span(&output, 1), in, std::span(saved.begin(), saved.size()),
                                      std::forward<F>(function));
   return Variable::from_node(std::move(output), std::move(node), 0);
+}
+
+// Says of a recorded operation with one output: where that has one element in 16 bits, the function takes its gradient
+// in a wider dtype, too, and gives gradients of one element in that dtype then. So the seed of a loss in 16 bits is not
+// rounded on its way to the tensor that the loss was computed from. Gradients of more elements may be wide: the engine
+// rounds them.
+inline Variable takes_wide(Variable result) {
+  if (result.node()) result.node()->set_takes_wide();
+  return result;
 }
 
 // The general form: any number of outputs and inputs.

@@ -15,24 +15,29 @@ Dims kept_shape(const Tensor& x, const Dims& dims) {
   return shape;
 }
 
+// A gradient spread over an input of `shape`, rounded to its dtype before that.
+Tensor spread(const Tensor& grad, const Dims& shape, DType dtype) {
+  return (product(shape) == 1 ? grad : kernels::cast(grad, dtype)).expand(shape);
+}
+
 }  // namespace
 
 Variable sum(const Variable& x, const Dims& dims, bool keep) {
-  return record("sum", kernels::sum(x.value(), dims, keep), {x}, {},
-                [shape = x.shape(), kept = kept_shape(x.value(), dims)](const Saved&, std::span<const Tensor> grad,
-                                                                        const Need&) -> Gradients {
-                  return {kernels::contiguous(grad[0]).view(kept).expand(shape)};
-                });
+  return takes_wide(record("sum", kernels::sum(x.value(), dims, keep), {x}, {},
+                           [shape = x.shape(), dtype = x.dtype(), kept = kept_shape(x.value(), dims)](
+                               const Saved&, std::span<const Tensor> grad, const Need&) -> Gradients {
+                             return {spread(kernels::contiguous(grad[0]).view(kept), shape, dtype)};
+                           }));
 }
 
 Variable mean(const Variable& x, const Dims& dims, bool keep) {
   const Dims kept = kept_shape(x.value(), dims);
   const double factor = static_cast<double>(product(kept)) / static_cast<double>(x.value().numel());
-  return record(
-      "mean", kernels::mean(x.value(), dims, keep), {x}, {},
-      [shape = x.shape(), kept, factor](const Saved&, std::span<const Tensor> grad, const Need&) -> Gradients {
-        return {kernels::unary<MulScalar>(grad[0], factor).view(kept).expand(shape)};
-      });
+  return takes_wide(record("mean", kernels::mean(x.value(), dims, keep), {x}, {},
+                           [shape = x.shape(), dtype = x.dtype(), kept, factor](
+                               const Saved&, std::span<const Tensor> grad, const Need&) -> Gradients {
+                             return {spread(kernels::unary<MulScalar>(grad[0], factor).view(kept), shape, dtype)};
+                           }));
 }
 
 Variable max(const Variable& x, const Dims& dims, bool keep) {

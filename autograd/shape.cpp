@@ -1,5 +1,7 @@
 #include "keel/autograd/shape.h"
 
+#include <array>
+
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/select.h"
 
@@ -9,16 +11,14 @@ namespace {
 // Records a view; `undo` maps the gradient of the result back to the input's shape.
 template <class F>
 Variable record_view(std::string_view name, const Variable& x, Tensor out, F undo) {
-  return record(name, std::move(out), {x}, {},
-                [undo = std::move(undo)](const Saved&, std::span<const Tensor> grad, const Need&) -> Gradients {
-                  return {undo(grad[0])};
-                });
+  return takes_wide(record(name, std::move(out), {x}, {},
+                           [undo = std::move(undo)](const Saved&, std::span<const Tensor> grad,
+                                                    const Need&) -> Gradients { return {undo(grad[0])}; }));
 }
 
 Tensor zeros_like(const Tensor& like, const Dims& shape) { return zeros(like.context(), shape, like.dtype()); }
 
 bool can_view(const Tensor& x, const Dims& shape) {
-  if (x.is_contiguous()) return true;
   try {
     x.view(shape);
     return true;
@@ -83,7 +83,7 @@ Variable concat(std::span<const Variable> parts, int dim) {
   dim = out.wrap_dim(dim);
   std::vector<std::int64_t> extents;
   for (const Tensor& value : values) extents.push_back(value.dim(dim));
-  return record("concat", std::span(&out, 1), parts, {},
+  return record("concat", std::array{out}, parts, {},
                 [dim, extents](const Saved&, std::span<const Tensor> grad, const Need&) {
                   Gradients gradients;
                   std::int64_t at = 0;

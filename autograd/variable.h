@@ -18,7 +18,8 @@ class BackwardPass;
 // Called once per backward pass, when the last contribution to a leaf's gradient has landed.
 using ReadyHook = std::function<void(BackwardPass&)>;
 
-// The gradient side of a leaf: where its gradient lives and who waits for it.
+// The gradient side of a leaf: where its gradient lives and who waits for it. In a backward pass of
+// somebody else than its owner a leaf is a constant.
 struct Leaf {
   std::string name;  // for messages; may be empty
   Dims shape;
@@ -30,14 +31,22 @@ struct Leaf {
   bool sparse = false;
   RowGradient rows;
   bool takes_rows = true;  // false: rows that are looked up do not count as used
+  // Whose backward passes alone give it a gradient: an engine's. Null: every pass does.
+  const void* owner = nullptr;
 
   // Has `hook` called from now on, until its owner asks to forget it. Hooks run in the order in which they came.
-  void when_ready(const void* owner, ReadyHook hook) { on_ready_.push_back({owner, std::move(hook)}); }
-  void forget_hooks(const void* owner) {
-    std::erase_if(on_ready_, [owner](const OwnedHook& hook) { return hook.owner == owner; });
+  void when_ready(const void* watcher, ReadyHook hook) { on_ready_.push_back({watcher, std::move(hook)}); }
+  // The same for passes in which the leaf is a constant: called once, when they need its value no more.
+  void when_passed(const void* watcher, ReadyHook hook) { on_passed_.push_back({watcher, std::move(hook)}); }
+  void forget_hooks(const void* watcher) {
+    for (std::vector<OwnedHook>* hooks : {&on_ready_, &on_passed_})
+      std::erase_if(*hooks, [watcher](const OwnedHook& hook) { return hook.owner == watcher; });
   }
   void tell_ready(BackwardPass& pass) const {
     for (const OwnedHook& hook : on_ready_) hook.call(pass);
+  }
+  void tell_passed(BackwardPass& pass) const {
+    for (const OwnedHook& hook : on_passed_) hook.call(pass);
   }
 
   // Adds one contribution (of `shape`), converting the dtype. May keep `contribution` itself.
@@ -50,7 +59,7 @@ struct Leaf {
     const void* owner;
     ReadyHook call;
   };
-  std::vector<OwnedHook> on_ready_;
+  std::vector<OwnedHook> on_ready_, on_passed_;
 };
 
 // A handle: copies refer to the same node of the same graph.

@@ -137,7 +137,7 @@ class Trainer {
     if (plain_) {
       plain_->step(result.loss, 1e-3);
     } else {
-      engine_->backward(result.loss, {.tokens = targets_.numel()});
+      engine_->backward(result.loss, {.weight = targets_.numel()});
       engine_->step(1e-3);
     }
     loss_ = result.loss.value().item();

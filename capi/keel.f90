@@ -24,6 +24,9 @@ module keel
   ! Instead of a learning rate: that of the settings' schedule.
   real(c_double), parameter, public :: KEEL_SCHEDULED = -1
 
+  ! What keel_model's save_poll() gives.
+  integer, parameter, public :: KEEL_SAVE_NONE = 0, KEEL_SAVE_UNDER_WAY = 1, KEEL_SAVE_THERE = 2
+
   type, public :: keel_model
     private
     type(c_ptr) :: handle = c_null_ptr
@@ -35,6 +38,9 @@ module keel
     procedure :: accumulate => model_accumulate
     procedure :: infer => model_infer
     procedure :: save => model_save
+    procedure :: save_begin => model_save_begin
+    procedure :: save_poll => model_save_poll
+    procedure :: save_finish => model_save_finish
     procedure :: load => model_load
     procedure :: load_weights => model_load_weights
     procedure :: destroy => model_destroy
@@ -124,6 +130,32 @@ contains
     character(*), intent(in) :: folder
     integer, intent(out), optional :: stat
     call finish(keel_model_save_c(self%handle, c_text(folder)), stat)
+  end subroutine
+
+  subroutine model_save_begin(self, folder, stat)
+    class(keel_model), intent(inout) :: self
+    character(*), intent(in) :: folder
+    integer, intent(out), optional :: stat
+    call finish(keel_model_save_begin_c(self%handle, c_text(folder)), stat)
+  end subroutine
+
+  ! `state`: one of the KEEL_SAVE_... above.
+  subroutine model_save_poll(self, state, stat)
+    class(keel_model), intent(inout) :: self
+    integer, intent(out) :: state
+    integer, intent(out), optional :: stat
+    integer(c_int) :: its_state, status
+
+    its_state = KEEL_SAVE_NONE
+    status = keel_model_save_poll_c(self%handle, its_state)
+    state = its_state
+    call finish(status, stat)
+  end subroutine
+
+  subroutine model_save_finish(self, stat)
+    class(keel_model), intent(inout) :: self
+    integer, intent(out), optional :: stat
+    call finish(keel_model_save_finish_c(self%handle), stat)
   end subroutine
 
   subroutine model_load(self, folder, stat)

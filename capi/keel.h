@@ -111,6 +111,9 @@ keel_status keel_array_create(const keel_context* context, void* memory, int dty
 keel_status keel_array_destroy(keel_array** array);
 
 // --- Models ---------------------------------------------------------------------------------------------------------
+//
+// A model whose training needs more memory than the machine has, or than is free on the context's GPU, is refused
+// before anything is allocated; the key check_memory goes on regardless.
 
 // Linear layers with an activation between them. widths: {inputs, hidden..., outputs}, `count` of them. activation:
 // relu, gelu, gelu_tanh, silu, tanh or sigmoid. loss: "mse", the mean of squared differences, or "cross_entropy", whose
@@ -147,6 +150,25 @@ keel_status keel_infer(keel_model* model, const keel_array* input, const keel_ar
 // Writes a folder with weights, optimizer state and count of steps, as a whole or not at all; one of that name is
 // replaced. All ranks must see it. Collective.
 keel_status keel_model_save(const keel_model* model, const char* folder);
+
+// The same while training goes on: keel_model_save_begin() copies the numbers and returns, and a thread writes the
+// copy, in the processor's memory, which stays for the next time. The folder has its name once ranks have agreed in
+// keel_model_save_poll() that all have written; call it now and then, for example after every step. One save is under
+// way at a time. A model that is destroyed, or a program that ends, before that leaves what was there.
+typedef enum keel_save_state {
+  KEEL_SAVE_NONE = 0,  // none was begun since the last one's result
+  KEEL_SAVE_UNDER_WAY = 1,
+  KEEL_SAVE_THERE = 2  // it has ended, and the folder is there; told once
+} keel_save_state;
+// Fails where the first rank cannot make a folder beside that name, on all ranks. Collective.
+keel_status keel_model_save_begin(keel_model* model, const char* folder);
+// Where the save under way stands. One that has failed on any rank is an error on all of them, KEEL_ERROR_IO, with its
+// reason; then none is under way, and what was there before is there. Waits for no disk. Collective.
+keel_status keel_model_save_poll(keel_model* model, int* state);
+// Waits until the save under way has ended, and tells its failure as keel_model_save_poll() does; where none is under
+// way, an error. Collective.
+keel_status keel_model_save_finish(keel_model* model);
+
 // Goes on from a folder that keel_model_save() wrote, to the same bits; any number of ranks may have written it. The
 // optimizer must be the same. Where the files are damaged or do not fit, nothing is changed. Collective.
 keel_status keel_model_load(keel_model* model, const char* folder);

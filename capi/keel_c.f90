@@ -146,6 +146,23 @@ module keel_c
       character(kind=c_char), intent(in) :: folder(*)
     end function
 
+    integer(c_int) function keel_model_save_begin_c(model, folder) bind(C, name='keel_model_save_begin')
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: model
+      character(kind=c_char), intent(in) :: folder(*)
+    end function
+
+    integer(c_int) function keel_model_save_poll_c(model, state) bind(C, name='keel_model_save_poll')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: model
+      integer(c_int), intent(out) :: state
+    end function
+
+    integer(c_int) function keel_model_save_finish_c(model) bind(C, name='keel_model_save_finish')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: model
+    end function
+
     integer(c_int) function keel_model_load_c(model, folder) bind(C, name='keel_model_load')
       import :: c_char, c_int, c_ptr
       type(c_ptr), value :: model

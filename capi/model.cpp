@@ -1,13 +1,18 @@
 #include "keel/capi/model.h"
 
 #include <cmath>
+#include <filesystem>
+#include <span>
+#include <utility>
 
 #include "keel/capi/handles.h"
-#include "keel/data/batch.h"
-#include "keel/data/safetensors.h"
+#include "keel/data/divide_rows.h"
+#include "keel/dist/checkpoint/extent_reader.h"
+#include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/optim/catalog.h"
+#include "keel/trainer/memory_check.h"
 #include "keel/trainer/precision.h"
 
 namespace keel::capi {
@@ -24,7 +29,7 @@ auto Model::among_ranks(const F& f) {
     Communicator& ranks = site_->ranks();
     if (ranks.size() > 1 && !is_known_to_all) ranks.fail(concat("rank ", ranks.rank(), ": ", error.what()));
     added_ = 0;
-    if (engine_) engine_->zero_grad();
+    if (stack_) engine().zero_grad();
     throw;
   }
 }
@@ -34,7 +39,8 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
   Communicator& ranks = site_->ranks();
   together(ranks, [&] {
     config_ = settings.config();
-    if (find_optimizer(config_.optimizer.type).make != nullptr)
+    config_.checkpoint.async = false;  // the host says when it saves, and how
+    if (find_optimizer(config_.optimizer.type).requirements.closure)
       throw Error(concat("optimizer.type: ", config_.optimizer.type,
                          " evaluates the loss several times in a step, which is not offered here"),
                   ErrorKind::unsupported);
@@ -46,11 +52,10 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
     Strategy::Precision& precision = config_.strategy.precision;
     if (precision == Strategy::Precision::automatic)
       precision = gather_values(ranks, choose_precision(site_->context, config_.model.width).precision).front();
+    check_memory(config_, network_->module(), ranks, site_->context);
     ranks_.emplace(config_, site_->context, ranks);
-    engine_.emplace(network_->module(), site_->context, **ranks_, make_optimizer(config_),
-                    engine_options(config_, parts_, network_->module()));
-    if (const std::string note = check_groups(config_, *engine_); !note.empty())
-      site_->context.log(LogLevel::warning, note);
+    stack_.emplace(StackSite{config_, site_->context, **ranks_, parts_}, network_->module());
+    if (!stack_->warning().empty()) site_->context.log(LogLevel::warning, stack_->warning());
   });
   state_.config = to_yaml(config_);
 }
@@ -63,7 +68,7 @@ double Model::backward(const Array& input, const Array& target, bool last) {
              " (batch.global / (batch.micro * ranks)), and this would be one more; set batch.global");
   return among_ranks([&] {
     const SampleLoss loss = network_->loss(input, target);
-    engine_->backward(loss.value, {.tokens = loss.samples, .last = last});
+    engine().backward(loss.value, {.weight = loss.samples, .last = last});
     state_.tokens += loss.samples;
     ++added_;
     return loss.samples == 0 ? 0 : loss.value.value().item();
@@ -80,8 +85,7 @@ void Model::check_rate(double lr) const {
 
 StepResult Model::step(double lr) {
   return among_ranks([&] {
-    if (lr == KEEL_SCHEDULED && !curves_.rates.defined()) curves_ = make_curves(config_, site_->context);
-    const StepResult result = (lr == KEEL_SCHEDULED ? engine_->step(curves_) : engine_->step(lr)).get();
+    const StepResult result = (lr == KEEL_SCHEDULED ? engine().step(stack_->curves()) : engine().step(lr)).get();
     added_ = 0;
     ++state_.step;
     if (!result.taken)
@@ -98,33 +102,59 @@ void Model::infer(const Array& input, const Array& output) {
   among_ranks([&] { write_array(network_->answer(input, output), output); });
 }
 
-void Model::save(const std::string& folder) const { save_checkpoint(folder, *engine_, site_->ranks(), state_); }
+void Model::save(const std::string& folder) const {
+  save_checkpoint(folder, stack_->engine(), site_->ranks(), json_of(state_));
+}
+
+void Model::begin_save(const std::string& folder) {
+  Communicator& ranks = site_->ranks();
+  if (!background_) {
+    std::unique_ptr<AsyncSave> made;
+    together(ranks, [&] { made = std::make_unique<AsyncSave>(engine(), ranks); });
+    background_ = std::move(made);
+  }
+  background_->begin(folder, json_of(state_));
+}
+
+std::optional<SaveResult> Model::poll_save() {
+  if (!is_saving()) return std::nullopt;
+  std::optional<SaveResult> result = background_->poll();
+  if (result) take(*result);
+  return result;
+}
+
+void Model::finish_save() {
+  KEEL_CHECK(is_saving(), "no save is under way; keel_model_save_begin() begins one");
+  take(background_->finish());
+}
+
+void Model::take(const SaveResult& result) const {
+  if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
+  if (!result.warning.empty()) site_->context.log(LogLevel::warning, result.warning);
+}
 
 void Model::load(const std::string& folder) {
   Communicator& ranks = site_->ranks();
-  // One rank reads all files to see whether they are whole.
-  TrainState state;
+  Checkpoint checkpoint;
   together(ranks, [&] {
-    if (ranks.rank() == 0) state = read_checkpoint(folder);
+    if (ranks.rank() == 0) checkpoint = open_checkpoint(folder);
   });
+  checkpoint = broadcast_checkpoint(std::move(checkpoint), ranks);
+  // All of it before any number of the model changes.
   together(ranks, [&] {
-    if (ranks.rank() != 0) state = read_state(folder);
-    check_checkpoint(folder, state, *engine_);
+    check_checkpoint(folder, checkpoint.manifest, engine());
+    ExtentReader(folder, checkpoint.manifest).verify(ranks.rank(), ranks.size());
   });
-  among_ranks([&] { load_checkpoint(folder, state, *engine_); });
-  state.config = state_.config;
-  state_ = state;
+  among_ranks([&] { load_checkpoint(folder, checkpoint.manifest, engine(), ranks); });
+  checkpoint.state.config = state_.config;
+  state_ = checkpoint.state;
 }
 
 void Model::load_weights(const std::string& file) {
-  TensorParts parts;
-  together(site_->ranks(), [&] {
-    parts = parse_parts(SafetensorsFile(file).views(site_->context.host()));
-    try {
-      engine_->check_weights(parts);
-    } catch (const Error& error) { throw Error(concat("'", file, "': ", error.what()), error.kind()); }
-  });
-  among_ranks([&] { engine_->load_weights(parts); });
+  const std::filesystem::path path(file);
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  const std::string name = path.filename().string();
+  among_ranks([&] { keel::load_weights(folder, std::span(&name, 1), engine(), site_->ranks()); });
 }
 
 }  // namespace keel::capi

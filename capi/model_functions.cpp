@@ -2,6 +2,7 @@
 
 #include "keel/capi/handles.h"
 #include "keel/capi/model.h"
+#include "keel/dist/checkpoint/export.h"
 
 namespace keel::capi {
 namespace {
@@ -101,6 +102,33 @@ keel_status keel_model_save(const keel_model* model, const char* folder) {
     const std::string path = given_path(folder, "folder");
     const Turn turn(object->site());
     object->save(path);
+  });
+}
+
+keel_status keel_model_save_begin(keel_model* model, const char* folder) {
+  return call("keel_model_save_begin", [&] {
+    const auto object = object_of(model);
+    const std::string path = given_path(folder, "folder");
+    const Turn turn(object->site());
+    object->begin_save(path);
+  });
+}
+
+keel_status keel_model_save_poll(keel_model* model, int* state) {
+  return call("keel_model_save_poll", [&] {
+    const auto object = object_of(model);
+    int& place = given(state, "state");
+    const Turn turn(object->site());
+    const bool is_there = object->poll_save().has_value();
+    place = is_there ? KEEL_SAVE_THERE : object->is_saving() ? KEEL_SAVE_UNDER_WAY : KEEL_SAVE_NONE;
+  });
+}
+
+keel_status keel_model_save_finish(keel_model* model) {
+  return call("keel_model_save_finish", [&] {
+    const auto object = object_of(model);
+    const Turn turn(object->site());
+    object->finish_save();
   });
 }
 

@@ -3,7 +3,7 @@
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "keel/nn/models/gpt.h"
-#include "keel/trainer/task.h"
+#include "keel/trainer/opened_data.h"
 
 namespace keel::capi {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "keel/capi/handles.h"
-#include "keel/trainer/schema_names.h"
+#include "keel/config/schema.h"
 
 namespace keel::capi {
 namespace {
@@ -37,13 +37,13 @@ extern "C" {
 
 keel_status keel_settings_create(keel_settings** settings) {
   return call("keel_settings_create",
-              [&] { create(settings, "settings", [] { return std::make_shared<Settings>(); }); });
+              [&] { create(settings, "settings", [] { return std::make_shared<capi::Settings>(); }); });
 }
 
 keel_status keel_settings_load(keel_settings* settings, const char* yaml_file) {
   return call("keel_settings_load", [&] {
     const auto object = object_of(settings);
-    Settings read = *object;
+    capi::Settings read = *object;
     read.file = given_path(yaml_file, "yaml_file");
     read.config();
     object->file = read.file;
@@ -54,16 +54,17 @@ keel_status keel_settings_set(keel_settings* settings, const char* key, const ch
   return call("keel_settings_set", [&] {
     const auto object = object_of(settings);
     YamlNode node = YamlNode::scalar(&given(value, "value"));
-    const std::string own = own_key(&given(key, "key"), node);
+    const std::string own = keel_schema()->own_key(&given(key, "key"), node);
     for (const std::string_view section : kOfRuns)
       KEEL_CHECK(own != section && !is_inside(own, section), "the key '", own,
                  "' says nothing here: data and loop are the host's");
-    const bool is_known = is_key(own) || is_section(own);
-    const std::string likely = is_known ? "" : likely_key(own);
+    const bool is_known = keel_schema()->is_key(own) || keel_schema()->is_section(own);
+    const std::string likely = is_known ? "" : keel_schema()->likely_key(own);
     KEEL_CHECK(is_known, "unknown key '", key, "'",
                likely.empty() ? "; docs/config.md lists them" : concat(", did you mean '", likely, "'?"));
-    std::erase_if(object->changes,
-                  [&](const Settings::Change& change) { return change.key == own || is_inside(change.key, own); });
+    std::erase_if(object->changes, [&](const capi::Settings::Change& change) {
+      return change.key == own || is_inside(change.key, own);
+    });
     object->changes.push_back({own, concat(key, '=', value)});
   });
 }

@@ -9,6 +9,8 @@ Command train_command();
 Command compare_command();
 Command comm_command();
 Command launch_command();
+Command checkpoints_command();
+Command get_command();
 Command generate_command();
 Command tokenize_command();
 Command plan_command();
@@ -18,5 +20,7 @@ Command strats_command();
 Command env_command();
 Command race_demo_command();
 Command docs_command();
+// `keel docs commands`, a command of `keel docs`.
+Command commands_page(const Command& program);
 
 }  // namespace keel::cli

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "keel/dist/lab/plot.h"
 #include "keel/runtime/error.h"
 
 namespace keel::cli {
@@ -14,12 +15,10 @@ namespace {
 
 constexpr std::string_view kAsciiMarks[] = {"*", "o", "+", "x", "#", "@", "%", "&"};
 constexpr std::string_view kMarks[] = {"\u25cf", "\u25cb", "\u25b2", "\u25b3", "\u25a0", "\u25a1", "\u25c6", "\u25c7"};
-// Okabe and Ito 2008: told apart without colour vision, too. The dashes tell them apart in black and white.
-constexpr std::string_view kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                         "#56b4e9", "#e69f00", "#000000", "#999999"};
+// They tell curves apart in black and white, too.
 constexpr std::string_view kDashes[] = {"", "7 3", "2 2", "9 3 2 3", "4 2", "1 3", "12 4", "6 2 1 2 1 2"};
-static_assert(std::size(kAsciiMarks) == kLooks && std::size(kMarks) == kLooks && std::size(kColours) == kLooks &&
-              std::size(kDashes) == kLooks);
+static_assert(std::size(kAsciiMarks) == kLooks && std::size(kMarks) == kLooks &&
+              std::size(lab::kCurveColours) == kLooks && std::size(kDashes) == kLooks);
 
 double place_of(const Curve& curve, std::size_t i) {
   return curve.places.empty() ? static_cast<double>(i) : curve.places[i];
@@ -140,7 +139,8 @@ std::string svg_text(double x, double y, std::string_view anchor, std::string_vi
 }
 
 std::string svg_style(std::size_t look) {
-  return fmt::format("stroke=\"{}\" stroke-dasharray=\"{}\" stroke-width=\"1.5\"", kColours[look], kDashes[look]);
+  return fmt::format("stroke=\"{}\" stroke-dasharray=\"{}\" stroke-width=\"1.5\"", lab::kCurveColours[look],
+                     kDashes[look]);
 }
 
 // Two points a pixel show every rise and fall: the lowest and the highest value of those that share it.
@@ -153,7 +153,7 @@ std::string svg_curve(const Curve& curve, const Axes& axes, const Frame& frame) 
   const auto y_of = [&](std::size_t i) { return frame.top + frame.height * (1 - axes.height_of(curve.values[i])); };
   if (count == 1)  // a line of one point is none
     return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"/>\n", x_of(0), y_of(0),
-                       kColours[curve.look]);
+                       lab::kCurveColours[curve.look]);
   std::string points;
   const auto add = [&](std::size_t i) { points += fmt::format("{:.2f},{:.2f} ", x_of(i), y_of(i)); };
   if (count <= 2 * pixels) {

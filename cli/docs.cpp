@@ -1,9 +1,11 @@
 // `keel docs`: reference pages that are generated from the program itself.
 
+#include <functional>
 #include <iostream>
 #include <string>
 
 #include "commands.h"
+#include "help.h"
 #include "keel/dist/lab/report.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema.h"
@@ -11,7 +13,7 @@
 namespace keel::cli {
 namespace {
 
-Command page(const char* name, const char* help, std::string (*text)(), const char* example) {
+Command page(const char* name, const char* help, const std::function<std::string()>& text, const char* example) {
   return {.name = name,
           .help = help,
           .footer = concat("\nExample:\n  keel docs ", name, " > ", example),
@@ -22,6 +24,12 @@ Command page(const char* name, const char* help, std::string (*text)(), const ch
 }
 
 }  // namespace
+
+Command commands_page(const Command& program) {
+  return page(
+      "commands", "All commands with their options, as Markdown.", [&program] { return commands_reference(program); },
+      "docs/commands.md");
+}
 
 Command docs_command() {
   return {.name = "docs",

@@ -1,5 +1,7 @@
 #include "help.h"
 
+#include <string_view>
+
 namespace keel::cli {
 namespace {
 
@@ -24,6 +26,29 @@ std::string describe_value(const Option& option, bool is_positional) {
   if (value.repeats && is_positional) text += " ...";
   if (value.count > 1) text += " x " + std::to_string(value.count);
   return ' ' + text + (option.is_required ? " REQUIRED" : "");
+}
+
+// Text in a table of Markdown.
+std::string cell(std::string_view text) {
+  std::string safe;
+  for (const char each : text) safe += each == '|' ? "\\|" : std::string(1, each);
+  return safe;
+}
+
+// Of a command, or of those that it has.
+std::string sections_of(const Command& command, const std::string& path) {
+  std::string text;
+  for (const Command& each : command.commands) text += sections_of(each, path + ' ' + each.name);
+  if (!command.commands.empty()) return text;
+  std::string rows;
+  const auto add = [&](const Option& option, bool is_positional) {
+    if (option.help.empty()) return;
+    rows += "| `" + cell(option.names + describe_value(option, is_positional)) + "` | " + cell(option.help) + " |\n";
+  };
+  for (const Option& each : command.positionals) add(each, true);
+  for (const Option& each : command.options) add(each, false);
+  if (!rows.empty()) rows = "\n| option | meaning |\n|---|---|\n" + rows;
+  return "\n## " + path + "\n\n" + command.help + '\n' + rows;
 }
 
 std::string usage_of(const Command& command, const std::string& path) {
@@ -54,6 +79,12 @@ std::string help_of(const Command& command, const std::string& path) {
   if (!command.commands.empty()) text += "\nSubcommands:\n";
   for (const Command& each : command.commands) text += row(each.name, each.help);
   return command.footer.empty() ? text : text + '\n' + command.footer + '\n';
+}
+
+std::string commands_reference(const Command& program) {
+  std::string text = "# Commands\n\n`" + program.name + " COMMAND --help` says the same, with examples.\n";
+  for (const Command& each : program.commands) text += sections_of(each, program.name + ' ' + each.name);
+  return text + "\nThis page is written by `keel docs commands`.\n";
 }
 
 }  // namespace keel::cli

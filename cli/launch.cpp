@@ -6,14 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,10 +25,14 @@
 #include "launch.h"
 #include "launch_plan.h"
 #include "launched.h"
+#include "launching.h"
 #include "machine.h"
 #include "process.h"
+#include "rank_report.h"
 #include "ranks.h"
 #include "started_ranks.h"
+#include "supervise.h"
+#include "tcp_launcher.h"
 
 namespace keel::cli {
 namespace {
@@ -39,30 +41,31 @@ constexpr const char* kLaunchFooter = R"(
 Examples:
   keel launch -N 4 --strat zero2-bf16 c.yaml steps=500
   keel launch -N 4 --threads c.yaml            ranks as threads of one process, without MPI
+  keel launch -N 4 --tcp c.yaml                ranks as processes without MPI
   keel launch --hosts a:8,b:8 c.yaml           keel and the data have the same path on each host
   keel launch train c.yaml -N 4                the same as keel launch -N 4 c.yaml
   keel launch -N 2: c.yaml                     a rank for each GPU from the third on, as Python slices
   keel launch -N 4 --bind-to core comm         ranks that stay on their cores, to measure
+  keel launch -N 4 --restarts 3 c.yaml         starts again from the last checkpoint when a rank dies
+  keel launch -N 4 --restarts 3 --min-ranks 2 --rejoin 60 c.yaml     with fewer ranks, and with all again
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
 
 Options stand before PROGRAM. Behind CONFIG.yaml they may stand, too, among those of `keel train`.
 
-Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. A second Ctrl-C ends all at once. Where a rank fails, dies or does not come, the
-others name it, the step and the collective, and all end.)";
+Ctrl-C, SIGTERM and SIGUSR1 reach every rank; the exit code is the ranks'. A second Ctrl-C ends all at
+once. Where a rank fails, dies or does not come, the others name it, the step and the collective, and all
+end.)";
 
 struct LaunchArguments {
   std::vector<std::string> command;
   std::string ranks, strategy, hosts, hostfile, launcher, timeout, binding = "none";
+  SupervisionWish supervision;
   bool threads = false, dry_run = false;
+  bool tcp = false;
   bool is_rank = false;  // this process stands around one rank
+  int processes = 0;     // or is the launcher of so many
 };
-
-// A launcher passes these on to every rank on every host, and the process around a rank gives it what they stand for.
-// Signals that end a program would end the launcher itself, and with it the ranks before they have saved.
-constexpr int kAsInterrupt = SIGUSR1;
-// Hydra dies of SIGUSR2, and Open MPI speaks of SIGALRM.
-int as_terminate(Launcher::Kind kind) { return kind == Launcher::Kind::hydra ? SIGALRM : SIGUSR2; }
 
 // A process that is not a descendant must be readable, as ranks are for each other.
 bool can_copy_between_processes() {
@@ -98,14 +101,6 @@ Launcher find_launcher(Launcher::Kind built_with, const std::string& wish) {
   return first;
 }
 
-std::string own_path() {
-  std::string path(4096, '\0');
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
-  KEEL_CHECK(length > 0, "/proc/self/exe does not tell where keel is");
-  path.resize(static_cast<std::size_t>(length));
-  return path;
-}
-
 std::string environment_value(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -124,7 +119,8 @@ Machine inspect_machine(const LaunchArguments& arguments) {
   machine.shows_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.keel = own_path();
   machine.built_with = mpi_of_this_build();
-  if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
+  if (arguments.tcp) machine.launcher = {Launcher::Kind::keel, 0, machine.keel};
+  else if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
   if (machine.launcher.kind != Launcher::Kind::slurm) machine.nodes = 1;
   else if (environment_value("SLURM_MPI_TYPE").empty())
     machine.slurm_ways = parse_slurm_ways(output_of({machine.launcher.path, "--mpi=list"}));
@@ -142,7 +138,9 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   wish.strategy = arguments.strategy;
   KEEL_CHECK(arguments.hosts.empty() || arguments.hostfile.empty(), "give --hosts or --hostfile, not both");
   if (!arguments.hosts.empty()) wish.hosts = parse_hosts(arguments.hosts);
-  if (!arguments.hostfile.empty()) { wish.hosts = parse_hostfile(read_text_file(arguments.hostfile)); }
+  if (!arguments.hostfile.empty()) wish.hosts = parse_hostfile(read_text_file(arguments.hostfile));
+  KEEL_CHECK(!arguments.tcp || (!arguments.threads && arguments.launcher.empty()),
+             "--tcp, --threads and --launcher are three ways to start ranks; give one of them");
   wish.timeout = arguments.timeout;
   wish.binding = parse_binding(arguments.binding);
   wish.threads = arguments.threads;
@@ -150,37 +148,43 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   return wish;
 }
 
-// Whether the command is one of keel's that end well when they are asked to stop.
-bool takes_stops(const std::vector<std::string>& command) {
-  return command.size() > 1 && command[0] == own_path() && names_command(command[1]);
-}
-
 int exit_code_of(const ProcessEnd& end) { return end.signal == 0 ? end.code : 128 + end.signal; }
 
 // Stands around one rank: gives it the signals that the launcher passes on, and says so if one kills it. The launcher
 // sees this process, and no launcher tells in one line which rank died of what.
 int run_rank(const std::vector<std::string>& command) {
-  bool passed_on = false;
+  const HeldSignals held;
+  follow_launcher();
+  std::set<int> passed_on;
   StartedRank self;
+  const auto launched = find_launched();
+  RankReport report = {RankReport::What::started, launched ? launched->rank : 0};
   ProcessOptions options;
   options.signal_at_our_death = SIGKILL;
   options.takes_stops = takes_stops(command);
-  options.on_start = [&] { self.tell_that_it_started(); };
+  options.on_start = [&] {
+    self.tell_that_it_started();
+    tell_launcher(report);
+  };
   options.on_signal = [&](pid_t child, int number) {
-    if (number == SIGTERM && !passed_on) self.tell_that_it_was_terminated();
-    passed_on = true;
+    if (number == SIGTERM && passed_on.empty()) self.tell_that_it_was_terminated();
+    if (number == SIGTERM) passed_on.insert(SIGKILL);  // by the launcher, which means an end in any way
     if (number == kAsInterrupt) number = SIGINT;
     else if (number == SIGUSR2 || number == SIGALRM) number = SIGTERM;
+    passed_on.insert(number);
     ::kill(-child, number);
   };
   const ProcessEnd end = run_process(command, options);
-  if (exit_code_of(end) != 0 && !passed_on) self.tell_that_it_failed();
-  if (end.signal != 0 && !passed_on) {
-    const auto launched = find_launched();
-    std::string host(256, '\0');
-    ::gethostname(host.data(), host.size() - 1);
-    std::cerr << concat("keel: error: rank ", launched ? launched->rank : 0, " was killed by signal ", end.signal, " (",
-                        ::strsignal(end.signal), "; process ", end.id, " on ", host.c_str(), ")\n");
+  if (exit_code_of(end) != 0 && passed_on.empty()) self.tell_that_it_failed();
+  if (end.signal != 0 && !passed_on.contains(end.signal)) {
+    report = {RankReport::What::killed, report.rank, end.signal,
+              concat("was killed by signal ", end.signal, " (", ::strsignal(end.signal), "; process ", end.id, " on ",
+                     host_name(), ")")};
+    std::cerr << concat("keel: error: rank ", report.rank, ' ', report.text, '\n') << std::flush;
+    tell_launcher(report);
+  } else if (!passed_on.contains(SIGKILL)) {
+    tell_launcher(
+        {RankReport::What::ended, report.rank, exit_code_of(end), concat("ended with exit code ", exit_code_of(end))});
   }
   return exit_code_of(end);
 }
@@ -191,15 +195,6 @@ void check_that_it_is_there(const std::string& program) {
   const bool is_path = program.find('/') != std::string::npos || names_configuration(program);
   const bool is_there = is_path ? ::access(program.c_str(), F_OK) == 0 : !program_path(program).empty();
   if (!is_there) throw Error(concat("cannot start '", program, "': there is no such file"), ErrorKind::io);
-}
-
-// The launcher would say so in a page of its own.
-void check_temporary_folder() {
-  const std::string folder = environment_value("TMPDIR");
-  if (folder.empty() || ::access(folder.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(concat("TMPDIR is '", folder, "', where the launcher cannot write (", std::strerror(errno),
-                     "); name another folder, or none for /tmp"),
-              ErrorKind::io);
 }
 
 // Without a launcher between them this process becomes the program.
@@ -216,83 +211,25 @@ void check_temporary_folder() {
   throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(reason)), ErrorKind::io);
 }
 
-// The launcher at work: passes signals on, and sees to it that it ends when it must.
-class Launching {
- public:
-  // `is_here`: all ranks are on this machine.
-  Launching(const LaunchPlan& plan, bool is_here) : plan_(plan), started_(is_here ? plan.ranks : 0) {}
-
-  int run() {
-    check_temporary_folder();
-    ProcessOptions options;
-    options.environment = plan_.environment;
-    options.environment.emplace_back(StartedRanks::kVariable, started_.address());
-    options.signal_at_our_death = SIGTERM;
-    options.reads_terminal = false;
-    options.on_signal = [this](pid_t child, int number) { pass_on(child, number); };
-    options.on_wait = [this](pid_t child) { end_what_hangs(child); };
-    const ProcessEnd end = run_process(plan_.command, options);
-    if (end.signal != 0) started_.kill_those_left();
-    return code_of(end);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  // After a request to end at once.
-  static constexpr auto kUntilTerminated = std::chrono::seconds(3), kUntilKilled = std::chrono::seconds(6);
-
-  void pass_on(pid_t child, int number) {
-    if (number == SIGUSR1) number = SIGTERM;  // what the ranks take it for
-    last_ = number;
-    started_.wait(child);
-    if (number == SIGINT && ++interrupts_ <= 2) ::kill(child, kAsInterrupt);
-    else if (number == SIGTERM && ++terminations_ <= 1) ::kill(child, as_terminate(plan_.launcher));
-    else if (number == SIGINT || number == SIGTERM || number == SIGHUP) was_terminated_ = ::kill(child, SIGTERM) == 0;
-    else ::kill(child, number);
-    if (!hurried_ && (interrupts_ >= 2 || was_terminated_)) hurried_ = Clock::now();
-  }
-
-  // A second request means at once. A rank that dies of it in the midst of its end may leave the others, or the
-  // launcher, in a wait for it that nothing ends.
-  void end_what_hangs(pid_t child) {
-    if (!hurried_) return;
-    const auto waited = Clock::now() - *hurried_;
-    if (waited >= kUntilKilled) was_killed_ = ::kill(child, SIGKILL) == 0;
-    else if (waited >= kUntilTerminated && !was_terminated_) was_terminated_ = ::kill(child, SIGTERM) == 0;
-  }
-
-  int code_of(const ProcessEnd& end) {
-    // A launcher that had not started yet dies of what was to be passed on.
-    const bool was_early = end.signal == kAsInterrupt || end.signal == as_terminate(plan_.launcher);
-    const bool was_ended = was_killed_ || (was_terminated_ && exit_code_of(end) != 0);
-    if (last_ != 0 && (was_early || was_ended)) return 128 + last_;
-    // Open MPI's mpirun ends with 1 when it is asked to end. Of other programs nobody knows whether they said that.
-    const bool of_keel =
-        takes_stops({std::find(plan_.command.begin(), plan_.command.end(), "--rank") + 1, plan_.command.end()});
-    if (end.signal == 0 && end.code == 1 && of_keel && started_.were_terminated())
-      return 128 + (last_ == 0 ? SIGTERM : last_);
-    return exit_code_of(end);
-  }
-
-  const LaunchPlan& plan_;
-  StartedRanks started_;
-  int interrupts_ = 0, terminations_ = 0, last_ = 0;
-  std::optional<Clock::time_point> hurried_;  // when the ranks were to end at once
-  bool was_terminated_ = false, was_killed_ = false;
-};
-
 int run(const LaunchArguments& arguments) {
+  if (arguments.processes > 0)
+    return launch_over_tcp(arguments.processes,
+                           arguments.hosts.empty() ? std::vector<Host>() : parse_hosts(arguments.hosts),
+                           arguments.command);
   if (arguments.is_rank) return run_rank(arguments.command);
   const HeldSignals held;  // for the ranks, though looking for a launcher takes a while
   const LaunchWish wish = read_wish(arguments);
-  const LaunchPlan plan = plan_launch(wish, inspect_machine(arguments));
+  check_supervision(arguments.supervision, wish);
+  const Machine machine = inspect_machine(arguments);
+  const LaunchPlan plan = plan_launch(wish, machine);
   if (arguments.dry_run) {
     std::cout << to_string(plan) << '\n';
     return 0;
   }
+  if (arguments.supervision.restarts > 0) return supervise(arguments.supervision, wish, machine);
   if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
-  return Launching(plan, wish.hosts.empty() && plan.launcher != Launcher::Kind::slurm).run();
+  return Launching(plan).run().code;
 }
 
 }  // namespace
@@ -312,7 +249,7 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
   wish.command = std::move(arguments);
   const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
   if (plan.launcher == Launcher::Kind::none) become(plan);
-  return Launching(plan, plan.launcher != Launcher::Kind::slurm).run();
+  return Launching(plan).run().code;
 }
 
 Command launch_command() {
@@ -329,6 +266,8 @@ Command launch_command() {
            {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
            {"--hostfile", "FILE", &arguments->hostfile, "The same from a file: a line `a slots=8` for each host."},
            ranks_as_threads(&arguments->threads),
+           {"--tcp", "", &arguments->tcp,
+            "Ranks are processes that keel starts itself, by ssh on other hosts, and that find each other over TCP."},
            {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
            {"--bind-to", "PLACE", &arguments->binding,
             "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "
@@ -336,8 +275,22 @@ Command launch_command() {
            {"--timeout", "SECONDS", &arguments->timeout,
             "How long a rank waits for the others before the run ends with an error; 300 without it. The "
             "same as KEEL_TIMEOUT in the environment."},
+           {"--restarts",
+            "N",
+            {&arguments->supervision.restarts, 0, 1'000'000},
+            "Start a run of `keel train` again, up to N times, when ranks die: from its newest checkpoint."},
+           {"--min-ranks",
+            "M",
+            {&arguments->supervision.min_ranks, 1, 1'000'000},
+            "Then go on without dead ranks and hosts that do not answer, if M ranks are left; without it all are "
+            "needed."},
+           {"--rejoin",
+            "SECONDS",
+            {&arguments->supervision.rejoin, 1, 1'000'000},
+            "How often to ask whether left-out places answer; once they do, the run saves and goes on with them."},
            {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
-           {"--rank", "", &arguments->is_rank, ""}},
+           {"--rank", "", &arguments->is_rank, ""},
+           {"--processes", "", {&arguments->processes, 0, 1'000'000}, ""}},
       .footer = kLaunchFooter,
       .run = [arguments](const Call&) { return run(*arguments); }};
 }

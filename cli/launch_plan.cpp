@@ -1,10 +1,10 @@
 #include "launch_plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "keel/runtime/error.h"
+#include "rank_report.h"
 #include "timeout.h"
 
 namespace keel::cli {
@@ -16,26 +16,9 @@ constexpr std::string_view kTrain = "train";
 
 constexpr const char* kInstall = "`apt-get install openmpi-bin libopenmpi-dev` and a new build of keel add Open MPI";
 
-std::optional<int> whole_number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 template <class... More>
 void add(Words& words, More&&... more) {
   (words.emplace_back(std::forward<More>(more)), ...);
-}
-
-Host parse_host(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  Host host{std::string(text.substr(0, colon)), 0};
-  if (colon != std::string_view::npos) host.ranks = whole_number(text.substr(colon + 1)).value_or(-1);
-  const bool is_sound =
-      !host.name.empty() && host.name[0] != '-' && (colon == std::string_view::npos || host.ranks > 0);
-  KEEL_CHECK(is_sound, "a host is written NAME:RANKS, as in a:8; got '", text.substr(0, 60), "'");
-  return host;
 }
 
 // The numbers of the chosen GPUs, as Python slices a list.
@@ -170,12 +153,19 @@ Words slurm_words(const Placement& place, const Machine& machine, Binding bindin
   return words;
 }
 
+Words own_words(const Placement& place) {
+  Words words = {"launch", "--processes", std::to_string(place.ranks)};
+  if (!place.hosts.empty()) add(words, "--hosts", host_list(place.hosts, true));
+  return words;
+}
+
 Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, Binding binding,
                      int threads) {
   switch (machine.launcher.kind) {
     case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan, binding, threads);
     case Launcher::Kind::hydra: return hydra_words(place, binding, threads);
     case Launcher::Kind::slurm: return slurm_words(place, machine, binding, threads);
+    case Launcher::Kind::keel: return own_words(place);
     default: break;
   }
   KEEL_CHECK(binding == Binding::none, "keel does not know how ", machine.launcher.path,
@@ -188,7 +178,9 @@ Words launcher_words(const Placement& place, const Machine& machine, const Launc
 // Why the machine's launcher cannot start ranks of keel itself, or any.
 void check_launcher(const Machine& machine, bool is_own) {
   const Launcher& launcher = machine.launcher;
-  const char* threads = is_own ? "; --threads runs the ranks as threads of one process" : "";
+  if (launcher.kind == Launcher::Kind::keel) return;
+  const char* threads =
+      is_own ? "; --threads runs the ranks as threads of one process, --tcp as processes without MPI" : "";
   const auto refuse = [&](const auto&... parts) {
     throw Error(concat(parts..., "; ", kInstall, threads), ErrorKind::unsupported);
   };
@@ -222,69 +214,10 @@ std::string_view name_of(Launcher::Kind kind) {
     case Launcher::Kind::open_mpi: return "Open MPI";
     case Launcher::Kind::hydra: return "MPICH";
     case Launcher::Kind::slurm: return "Slurm";
+    case Launcher::Kind::keel: return "keel";
     case Launcher::Kind::other: break;
   }
   return "another MPI";
-}
-
-std::vector<std::string> parse_slurm_ways(std::string_view list) {
-  std::istringstream lines{std::string(list)};
-  std::vector<std::string> ways;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string way, more;
-    if (words >> way && !(words >> more)) ways.push_back(way);
-  }
-  return ways;
-}
-
-Launcher identify_launcher(std::string path, std::string_view version_text) {
-  Launcher launcher{Launcher::Kind::other, 0, std::move(path)};
-  const auto says = [&](std::string_view word) { return version_text.find(word) != std::string_view::npos; };
-  if (says("Open MPI") || says("OpenRTE") || says("PRRTE")) launcher.kind = Launcher::Kind::open_mpi;
-  else if (says("HYDRA") || says("Hydra") || says("Intel(R) MPI")) launcher.kind = Launcher::Kind::hydra;
-  else if (says("slurm")) launcher.kind = Launcher::Kind::slurm;
-  // "mpirun (Open MPI) 4.1.4": the first number with a point.
-  for (std::size_t at = 0; (at = version_text.find_first_of("0123456789", at)) != std::string_view::npos;) {
-    const std::size_t end = std::min(version_text.find_first_not_of("0123456789", at), version_text.size());
-    if (end < version_text.size() && version_text[end] == '.') {
-      launcher.version = whole_number(version_text.substr(at, end - at)).value_or(0);
-      break;
-    }
-    at = end;
-  }
-  return launcher;
-}
-
-std::vector<Host> parse_hosts(std::string_view text) {
-  std::vector<Host> hosts;
-  if (text.starts_with('=')) text.remove_prefix(1);
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    hosts.push_back(parse_host(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return hosts;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-std::vector<Host> parse_hostfile(std::string_view text) {
-  std::vector<Host> hosts;
-  std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string word;
-    if (!(words >> word)) continue;
-    hosts.push_back(parse_host(word));
-    while (words >> word) {
-      if (word.starts_with("max")) continue;  // Open MPI's max_slots, more than which nobody asks for here
-      const auto slots = word.starts_with("slots=") ? whole_number(std::string_view(word).substr(6)) : std::nullopt;
-      KEEL_CHECK(slots && *slots > 0, "a line of a host file is NAME slots=RANKS or NAME:RANKS; got '",
-                 line.substr(0, 60), "'");
-      hosts.back().ranks = *slots;
-    }
-  }
-  KEEL_CHECK(!hosts.empty(), "the host file names no host");
-  return hosts;
 }
 
 Binding parse_binding(std::string_view text) {
@@ -294,26 +227,6 @@ Binding parse_binding(std::string_view text) {
     names += concat(names.empty() ? "" : ", ", each.name);
   }
   throw Error(concat("--bind-to is one of ", names, "; got '", text.substr(0, 60), "'"));
-}
-
-RankWish parse_ranks(std::string_view text) {
-  const std::string_view given = text.substr(0, 60);
-  if (text.starts_with('=')) text.remove_prefix(1);
-  RankWish wish;
-  bool is_sound = true;
-  if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
-    const auto bound = [&](std::string_view word) -> std::optional<int> {
-      const auto number = whole_number(word);
-      is_sound = is_sound && (word.empty() || number);
-      return number;
-    };
-    wish.slice.emplace(bound(text.substr(0, colon)), bound(text.substr(colon + 1)));
-  } else {
-    wish.count = whole_number(text);
-    is_sound = wish.count && *wish.count > 0;
-  }
-  KEEL_CHECK(is_sound, "-N expects a number of ranks, or a slice of the GPUs as in 2: or 3:8; got '", given, "'");
-  return wish;
 }
 
 bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
@@ -335,15 +248,22 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
              "--bind-to is for ranks that are processes; of --threads, `taskset -c 0-3 keel launch ...` binds the one "
              "process");
 
+  const bool is_over_tcp = machine.launcher.kind == Launcher::Kind::keel;
+  KEEL_CHECK(!is_over_tcp || wish.binding == Binding::none,
+             "--bind-to is for ranks that MPI or Slurm starts; leave it or --tcp out");
+
   const Placement place(wish, machine);
   LaunchPlan plan;
   plan.ranks = place.ranks;
+  plan.hosts = place.hosts;
+  plan.reports = wish.reports;
   const int threads = std::max(1, machine.processors / place.most_on_a_host);
   if (!machine.has_thread_count) plan.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   if (!wish.timeout.empty()) {
     parse_timeout(wish.timeout, "--timeout");
     plan.environment.emplace_back(kTimeoutVariable, wish.timeout);
   }
+  if (wish.reports) plan.environment.emplace_back(kReportsVariable, "1");
   if (!place.visible_gpus.empty()) plan.environment.emplace_back("CUDA_VISIBLE_DEVICES", place.visible_gpus);
 
   Words program = wish.command;
@@ -375,8 +295,9 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
                machine.processors, " processors");
     const Words words = launcher_words(place, machine, plan, wish.binding, threads);
     plan.command.insert(plan.command.end(), words.begin(), words.end());
-    add(plan.command, machine.keel, "launch", "--rank");
   }
+  if (is_over_tcp && !needs_no_launcher) add(plan.command, "--rank");
+  else if (!needs_no_launcher || wish.reports) add(plan.command, machine.keel, "launch", "--rank");
   plan.command.insert(plan.command.end(), program.begin(), program.end());
   return plan;
 }

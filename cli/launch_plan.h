@@ -11,9 +11,9 @@
 
 namespace keel::cli {
 
-// Who starts the ranks. Hydra is the launcher of MPICH and of the MPIs made from it.
+// Who starts the ranks. Hydra is the launcher of MPICH and of the MPIs made from it; keel's own needs no MPI.
 struct Launcher {
-  enum class Kind : unsigned char { none, open_mpi, hydra, slurm, other };
+  enum class Kind : unsigned char { none, open_mpi, hydra, slurm, keel, other };
   Kind kind = Kind::none;
   int version = 0;  // the first number; 0: unknown
   std::string path = {};
@@ -59,6 +59,7 @@ struct LaunchWish {
   std::string timeout = {};  // seconds; empty: as it is without
   bool threads = false;      // ranks as threads of one process
   Binding binding = Binding::none;
+  bool reports = false;                   // ranks tell the launcher how they end: rank_report.h
   std::vector<std::string> command = {};  // [train] CONFIG.yaml KEY=VALUE..., or PROGRAM and its arguments
 };
 
@@ -80,6 +81,8 @@ struct Machine {
 
 struct LaunchPlan {
   int ranks = 1;
+  std::vector<Host> hosts = {};  // with the ranks that each may take
+  bool reports = false;
   std::vector<std::pair<std::string, std::string>> environment = {};  // to add
   std::vector<std::string> command = {};
   Launcher::Kind launcher = Launcher::Kind::none;  // whose command it is

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "keel/runtime/error.h"
+
 namespace keel::cli {
 
 std::string value_of(std::string_view text, std::string_view name) {
@@ -51,6 +53,14 @@ std::string program_path(std::string_view name) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";
+}
+
+std::string own_path() {
+  std::string path(4096, '\0');
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  KEEL_CHECK(length > 0, "/proc/self/exe does not tell where keel is");
+  path.resize(static_cast<std::size_t>(length));
+  return path;
 }
 
 int usable_processors() {

@@ -19,6 +19,9 @@ std::string file_text(const std::string& path);
 // The path of a program in PATH; empty when there is none.
 std::string program_path(std::string_view name);
 
+// The path of this program.
+std::string own_path();
+
 // Processors that this process may use, and all that are switched on.
 int usable_processors();
 int online_processors();

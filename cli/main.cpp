@@ -1,5 +1,7 @@
 // The program `keel`: the list of its commands, and errors as lines and exit codes.
 
+#include <fmt/core.h>
+
 #include <iostream>
 #include <string>
 
@@ -11,30 +13,49 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kProgramFooter = R"(
-Examples:
-  keel train examples/addition.yaml          a small GPT learns to add
-  keel launch -N 4 --strat zero2-bf16 c.yaml   four ranks, which share out what a run keeps in memory
-  keel compare c.yaml -N 2                   all stages side by side: same weights, bytes, memory, times
-  keel comm -N 4                             what all_reduce costs here, by keel and by MPI
-  keel strats                                the names of such strategies
-  keel generate runs/add --prompt "347+586="
-  keel plot runs/mine runs/other             loss, learning rate, gradient norm and speed, as curves
-  keel tokenize corpus.txt --out corpus.bin  a file that data.type=tokens reads
-  keel plan c.yaml -N 64                     memory and traffic of each stage of sharding, before anything runs
-  keel schedule c.yaml                       the learning rate of every step, as a curve
-  keel env                                   what this machine and this build offer
-  keel race-demo                             the emulator finds a missing barrier in a CUDA kernel
-  keel docs config                           all keys of a configuration, as Markdown
-  keel COMMAND --help                        options and examples of a command
+// The one list of commands: of --help, and of the page docs/commands.md.
+struct Listed {
+  Command (*make)();
+  const char* example;
+  const char* meaning;  // of the example
+};
 
+constexpr Listed kCommands[] = {
+    {train_command, "keel train examples/addition.yaml", "a small GPT learns to add"},
+    {compare_command, "keel compare c.yaml -N 2", "all stages side by side: same weights, bytes, memory, times"},
+    {comm_command, "keel comm -N 4", "what all_reduce costs here, by keel and by MPI"},
+    {launch_command, "keel launch -N 4 --strat zero2-bf16 c.yaml", "four ranks, which share out what a run keeps"},
+    {checkpoints_command, "keel checkpoints runs/mine", "which checkpoints there are, and whether they are whole"},
+    {get_command, "keel get runs/mine --out m.safetensors", "the weights in one file, for other programs"},
+    {generate_command, "keel generate runs/add --prompt \"347+586=\"", "what a trained model makes of a text"},
+    {tokenize_command, "keel tokenize corpus.txt --out corpus.bin", "a file that data.type=tokens reads"},
+    {plan_command, "keel plan c.yaml -N 64", "memory and traffic of each stage, before anything runs"},
+    {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},
+    {schedule_command, "keel schedule c.yaml", "the learning rate of every step, as a curve"},
+    {strats_command, "keel strats", "the names of strategies"},
+    {env_command, "keel env", "what this machine and this build offer"},
+    {race_demo_command, "keel race-demo", "the emulator finds a missing barrier in a CUDA kernel"},
+    {docs_command, "keel docs config", "all keys of a configuration, as Markdown"},
+};
+
+constexpr const char* kExitCodes = R"(
 Exit codes:
   0    done
-  1    a defect of keel itself
+  1    a defect of keel itself; of `keel checkpoints`: a checkpoint is damaged
   2    bad input: an option, a configuration, a file that is missing or malformed, a full disk
   3    a loss or gradient was not finite
   130  stopped by Ctrl-C, after saving; 143: by SIGTERM or SIGUSR1
 Of several ranks, the one that began to fail says why, and its code is that of all.)";
+
+std::string program_footer() {
+  std::string text = "\nExamples:\n";
+  const auto add = [&](const char* example, const char* meaning) {
+    text += fmt::format("  {:<43} {}\n", example, meaning);
+  };
+  for (const Listed& each : kCommands) add(each.example, each.meaning);
+  add("keel COMMAND --help", "options and examples of a command");
+  return text + kExitCodes;
+}
 
 Command version_command() {
   return {.name = "version",
@@ -51,12 +72,12 @@ int run(const Words& words) {
                   .help = "keel trains language models: a training runtime written from scratch.",
                   .options = {{"--version", "", Value::shown([] { return version_line() + '\n'; }),
                                "Say which keel this is, and end."}},
-                  .footer = kProgramFooter,
-                  .commands = {train_command(), compare_command(), comm_command(), launch_command(), generate_command(),
-                               tokenize_command(), plan_command(), plot_command(), schedule_command(), strats_command(),
-                               env_command(), race_demo_command(), docs_command()}};
+                  .footer = program_footer()};
+  for (const Listed& each : kCommands) keel.commands.push_back(each.make());
   keel.commands.push_back(help_command(keel));
   keel.commands.push_back(version_command());
+  for (Command& each : keel.commands)
+    if (each.name == "docs") each.commands.push_back(commands_page(keel));
   return run_program(keel, words);
 }
 

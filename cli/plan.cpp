@@ -111,6 +111,15 @@ void print_row(const std::string& name, const MemoryPlan& memory, std::string se
              size_or_dash(memory.buckets), sent);
 }
 
+void print_copy(const MemoryPlan& memory) {
+  if (memory.checkpoint > 0)
+    fmt::print("  and {} in the processor's memory, the copy that checkpoint.async writes\n",
+               binary_size(static_cast<double>(memory.checkpoint)));
+  if (memory.copies > 0)
+    fmt::print("  and {} in /dev/shm at most, what checkpoint.memory_every keeps there for a rank and another one\n",
+               binary_size(static_cast<double>(memory.copies)));
+}
+
 void print_plan(const RankPlan& plan, const std::string& name) {
   print_row(name, plan.memory, size_or_dash(plan.traffic.sent()));
   if (plan.memory.undelivered > 0)
@@ -120,22 +129,26 @@ void print_plan(const RankPlan& plan, const std::string& name) {
     fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
                binary_size(static_cast<double>(plan.memory.host)),
                binary_size(static_cast<double>(plan.traffic.offload)));
+  print_copy(plan.memory);
 }
 
 MemoryPlan memory_of(const MeasuredRun& run) {
-  return {.parameter = run.parameter, .gradient = run.gradient, .optimizer = run.optimizer, .buckets = run.buckets};
+  return {.parameter = run.parameter,
+          .gradient = run.gradient,
+          .optimizer = run.optimizer,
+          .buckets = run.buckets,
+          .checkpoint = run.checkpoint};
 }
 
 Json to_json(const MemoryPlan& memory) {
-  return {{"parameter_bytes", memory.parameter},
-          {"gradient_bytes", memory.gradient},
-          {"optimizer_bytes", memory.optimizer},
-          {"kept_bytes", memory.kept()},
-          {"bucket_bytes", memory.buckets}};
+  return {{"parameter_bytes", memory.parameter}, {"gradient_bytes", memory.gradient},
+          {"optimizer_bytes", memory.optimizer}, {"kept_bytes", memory.kept()},
+          {"bucket_bytes", memory.buckets},      {"checkpoint_bytes", memory.checkpoint}};
 }
 
 Json to_json(const RankPlan& plan) {
   Json json = to_json(plan.memory);
+  json["memory_copies_bytes"] = plan.memory.copies;
   json["undelivered_bytes"] = plan.memory.undelivered;
   json["gathered_bytes"] = plan.memory.gathered;
   json["whole_gradient_bytes"] = plan.memory.whole_gradients;
@@ -172,7 +185,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   const std::int64_t micro_batches = planned_micro_batches(config, ranks);
   fmt::print("{} rank{}; a step of {} sequences is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
              config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
-  if (find_optimizer(config.optimizer.type).make != nullptr)
+  if (find_optimizer(config.optimizer.type).requirements.closure)
     fmt::print("{} evaluates the loss several times in a step; what is sent is that of one evaluation\n",
                config.optimizer.type);
   if (chose_precision) fmt::print("auto is taken for bf16 here; a run measures which is faster\n");
@@ -193,6 +206,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   print_header();
   print_plan(measured->plan, "formulas");
   print_row("measured", memory_of(measured->run), measured->run.sent ? size_or_dash(*measured->run.sent) : "-");
+  print_copy(memory_of(measured->run));
 }
 
 void print_json(const Config& config, const ModelSize& model, int ranks, const std::vector<Row>& rows,

@@ -6,10 +6,14 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace keel::cli {
+
+// Those that run_process() passes on.
+sigset_t signals_passed_on();
 
 // While it lives, the signals that run_process() passes on wait for it; children start as if nothing were held back.
 // One at a time, in the thread that starts them.
@@ -41,9 +45,12 @@ struct ProcessOptions {
   std::function<void(pid_t child, int signal_number)> on_signal;
   std::function<void()> on_start = {};            // once signals are passed on
   std::function<void(pid_t child)> on_wait = {};  // ten times a second once a signal has come
-  int signal_at_our_death = 0;                    // that the child gets when this process is killed
-  bool reads_terminal = true;                     // false: a terminal as standard input is replaced by nothing
-  bool takes_stops = false;                       // see mask_for_exec()
+  bool waits_from_the_start = false;              // on_wait need not wait for a signal
+  // Takes what the child writes to its standard error, in pieces, instead of ours.
+  std::function<void(std::string_view text)> on_error_text = {};
+  int signal_at_our_death = 0;  // that the child gets when this process is killed
+  bool reads_terminal = true;   // false: a terminal as standard input is replaced by nothing
+  bool takes_stops = false;     // see mask_for_exec()
 };
 
 // Runs a command, found in PATH, in a process group of its own, and waits for its end. Error where it cannot be
@@ -52,5 +59,8 @@ ProcessEnd run_process(const std::vector<std::string>& command, const ProcessOpt
 
 // What a command prints to the standard output; empty where it cannot be started.
 std::string output_of(const std::vector<std::string>& command);
+
+// Whether an exit code says that somebody asked for the end.
+inline bool is_a_stop(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
 
 }  // namespace keel::cli

@@ -1,11 +1,15 @@
 #include "ranks.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +24,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "launched.h"
+#include "rank_report.h"
 #include "report.h"
 #include "started_ranks.h"
 #include "timeout.h"
@@ -40,17 +45,43 @@ int run_alone(const std::function<int(Communicator&)>& work) {
 // "rank 2: ", before what a rank says.
 std::string prefix_of(int rank) { return rank == 0 ? "" : concat("rank ", rank, ": "); }
 
+void tell_why_it_does_not_end(const RankHooks& hooks, int rank, const std::string& line) {
+  const std::string text = concat("this run was asked to end, but ", line);
+  std::cerr << concat("keel: ", printable(text), '\n') << std::flush;
+  if (hooks.log) hooks.log(rank, text);
+}
+
 CommunicatorOptions options_of(const RankHooks& hooks) {
   CommunicatorOptions options;
   if (const char* text = std::getenv(kTimeoutVariable)) options.timeout = parse_timeout(text, kTimeoutVariable);
   options.is_worried = hooks.is_worried;
-  options.tell = [log = hooks.log](int rank, const std::string& line) {
-    const std::string text = concat("this run was asked to end, but ", line);
-    std::cerr << concat("keel: ", printable(text), '\n') << std::flush;
-    if (log) log(rank, text);
-  };
+  options.tell = [hooks](int rank, const std::string& line) { tell_why_it_does_not_end(hooks, rank, line); };
   return options;
 }
+
+// Says so where this rank is asked to end while it waits for others to come.
+class MeetingWatch {
+ public:
+  MeetingWatch(const Launched& launched, const RankHooks& hooks)
+      : thread_([&launched, &hooks](const std::stop_token& is_over) {
+          while (hooks.is_worried && !is_over.stop_requested() && !hooks.is_worried()) wait_a_moment(is_over);
+          wait_a_moment(is_over);  // they may be about to come
+          if (hooks.is_worried && !is_over.stop_requested())
+            tell_why_it_does_not_end(
+                hooks, launched.rank,
+                concat("rank ", launched.rank, " waits for the others of ", launched.size, " at ", launched.address));
+        }) {}
+
+ private:
+  static void wait_a_moment(const std::stop_token& is_over) {
+    std::mutex mutex;
+    std::condition_variable_any ends;
+    std::unique_lock lock(mutex);
+    ends.wait_for(lock, is_over, std::chrono::milliseconds(200), [] { return false; });
+  }
+
+  std::jthread thread_;
+};
 
 // What the rank cannot say later goes to its log, and to the others. Called while its exception is handled.
 Failure tell_failure(Communicator& group, const RankHooks& hooks) {
@@ -60,6 +91,13 @@ Failure tell_failure(Communicator& group, const RankHooks& hooks) {
 }
 void tell_others(Communicator& group, const Failure& failure) {
   group.fail(concat("rank ", group.rank(), " failed: ", failure.message));
+}
+
+// What a launcher hears that watches over the ranks.
+void tell_launcher(int rank, const Failure& failure) {
+  const auto what = failure.is_from_peer ? RankReport::What::heard : RankReport::What::failed;
+  tell_launcher(
+      RankReport{what, rank, failure.code, concat(failure.is_from_peer ? "says: " : "failed: ", failure.message)});
 }
 
 const Failure kExited = {kInternalError, "the process was about to exit in the midst of the run", false};
@@ -128,6 +166,7 @@ Verdict find_verdict(Communicator& farewell, const Failure& failure) {
 // Says what went wrong, once; returns the exit code of all.
 int say_goodbye(const Failure& failure, Communicator& farewell) {
   const int rank = farewell.rank();
+  tell_launcher(rank, failure);
   const std::string who = prefix_of(rank);
   int code = failure.code;
   try {
@@ -164,6 +203,7 @@ int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, 
       return work(*group);
     } catch (const AgreedError&) {
       const Failure failure = tell_failure(*group, hooks);
+      tell_launcher(group->rank(), failure);
       return group->rank() == 0 ? report(failure.message, failure.code) : failure.code;
     } catch (const std::exception&) {
       tell_others(*group, tell_failure(*group, hooks));
@@ -176,6 +216,7 @@ int run_among(const std::function<std::unique_ptr<Communicator>()>& make_group, 
 // Ranks that find each other by an address. Nobody watches over them, so each just ends.
 int run_at_address(const Launched& launched, const std::function<int(Communicator&)>& work, const RankHooks& hooks) {
   const CommunicatorOptions options = options_of(hooks);
+  std::optional<MeetingWatch> watch(std::in_place, launched, hooks);
   auto transports = make_tcp_transports(
       {.rank = launched.rank,
        .size = launched.size,
@@ -185,6 +226,7 @@ int run_at_address(const Launched& launched, const std::function<int(Communicato
        .tell =
            [](const std::string& line) { std::cerr << concat("keel: rank 0 ", printable(line), '\n') << std::flush; }},
       2);
+  watch.reset();
   std::unique_ptr<Communicator> farewell =
       make_communicator(std::move(transports[1]), {.shared_memory = false, .timeout = std::chrono::seconds(2)});
   // Who ends without a goodbye is gone for those who still listen.
@@ -206,6 +248,8 @@ int run_in_mpi(const Launched& launched, const std::function<int(Communicator&)>
   try {
     options = options_of(hooks);
   } catch (const Error& error) { return refuse(launched, error.what()); }
+  // Where MPI sends through a socket whose other end is gone, this rank would die of it, and seem to be the cause.
+  ::signal(SIGPIPE, SIG_IGN);
   MpiSession session;
   const std::unique_ptr<Communicator> farewell =
       make_mpi_communicator(session.all(), {.timeout = std::chrono::seconds(2)});
@@ -276,13 +320,6 @@ std::string ranks_by(bool threads) {
   const std::optional<Launched> launched = find_launched();
   if (threads || !launched) return "threads of one process";
   return launched->address.empty() ? "processes of MPI" : "processes over TCP";
-}
-
-std::string host_name() {
-  std::string name(256, '\0');
-  ::gethostname(name.data(), name.size() - 1);
-  name.resize(name.find('\0'));
-  return name;
 }
 
 Launcher::Kind mpi_of_this_build() {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/runtime/host_name.h"
 #include "launch_plan.h"
 
 namespace keel::cli {
@@ -39,7 +40,6 @@ std::unique_ptr<Communicator> mpi_collectives_of(Communicator& ranks, std::strin
 std::string mpi_version();
 // "threads of one process", for tables.
 std::string ranks_by(bool threads);
-std::string host_name();
 
 // The MPI that this build uses; none without it.
 Launcher::Kind mpi_of_this_build();

@@ -1,7 +1,5 @@
 // `keel tokenize`: a text as a file of tokens, which runs map instead of reading the text again.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -10,13 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "bar.h"
 #include "commands.h"
 #include "keel/data/token_file.h"
 #include "keel/data/tokenizer.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/printable.h"
-#include "keel/trainer/progress.h"
 
 namespace keel::cli {
 namespace {
@@ -30,34 +28,10 @@ Examples:
 docs/token-files.md describes the format, and which files of other programs `data.type=tokens` reads.)";
 
 constexpr std::uint64_t kPiece = 1 << 20;  // bytes that are encoded at once
-constexpr int kBarColumns = 25;
 
 struct TokenizeArguments {
   std::string text, out;
   std::string tokenizer = "byte";
-};
-
-// A line that is drawn anew, where somebody watches.
-class Bar {
- public:
-  explicit Bar(std::uint64_t total) : total_(total), console_(console_options(STDERR_FILENO)) {}
-  ~Bar() {
-    if (console_.terminal) std::cerr << "\r\x1b[K" << std::flush;
-  }
-  Bar(const Bar&) = delete;
-  Bar& operator=(const Bar&) = delete;
-  void show(std::uint64_t done) {
-    const std::uint64_t percent = 100 * done / total_;
-    if (!console_.terminal || percent == percent_) return;
-    percent_ = percent;
-    std::cerr << concat("\rtokenizing ", progress_bar(static_cast<double>(percent) / 100, kBarColumns, console_.utf8),
-                        ' ', percent, " %")
-              << std::flush;
-  }
-
- private:
-  std::uint64_t total_, percent_ = 101;
-  ConsoleOptions console_;
 };
 
 // How much of `text` is whole characters, where it may go on: one of UTF-8 has at most three bytes after its first.
@@ -95,7 +69,7 @@ int run(const TokenizeArguments& arguments) {
   TokenFileWriter writer(arguments.out, tokenizer->vocabulary_size(), std::string(tokenizer->name()));
   std::int64_t count = 0;
   {
-    Bar bar(file.size());
+    Bar bar("tokenizing");
     std::string piece;
     for (std::uint64_t done = 0; done < file.size(); done += piece.size()) {
       piece.resize(std::min<std::uint64_t>(kPiece, file.size() - done));
@@ -105,7 +79,7 @@ int run(const TokenizeArguments& arguments) {
       const auto tokens = tokenizer->encode(piece);
       writer.append(tokens);
       count += static_cast<std::int64_t>(tokens.size());
-      bar.show(done + piece.size());
+      bar.show(done + piece.size(), file.size());
     }
   }
   if (tokenizer->name() != bytes) save_beside(arguments.out, *tokenizer);

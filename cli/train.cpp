@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "common_options.h"
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/trainer/config.h"
@@ -37,7 +38,7 @@ Examples:
   keel train c.yaml --thread-ranks 4 --delay 200 --bandwidth 100M      as if on a slower network
   keel train c.yaml --print-config     what would be trained, with every default filled in
 
-Ctrl-C, SIGTERM and SIGUSR1 finish the step and save; a second Ctrl-C ends at once.)";
+Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and end; a second Ctrl-C ends at once. SIGUSR2 saves, and the run goes on.)";
 
 struct TrainArguments {
   std::string config;
@@ -52,6 +53,7 @@ class SilentObserver : public TrainObserver {
  public:
   explicit SilentObserver(const SignalScope& signals) : signals_(signals) {}
   bool stop_requested() override { return signals_.received() != 0; }
+  bool save_requested() override { return signals_.takes_save_request(); }
 
  private:
   const SignalScope& signals_;
@@ -62,6 +64,7 @@ class Console : public ConsoleObserver {
   explicit Console(const SignalScope& signals)
       : ConsoleObserver(std::cout, console_options(STDOUT_FILENO)), signals_(signals) {}
   bool stop_requested() override { return signals_.received() != 0; }
+  bool save_requested() override { return signals_.takes_save_request(); }
 
  private:
   const SignalScope& signals_;
@@ -111,6 +114,13 @@ std::string start_command(int ranks, const TrainArguments& arguments) {
   return fmt::format("launch -N {}{}", ranks, arguments.thread_ranks > 0 ? " --threads" : "");
 }
 
+// The signal that some rank got: all of them end with its code.
+int number_of_stop(Communicator& group, const SignalScope& signals) {
+  for (const int each : gather_values(group, signals.received()))
+    if (each != 0) return each;
+  return SIGTERM;
+}
+
 int run_rank(Communicator& group, const TrainArguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
   Link link;
@@ -121,7 +131,7 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   logs.set_run(config.run);
   const TrainResult result = train_on(group, config, link, arguments, signals);
   const bool was_stopped = result.end == TrainEnd::stopped;
-  const int number = signals.received() != 0 ? signals.received() : SIGTERM;  // it may have reached another rank alone
+  const int number = was_stopped ? number_of_stop(group, signals) : 0;
   if (group.rank() == 0) {
     std::cout << memory_line(result) << '\n';
     if (was_stopped)

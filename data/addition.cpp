@@ -1,7 +1,6 @@
 #include "keel/data/addition.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <utility>
 
@@ -24,6 +23,12 @@ std::string padded(std::int64_t number, int width) {
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::int64_t number_of(std::string_view digits) {
+  std::int64_t value = 0;
+  for (const char digit : digits) value = 10 * value + (digit - '0');
+  return value;
+}
 
 }  // namespace
 
@@ -78,9 +83,7 @@ Addends AdditionTask::parse_prompt(std::string_view text) const {
     const bool fits = !part.empty() && part.size() <= static_cast<std::size_t>(digits_);
     KEEL_CHECK(fits && std::all_of(part.begin(), part.end(), is_digit), "'", text,
                "' is not a sum of two numbers of at most ", digits_, " digits, such as ", prompt({limit_ / 3, 7}));
-    std::int64_t value = 0;
-    std::from_chars(part.data(), part.data() + part.size(), value);
-    return value;
+    return number_of(part);
   };
   const std::string_view all = compact;
   return {number(all.substr(0, plus)), number(plus == std::string_view::npos ? "" : all.substr(plus + 1))};
@@ -91,15 +94,13 @@ std::optional<std::int64_t> AdditionTask::parse_answer(std::string_view text) co
   if (digits.size() != static_cast<std::size_t>(digits_) + 1) return std::nullopt;
   if (!std::all_of(digits.begin(), digits.end(), is_digit)) return std::nullopt;
   std::reverse(digits.begin(), digits.end());
-  std::int64_t value = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return value;
+  return number_of(digits);
 }
 
-Example AdditionTask::example(const Addends& pair) const {
+TokenExample AdditionTask::example(const Addends& pair) const {
   const std::string question = prompt(pair);
   const std::vector<std::uint32_t> tokens = tokenizer_->encode(question + answer(pair));
-  Example example = {{tokens.begin(), tokens.end()}, std::vector<std::uint8_t>(tokens.size(), 1)};
+  TokenExample example = {{tokens.begin(), tokens.end()}, std::vector<std::uint8_t>(tokens.size(), 1)};
   std::fill_n(example.learnt.begin(), question.size(), std::uint8_t{0});
   return example;
 }

@@ -48,7 +48,7 @@ class AdditionTask {
   std::optional<std::int64_t> parse_answer(std::string_view text) const;
 
   // Prompt and answer; the answer alone is learnt.
-  Example example(const Addends& pair) const;
+  TokenExample example(const Addends& pair) const;
   // Endless batches of `rows` training pairs.
   ExampleLoader training_loader(const Context& context, std::int64_t rows, std::uint64_t seed) const;
   // The first `count` held-out pairs, once each.

@@ -5,19 +5,21 @@
 #include <utility>
 
 #include "keel/data/draws.h"
+#include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
 
-Batch collate(const Context& context, std::span<const Example> examples, std::int64_t block, std::int32_t padding,
+Batch collate(const Context& context, std::span<const TokenExample> examples, std::int64_t block, std::int32_t padding,
               std::int64_t first_sample) {
   const auto rows = static_cast<std::int64_t>(examples.size());
-  Batch batch = {empty(context, {rows, block}, DType::i32), empty(context, {rows, block}, DType::i32),
-                 empty(context, {rows}, DType::i64)};
-  std::int32_t* inputs = batch.inputs.data<std::int32_t>();
-  std::int32_t* targets = batch.targets.data<std::int32_t>();
-  std::fill_n(inputs, batch.inputs.numel(), padding);
-  std::fill_n(targets, batch.targets.numel(), kIgnoreTarget);
+  const Tensor input_ids = empty(context, {rows, block}, DType::i32),
+               labels = empty(context, {rows, block}, DType::i32), ids = empty(context, {rows}, DType::i64);
+  std::int32_t* inputs = input_ids.data<std::int32_t>();
+  std::int32_t* targets = labels.data<std::int32_t>();
+  std::int64_t tokens_that_count = 0;
+  std::fill_n(inputs, input_ids.numel(), padding);
+  std::fill_n(targets, labels.numel(), kIgnoreTarget);
   for (std::int64_t row = 0; row < rows; ++row, inputs += block, targets += block) {
     const auto& [tokens, learnt] = examples[static_cast<std::size_t>(row)];
     const auto size = static_cast<std::int64_t>(tokens.size());
@@ -28,11 +30,11 @@ Batch collate(const Context& context, std::span<const Example> examples, std::in
     for (std::size_t i = 1; i < tokens.size(); ++i) {
       if (!learnt[i]) continue;
       targets[i - 1] = tokens[i];
-      ++batch.target_tokens;
+      ++tokens_that_count;
     }
-    batch.sample_ids.data<std::int64_t>()[row] = first_sample + row;
+    ids.data<std::int64_t>()[row] = first_sample + row;
   }
-  return batch;
+  return token_batch(input_ids, labels, ids, tokens_that_count);
 }
 
 ExampleLoader::ExampleLoader(Context context, Source source, const ExampleOptions& options)
@@ -51,19 +53,19 @@ std::int64_t ExampleLoader::rows(std::int64_t step) const {
   return std::min(options_.rows, options_.count - step * options_.rows);
 }
 
-Batch ExampleLoader::load(std::int64_t step, RowRange range) const {
-  check_range(step, range);
-  std::vector<Example> examples;
+Batch ExampleLoader::load(std::int64_t step, Rows range) const {
+  check_rows(step, range);
+  std::vector<TokenExample> examples;
   for (std::int64_t row = range.begin; row < range.end; ++row) examples.push_back(source_(step, row));
   return collate(context_, examples, options_.block, options_.padding, step * options_.rows + range.begin);
 }
 
-ExampleLoader shuffled_examples(Context context, std::vector<Example> examples, ExampleOptions options,
+ExampleLoader shuffled_examples(Context context, std::vector<TokenExample> examples, ExampleOptions options,
                                 std::uint64_t seed) {
   KEEL_CHECK(!examples.empty(), "there are no examples to load");
-  options.count = Loader::kEndless;
-  auto source = [list = std::make_shared<const std::vector<Example>>(std::move(examples)), rows = options.rows, seed](
-                    std::int64_t step, std::int64_t row) {
+  options.count = BatchSource::kEndless;
+  auto source = [list = std::make_shared<const std::vector<TokenExample>>(std::move(examples)), rows = options.rows,
+                 seed](std::int64_t step, std::int64_t row) {
     const auto count = static_cast<std::int64_t>(list->size());
     return (*list)[static_cast<std::size_t>(epoch_element(step * rows + row, count, seed))];
   };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "keel/data/draws.h"
+#include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -20,25 +21,26 @@ void check_options(const WindowOptions& options, const Tokens& tokens, std::int6
 // A batch of windows; position_of(row) is the place of a row's first input.
 template <class F>
 Batch load_windows(const Context& context, const Tokens& tokens, const WindowOptions& options, std::int64_t step,
-                   RowRange range, F&& position_of) {
+                   Rows range, F&& position_of) {
   const std::int64_t rows = range.end - range.begin, block = options.block;
-  Batch batch = {empty(context, {rows, block}, DType::i32), empty(context, {rows, block}, DType::i32),
-                 empty(context, {rows}, DType::i64)};
+  const Tensor inputs = empty(context, {rows, block}, DType::i32), labels = empty(context, {rows, block}, DType::i32),
+               ids = empty(context, {rows}, DType::i64);
   const auto row_of = [&](const Tensor& tensor, std::int64_t row) {
     return std::span(tensor.data<std::int32_t>() + row * block, static_cast<std::size_t>(block));
   };
+  std::int64_t tokens_that_count = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t position = position_of(range.begin + row);
     const auto present = static_cast<std::size_t>(std::min(block, tokens.size() - 1 - position));
-    const auto inputs = row_of(batch.inputs, row), targets = row_of(batch.targets, row);
-    tokens.copy(position, inputs.first(present));
-    tokens.copy(position + 1, targets.first(present));
-    std::ranges::fill(inputs.subspan(present), 0);
-    std::ranges::fill(targets.subspan(present), kIgnoreTarget);
-    batch.target_tokens += static_cast<std::int64_t>(present);
-    batch.sample_ids.data<std::int64_t>()[row] = step * options.rows + range.begin + row;
+    const auto input = row_of(inputs, row), label = row_of(labels, row);
+    tokens.copy(position, input.first(present));
+    tokens.copy(position + 1, label.first(present));
+    std::ranges::fill(input.subspan(present), 0);
+    std::ranges::fill(label.subspan(present), kIgnoreTarget);
+    tokens_that_count += static_cast<std::int64_t>(present);
+    ids.data<std::int64_t>()[row] = step * options.rows + range.begin + row;
   }
-  return batch;
+  return token_batch(inputs, labels, ids, tokens_that_count);
 }
 
 }  // namespace
@@ -48,8 +50,8 @@ RandomWindowLoader::RandomWindowLoader(Context context, Tokens tokens, const Win
   check_options(options, tokens_, options.block + 1);
 }
 
-Batch RandomWindowLoader::load(std::int64_t step, RowRange range) const {
-  check_range(step, range);
+Batch RandomWindowLoader::load(std::int64_t step, Rows range) const {
+  check_rows(step, range);
   const std::int64_t places = tokens_.size() - options_.block;
   const PhiloxKey key = key_of(options_.seed, "window");
   return load_windows(context_, tokens_, options_, step, range,
@@ -67,8 +69,8 @@ std::int64_t SequentialLoader::rows(std::int64_t step) const {
   return std::min(options_.rows, windows() - step * options_.rows);
 }
 
-Batch SequentialLoader::load(std::int64_t step, RowRange range) const {
-  check_range(step, range);
+Batch SequentialLoader::load(std::int64_t step, Rows range) const {
+  check_rows(step, range);
   return load_windows(context_, tokens_, options_, step, range,
                       [&](std::int64_t row) { return (step * options_.rows + row) * options_.block; });
 }
@@ -78,8 +80,8 @@ EpochLoader::EpochLoader(Context context, Tokens tokens, const WindowOptions& op
   check_options(options, tokens_, options.block + 1);
 }
 
-Batch EpochLoader::load(std::int64_t step, RowRange range) const {
-  check_range(step, range);
+Batch EpochLoader::load(std::int64_t step, Rows range) const {
+  check_rows(step, range);
   return load_windows(context_, tokens_, options_, step, range, [&](std::int64_t row) {
     return epoch_element(step * options_.rows + row, windows(), options_.seed) * options_.block;
   });

@@ -18,13 +18,12 @@ struct WindowOptions {
 };
 
 // Every window begins at a place drawn uniformly from all that leave room for its targets. Endless.
-class RandomWindowLoader final : public Loader {
+class RandomWindowLoader final : public BatchSource {
  public:
   // At least block + 1 tokens.
   RandomWindowLoader(Context context, Tokens tokens, const WindowOptions& options);
   std::int64_t rows(std::int64_t) const override { return options_.rows; }
-  using Loader::load;
-  Batch load(std::int64_t step, RowRange range) const override;
+  Batch load(std::int64_t step, Rows range) const override;
 
  private:
   Context context_;
@@ -35,14 +34,13 @@ class RandomWindowLoader final : public Loader {
 // Each token after the first is a target exactly once, in order, as the validation loss of a whole sequence needs it.
 // The last window may be shorter: its row is padded with input 0 and ignored targets. The last batch may have fewer
 // rows.
-class SequentialLoader final : public Loader {
+class SequentialLoader final : public BatchSource {
  public:
   // At least 2 tokens.
   SequentialLoader(Context context, Tokens tokens, const WindowOptions& options);
   std::int64_t steps() const override;
   std::int64_t rows(std::int64_t step) const override;
-  using Loader::load;
-  Batch load(std::int64_t step, RowRange range) const override;
+  Batch load(std::int64_t step, Rows range) const override;
 
  private:
   std::int64_t windows() const { return (tokens_.size() - 2) / options_.block + 1; }
@@ -54,15 +52,14 @@ class SequentialLoader final : public Loader {
 
 // The windows that begin at multiples of the block, each once an epoch, in an order drawn for each epoch. A batch
 // may end one epoch and begin the next. Tokens after the last whole window are left out. Endless.
-class EpochLoader final : public Loader {
+class EpochLoader final : public BatchSource {
  public:
   // At least block + 1 tokens.
   EpochLoader(Context context, Tokens tokens, const WindowOptions& options);
   // Windows of an epoch.
   std::int64_t windows() const { return (tokens_.size() - 1) / options_.block; }
   std::int64_t rows(std::int64_t) const override { return options_.rows; }
-  using Loader::load;
-  Batch load(std::int64_t step, RowRange range) const override;
+  Batch load(std::int64_t step, Rows range) const override;
 
  private:
   Context context_;

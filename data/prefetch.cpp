@@ -7,8 +7,8 @@
 
 namespace keel {
 
-PrefetchLoader::PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_t first_step,
-                               std::vector<RowRange> ranges, int depth, const Context& target)
+PrefetchLoader::PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step,
+                               std::vector<Rows> ranges, int depth, const Context& target)
     : loader_(std::move(loader)),
       first_step_(first_step),
       ranges_(std::move(ranges)),
@@ -17,7 +17,7 @@ PrefetchLoader::PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_
   KEEL_CHECK(loader_ != nullptr, "prefetching needs a loader");
   KEEL_CHECK(first_step >= 0, "the first step must not be negative, got ", first_step);
   KEEL_CHECK(depth >= 1, "at least one batch must be allowed to wait, got ", depth);
-  if (ranges_.empty()) ranges_.push_back({0, Loader::kEndless});
+  if (ranges_.empty()) ranges_.push_back({0, BatchSource::kEndless});
   KEEL_CHECK(first_step >= loader_->steps() || ranges_[0].begin < loader_->rows(first_step), "rows from ",
              ranges_[0].begin, " on are outside the ", loader_->rows(first_step), " rows of step ", first_step);
   if (target_) copies_ = target_.make_stream();
@@ -47,8 +47,7 @@ std::optional<Batch> PrefetchLoader::next() {
   if (target_) {
     const Stream reader = target_.stream();
     reader.wait(sent.arrived);
-    for (const Tensor& tensor : {sent.batch.inputs, sent.batch.targets, sent.batch.sample_ids})
-      tensor.storage()->used_by(reader);
+    sent.batch.used_by(reader);
   }
   return std::move(sent.batch);
 }
@@ -89,7 +88,7 @@ void PrefetchLoader::work() {
     for (std::int64_t step = first_step_; wanted && step < loader_->steps(); ++step) {
       const std::int64_t rows = loader_->rows(step);
       for (std::size_t i = 0; wanted && i < ranges_.size(); ++i) {
-        const RowRange range = {std::min(ranges_[i].begin, rows), std::min(ranges_[i].end, rows)};
+        const Rows range = {std::min(ranges_[i].begin, rows), std::min(ranges_[i].end, rows)};
         if (range.begin < range.end) wanted = put(loader_->load(step, range));
       }
     }

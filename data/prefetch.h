@@ -21,7 +21,7 @@ class PrefetchLoader {
   // Batches come in the order of steps from `first_step` on, and within a step in the order of `ranges`
   // (empty: one batch of all rows). Ranges are clipped to the rows that a step has. At most `depth` wait. With a
   // `target`, batches travel there ahead of their use, too, beside the device's other work.
-  PrefetchLoader(std::shared_ptr<const Loader> loader, std::int64_t first_step, std::vector<RowRange> ranges = {},
+  PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, std::vector<Rows> ranges = {},
                  int depth = 2, const Context& target = {});
   ~PrefetchLoader();
   PrefetchLoader(const PrefetchLoader&) = delete;
@@ -44,9 +44,9 @@ class PrefetchLoader {
   bool put(const Batch& batch);
   Sent send(const Batch& batch) const;
 
-  std::shared_ptr<const Loader> loader_;
+  std::shared_ptr<const BatchSource> loader_;
   std::int64_t first_step_;
-  std::vector<RowRange> ranges_;
+  std::vector<Rows> ranges_;
   std::size_t depth_;
   Context target_;
   Stream copies_;  // of the target

@@ -31,6 +31,21 @@ struct SafetensorsEntry {
   std::size_t bytes = 0;
 };
 
+// What a file begins with, and where its tensors lie.
+struct SafetensorsLayout {
+  std::string head;                       // the length, the JSON and blanks
+  std::vector<SafetensorsEntry> entries;  // in the order in which the numbers lie
+  std::uint64_t bytes = 0;                // of the whole file
+};
+
+// `sorted`: wide dtypes before narrow ones, so that everything is aligned, then by name.
+enum class SafetensorsOrder : unsigned char { sorted, given };
+
+// The layout of a file with tensors of these names, dtypes and shapes. Names must differ. The numbers begin at a
+// multiple of `alignment` bytes, which is a multiple of 8.
+SafetensorsLayout lay_out_safetensors(std::vector<SafetensorsEntry> tensors, const Metadata& metadata,
+                                      SafetensorsOrder order, std::size_t alignment = 8);
+
 // An opened file. Opening checks the whole header: whatever is malformed is an Error that names path and
 // reason. The numbers are read when they are asked for. Copies share the mapping.
 class SafetensorsFile {
@@ -38,6 +53,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return mapping_->path(); }
+  std::size_t bytes() const { return mapping_->size(); }
   // In the order in which the numbers lie in the file.
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
@@ -59,9 +75,6 @@ class SafetensorsFile {
   std::unordered_map<std::string, std::size_t> index_;  // name -> place in entries_
   Metadata metadata_;
 };
-
-// `sorted`: wide dtypes before narrow ones, so that everything is aligned, then by name.
-enum class SafetensorsOrder : unsigned char { sorted, given };
 
 // Replaces `path` in one step (keel/runtime/file.h). Any strides; names must differ. The file's bytes depend only on
 // names, numbers and metadata. Needs little memory besides the tensors.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "keel/data/safetensors.h"
@@ -20,19 +19,7 @@ std::string_view written_name(DType dtype) {
   throw Error(concat("safetensors has no name for ", dtype), ErrorKind::unsupported);
 }
 
-std::vector<std::size_t> order_of(std::span<const NamedTensor> tensors, SafetensorsOrder order) {
-  std::vector<std::size_t> indices(tensors.size());
-  std::iota(indices.begin(), indices.end(), std::size_t{0});
-  if (order == SafetensorsOrder::given) return indices;
-  std::sort(indices.begin(), indices.end(), [&](std::size_t a, std::size_t b) {
-    const std::size_t width_a = size_of(tensors[a].second.dtype()), width_b = size_of(tensors[b].second.dtype());
-    return width_a != width_b ? width_a > width_b : tensors[a].first < tensors[b].first;
-  });
-  return indices;
-}
-
-std::string header_of(std::span<const NamedTensor> tensors, const std::vector<std::size_t>& order,
-                      const Metadata& metadata) {
+std::string json_of(const std::vector<SafetensorsEntry>& entries, const Metadata& metadata) {
   std::string text = "{";
   const auto add = [&text](std::string_view key, const Json& value) {
     text += text.size() > 1 ? "," : "";
@@ -42,21 +29,14 @@ std::string header_of(std::span<const NamedTensor> tensors, const std::vector<st
     Json texts;
     for (const auto& [key, value] : metadata) texts[key] = value;
     if (!metadata.empty()) add(format::kMetadataKey, texts);
-    std::size_t offset = 0;
-    for (const std::size_t i : order) {
-      const auto& [name, tensor] = tensors[i];
-      const std::vector<std::int64_t> shape(tensor.shape().begin(), tensor.shape().end());
-      const std::size_t end = offset + tensor.bytes();
-      add(name,
-          {{"data_offsets", Json::array({offset, end})}, {"dtype", written_name(tensor.dtype())}, {"shape", shape}});
-      offset = end;
+    for (const SafetensorsEntry& entry : entries) {
+      const std::vector<std::int64_t> shape(entry.shape.begin(), entry.shape.end());
+      add(entry.name, {{"data_offsets", Json::array({entry.offset, entry.offset + entry.bytes})},
+                       {"dtype", written_name(entry.dtype)},
+                       {"shape", shape}});
     }
   } catch (const JsonError&) { throw Error("a tensor's name or the metadata are not valid UTF-8"); }
-  text += "}";
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  KEEL_CHECK(text.size() <= format::kMaxHeaderBytes, "the header would have ", text.size(), " bytes, more than the ",
-             format::kMaxHeaderBytes, " that the format allows");
-  return text;
+  return text + "}";
 }
 
 void write_numbers(AtomicFile& file, const Tensor& tensor) {
@@ -78,24 +58,50 @@ void write_numbers(AtomicFile& file, const Tensor& tensor) {
 
 }  // namespace
 
+SafetensorsLayout lay_out_safetensors(std::vector<SafetensorsEntry> tensors, const Metadata& metadata,
+                                      SafetensorsOrder order, std::size_t alignment) {
+  std::set<std::string_view> names;
+  for (const SafetensorsEntry& entry : tensors) {
+    KEEL_CHECK(names.insert(entry.name).second, "two tensors have the name '", entry.name, "'");
+    KEEL_CHECK(entry.name != format::kMetadataKey, "the format reserves the name '", entry.name, "'");
+  }
+  if (order == SafetensorsOrder::sorted)
+    std::sort(tensors.begin(), tensors.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+      const std::size_t width_a = size_of(a.dtype), width_b = size_of(b.dtype);
+      return width_a != width_b ? width_a > width_b : a.name < b.name;
+    });
+  std::uint64_t end = 0;
+  for (SafetensorsEntry& entry : tensors) {
+    entry.offset = end;
+    entry.bytes = static_cast<std::size_t>(product(entry.shape)) * size_of(entry.dtype);
+    end += entry.bytes;
+  }
+  std::string json = json_of(tensors, metadata);
+  const std::size_t head = (format::kLengthBytes + json.size() + alignment - 1) / alignment * alignment;
+  json.resize(head - format::kLengthBytes, ' ');
+  KEEL_CHECK(json.size() <= format::kMaxHeaderBytes, "the header would have ", json.size(), " bytes, more than the ",
+             format::kMaxHeaderBytes, " that the format allows");
+  for (SafetensorsEntry& entry : tensors) entry.offset += head;
+  const std::uint64_t length = json.size();
+  return {std::string(reinterpret_cast<const char*>(&length), sizeof length) + json, std::move(tensors), head + end};
+}
+
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors, const Metadata& metadata,
                        SafetensorsOrder order) {
-  const auto check = [&](bool holds, std::string_view name, std::string_view reason) {
-    KEEL_CHECK(holds, "'", path, "' is not written: ", reason, " '", name, "'");
-  };
-  std::set<std::string_view> names;
+  std::unordered_map<std::string_view, const Tensor*> values;
+  std::vector<SafetensorsEntry> entries;
   for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), name, "there are no numbers in tensor");
-    check(names.insert(name).second, name, "two tensors have the name");
-    check(name != format::kMetadataKey, name, "the format reserves the name");
+    KEEL_CHECK(tensor.defined(), "'", path, "' is not written: there are no numbers in tensor '", name, "'");
+    values.emplace(name, &tensor);
+    entries.push_back({name, tensor.dtype(), tensor.shape()});
   }
-  const std::vector<std::size_t> indices = order_of(tensors, order);
-  const std::string header = header_of(tensors, indices, metadata);
+  SafetensorsLayout layout;
+  try {
+    layout = lay_out_safetensors(std::move(entries), metadata, order);
+  } catch (const Error& error) { throw Error(concat("'", path, "' is not written: ", error.what()), error.kind()); }
   AtomicFile file(path);
-  const std::uint64_t length = header.size();
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(header);
-  for (const std::size_t i : indices) write_numbers(file, tensors[i].second);
+  file.write(layout.head);
+  for (const SafetensorsEntry& entry : layout.entries) write_numbers(file, *values.at(entry.name));
   file.commit();
 }
 

@@ -68,6 +68,27 @@ bool parse_range(std::string_view text, Dims& shape, std::int64_t& begin, std::i
   return take(text, " ") && take_number(text, begin) && take(text, ":") && take_number(text, end) && text.empty();
 }
 
+// Differences between the tensors of `from` and `to`; of their elements, too, where those are compared.
+void compare(const TensorParts& from, const TensorParts& to, bool elements, std::string_view complaint) {
+  const ByName sources = group(from), targets = group(to);
+  std::vector<std::string> missing, reshaped, extra;
+  for (const TensorPart& target : to) {
+    const auto found = sources.find(target.name);
+    if (found == sources.end()) missing.push_back(target.name);
+    else if (const Dims& shape = found->second.front()->shape; shape != target.shape)
+      reshaped.push_back(concat(target.name, ' ', shape, " instead of ", target.shape));
+    else if (elements && !covers(found->second, target.begin, target.end()))
+      missing.push_back(concat("a part of ", target.name));
+  }
+  for (const auto& [name, parts] : sources)
+    if (!targets.contains(name)) extra.emplace_back(name);
+  std::string differences;
+  if (!missing.empty()) differences += concat("; missing: ", list_some(missing));
+  if (!extra.empty()) differences += concat("; unknown: ", list_some(extra));
+  if (!reshaped.empty()) differences += concat("; of another shape: ", list_some(reshaped));
+  KEEL_CHECK(differences.empty(), complaint, differences);
+}
+
 }  // namespace
 
 TensorParts parts_of(const NamedTensors& tensors) {
@@ -87,22 +108,11 @@ NamedTensors whole_tensors(const TensorParts& parts) {
 }
 
 void check_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
-  const ByName sources = group(from), targets = group(to);
-  std::vector<std::string> missing, reshaped, extra;
-  for (const TensorPart& target : to) {
-    const auto found = sources.find(target.name);
-    if (found == sources.end()) missing.push_back(target.name);
-    else if (const Dims& shape = found->second.front()->shape; shape != target.shape)
-      reshaped.push_back(concat(target.name, ' ', shape, " instead of ", target.shape));
-    else if (!covers(found->second, target.begin, target.end())) missing.push_back(concat("a part of ", target.name));
-  }
-  for (const auto& [name, parts] : sources)
-    if (!targets.contains(name)) extra.emplace_back(name);
-  std::string differences;
-  if (!missing.empty()) differences += concat("; missing: ", list_some(missing));
-  if (!extra.empty()) differences += concat("; unknown: ", list_some(extra));
-  if (!reshaped.empty()) differences += concat("; of another shape: ", list_some(reshaped));
-  KEEL_CHECK(differences.empty(), complaint, differences);
+  compare(from, to, true, complaint);
+}
+
+void check_tensors(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
+  compare(from, to, false, complaint);
 }
 
 void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint) {
@@ -141,19 +151,22 @@ NamedTensors named_parts(const TensorParts& parts) {
   return tensors;
 }
 
+PartName parse_part_name(const std::string& name, const Dims& shape) {
+  const std::size_t space = name.find(" (");
+  PartName part{name.substr(0, space), shape, 0, product(shape)};
+  if (space == std::string::npos) return part;
+  part.shape = {};
+  KEEL_CHECK(parse_range(std::string_view(name).substr(space + 1), part.shape, part.begin, part.end) &&
+                 part.begin <= part.end && part.end - part.begin == product(shape) && part.end <= product(part.shape),
+             "'", name, "' does not say which elements its ", product(shape), " numbers are");
+  return part;
+}
+
 TensorParts parse_parts(const NamedTensors& tensors) {
   TensorParts parts;
   for (const auto& [name, tensor] : tensors) {
-    const std::size_t space = name.find(' ');
-    TensorPart part{name.substr(0, space), tensor.shape(), 0, tensor.view({tensor.numel()})};
-    if (space != std::string::npos) {
-      part.shape = {};
-      std::int64_t end = 0;
-      KEEL_CHECK(parse_range(std::string_view(name).substr(space + 1), part.shape, part.begin, end) &&
-                     part.end() == end && end <= product(part.shape),
-                 "'", name, "' does not say which elements its ", tensor.numel(), " numbers are");
-    }
-    parts.push_back(std::move(part));
+    PartName part = parse_part_name(name, tensor.shape());
+    parts.push_back({std::move(part.name), part.shape, part.begin, tensor.view({tensor.numel()})});
   }
   return parts;
 }

@@ -33,6 +33,8 @@ NamedTensors whole_tensors(const TensorParts& parts);
 // Whether every part of `to` can be filled from those of `from`, which may be cut in other ways: every name and shape
 // must agree and every element be there. An Error that begins with `complaint` lists the differences.
 void check_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint);
+// The same of names and shapes alone: the parts may be without numbers.
+void check_tensors(const TensorParts& from, const TensorParts& to, std::string_view complaint);
 // Fills them. Where check_parts() throws, nothing is changed.
 void copy_parts(const TensorParts& from, const TensorParts& to, std::string_view complaint);
 
@@ -43,6 +45,13 @@ std::uint64_t fingerprint(const TensorParts& parts);
 
 // As tensors of a file: whole ones under their names; others as "weight (7, 5) 12:24", shape and elements.
 NamedTensors named_parts(const TensorParts& parts);
+// What such a name says: elements [begin, end) of a tensor. `shape` is that of the numbers, which must fit.
+struct PartName {
+  std::string name;
+  Dims shape;  // of the whole
+  std::int64_t begin = 0, end = 0;
+};
+PartName parse_part_name(const std::string& name, const Dims& shape);
 // Reads such names. An Error for a name whose range does not fit shape and numbers.
 TensorParts parse_parts(const NamedTensors& tensors);
 

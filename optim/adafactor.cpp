@@ -20,7 +20,10 @@ class Adafactor final : public Optimizer {
     std::get<AdafactorSettings>(given_.settings).given_root = true;
   }
   std::string_view name() const override { return name_; }
-  bool needs_master() const override { return !options_.stochastic_rounding; }
+  // Two passes: first sums over rows and columns, and then the norms of weights and update.
+  OptimizerRequirements requirements() const override {
+    return {.one_by_one = true, .master = !options_.stochastic_rounding, .passes = 2};
+  }
   std::vector<std::string_view> state_names() const override {
     if (settings_.beta1 == 0) return {};
     return {"m"};
@@ -31,8 +34,6 @@ class Adafactor final : public Optimizer {
     return {{"v_rows", Dims{factored.batch, factored.rows}}, {"v_columns", Dims{factored.batch, factored.columns}}};
   }
 
-  // First sums over rows and columns, and then the norms of weights and update.
-  int passes() const override { return 2; }
   std::int64_t sum_count(int pass, const Dims& shape) const override {
     if (pass == 0) return is_factored(shape) ? Factored::of(shape).count() : 0;
     return AdafactorSettings::kNorms;

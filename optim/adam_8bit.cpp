@@ -15,10 +15,10 @@ class Adam8bit final : public Optimizer {
     check_options(name, options);
   }
   std::string_view name() const override { return name_; }
-  bool needs_master() const override { return !options_.stochastic_rounding; }
+  OptimizerRequirements requirements() const override {
+    return {.one_by_one = true, .master = !options_.stochastic_rounding, .block = kStateBlock};
+  }
   std::vector<std::string_view> state_names() const override { return {}; }
-  bool one_by_one() const override { return true; }
-  std::int64_t block() const override { return kStateBlock; }
   std::vector<StateKind> parameter_state(const Dims& shape, const ParameterGroup& group) const override {
     if (!is_coded(shape, group)) return {{"m"}, {"v"}};
     return {{.name = "m_codes", .codes = true},

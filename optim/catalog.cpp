@@ -98,7 +98,7 @@ std::vector<OptimizerEntry> make_entries() {
          return settings;
        },
        nullptr,
-       true},
+       {.rows = true}},
       {"Adamax",
        "",
        "Adam with a decaying maximum of gradients instead of their mean square.",
@@ -308,7 +308,8 @@ std::vector<OptimizerEntry> make_entries() {
                             .tolerance_change = o.tolerance_change,
                             .history = o.history,
                             .strong_wolfe = o.line_search == LineSearchKind::strong_wolfe});
-       }},
+       },
+       kLbfgsRequirements},
   };
   for (OptimizerEntry& entry : entries)
     if (entry.settings != nullptr) entry.options.push_back({"stochastic_rounding", "false"});
@@ -377,7 +378,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const Opt
                                        .weight_decay = entry.has("weight_decay") ? values.weight_decay : 0,
                                        .stochastic_rounding = values.stochastic_rounding,
                                        .seed = seed,
-                                       .takes_rows = entry.takes_rows});
+                                       .takes_rows = entry.requirements.rows});
 }
 
 }  // namespace keel

@@ -23,7 +23,7 @@ struct ElementwiseOptions {
   // keel/kernels/stochastic_rounding.h.
   bool stochastic_rounding = false;
   std::uint64_t seed = 0;   // of that rounding
-  bool takes_rows = false;  // Optimizer::takes_rows(); an Error where the rule does not
+  bool takes_rows = false;  // OptimizerRequirements::rows; an Error where the rule does not
 };
 // `name` must outlive the optimizer. An Error where the settings make no sense.
 std::unique_ptr<Optimizer> make_elementwise(std::string_view name, const ElementwiseOptions& options);

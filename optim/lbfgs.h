@@ -45,6 +45,9 @@ struct LbfgsState {
 // the move that led there, and the state is one to go on from.
 Minimised lbfgs_step(Objective& objective, LbfgsState& state, const LbfgsOptions& options);
 
+inline constexpr OptimizerRequirements kLbfgsRequirements = {
+    .closure = true, .one_vector = true, .pure_gradient = true, .host_memory = true};
+
 // The same as an optimizer, whose state is kept, sharded and saved like that of others: 2 * history + 2 numbers for
 // each element, from the start. Throws an Error where the options make no sense.
 std::unique_ptr<Optimizer> make_lbfgs(const LbfgsOptions& options = {});

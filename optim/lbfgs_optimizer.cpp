@@ -28,9 +28,9 @@ class Lbfgs final : public Optimizer {
   }
 
   std::string_view name() const override { return "LBFGS"; }
+  OptimizerRequirements requirements() const override { return kLbfgsRequirements; }
   std::vector<std::string_view> state_names() const override { return {names_.begin(), names_.end()}; }
   const SharedNumber* shared_number() const override { return &shared_; }
-  bool needs_closure() const override { return true; }
 
   void update(std::span<const ParameterRange>, const StepInput&) const override {
     throw Error("LBFGS evaluates the loss several times in a step, and needs a closure for it", ErrorKind::unsupported);

@@ -13,11 +13,9 @@ double lowest_of_cubic(const LinePoint& a, const LinePoint& b, double low, doubl
   const LinePoint &left = a.step <= b.step ? a : b, &right = a.step <= b.step ? b : a;
   const double width = right.step - left.step;
   const double bend = left.slope + right.slope - 3 * (left.loss - right.loss) / (left.step - right.step);
-  const double square = bend * bend - left.slope * right.slope;
-  if (!(square >= 0)) return (low + high) / 2;
-  const double root = std::sqrt(square);
+  const double root = std::sqrt(bend * bend - left.slope * right.slope);
   const double at = right.step - width * ((right.slope + root - bend) / (right.slope - left.slope + 2 * root));
-  return std::min(std::max(at, low), high);
+  return std::isnan(at) ? (low + high) / 2 : std::min(std::max(at, low), high);
 }
 
 class Search {

@@ -57,13 +57,17 @@ class Elementwise final : public Optimizer {
     check_options(name, options);
   }
   std::string_view name() const override { return name_; }
+  OptimizerRequirements requirements() const override {
+    const bool has_norms = norm_count(options_.settings) > 0;
+    return {.rows = options_.takes_rows,
+            .one_by_one = has_norms,
+            .master = !options_.stochastic_rounding,
+            .passes = has_norms ? 1 : 0};
+  }
   std::vector<std::string_view> state_names() const override { return keel::state_names(options_.settings); }
   double initial_state(std::size_t kind) const override { return keel::initial_state(options_.settings, kind); }
   const SharedNumber* shared_number() const override { return keel::shared_number(options_.settings); }
-  bool needs_master() const override { return !options_.stochastic_rounding; }
-  bool takes_rows() const override { return options_.takes_rows; }
 
-  int passes() const override { return norm_count(options_.settings) > 0 ? 1 : 0; }
   std::int64_t sum_count(int, const Dims&) const override { return norm_count(options_.settings); }
   void measure(int pass, std::span<const ParameterRange> parts, const StepInput& input) const override {
     for (const ParameterRange& part : parts)

@@ -35,9 +35,9 @@ ParameterGroup decay_matrices_only(std::string_view name, const Dims& shape);
 
 // Flat dense tensors of as many elements each: some parameters of one group, or a part of them.
 struct ParameterRange {
-  Tensor parameter;           // the model's copy; written
-  Tensor master;              // f32 weights where `parameter` is narrower and needs_master(), else undefined; written
-  Tensor gradient;            // f32 or the parameter's dtype
+  Tensor parameter;  // the model's copy; written
+  Tensor master;     // f32 weights where `parameter` is narrower and the optimizer requires it, else undefined; written
+  Tensor gradient;   // f32 or the parameter's dtype
   std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
@@ -72,41 +72,56 @@ struct StepInput {
       {};  // f64 (1): the number that all elements share, where shared_number() names one; written by advance()
 };
 
+// What an optimizer asks of whoever runs it.
+struct OptimizerRequirements {
+  // It evaluates the loss itself, several times in a step: minimise() takes the place of update() and all that goes
+  // with it.
+  bool closure = false;
+  // All parameters are one vector to it: no groups, and no rates of their own.
+  bool one_vector = false;
+  // A gradient must be a function of the weights alone: not clipped, not compressed with error feedback, and in no step
+  // that is skipped.
+  bool pure_gradient = false;
+  // It works in the processor's memory alone.
+  bool host_memory = false;
+  // It updates single rows of tables, whose gradients are kept as rows, and nothing else.
+  bool rows = false;
+  // A range belongs to one parameter alone.
+  bool one_by_one = false;
+  // Parameters that are narrower than f32 have master weights beside them.
+  bool master = true;
+  // It measures whole parameters before it updates, in so many passes. In each, every rank measures its parts; these
+  // are added in the order of ranks before the next pass. Needs one_by_one.
+  int passes = 0;
+  // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
+  std::int64_t block = 1;
+  bool operator==(const OptimizerRequirements&) const = default;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;
+  virtual OptimizerRequirements requirements() const { return {}; }
   // The names of the states, each a number for each element, in f32 (f64 for f64), and the value each begins with.
   virtual std::vector<std::string_view> state_names() const = 0;
   virtual double initial_state(std::size_t /*kind*/) const { return 0; }
   // A number, or several, that all elements share and that is carried from step to step; null: there is none.
   virtual const SharedNumber* shared_number() const { return nullptr; }
-  // Whether parameters that are narrower than f32 have master weights beside them.
-  virtual bool needs_master() const { return true; }
-  // Whether it updates single rows of tables, whose gradients are kept as rows, and nothing else.
-  virtual bool takes_rows() const { return false; }
-  // An optimizer that needs to know whole parameters measures them before it updates, in so many passes. In each, every
-  // rank measures its parts; these are added in the order of ranks before the next pass.
-  virtual int passes() const { return 0; }
   // How many sums a pass takes over a parameter of that shape.
   virtual std::int64_t sum_count(int /*pass*/, const Dims& /*shape*/) const { return 0; }
   // Writes the sums of this pass over each part. A skipped step writes nothing.
   virtual void measure(int /*pass*/, std::span<const ParameterRange> /*parts*/, const StepInput& /*input*/) const {}
   // Called for all ranges once their `sums` of a pass hold the sums over whole parameters.
   virtual void settle(int /*pass*/, std::span<const ParameterRange> /*ranges*/, const StepInput& /*input*/) const {}
-  // Whether a range must belong to one parameter alone.
-  virtual bool one_by_one() const { return passes() > 0; }
   // Further states of a parameter of that shape and group, which begin as 0; only if it treats parameters one by one.
   virtual std::vector<StateKind> parameter_state(const Dims& /*shape*/, const ParameterGroup& /*group*/) const {
     return {};
   }
-  // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
-  virtual std::int64_t block() const { return 1; }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
-  // Whether it evaluates the loss itself, several times in a step. minimise() then takes the place of all above.
-  virtual bool needs_closure() const { return false; }
-  // One step. `state` has a vector shaped like the objective's weights for each of state_names(); `shared` holds the
-  // shared numbers, f64, on the processor. Both are written. Throws the Errors of the objective.
+  // One step of an optimizer that requires a closure. `state` has a vector shaped like the objective's weights for each
+  // of state_names(); `shared` holds the shared numbers, f64, on the processor. Both are written. Throws the Errors of
+  // the objective.
   virtual Minimised minimise(Objective& objective, std::span<const std::vector<Tensor>> state, const Tensor& shared,
                              double lr) const;
   // Makes the shared number that of the next step; called once after all updates. A skipped step leaves it as it is.

@@ -30,8 +30,8 @@ std::string in_use_by_purpose(const MemoryReport& report) {
 }  // namespace
 
 std::string_view name_of(Purpose purpose) {
-  constexpr std::array<std::string_view, kPurposeCount> names = {"parameter",  "gradient", "optimizer",
-                                                                 "activation", "bucket",   "workspace"};
+  constexpr std::array<std::string_view, kPurposeCount> names = {"parameter", "gradient",  "optimizer", "activation",
+                                                                 "bucket",    "workspace", "checkpoint"};
   return names[static_cast<std::size_t>(purpose)];
 }
 

@@ -19,8 +19,8 @@ namespace keel {
 class DeviceApi;
 
 // What a storage is for, so that memory claims are counted, not estimated.
-enum class Purpose : unsigned char { parameter, gradient, optimizer, activation, bucket, workspace };
-inline constexpr int kPurposeCount = 6;
+enum class Purpose : unsigned char { parameter, gradient, optimizer, activation, bucket, workspace, checkpoint };
+inline constexpr int kPurposeCount = 7;
 std::string_view name_of(Purpose purpose);
 
 struct MemoryCount {

@@ -75,6 +75,14 @@ int Context::threads() const { return state_->options.threads; }
 KernelChoice Context::kernel_choice() const { return state_->options.kernels; }
 Allocator& Context::allocator() const { return state_->allocator; }
 DeviceApi& Context::api() const { return *state_->api; }
+
+DeviceMemory Context::memory_left() const {
+  DeviceMemory left = api().memory();
+  const MemoryReport own = memory();
+  if (left.total > 0) left.free += static_cast<std::int64_t>(own.reserved - std::min(own.reserved, own.total.current));
+  return left;
+}
+
 const Context& Context::host() const { return state_->host ? state_->host : *this; }
 
 Stream Context::stream() const {

@@ -16,6 +16,7 @@ namespace keel {
 
 struct KernelTable;  // defined by the kernels layer
 class DeviceApi;
+struct DeviceMemory;
 
 enum class LogLevel : unsigned char { info, warning, error };
 using LogSink = std::function<void(LogLevel, std::string_view)>;
@@ -46,6 +47,8 @@ class Context {
   Allocator& allocator() const;
   MemoryReport memory() const { return allocator().report(); }
   DeviceApi& api() const;
+  // What it can still have of its device: what nobody uses, and what lies in its own cache.
+  DeviceMemory memory_left() const;
 
   // Where this thread's work for the context goes: the stream of the innermost StreamScope, else the context's own.
   Stream stream() const;

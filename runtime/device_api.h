@@ -5,6 +5,7 @@
 // too. Streams and events are wrapped by keel/runtime/stream.h; memory by Allocator.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,10 @@ using NativeStream = void*;
 using NativeEvent = void*;
 using NativeGraph = void*;
 
+struct DeviceMemory {
+  std::int64_t free = 0, total = 0;  // bytes; a total of 0: nobody knows
+};
+
 class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
@@ -27,6 +32,9 @@ class DeviceApi {
 
   virtual void* allocate(std::size_t bytes) = 0;  // null when the device is full
   virtual void release(void* memory) noexcept = 0;
+  virtual DeviceMemory memory() const = 0;
+  // The same for all who have this device open, in all processes of the machine, and no other device's.
+  virtual std::string identity() const = 0;
   // "; 3 bytes free of 5 on the device", or "" where nobody knows.
   virtual std::string free_memory() const = 0;
   // From here in the stream, the first `bytes` of a cached block may be touched and the rest may not: for sanitizers.

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -23,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".tmp";
-constexpr std::size_t kBufferBytes = 1 << 16;
+constexpr std::size_t kNonceDigits = 16;
+constexpr std::size_t kBufferBytes = 1 << 16, kLargePiece = 1 << 20;
 // The system takes at most about 2 GiB a call.
 constexpr std::size_t kCallBytes = 1 << 30;
 
@@ -108,6 +110,16 @@ int write_fully(int descriptor, std::span<const std::byte> bytes, std::uint64_t 
     offset += static_cast<std::uint64_t>(written);
   }
   return 0;
+}
+
+// 16 hexadecimal digits that nobody has drawn before.
+std::string nonce() {
+  std::random_device random;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (int word = 0; word < 2; ++word)
+    for (std::uint32_t bits = random(), i = 0; i < kNonceDigits / 2; ++i, bits >>= 4) text += kDigits[bits % 16];
+  return text;
 }
 
 // Renames a folder to `to`; what stood there, if it may be replaced, ends up as `replaced`. Returns 0 or
@@ -253,6 +265,9 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   if (buffer_.size() + bytes.size() > kBufferBytes) flush();
   if (bytes.size() < kBufferBytes) buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   else if (const int code = write_fully(descriptor_, bytes, size_)) fail(code);
+  // The disk begins with large pieces at once, so that commit() waits for less.
+  if (bytes.size() >= kLargePiece)
+    ::sync_file_range(descriptor_, static_cast<off_t>(size_), static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
   size_ += bytes.size();
 }
 
@@ -274,15 +289,29 @@ void AtomicFile::commit() {
   sync_path(folder_of(path_).string(), O_DIRECTORY);
 }
 
+std::string AtomicFolder::target_of(const std::string& unfinished) {
+  std::string_view name = unfinished;
+  if (!name.ends_with(kTemporary)) return {};
+  name.remove_suffix(kTemporary.size());
+  // "step-10.tmp" is of keel before 0.2.
+  if (name.size() > kNonceDigits && name[name.size() - kNonceDigits - 1] == '.' &&
+      name.find_last_not_of("0123456789abcdef") == name.size() - kNonceDigits - 1)
+    name.remove_suffix(kNonceDigits + 1);
+  return std::string(name);
+}
+
 AtomicFolder::AtomicFolder(std::string path, IfExists if_exists)
     : path_(without_trailing_slash(checked(std::move(path))).string()),
-      temporary_(path_ + kUnfinished),
+      temporary_(concat(path_, '.', nonce(), kTemporary)),
       if_exists_(if_exists) {
   std::error_code error;
   if (if_exists == IfExists::refuse && fs::exists(fs::symlink_status(path_, error)))
     throw_io("create folder", path_, "it exists already; remove it or choose another name");
-  fs::remove_all(temporary_, error);
-  if (!error) fs::create_directory(temporary_, error);
+  const fs::path parent = folder_of(path_);
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error))
+    if (fs::path(target_of(entry.path().string())) == parent / fs::path(path_).filename())
+      fs::remove_all(entry.path(), error);
+  fs::create_directory(temporary_, error);
   if (error == std::errc::no_such_file_or_directory)
     throw_io("create folder", path_, concat("the folder ", folder_of(path_), " does not exist"));
   if (error) throw_io("create folder", path_, error.message());
@@ -293,10 +322,11 @@ AtomicFolder::~AtomicFolder() {
   if (!committed_) fs::remove_all(temporary_, ignored);
 }
 
-void AtomicFolder::commit() {
+void AtomicFolder::commit(bool flushed) {
   KEEL_CHECK(!committed_, "folder '", path_, "' is committed already");
   try {
-    sync_tree(temporary_);
+    if (flushed) sync_path(temporary_, O_DIRECTORY);
+    else sync_tree(temporary_);
   } catch (const fs::filesystem_error& error) { throw_io("create folder", path_, error.code().message()); }
   std::string replaced;
   int code = rename_in_one_step(temporary_, path_, if_exists_, replaced);

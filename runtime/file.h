@@ -101,14 +101,15 @@ void remove_unfinished_files(const std::string& folder);
 
 enum class IfExists : unsigned char { refuse, replace };
 
-// A folder that appears under its name in one step: it is filled as NAME.tmp, and commit() makes every
-// file durable and renames it. Without commit it disappears. One writer at a time; a NAME.tmp that
-// a killed program left behind is removed.
+// A folder that appears under its name in one step: it is filled as NAME.<16 digits>.tmp, a name that no other has ever
+// had, and commit() makes every file durable and renames it. Without commit it disappears. One writer at a time; what
+// writers before it left behind is removed.
 class AtomicFolder {
  public:
-  // Behind the folder's name, while it is filled, and of what it replaces.
-  static constexpr const char* kUnfinished = ".tmp";
+  // Behind the folder's name: of what it replaces.
   static constexpr const char* kReplaced = ".old";
+  // The folder that such an unfinished one was to become; empty for another name.
+  static std::string target_of(const std::string& unfinished);
 
   explicit AtomicFolder(std::string path, IfExists if_exists = IfExists::refuse);
   ~AtomicFolder();
@@ -119,8 +120,8 @@ class AtomicFolder {
   // Where the files are written until commit().
   const std::string& temporary() const { return temporary_; }
   // A folder that is replaced is exchanged with the new one in one step where the file system can;
-  // elsewhere it is first set aside as NAME.old, and removed last.
-  void commit();
+  // elsewhere it is first set aside as NAME.old, and removed last. `flushed`: every file in it is on the disk already.
+  void commit(bool flushed = false);
 
  private:
   std::string path_;

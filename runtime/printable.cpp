@@ -48,4 +48,9 @@ std::string printable_lines(std::string_view text) {
   }
 }
 
+bool is_name(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  return !text.empty() && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
 }  // namespace keel

@@ -15,4 +15,7 @@ std::string printable(std::string_view text, std::size_t most = 4000);
 // The same for each of several lines, which stay lines.
 std::string printable_lines(std::string_view text);
 
+// Whether it is a name, of a field, weight, term or metric: letters, digits and _, and at least one.
+bool is_name(std::string_view text);
+
 }  // namespace keel

@@ -13,6 +13,8 @@ class ProcessorApi : public DeviceApi {
 
   void* allocate(std::size_t bytes) override;
   void release(void* memory) noexcept override;
+  DeviceMemory memory() const override { return {}; }
+  std::string identity() const override { return "cpu"; }
   std::string free_memory() const override { return ""; }
   // A cached block is rounded up and never freed, which would hide overruns and late uses from AddressSanitizer.
   void allow_access(void* block, std::size_t bytes, std::size_t block_bytes, NativeStream stream) noexcept override;

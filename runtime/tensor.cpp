@@ -269,9 +269,13 @@ Tensor transfer(const Tensor& x, const Context& target, Purpose purpose) {
   return copy;
 }
 
-HostCopy::HostCopy(const Tensor& x) {
-  KEEL_CHECK(x.defined() && x.is_contiguous(), "only a dense tensor can be copied to the host, got ", x);
-  copy_ = empty(x.context().host(), x.shape(), x.dtype(), Purpose::workspace);
+HostCopy::HostCopy(const Tensor& x)
+    : HostCopy(x, empty(x.context().host(), x.shape(), x.dtype(), Purpose::workspace)) {}
+
+HostCopy::HostCopy(const Tensor& x, const Tensor& target) : copy_(target) {
+  KEEL_CHECK(x.is_contiguous(), "only a dense tensor can be copied to the host, got ", x);
+  KEEL_CHECK(target.context() == x.context().host() && target.is_contiguous() && target.bytes() == x.bytes(), x,
+             " cannot be copied to ", target, ": that is not as many bytes of its host");
   if (x.numel() != 0) copy_between(x, copy_);
   arrived_ = x.context().stream().record();
 }

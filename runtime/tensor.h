@@ -123,6 +123,8 @@ class HostCopy {
  public:
   HostCopy() = default;
   explicit HostCopy(const Tensor& x);
+  // Into memory of the host that the caller has, of the tensor's size.
+  HostCopy(const Tensor& x, const Tensor& target);
   // Blocks until they are there; the tensor is of the host. Throws what the device's work before did wrong.
   const Tensor& get() const;
   bool has_arrived() const { return arrived_.has_passed(); }

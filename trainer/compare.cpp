@@ -7,6 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "keel/config/values.h"
+#include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/algorithms.h"
@@ -15,10 +17,11 @@
 #include "keel/dist/lab/sizes.h"
 #include "keel/dist/lab/student.h"
 #include "keel/dist/parallel/plan.h"
+#include "keel/tasks/language.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/memory_check.h"
-#include "keel/trainer/schema.h"
-#include "keel/trainer/task.h"
+#include "keel/trainer/opened_data.h"
+#include "keel/trainer/stack.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
@@ -49,21 +52,24 @@ struct Training {
 // A training of one variant.
 class Candidate {
  public:
-  Candidate(const Config& config, const Task& task, const Context& context, Communicator& ranks)
-      : config_(config),
-        context_(context),
+  Candidate(const Config& config, const OpenedData& task, const Context& context, Communicator& ranks)
+      : context_(context),
         ranks_(ranks),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         model_(gpt_options(config, task.vocabulary)),
         device_ranks_(config, context, ranks),
-        engine_(model_, context, *device_ranks_, make_optimizer(config),
-                engine_options(config, static_cast<std::int64_t>(micro_batches_.size()), model_)),
+        stack_({.config = config,
+                .context = context,
+                .ranks = *device_ranks_,
+                .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
+               model_),
         steps_({.model = model_,
-                .engine = engine_,
+                .loss = [this](const Batch& batch, Forward& pass) { return language_loss(model_, batch, pass); },
+                .engine = stack_.engine(),
                 .ranks = ranks,
                 .loader = task.training,
                 .micro_batches = micro_batches_,
-                .curves = make_curves(config, context),
+                .curves = stack_.curves(),
                 .seed = config.seed},
                0) {}
 
@@ -81,12 +87,12 @@ class Candidate {
     };
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == 1) sent_before = sent();
-      const double began = milliseconds_now(), waited = steps_.waited_ms(), coded = engine_.codec_ms();
+      const double began = milliseconds_now(), waited = steps_.waited_ms(), coded = stack_.engine().codec_ms();
       take(steps_.next());
       if (step == 0) continue;  // which makes what the others find
       durations.push_back(milliseconds_now() - began);
       waits.push_back(steps_.waited_ms() - waited);
-      codecs.push_back(engine_.codec_ms() - coded);
+      codecs.push_back(stack_.engine().codec_ms() - coded);
     }
     take(steps_.finish());
     result.sent = (sent() - sent_before) / (steps - 1);
@@ -94,9 +100,11 @@ class Candidate {
     result.p95_ms = quantile(durations, 0.95);
     result.exposed_ms = quantile(waits, 0.5);
     result.codec_ms = quantile(codecs, 0.5);
-    compute_formulas(result);
-    result.sent_by_formula = result.sent_by_formula * evaluations / (steps - 1);
-    const std::uint64_t mine = engine_.holds_parts() ? fingerprint(engine_.weights()) : 0;
+    const RankPlan plan = stack_.plan();
+    result.kept_by_formula = plan.memory.kept();
+    result.sent_by_formula = plan.traffic.sent() * evaluations / (steps - 1);
+    const Sharded& engine = stack_.engine();
+    const std::uint64_t mine = engine.holds_parts() ? fingerprint(engine.weights()) : 0;
     for (const std::uint64_t theirs : gather_values(ranks_, mine)) result.fingerprint += theirs;
     return result;
   }
@@ -104,28 +112,16 @@ class Candidate {
  private:
   // What is still under way belongs to the step before.
   std::int64_t sent() {
-    for (const auto& unit : engine_.units()) unit->wait_gathered();
-    return engine_.data_traffic().sent();
+    for (const auto& unit : stack_.engine().units()) unit->wait_gathered();
+    return stack_.engine().data_traffic().sent();
   }
 
-  void compute_formulas(Training& result) {
-    ShardedOptions options = engine_.options();
-    if (context_.device().type == DeviceType::cpu) options.sharding.offload_optimizer = false;  // it is there already
-    const std::vector<FlatBuffer> layout =
-        lay_out(model_, shard_ranks(options.sharding, ranks_.size()), engine_.optimizer().block());
-    const RankPlan plan =
-        plan_rank(layout, engine_.optimizer(), options, ranks_.size(), ranks_.rank(), algorithm_of(config_).name);
-    result.sent_by_formula = plan.traffic.sent();
-    result.kept_by_formula = plan.memory.kept();
-  }
-
-  const Config& config_;
   const Context& context_;
   Communicator& ranks_;
-  std::vector<RowRange> micro_batches_;
+  std::vector<Rows> micro_batches_;
   Gpt model_;
   DeviceCommunicator device_ranks_;
-  Sharded engine_;
+  Stack stack_;
   TrainingSteps steps_;
 };
 
@@ -222,7 +218,7 @@ void set_compression(Config& config, const std::string& text) {
   const std::string kind = text.substr(0, colon), number = text.substr(std::min(colon + 1, text.size()));
   std::string setting = concat("gradient_compression={type: ", text_to_yaml(kind));
   if (colon < text.size()) setting += concat(kind == "powersgd" ? ", rank: " : ", fraction: ", text_to_yaml(number));
-  config = parse_config(to_yaml(config), concat("--compression ", text), {setting + '}'});
+  config = parse_config(config.schema, to_yaml(config), concat("--compression ", text), {setting + '}'});
 }
 
 }  // namespace
@@ -265,16 +261,18 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
   for (std::int64_t repeat = 0; repeat < options.repeats; ++repeat)
     for (std::size_t turn = 0; turn < variants.size(); ++turn) {
       const std::size_t at = (turn + static_cast<std::size_t>(repeat)) % variants.size();
-      const Config& config = variants[at].config;  // its steps stay those of the run, whose schedule this begins
+      Config config = variants[at].config;  // its steps stay those of the run, whose schedule this begins
+      config.checkpoint.async = false;      // it makes none
       std::optional<Context> context;
-      std::optional<Task> task;
+      std::optional<OpenedData> task;
       together(*ranks, [&] {
         KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps);
         divide_rows(config.batch.global, config.batch.micro, ranks->rank(), ranks->size());
         context.emplace(make_context(config, *ranks, log));
-        task.emplace(open_task(config, context->host()));
-        check_memory(config, *ranks, task->vocabulary, context->device().type == DeviceType::cpu);
+        task.emplace(open_data(config, context->host()));
       });
+      Gpt model(gpt_options(config, task->vocabulary));
+      check_memory(config, model, *ranks, *context);
       check_agreement(*ranks, concat(to_yaml(config), "compared: ", options.steps, "\n"),
                       "ranks were given different configurations");
       trainings[at].push_back(Candidate(config, *task, *context, *ranks).run(options.steps));

@@ -1,320 +1,36 @@
 #include "keel/trainer/config.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <fstream>
 
+#include "keel/config/yaml_reader.h"
+#include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/config_resolver.h"
-#include "keel/trainer/schema_names.h"
+#include "keel/trainer/schema.h"
 
 namespace keel {
-namespace {
 
-// The words from `first` on that a shell has cut out of one value in braces or brackets, `model={layers: 2, width: 64}`
-// without quotes: the last one's place; `first` itself where that value is not cut.
-std::size_t last_of_cut(const std::vector<std::string>& texts, std::size_t first) {
-  const std::size_t equals = texts[first].find('=');
-  if (equals == std::string::npos || texts[first].find_first_of("{[", equals) != equals + 1) return first;
-  int open = 0;
-  for (std::size_t i = first; i < texts.size(); ++i) {
-    for (const char c : texts[i]) open += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
-    if (open <= 0) return i;
-  }
-  return first;
-}
-
-struct Size {
-  std::int64_t layers, heads, width;
-};
-// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
-constexpr Size kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
-
-}  // namespace
-
-// A key may be given by its own name or by another program's word for it, and only once.
-void Resolver::add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out) {
-  const std::string key = own_key(written, value);
-  for (const Given& given : out)
-    if (given.key == key && given.place.override_number == place.override_number && key != written)
-      return report(place, concat("key '", written, "' is another word for '", key, "', which is given, too"));
-  out.push_back({key, std::move(value), place});
-}
-
-// Lists the leaves below `mapping`, with their full keys. Two levels are enough for every key.
-void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
-                       std::vector<Given>& out) {
-  for (const YamlEntry& entry : mapping.entries) {
-    const WrittenPlace place = override_place ? *override_place : file_place(entry.line);
-    const std::string key = prefix + entry.key;
-    // DeepSpeed's JSON has the parameters of a schedule and of an optimizer one level deeper.
-    if ((key == "scheduler.params" || key == "optimizer.params") && entry.value.kind == YamlNode::Kind::mapping) {
-      is_deepspeeds_ |= key == "optimizer.params";
-      flatten(prefix, entry.value, override_place, out);
-    } else if (entry.key.find('.') < entry.key.find(':')) {
-      report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
-    } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty()) {
-      flatten(key + ".", entry.value, override_place, out);
-    } else {
-      add(key, entry.value, place, out);
-    }
-  }
-}
-
-void Resolver::add_file(std::string_view yaml) {
-  const YamlDocument document = read_yaml(yaml);
-  for (const YamlProblem& problem : document.problems) report(file_place(problem.line), problem.message);
-  readable_ = document.complete || document.problems.empty();
-  if (document.root.kind == YamlNode::Kind::mapping) flatten("", document.root, nullptr, given_);
-  else if (document.root.kind != YamlNode::Kind::null) {
-    report(file_place(std::max(document.root.line, 1)), "expects keys with values, as in `steps: 100`");
-    readable_ = false;
-  }
-}
-
-void Resolver::add_override(const std::string& text) {
-  const WrittenPlace place = {0, ++overrides_, concat(source_, ", '", text, "'")};
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) return report(place, "expects KEY=VALUE, as in optimizer.lr=3e-4");
-  YamlDocument document = read_yaml(std::string_view(text).substr(equals + 1));
-  const std::string key = own_key(text.substr(0, equals), document.root);
-  for (const YamlProblem& problem : document.problems) report(place, concat(key, ": ", problem.message));
-  if (!document.problems.empty()) return mark_broken(key);
-  std::erase_if(given_, [&](const Given& old) {
-    const bool is_retired = retired_for(key) != nullptr && retired_for(key)->key == old.key;
-    const bool retires = retired_for(old.key) != nullptr && retired_for(old.key)->key == key;
-    return old.key == key || is_inside(old.key, key) || is_retired || retires;
-  });
-  if (document.root.kind == YamlNode::Kind::mapping && !document.root.entries.empty() &&
-      key.find('.') == std::string::npos)
-    flatten(key + ".", document.root, &place, given_);
-  else given_.push_back({key, document.root, place});
-}
-
-void Resolver::add_overrides(const std::vector<std::string>& texts) {
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::size_t last = last_of_cut(texts, i);
-    if (last == i) {
-      add_override(texts[i]);
-      continue;
-    }
-    std::string whole = texts[i];
-    while (i < last) whole += concat(' ', texts[++i]);
-    YamlNode unused;
-    report({0, ++overrides_, concat(source_, ", '", whole, "'")},
-           concat("a shell cuts this at its spaces; put it in quotes: '", whole, "'"));
-    mark_broken(own_key(whole.substr(0, whole.find('=')), unused));
-  }
-}
-
-const Given* Resolver::find(std::string_view key) const {
-  const auto found = std::find_if(given_.begin(), given_.end(), [&](const Given& given) { return given.key == key; });
-  return found == given_.end() ? nullptr : &*found;
-}
-
-void Resolver::mark_broken(std::string_view key_or_section) {
-  broken_.emplace(key_or_section);
-  for (const SchemaRow& row : schema())
-    if (is_inside(row.key, key_or_section)) broken_.emplace(row.key);
-}
-
-// The first line of the key's section, where that is in the file.
-WrittenPlace Resolver::missing_place(std::string_view key) const {
-  for (const Given& given : given_)
-    if (given.place.override_number == 0 && is_inside(given.key, key.substr(0, key.find('.')))) return given.place;
-  return {kNoLine, 0, name_};
-}
-
-// Whether it is a key of older versions, which stands alone.
-bool Resolver::is_retired(const Given& given) {
-  for (const RetiredKey& retired : retired_keys()) {
-    if (retired.key != given.key) continue;
-    if (find(retired.successor) != nullptr)
-      report(given.place,
-             concat("key '", retired.key, "' is the older form of '", retired.successor, "', which is given, too"));
-    return true;
-  }
-  return false;
-}
-
-void Resolver::check_names() {
-  for (const Given& given : given_) {
-    if (is_key(given.key) || is_retired(given)) continue;
-    const std::string parent = given.key.substr(0, given.key.find('.'));
-    if (is_section(given.key)) {
-      if (given.value.kind != YamlNode::Kind::mapping) {
-        report_key(
-            given.key, given.place,
-            concat("is a section; write it as `", given.key, ": {key: value, ...}`",
-                   given.place.override_number == 0
-                       ? ""
-                       : concat(", in quotes that keep the braces from a shell, or as ", given.key, ".KEY=VALUE")));
-      }
-    } else if (parent != given.key && is_key(parent)) {
-      report_key(parent, given.place, "expects a value, got a mapping");
-    } else if (const std::size_t colon = given.key.find(':');
-               colon != std::string::npos && is_key(given.key.substr(0, colon))) {
-      const std::size_t word = given.key.rfind('.', colon) + 1;  // 0 where there is no dot
-      report(given.place, concat("'", given.key, "' needs a space behind the colon, as in `",
-                                 given.key.substr(word, colon - word), ": VALUE`"));
-    } else {
-      const std::string likely = likely_key(given.key);
-      report(given.place,
-             concat("unknown key '", given.key, "'",
-                    likely.empty() ? where_keys_are(section_of(given.key)) : concat(", did you mean '", likely, "'?")));
-    }
-  }
-}
-
-// The resolved value of a row that others depend on; nothing where it is unknown after an error.
-std::optional<std::string> Resolver::choice_of(std::string_view key) const {
-  if (broken_.contains(key)) return std::nullopt;
-  for (const SchemaRow& row : schema())
-    if (row.key == key) return value_text(row, config_);
-  return std::nullopt;
-}
-
-// `rows`: the rows of one key, of which at most one applies.
-void Resolver::resolve_key(std::span<const SchemaRow> rows) {
-  const std::string_view key = rows[0].key;
-  if (broken_.contains(key)) return;
-  const Given* given = find(key);
-  const SchemaRow* applicable = nullptr;
-  std::string actual;
-  for (const SchemaRow& row : rows) {
-    if (!row.when.key.empty()) {
-      const std::optional<std::string> choice = choice_of(row.when.key);
-      if (!choice) {
-        if (given != nullptr) refuse_for_all(rows, *given);
-        return mark_broken(key);
-      }
-      actual = *choice;
-    }
-    if (row.when.accepts(actual)) applicable = &row;
-  }
-  if (applicable == nullptr) {
-    if (given == nullptr) return;
-    if (const Given* replacement = replacement_of(rows[0].when.key, *given))
-      leave_out(*given, concat("does not apply where ", replacement->key, " is ", actual));
-    else
-      report_key(key, given->place,
-                 concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
-                        "; remove one of the two"));
-  } else if (given != nullptr) {
-    try {
-      set_value(*applicable, config_, given->value);
-    } catch (const YamlError& error) {
-      const WrittenPlace place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
-      const std::string_view what = error.what();  // begins with a place in the value, or is about all of it
-      report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
-      mark_broken(key);
-    } catch (const Error& error) { report_key(key, given->place, error.what()); }
-  } else if (const RetiredKey* retired = retired_for(key); retired != nullptr && find(retired->key) != nullptr) {
-    const Given& old = *find(retired->key);
-    try {
-      const std::string_view value = retired->value(old.value.text, config_);
-      set_value(*applicable, config_, YamlNode::scalar(std::string(value)));
-    } catch (const Error& error) { report_key(retired->key, old.place, error.what()); }
-  } else {
-    resolve_default(*applicable);
-  }
-}
-
-// The override that gave the choice, where the key is of the file.
-const Given* Resolver::replacement_of(std::string_view choice, const Given& given) const {
-  const Given* choosing = find(choice);
-  const bool replaces = choosing != nullptr && choosing->place.override_number > 0 && given.place.override_number == 0;
-  return replaces ? choosing : nullptr;
-}
-
-void Resolver::leave_out(const Given& given, std::string_view why) {
-  notes_.push_back(printable(concat(given.place.text, ": ", given.key, " is left out: it ", why)));
-}
-
-// Where it is not known which row applies, a value that none of them reads is wrong all the same.
-void Resolver::refuse_for_all(std::span<const SchemaRow> rows, const Given& given) {
-  std::string complaint;
-  for (const SchemaRow& row : rows) {
-    Config scratch = config_;
-    try {
-      return set_value(row, scratch, given.value);
-    } catch (const Error& error) {
-      if (complaint.empty()) complaint = error.what();
-    }
-  }
-  report_key(rows[0].key, given.place, complaint);
-}
-
-void Resolver::resolve_default(const SchemaRow& row) {
-  if (row.standard.empty()) return report_key(row.key, missing_place(row.key), "is missing, and has no default");
-  std::string text(row.standard);
-  if (text[0] == '=') {
-    const std::optional<std::string> value = choice_of(row.standard.substr(1));
-    if (!value) return mark_broken(row.key);
-    text = *value;
-  }
-  if (const std::size_t at = text.find("<name>"); at != std::string::npos) {
-    const std::string stem = printable(std::filesystem::path(name_).stem().string());
-    set_value(row, config_, YamlNode::scalar(text.replace(at, 6, stem)));
-  } else {
-    set_value(row, config_, read_yaml(text).root);
-  }
-}
-
-// Reports `message` under the first of `keys`, or as `shown`, at the last place that gave one of them.
-void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
-                       ErrorKind kind, std::string_view shown) {
-  for (const std::string_view key : keys)
-    if (broken_.contains(key)) return;
-  if (holds) return;
-  WrittenPlace place = {kNoLine, 0, name_};
-  for (const std::string_view key : keys)
-    if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
-      place = given->place;
-  problems_.push_back({place, concat(shown.empty() ? *keys.begin() : shown, ": ", message), kind});
-}
-
-Config Resolver::resolve() {
-  if (readable_) {
-    check_names();
-    const std::span<const SchemaRow> rows = schema();
-    for (std::size_t first = 0, last = 0; first < rows.size(); first = last) {
-      while (last < rows.size() && rows[last].key == rows[first].key) ++last;
-      resolve_key(rows.subspan(first, last - first));
-    }
-    if (config_.model.name != ModelConfig::Name::custom) {
-      const Size& size = kPublished[static_cast<std::size_t>(config_.model.name)];
-      config_.model.layers = size.layers;
-      config_.model.heads = size.heads;
-      config_.model.width = size.width;
-    }
-    check_together();
-  }
-  if (problems_.empty()) return config_;
-  std::stable_sort(problems_.begin(), problems_.end(),
-                   [](const Problem& a, const Problem& b) { return a.place.order() < b.place.order(); });
-  std::string message;
-  for (const Problem& problem : problems_)
-    message += concat(message.empty() ? "" : "\n", printable(concat(problem.place.text, ": ", problem.message)));
-  const bool is_unsupported = std::all_of(problems_.begin(), problems_.end(), [](const Problem& problem) {
-    return problem.kind == ErrorKind::unsupported;
-  });
-  throw Error(message, is_unsupported ? ErrorKind::unsupported : ErrorKind::input);
-}
-
-Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
-                    std::string_view source, std::vector<std::string>* notes) {
-  Resolver resolver(name, source);
+Config parse_config(const std::shared_ptr<const Schema>& schema, std::string_view yaml, std::string_view name,
+                    const std::vector<std::string>& overrides, std::string_view source,
+                    std::vector<std::string>* notes) {
+  Config config;
+  config.schema = schema;
+  ConfigResolver resolver(config, name, source);
   resolver.add_file(yaml);
   resolver.add_overrides(overrides);
-  Config config = resolver.resolve();
+  resolver.resolve();
   if (notes != nullptr) *notes = resolver.notes();
   return config;
 }
 
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                   std::string_view source, std::vector<std::string>* notes) {
+Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
+                    std::string_view source, std::vector<std::string>* notes) {
+  return parse_config(keel_schema(), yaml, name, overrides, source, notes);
+}
+
+Config load_config(const std::shared_ptr<const Schema>& schema, const std::filesystem::path& file,
+                   const std::vector<std::string>& overrides, std::string_view source,
+                   std::vector<std::string>* notes) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw Error(concat(printable(file.string()), ": is a folder; a YAML file is needed"), ErrorKind::io);
@@ -325,7 +41,14 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw Error(concat(printable(file.string()), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_config(text, file.string(), overrides, source, notes);
+  return parse_config(schema, text, file.string(), overrides, source, notes);
 }
+
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                   std::string_view source, std::vector<std::string>* notes) {
+  return load_config(keel_schema(), file, overrides, source, notes);
+}
+
+std::string to_yaml(const Config& config) { return to_yaml(*config.schema, config); }
 
 }  // namespace keel

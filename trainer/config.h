@@ -1,16 +1,19 @@
 #pragma once
 // Everything that a training run needs to know, read from a YAML file and checked.
 //
-// The keys, their defaults and their limits are the rows of keel/trainer/schema.h. Members of keys
-// that do not apply (momentum under AdamW) keep the values below, so equal runs have equal Configs.
+// The keys, their defaults and their limits are the rows of a schema (keel/trainer/schema.h). Keys of keel's own have
+// members; Settings keep the values of others. Members of keys that do not apply (momentum under AdamW) keep the values
+// below, so equal runs have equal Configs.
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "keel/config/settings.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
@@ -115,8 +118,14 @@ struct EvalConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;  // steps; 0: only at the end
-  std::int64_t keep = 0;   // newest checkpoints that stay
+  enum class Busy : unsigned char { wait, skip };
+  std::int64_t every = 0;         // steps; 0: none by steps
+  double minutes = 0;             // 0: none by time
+  std::int64_t keep = 0;          // newest checkpoints that stay
+  std::int64_t keep_every = 0;    // those of such steps stay beside them; 0: none
+  bool async = false;             // written while training goes on
+  Busy busy = Busy::wait;         // where the one before is still being written
+  std::int64_t memory_every = 0;  // steps between two copies in the memory of hosts; 0: none
   bool operator==(const CheckpointConfig&) const = default;
 };
 
@@ -126,7 +135,11 @@ struct LogConfig {
   bool operator==(const LogConfig&) const = default;
 };
 
-struct Config {
+// The schema that everybody uses who brings no keys of their own. Made once; never changes.
+const std::shared_ptr<const Schema>& keel_schema();
+
+struct Config : Settings {
+  std::shared_ptr<const Schema> schema = keel_schema();  // of its keys; Configs of different schemas differ
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
   double time_limit = 0;     // seconds; 0: none
@@ -164,11 +177,19 @@ struct Config {
 // left out, as if they were not there; `notes` gets a line for each of them.
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {},
                     std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
+// Likewise with the keys of another schema: that of the Config whose stored text this is.
+Config parse_config(const std::shared_ptr<const Schema>& schema, std::string_view yaml, std::string_view name,
+                    const std::vector<std::string>& overrides = {}, std::string_view source = "command line",
+                    std::vector<std::string>* notes = nullptr);
 // Likewise from a file. A file that cannot be read is an Error of kind io.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
                    std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
+Config load_config(const std::shared_ptr<const Schema>& schema, const std::filesystem::path& file,
+                   const std::vector<std::string>& overrides = {}, std::string_view source = "command line",
+                   std::vector<std::string>* notes = nullptr);
 
-// The resolved file: every value that applies, defaults included; parse_config gives the same Config back.
+// The resolved file: every value that applies, defaults included; parse_config with its schema gives the same Config
+// back.
 std::string to_yaml(const Config& config);
 
 // The optimizer's options with those of a group; of each group that has some, in their order. An Error names what is

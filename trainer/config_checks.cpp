@@ -8,13 +8,35 @@
 #include "keel/optim/catalog.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/learning_rate.h"
-#include "keel/trainer/schema_names.h"
 
 namespace keel {
+namespace {
 
-void Resolver::check_strategy() {
+struct PublishedSize {
+  std::int64_t layers, heads, width;
+};
+// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
+constexpr PublishedSize kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
+
+}  // namespace
+
+bool ConfigResolver::is_read_through(std::string_view key) {
+  is_deepspeeds_ |= key == "optimizer.params";
+  return key == "scheduler.params" || key == "optimizer.params";
+}
+
+void ConfigResolver::set_published_size() {
+  ModelConfig& model = config_.model;
+  if (model.name == ModelConfig::Name::custom) return;
+  const PublishedSize& size = kPublished[static_cast<std::size_t>(model.name)];
+  model.layers = size.layers;
+  model.heads = size.heads;
+  model.width = size.width;
+}
+
+void ConfigResolver::check_strategy() {
   const Strategy& strategy = config_.strategy;
-  if (const Given* given = find("strategy"); given != nullptr && !broken_.contains("strategy")) {
+  if (const Given* given = find("strategy"); given != nullptr && !broken().contains("strategy")) {
     const WrittenStrategy written = read_strategy(given->value.text);
     const Strategy::Precision said = written.strategy.precision;
     if (written.says_precision && said != Strategy::Precision::automatic && said != strategy.precision)
@@ -29,13 +51,13 @@ void Resolver::check_strategy() {
 }
 
 // What does not fit together is reported where the key, or else one that it depends on, was last given.
-void Resolver::check_schedule_of_rates() {
+void ConfigResolver::check_schedule_of_rates() {
   constexpr std::int64_t kLargest = std::int64_t{1} << 53;
   const SchedulerConfig& scheduler = config_.scheduler;
   require(scheduler.frequency <= kLargest / std::max<std::int64_t>(scheduler.steps_per_epoch, 1),
           {"scheduler.frequency", "scheduler.steps_per_epoch"},
           concat("times scheduler.steps_per_epoch makes more than ", kLargest, " steps"));
-  for (const std::string& key : broken_)
+  for (const std::string& key : broken())
     if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
   for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
     const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
@@ -45,9 +67,9 @@ void Resolver::check_schedule_of_rates() {
   }
 }
 
-void Resolver::check_optimizer() {
+void ConfigResolver::check_optimizer() {
   const OptimizerConfig& optimizer = config_.optimizer;
-  if (broken_.contains("optimizer.type")) return;
+  if (broken().contains("optimizer.type")) return;
   require(!optimizer.nesterov || optimizer.dampening == 0, {"optimizer.nesterov", "optimizer.dampening"},
           "needs optimizer.dampening 0");
   const OptimizerEntry& entry = find_optimizer(optimizer.type);
@@ -71,7 +93,7 @@ void Resolver::check_optimizer() {
             "needs optimizer.relative_step");
     require(optimizer.epsilons[0] > 0, {"optimizer.epsilons"}, "the first must be above 0");
   }
-  if (entry.make != nullptr) check_closure(entry.name);
+  check_requirements(entry);
   const bool decays = std::any_of(optimizer.groups.begin(), optimizer.groups.end(),
                                   [](const GroupPattern& group) { return group.weight_decay.value_or(0) != 0; });
   try {
@@ -82,26 +104,31 @@ void Resolver::check_optimizer() {
           concat("a group has a weight decay, but ", entry.name, " has none"));
 }
 
-// What asks for a gradient that is no function of the weights alone, or for parameters that are no single vector.
-void Resolver::check_closure(std::string_view name) {
+void ConfigResolver::check_requirements(const OptimizerEntry& entry) {
   const Config& c = config_;
+  const OptimizerRequirements& needs = entry.requirements;
   const auto refuse = [&](bool holds, std::string_view key, std::string_view why) {
-    require(holds, {key, "optimizer.type"}, concat("does not go together with ", name, ": ", why));
+    require(holds, {key, "optimizer.type"}, concat("does not go together with ", entry.name, ": ", why));
   };
-  refuse(c.clip == 0, "clip", "gradients are compared with each other, and must not be clipped; set it to 0");
-  refuse(c.optimizer.groups.empty(), "optimizer.groups", "all parameters are one vector");
-  refuse(c.optimizer.layer_decay == 1, "optimizer.layer_decay", "all parameters are one vector");
-  refuse(!c.gradient_compression.kind().feedback, "gradient_compression.type",
-         concat("what ", c.gradient_compression.kind().name, " leaves out depends on the steps before"));
-  refuse(c.strategy.precision != Strategy::Precision::fp16, "strategy", "fp16 needs a loss scale that skips steps");
-  refuse(c.loss_scale.type != LossScaleConfig::Type::dynamic, "loss_scale.type", "a dynamic loss scale skips steps");
+  if (needs.pure_gradient) {
+    refuse(c.clip == 0, "clip", "gradients are compared with each other, and must not be clipped; set it to 0");
+    refuse(!c.gradient_compression.kind().feedback, "gradient_compression.type",
+           concat("what ", c.gradient_compression.kind().name, " leaves out depends on the steps before"));
+    refuse(c.strategy.precision != Strategy::Precision::fp16, "strategy", "fp16 needs a loss scale that skips steps");
+    refuse(c.loss_scale.type != LossScaleConfig::Type::dynamic, "loss_scale.type", "a dynamic loss scale skips steps");
+  }
+  if (needs.one_vector) {
+    refuse(c.optimizer.groups.empty(), "optimizer.groups", "all parameters are one vector");
+    refuse(c.optimizer.layer_decay == 1, "optimizer.layer_decay", "all parameters are one vector");
+  }
   const bool is_offloaded = c.sharding.offload_optimizer || c.strategy.optimizer == Strategy::Offload::cpu;
-  refuse(c.device == "auto" || c.device == "cpu" || is_offloaded, "device",
-         "it works in the processor's memory alone; set sharding.offload_optimizer to true");
-  refuse(!c.cuda_graph, "cuda_graph", "the evaluations of a step are not recorded");
+  if (needs.host_memory)
+    refuse(c.device == "auto" || c.device == "cpu" || is_offloaded, "device",
+           "it works in the processor's memory alone; set sharding.offload_optimizer to true");
+  if (needs.closure) refuse(!c.cuda_graph, "cuda_graph", "the evaluations of a step are not recorded");
 }
 
-void Resolver::check_compression() {
+void ConfigResolver::check_compression() {
   constexpr std::string_view kKey = "gradient_compression.type";
   const CompressionKind& kind = config_.gradient_compression.kind();
   require(
@@ -114,17 +141,18 @@ void Resolver::check_compression() {
 }
 
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.
-void Resolver::leave_out_replaced_rate() {
+void ConfigResolver::leave_out_replaced_rate() {
   const Given* rate = find("optimizer.lr");
-  if (rate == nullptr || broken_.contains("optimizer.lr") || broken_.contains("optimizer.type")) return;
+  if (rate == nullptr || broken().contains("optimizer.lr") || broken().contains("optimizer.type")) return;
   const bool makes_own = find_optimizer(config_.optimizer.type).has("relative_step") && config_.optimizer.relative_step;
   if (!makes_own || replacement_of("optimizer.type", *rate) == nullptr) return;
   config_.optimizer.lr = 1;
   leave_out(*rate, concat("does not apply where ", config_.optimizer.type, " has relative_step"));
 }
 
-void Resolver::check_together() {
+void ConfigResolver::check_together() {
   const Config& c = config_;
+  set_published_size();
   leave_out_replaced_rate();
   require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
           fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,

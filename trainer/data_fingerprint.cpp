@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "keel/dist/comm/exchange.h"
-#include "keel/trainer/xxh3.h"
+#include "keel/runtime/xxh3.h"
 
 namespace keel {
 namespace {

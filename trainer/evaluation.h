@@ -1,20 +1,23 @@
 #pragma once
-// Evaluation: loss and exact match on held-out data, without gradients.
+// Evaluation: metrics over held-out data, without gradients, the same at any number of ranks.
+
+#include <functional>
 
 #include "keel/data/batch.h"
 #include "keel/dist/comm/communicator.h"
-#include "keel/nn/models/gpt.h"
-#include "keel/trainer/progress.h"
+#include "keel/nn/module.h"
+#include "keel/tasks/metric.h"
 
 namespace keel {
 
-struct EvaluationOptions {
-  std::int64_t batches = 0;  // of the loader, from its first
-  bool answers = false;      // also the fraction of rows whose every target is the likeliest token
-};
+// Feeds the metrics with a batch, which is on `device`.
+using ValidationFunction = std::function<void(const Batch& batch, Forward& pass, Metrics& metrics)>;
 
-// Every rank calls it and evaluates its share of the batches. All get the same report, whatever their number. The
-// caller fills in the report's `step` and `seconds`.
-EvalReport evaluate(const Gpt& model, const Loader& loader, const EvaluationOptions& options, Communicator& ranks);
+// Every rank calls it, with metrics of the same names and kinds, and evaluates its share of the first `batches` of the
+// source. Whole batches are shared out; what each adds is joined in the order of batches. So all ranks have the same
+// results, whatever their number. Forward passes are as many on every rank: one without a batch repeats the last.
+// A file that was cut is an Error on all ranks.
+void evaluate(const BatchSource& source, std::int64_t batches, const Context& device,
+              const ValidationFunction& validate, Metrics& metrics, Communicator& ranks);
 
 }  // namespace keel

@@ -8,8 +8,8 @@
 #include "keel/nn/state.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/device.h"
+#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_folder.h"
-#include "keel/trainer/task.h"
 
 namespace keel {
 namespace {

@@ -77,10 +77,10 @@ MetricsWriter::~MetricsWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void MetricsWriter::write(std::int64_t step, std::span<const Metric> metrics) {
+void MetricsWriter::write(std::int64_t step, std::span<const Logged> metrics) {
   Json record = {{"step", step}};
   Json nonfinite = Json::object();
-  for (const Metric& metric : metrics) {
+  for (const Logged& metric : metrics) {
     const std::string name(metric.name);
     KEEL_CHECK(!record.contains(name) && name != "nonfinite", "metric '", name, "' is given twice, or is reserved");
     const double* number = std::get_if<double>(&metric.value);

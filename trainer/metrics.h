@@ -15,7 +15,7 @@
 
 namespace keel {
 
-struct Metric {
+struct Logged {
   std::string_view name;  // not "step", which every record has
   std::variant<double, std::int64_t, std::string_view> value;
 };
@@ -33,8 +33,8 @@ class MetricsWriter {
   // Writes {"step":12,"loss":2.5} and hands the line to the system before it returns. JSON has no word for infinities
   // and NaN: such a value is null, and "nonfinite" says which it was, as in
   // {"step":12,"loss":null,"nonfinite":{"loss":"nan"}}. A full disk is an Error of kind io.
-  void write(std::int64_t step, std::span<const Metric> metrics);
-  void write(std::int64_t step, std::initializer_list<Metric> metrics) {
+  void write(std::int64_t step, std::span<const Logged> metrics);
+  void write(std::int64_t step, std::initializer_list<Logged> metrics) {
     write(step, std::span(metrics.begin(), metrics.size()));
   }
 

@@ -1,5 +1,7 @@
 #include "keel/trainer/micro_step.h"
 
+#include <algorithm>
+
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -7,14 +9,31 @@ namespace {
 
 constexpr int kWarmUps = 2;  // libraries make their handles, and every size of memory has been asked for
 
+// Whether a graph that reads one may read the other in its place.
 bool alike(const Batch& a, const Batch& b) {
-  return a.inputs.shape() == b.inputs.shape() && a.target_tokens == b.target_tokens;
+  const auto same = [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.dtype() == y.second.dtype() && x.second.shape() == y.second.shape();
+  };
+  return a.weights() == b.weights() && std::ranges::equal(a.fields(), b.fields(), same);
+}
+
+// A graph is recorded of a batch that counts, in every weight.
+bool weighs(const Batch& batch) {
+  return std::ranges::none_of(batch.weights(), [](const auto& weight) { return weight.second == 0; });
+}
+
+Batch clone(const Batch& batch) {
+  Batch copy(kernels::clone(batch.sample_ids()), batch.examples());
+  for (const auto& [name, tensor] : batch.fields()) copy.set(name, kernels::clone(tensor));
+  for (const auto& [name, value] : batch.weights())
+    if (name != kRowWeight) copy.set_weight(name, value);
+  return copy;
 }
 
 }  // namespace
 
-GraphedMicroStep::GraphedMicroStep(const Gpt& model, Sharded& engine)
-    : model_(model),
+GraphedMicroStep::GraphedMicroStep(LossFunction loss, Sharded& engine)
+    : loss_(std::move(loss)),
       engine_(engine),
       context_(engine.context()),
       stream_(context_.make_stream()),
@@ -25,28 +44,26 @@ GraphedMicroStep::GraphedMicroStep(const Gpt& model, Sharded& engine)
     throw Error("cuda_graph is for one rank: collectives between ranks are not recorded", ErrorKind::unsupported);
 }
 
-HostCopy GraphedMicroStep::run(const Batch& batch, bool last) {
-  Recorded& recorded = engine_.tokens() == 0 ? first_ : later_;
+StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {
+  Recorded& recorded = engine_.weight() == 0 ? first_ : later_;
   const Stream outer = context_.stream();
   // What outlives a run has memory of another stream: that of the graph's own is written at every launch.
-  if (!recorded.batch.inputs.defined() && batch.target_tokens > 0) {
-    recorded.batch = {kernels::clone(batch.inputs), kernels::clone(batch.targets), kernels::clone(batch.sample_ids),
-                      batch.target_tokens};
+  if (recorded.batch.rows() == 0 && weighs(batch)) {
+    recorded.batch = clone(batch);
     recorded.loss = empty(context_, {});
-    for (const Tensor& tensor :
-         {recorded.batch.inputs, recorded.batch.targets, recorded.batch.sample_ids, recorded.loss})
-      tensor.storage()->used_by(stream_);
+    recorded.batch.used_by(stream_);
+    recorded.loss.storage()->used_by(stream_);
   }
   stream_.wait(outer.record());
-  HostCopy loss;
+  StepLoss loss;
   {
     const StreamScope scope(context_, stream_);
-    for (const Tensor& tensor : {batch.inputs, batch.targets, batch.sample_ids}) tensor.storage()->used_by(stream_);
+    batch.used_by(stream_);
     if (alike(recorded.batch, batch)) {
       run_recorded(recorded, batch, last);
-      loss = HostCopy(recorded.loss);
+      loss = StepLoss(recorded.loss, recorded.factor, recorded.weight);
     } else {
-      loss = HostCopy(forward_backward(batch, last));
+      loss = StepLoss(forward_backward(batch, last), batch);
     }
   }
   outer.wait(stream_.record());
@@ -54,12 +71,17 @@ HostCopy GraphedMicroStep::run(const Batch& batch, bool last) {
 }
 
 void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool last) {
-  kernels::copy_into(recorded.batch.inputs, batch.inputs);
-  kernels::copy_into(recorded.batch.targets, batch.targets);
-  const auto work = [&] { kernels::copy_into(recorded.loss, forward_backward(recorded.batch, last)); };
+  for (const auto& [name, tensor] : recorded.batch.fields()) kernels::copy_into(tensor, batch[name]);
+  const auto work = [&] {
+    const Loss loss = forward_backward(recorded.batch, last);
+    const LossTerm& term = loss.terms().front();
+    kernels::copy_into(recorded.loss, term.value.value());
+    recorded.factor = term.factor;
+    recorded.weight = weight_of(loss, recorded.batch);
+  };
   if (recorded.runs++ < kWarmUps) return work();
   if (recorded.graph) {
-    engine_.count_backward({.tokens = batch.target_tokens, .last = last});
+    engine_.count_backward({.weight = recorded.weight, .last = last});
     for (Leaf* leaf : recorded.reached) leaf->has_grad = true;
   } else {
     recorded.graph = Graph::record(context_, stream_, work);
@@ -71,11 +93,13 @@ void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool
   recorded.graph.launch();
 }
 
-Tensor GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
-  Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids};
-  const CrossEntropyLoss result = model_.loss(batch.inputs, batch.targets, pass);
-  engine_.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
-  return result.loss.value();
+Loss GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
+  Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids()};
+  Loss loss = loss_(batch, pass);
+  if (loss.terms().size() != 1 || loss.terms().front().is_sum)
+    throw Error("cuda_graph repeats a loss of one term that is a mean; set it to false", ErrorKind::unsupported);
+  backward(engine_, loss, batch, last);
+  return loss;
 }
 
 }  // namespace keel

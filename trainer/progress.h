@@ -47,6 +47,8 @@ class TrainObserver {
   virtual void on_message(LogLevel, std::string_view) {}
   // Asked after each step; true ends the run in good order: it saves and returns.
   virtual bool stop_requested() { return false; }
+  // Asked after each step; true makes a checkpoint.
+  virtual bool save_requested() { return false; }
 };
 
 struct ConsoleOptions {

@@ -22,6 +22,7 @@ class RankLog : public TrainObserver {
   void on_checkpoint(const CheckpointReport& report) override;
   void on_message(LogLevel level, std::string_view message) override;
   bool stop_requested() override { return observer_.stop_requested(); }
+  bool save_requested() override { return observer_.save_requested(); }
 
  private:
   void keep();

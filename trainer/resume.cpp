@@ -3,67 +3,48 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "keel/config/changes.h"
+#include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/run_memory.h"
+#include "keel/trainer/shared_folder.h"
 
 namespace keel {
 namespace {
 
-// A checkpoint of a run, whose configuration can be read and whose name is right.
-Resume read_whole(const std::string& path) {
-  Resume resume{path, read_checkpoint(path)};
-  const std::optional<std::int64_t> named = RunFolder::step_named(path);
-  KEEL_CHECK(!named || *named == resume.state.step, "'", path, "' holds step ", resume.state.step,
-             ", not the step of its name; give it a name without a step, or its own again");
-  parse_config(resume.state.config, path + "/state.json");
-  return resume;
-}
-
-std::optional<Resume> newest_whole(const RunFolder& folder, TrainObserver& observer) {
-  std::vector<std::int64_t> steps = folder.checkpoint_steps();
-  if (steps.empty()) return std::nullopt;
-  std::reverse(steps.begin(), steps.end());
-  for (const std::int64_t step : steps) {
-    const std::string path = folder.checkpoint(step);
-    try {
-      return read_whole(path);
-    } catch (const Error& error) {
-      observer.on_message(LogLevel::warning, concat("the checkpoint of step ", step, " is not usable: ", error.what()));
-    }
-  }
-  throw Error(concat("no checkpoint in '", folder.path(), "' is whole; give the run another folder (run=OTHER)"));
+std::optional<Checkpoint> newest_of(const RunFolder& folder, const Config& config, TrainObserver& observer,
+                                    std::int64_t below) {
+  std::optional<Checkpoint> newest = newest_checkpoint(
+      folder, [&](std::string_view complaint) { observer.on_message(LogLevel::warning, complaint); }, below,
+      config.schema);
+  KEEL_CHECK(newest || folder.checkpoint_steps().empty(), "no checkpoint in '", folder.path(),
+             "' is whole; give the run another folder (run=OTHER)");
+  return newest;
 }
 
 // What a path means: a checkpoint, or the newest one in the folder of a run.
-Resume read_named(const std::string& path, TrainObserver& observer) {
+Checkpoint open_path(const std::string& path, const Config& config, TrainObserver& observer, std::int64_t below) {
   std::error_code ignored;
   KEEL_CHECK(std::filesystem::exists(path, ignored), "resume: there is no '", path,
              "'; name a checkpoint, or the folder of a run, or say resume=auto");
-  const RunFolder run(path);
-  if (!std::filesystem::exists(run.config(), ignored)) return read_whole(path);
-  std::optional<Resume> newest = newest_whole(run, observer);
+  if (!RunFolder::is_run(path)) return open_checkpoint_of_run(path, config.schema);
+  std::optional<Checkpoint> newest = newest_of(RunFolder(path), config, observer, below);
   KEEL_CHECK(newest, "resume: the run in '", path, "' has no checkpoint yet");
   return *std::move(newest);
 }
 
-// The numbers of a model of another shape fit nowhere.
-void check_same_model(const Resume& resume, const Config& config) {
-  const ModelConfig before = parse_config(resume.state.config, resume.path + "/state.json").model;
-  const ModelConfig& now = config.model;
+// The numbers of another model fit nowhere.
+void check_same_model(const Checkpoint& resume, const Config& config) {
   std::string differences;
-  const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
-    if (old_value != new_value)
-      differences += concat(differences.empty() ? "" : ", ", key, ' ', old_value, " instead of ", new_value);
-  };
-  compare("layers", before.layers, now.layers);
-  compare("heads", before.heads, now.heads);
-  compare("width", before.width, now.width);
-  compare("block", before.block, now.block);
-  compare("vocabulary", before.vocabulary, now.vocabulary);
-  compare("bias", before.bias, now.bias);
+  for (const ConfigChange& each : changes_between(
+           *config.schema, parse_config(config.schema, resume.state.config, resume.path), config, OnResume::refuses))
+    differences += concat(differences.empty() ? "" : ", ", each.key.substr(each.key.rfind('.') + 1), ' ', each.before,
+                          " instead of ", each.now);
   KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
 }
 
@@ -73,57 +54,52 @@ std::string states_of(const Config& config) {
   std::string names;
   const auto add = [&](std::string_view name) { names += concat(names.empty() ? "" : ", ", name); };
   for (const std::string_view name : optimizer->state_names()) add(name);
-  if (optimizer->one_by_one())  // a matrix has all kinds that there are
+  if (optimizer->requirements().one_by_one)  // a matrix has all kinds that there are
     for (const StateKind& kind : optimizer->parameter_state({2, 2}, {})) add(kind.name);
   return names.empty() ? "nothing" : names;
 }
 
 // The state of another optimizer says nothing to this one.
-void check_same_states(const Resume& resume, const Config& config) {
-  const Config before = parse_config(resume.state.config, resume.path + "/state.json");
+void check_same_states(const Checkpoint& resume, const Config& config) {
+  const Config before = parse_config(config.schema, resume.state.config, resume.path);
   const std::string then = states_of(before), now = states_of(config);
   KEEL_CHECK(then == now, "'", resume.path, "' was trained by ", before.optimizer.type, ", which keeps ", then,
              ", and ", config.optimizer.type, " would go on from ", now,
              "; leave the optimizer as it was, or train anew with the other one (run=OTHER resume=never)");
 }
 
+// "clip 0.5 instead of 1, seed 2 instead of 1".
+std::string list_of(const std::vector<ConfigChange>& changes) {
+  std::string text;
+  for (const ConfigChange& each : changes)
+    text += concat(text.empty() ? "" : ", ", each.key, ' ', each.now, " instead of ", each.before);
+  return text;
+}
+
 // Says which settings are not those of the checkpoint's run; the new ones hold.
-void note_changes(const Resume& resume, const Config& config, TrainObserver& observer) {
-  const Config before = parse_config(resume.state.config, resume.path + "/state.json");
-  std::string changed;
-  const auto compare = [&](const char* key, const auto& old_value, const auto& new_value) {
-    if (!(old_value == new_value)) changed += concat(changed.empty() ? "" : ", ", key);
-  };
-  compare("time_limit", before.time_limit, config.time_limit);
-  compare("seed", before.seed, config.seed);
-  compare("data", before.data, config.data);
-  compare("batch", before.batch, config.batch);
-  compare("optimizer", before.optimizer, config.optimizer);
-  compare("scheduler", LearningRate(before).moves_like(LearningRate(config)), true);
-  compare("clip", before.clip, config.clip);
-  compare("model.dropout", before.model.dropout, config.model.dropout);
-  Strategy strategy = config.strategy;
-  if (strategy.precision == Strategy::Precision::automatic) strategy.precision = before.strategy.precision;
-  compare("strategy", before.strategy, strategy);
-  compare("sharding", before.sharding, config.sharding);
-  compare("gradient_compression", before.gradient_compression, config.gradient_compression);
-  compare("loss_scale", before.loss_scale, config.loss_scale);
-  compare("kernels", before.kernels, config.kernels);
+void note_changes(const Checkpoint& resume, const Config& config, TrainObserver& observer) {
+  const Config before = parse_config(config.schema, resume.state.config, resume.path);
+  Config now = config;
+  if (now.strategy.precision == Strategy::Precision::automatic) now.strategy.precision = before.strategy.precision;
+  std::string changed = list_of(changes_between(*config.schema, before, now, OnResume::warns));
+  if (!LearningRate(before).moves_like(LearningRate(now)))
+    changed += concat(changed.empty() ? "" : ", ", "scheduler (",
+                      list_of(changes_between(*config.schema, before, now, OnResume::paces)), ")");
   if (!changed.empty())
     observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));
 }
 
 // The same file may have become another text since.
-void check_same_tokenizer(const RunFolder& folder, const Task& task) {
+void check_same_tokenizer(const RunFolder& folder, const OpenedData& task) {
   if (!task.tokenizer || !std::filesystem::exists(folder.tokenizer())) return;
   KEEL_CHECK(load_tokenizer(folder.tokenizer())->to_json() == task.tokenizer->to_json(), "the run in '", folder.path(),
              "' was trained with another tokenizer than the data gives now; was the text changed?");
 }
 
 // Data that was asked for by another name may be other data.
-void check_same_data(const Resume& resume, const Config& config, const Task& task, TrainObserver& observer) {
+void check_same_data(const Checkpoint& resume, const Config& config, const OpenedData& task, TrainObserver& observer) {
   if (resume.state.data.empty() || resume.state.data == task.fingerprint) return;
-  const DataConfig before = parse_config(resume.state.config, resume.path + "/state.json").data;
+  const DataConfig before = parse_config(config.schema, resume.state.config, resume.path).data;
   const DataConfig& now = config.data;
   if (before.type != now.type || before.path != now.path || before.tokenizer != now.tokenizer) return;
   const std::string change = concat("'", now.path, "' has changed since '", resume.path, "' was made: it had ",
@@ -142,51 +118,76 @@ std::string why_done(const TrainState& state, const Config& config) {
   return "";
 }
 
-std::optional<Resume> look_for_resume(const Config& config, const RunFolder& folder, const Task& task,
-                                      TrainObserver& observer) {
+std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder& folder, const OpenedData& task,
+                                          TrainObserver& observer, std::int64_t below,
+                                          const std::optional<Promotion>& promoted) {
   if (config.resume == "never") {
     KEEL_CHECK(!folder.holds_run(), "'", folder.path(),
                "' holds a run already; resume=auto goes on with it, run=OTHER leaves it alone");
     return std::nullopt;
   }
-  std::optional<Resume> resume;
+  std::optional<Checkpoint> resume;
   if (config.resume == "auto") {
-    resume = newest_whole(folder, observer);
+    resume = newest_of(folder, config, observer, promoted ? promoted->step + 1 : below);
     if (!resume)
       observer.on_message(LogLevel::info, concat("'", folder.path(), "' holds no checkpoint: the run begins anew"));
   } else {
-    resume = read_named(config.resume, observer);
+    resume = open_path(config.resume, config, observer, below);
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
-    KEEL_CHECK(steps.empty() || steps.back() <= resume->state.step, "'", folder.path(),
+    KEEL_CHECK(steps.empty() || steps.back() <= resume->state.step || steps.back() >= below, "'", folder.path(),
                "' holds a newer checkpoint, of step ", steps.empty() ? 0 : steps.back(), ", than step ",
                resume->state.step, " to go on from; run=OTHER leaves it alone");
   }
   if (!resume) return std::nullopt;
+  if (promoted) resume->hosts = promoted->hosts;
   check_same_model(*resume, config);
   check_same_states(*resume, config);
   check_same_tokenizer(folder, task);
   check_same_data(*resume, config, task, observer);
   note_changes(*resume, config, observer);
   const std::string done = why_done(resume->state, config);
-  observer.on_message(LogLevel::info, done.empty()
-                                          ? concat("goes on after step ", resume->state.step, " from ", resume->path)
-                                          : concat(resume->path, " is done: ", done));
+  observer.on_message(LogLevel::info,
+                      done.empty() ? concat("goes on after step ", resume->state.step, " from ", resume->path,
+                                            resume->hosts.empty() ? "" : ", which was in the memory of ", resume->hosts)
+                                   : concat(resume->path, " is done: ", done));
   return resume;
 }
 
 }  // namespace
 
-std::optional<Resume> find_resume(const Config& config, const RunFolder& folder, const Task& task,
-                                  TrainObserver& observer, Communicator& ranks) {
-  std::optional<Resume> resume;
+std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& folder, const OpenedData& task,
+                                      TrainObserver& observer, Communicator& ranks, std::int64_t below,
+                                      std::int64_t copies_below) {
+  std::optional<Promotion> promoted;
+  if (config.resume == "auto")
+    promoted = promote_newest_copy(folder, config.schema, observer, ranks, below, copies_below);
+  std::optional<Checkpoint> resume;
   together(ranks, [&] {
-    if (ranks.rank() == 0) resume = look_for_resume(config, folder, task, observer);
+    if (ranks.rank() == 0) resume = look_for_resume(config, folder, task, observer, below, promoted);
   });
-  const std::string path = broadcast_text(ranks, resume ? resume->path : "");
-  together(ranks, [&] {
-    if (ranks.rank() != 0 && !path.empty()) resume = Resume{path, read_state(path)};
-  });
-  return resume;
+  Checkpoint found = broadcast_checkpoint(resume.value_or(Checkpoint()), ranks);
+  if (promoted) found.hosts = promoted->hosts;
+  if (found.path.empty()) return std::nullopt;
+  check_readable_by_all(found.path, ranks);
+  return found;
+}
+
+void load_beginning(const Config& config, const RunFolder& folder, const OpenedData& task, TrainObserver& observer,
+                    Communicator& ranks, Sharded& engine, std::optional<Checkpoint>& resume) {
+  while (resume) {
+    try {
+      return load_checkpoint(resume->path, resume->manifest, engine, ranks);
+    } catch (const Error& error) {
+      const bool may_have_others = config.resume == "auto" || RunFolder::is_run(config.resume);
+      if (!is_thrown_by_all(ranks) || !may_have_others) throw;
+      if (ranks.rank() == 0)
+        observer.on_message(LogLevel::warning,
+                            concat("the checkpoint of step ", resume->state.step, " is not usable: ", error.what()));
+    }
+    // A copy of the same step may be whole.
+    const std::int64_t step = resume->state.step;
+    resume = find_resume(config, folder, task, observer, ranks, step, resume->hosts.empty() ? step + 1 : step);
+  }
 }
 
 }  // namespace keel

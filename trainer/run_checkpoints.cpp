@@ -4,67 +4,166 @@
 #include <filesystem>
 #include <system_error>
 
+#include "keel/dist/checkpoint/export.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/runtime/file.h"
+#include "keel/runtime/stopwatch.h"
 
 namespace keel {
+namespace {
 
-void RunCheckpoints::save(const Sharded& engine, Communicator& ranks, const TrainState& state,
-                          TrainObserver& observer) {
-  const std::string path = folder_.checkpoint(state.step);
-  save_checkpoint(path, engine, ranks, state);
-  newest_ = state.step;
-  together(ranks, [&] {
-    if (ranks.rank() == 0) publish_weights(path, folder_.model());
-    observer.on_checkpoint({state.step, path});
-    if (ranks.rank() == 0) remove_old();
-  });
-  published_ = state.step;
+void remove_old(const RunFolder& folder, const CheckpointConfig& config, std::int64_t newest) {
+  std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  // A later one was not usable when this session began, and keeps none from staying.
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), newest), steps.end());
+  std::erase_if(steps, [&](std::int64_t step) { return config.keep_every > 0 && step % config.keep_every == 0; });
+  while (static_cast<std::int64_t>(steps.size()) > config.keep) {
+    std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
+    std::filesystem::remove_all(folder.checkpoint(steps.front()), ignored);
+    steps.erase(steps.begin());
+  }
 }
 
-void RunCheckpoints::save_the_last(const Sharded& engine, Communicator& ranks, const TrainState& state,
-                                   TrainObserver& observer) {
-  if (published_ == state.step) return;
-  // A session before may have ended between its last checkpoint and the weights beside it.
-  std::error_code differs;
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine,
+                               Communicator& ranks, TrainObserver& observer, const std::optional<Checkpoint>& begun)
+    : folder_(folder),
+      config_(config),
+      engine_(engine),
+      ranks_(ranks),
+      observer_(observer),
+      begun_(begun),
+      memory_(folder, config, engine, ranks, observer),
+      newest_(begun ? begun->state.step : 0),
+      last_(seconds_now()) {
+  if (config.async) background_ = std::make_unique<AsyncSave>(engine, ranks);
+}
+
+bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
+  return asked || (config_.every > 0 && step % config_.every == 0);
+}
+
+bool RunCheckpoints::asks() const {
+  return ranks_.rank() == 0 && config_.minutes > 0 && seconds_now() - last_ >= 60 * config_.minutes;
+}
+
+void RunCheckpoints::save(const TrainState& state) {
+  last_ = seconds_now();
+  if (!background_) return save_at_once(state);
+  if (background_->is_under_way() && config_.busy == CheckpointConfig::Busy::skip) {
+    observer_.on_message(LogLevel::warning, concat("no checkpoint of step ", state.step, ": that of step ", saving_,
+                                                   " is still being written (checkpoint.busy: skip)"));
+    return;
+  }
+  finish();
   const std::string path = folder_.checkpoint(state.step);
-  const bool is_there =
-      resume_ && resume_->state.step == state.step && std::filesystem::equivalent(resume_->path, path, differs);
-  // As the first rank sees it: file systems may show others an older state.
-  if (gather_values(ranks, is_there ? 1 : 0).front() == 0) return save(engine, ranks, state, observer);
-  together(ranks, [&] {
-    if (ranks.rank() == 0) publish_weights(path, folder_.model());
+  background_->begin(path, json_of(state), settling(state.step));
+  saving_ = state.step;
+}
+
+void RunCheckpoints::save_at_once(const TrainState& state) {
+  const std::string path = folder_.checkpoint(state.step);
+  saving_ = state.step;
+  take(save_checkpoint(path, engine_, ranks_, json_of(state), settling(state.step)));
+}
+
+void RunCheckpoints::try_to_save(const TrainState& state) {
+  try {
+    save(state);
+  } catch (const Error& error) {
+    // In the middle of a run a full disk is no reason to lose the training.
+    if (error.kind() != ErrorKind::io || !is_thrown_by_all(ranks_)) throw;
+    observer_.on_message(LogLevel::error, concat("no checkpoint of step ", state.step, ": ", error.what()));
+  }
+}
+
+void RunCheckpoints::hear(std::span<const SaveNote> notes) {
+  if (!background_) return;
+  if (const std::optional<SaveResult> result = background_->hear(notes)) take(*result);
+}
+
+void RunCheckpoints::finish() {
+  if (background_ && background_->is_under_way()) take(background_->finish());
+}
+
+void RunCheckpoints::take(const SaveResult& result) {
+  if (!result.failure.empty()) {
+    observer_.on_message(LogLevel::error, concat("no checkpoint of step ", saving_, ": ", result.failure));
+    return;
+  }
+  newest_ = made_ = saving_;
+  together(ranks_, [&] {
+    if (!result.warning.empty()) observer_.on_message(LogLevel::warning, result.warning);
+    observer_.on_checkpoint({saving_, result.path});
   });
 }
 
-std::string RunCheckpoints::save_elsewhere(const Sharded& engine, Communicator& ranks, const TrainState& state) const {
+// Holds all that it uses: a thread that a hanging disk holds up may outlive the run.
+std::function<void()> RunCheckpoints::settling(std::int64_t step) const {
+  return [folder = folder_, config = config_, settled = settled_, step] {
+    const std::string path = folder.checkpoint(step);
+    write_text_file(folder.latest(), std::filesystem::path(path).filename().string() + "\n");
+    publish_weights(path, folder.model());
+    remove_old(folder, config, step);
+    *settled = step;
+  };
+}
+
+void RunCheckpoints::save_the_last(const TrainState& state) {
+  finish();
+  if (made_ != state.step) {
+    std::error_code differs;
+    const bool is_there = begun_ && begun_->state.step == state.step &&
+                          std::filesystem::equivalent(begun_->path, folder_.checkpoint(state.step), differs);
+    // As the first rank sees it: file systems may show others an older state.
+    if (gather_values(ranks_, is_there ? 1 : 0).front() == 0) save_at_once(state);
+  }
+  // A session before may have ended between its last checkpoint and the weights beside it, or a disk refused them.
+  together(ranks_, [&] {
+    if (ranks_.rank() == 0 && *settled_ != state.step) settling(state.step)();
+  });
+  memory_.end();
+}
+
+void RunCheckpoints::forget() {
+  newest_ = made_ = -1;
+  *settled_ = -1;
+  memory_.note();
+}
+
+void RunCheckpoints::save_somewhere(const TrainState& state, const std::function<void()>& prepare) {
+  try {
+    prepare();
+    save_the_last(state);
+  } catch (const Error&) {
+    if (!is_thrown_by_all(ranks_) || newest_ == state.step) throw;
+    const std::string path = save_elsewhere(state);
+    if (path.empty()) throw;
+    observer_.on_message(LogLevel::error, concat("what was learnt up to step ", state.step, " is in '", path,
+                                                 "'; resume=", path, " run=OTHER goes on from there"));
+  }
+}
+
+// The path of the checkpoint that one of the other places has taken; empty where none has.
+std::string RunCheckpoints::save_elsewhere(const TrainState& state) const {
   const std::filesystem::path run = std::filesystem::path(folder_.path()).lexically_normal();
   const std::string name =
       concat("keel-", (run.has_filename() ? run : run.parent_path()).filename().string(), "-step-", state.step);
   std::error_code here, temporary;
   for (const std::filesystem::path& place :
        {std::filesystem::current_path(here), std::filesystem::temp_directory_path(temporary)}) {
-    const std::string path = broadcast_text(ranks, place.empty() ? "" : (place / name).string());
+    const std::string path = broadcast_text(ranks_, place.empty() ? "" : (place / name).string());
     if (path.empty()) continue;
     try {
-      save_checkpoint(path, engine, ranks, state);
+      save_checkpoint(path, engine_, ranks_, json_of(state));
       return path;
     } catch (const Error&) {
-      if (!is_thrown_by_all(ranks)) throw;
+      if (!is_thrown_by_all(ranks_)) throw;
     }
   }
   return "";
-}
-
-void RunCheckpoints::remove_old() const {
-  std::vector<std::int64_t> steps = folder_.checkpoint_steps();
-  // A later one was not usable when this session began, and keeps none from staying.
-  steps.erase(std::upper_bound(steps.begin(), steps.end(), newest_), steps.end());
-  while (static_cast<std::int64_t>(steps.size()) > keep_) {
-    std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
-    std::filesystem::remove_all(folder_.checkpoint(steps.front()), ignored);
-    steps.erase(steps.begin());
-  }
 }
 
 }  // namespace keel

@@ -1,41 +1,87 @@
 #pragma once
 // The checkpoints that one session of a run makes, and the weights beside them.
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
+#include "keel/dist/checkpoint/async_save.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/resume.h"
+#include "keel/trainer/run_memory.h"
 
 namespace keel {
 
 class RunCheckpoints {
  public:
-  // `keep`: how many stay. `resume`: the checkpoint that the session begins with. Both outlive this.
-  RunCheckpoints(const RunFolder& folder, std::int64_t keep, const std::optional<Resume>& resume)
-      : folder_(folder), keep_(keep), resume_(resume), newest_(resume ? resume->state.step : 0) {}
+  // All outlive this. `begun`: the checkpoint that the session goes on from, if any.
+  RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine, Communicator& ranks,
+                 TrainObserver& observer, const std::optional<Checkpoint>& begun);
 
-  // Step of the newest one.
+  // Once the run's folder is there.
+  void begin() { memory_.begin(); }
+  // Whether a checkpoint is due after a step: by the steps, or as `asked` says.
+  bool is_due(std::int64_t step, bool asked) const;
+  // Whether the first rank's clock says that one is due.
+  bool asks() const;
+  // Step of the newest one that is there.
   std::int64_t newest() const { return newest_; }
-  // Makes the checkpoint of state.step, publishes its weights, removes old ones and tells the observer. Every rank
-  // calls it; errors are those of save_checkpoint().
-  void save(const Sharded& engine, Communicator& ranks, const TrainState& state, TrainObserver& observer);
-  // The same where the folder does not have that checkpoint and its weights already.
-  void save_the_last(const Sharded& engine, Communicator& ranks, const TrainState& state, TrainObserver& observer);
-  // None that this session has made is there any more.
-  void forget() { newest_ = published_ = -1; }
-  // Where the folder takes no checkpoint: makes one in the folder that the program was started in, or else in the
-  // system's for temporary files, and returns its path; empty where neither takes it. Every rank calls it.
-  std::string save_elsewhere(const Sharded& engine, Communicator& ranks, const TrainState& state) const;
+
+  // Makes the checkpoint of state.step, or begins to where the configuration says so; then its result is told later.
+  // Every rank calls it. A failure is an AgreedError of kind io.
+  void save(const TrainState& state);
+  // For a run in good order: a failure is told to the observer.
+  void try_to_save(const TrainState& state);
+  // What this rank tells the others with a step, and what all have told.
+  SaveNote note() const { return background_ ? background_->note() : SaveNote{}; }
+  void hear(std::span<const SaveNote> notes);
+  // Waits for the save under way, if any.
+  void finish();
+
+  // Whether a copy in the memory of hosts is due after a step; and makes it, where no checkpoint of that step is there.
+  bool is_copy_due(std::int64_t step) const { return memory_.is_due(step); }
+  void copy(const TrainState& state) {
+    if (newest_ != state.step) memory_.copy(state);
+  }
+  // Removes the copies: nothing is to go on from them.
+  void drop_copies() { memory_.end(); }
+
+  // For the end of a session: makes the checkpoint of state.step, and its weights, where they are not there already.
+  void save_the_last(const TrainState& state);
+  // None that this session has made is there any more, in a folder that was made again.
+  void forget();
+  // The same after a failure. Where the folder takes no checkpoint, it is made in the folder that the program was
+  // started in, or else in the system's for temporary files, and the observer is told; where neither takes it, the
+  // Error of the first is thrown.
+  // `prepare` comes before the first.
+  void save_somewhere(const TrainState& state, const std::function<void()>& prepare);
 
  private:
-  void remove_old() const;
+  void save_at_once(const TrainState& state);
+  std::string save_elsewhere(const TrainState& state) const;
+  void take(const SaveResult& result);
+  // Lets all in the folder go by a checkpoint: its name, the weights beside it, those that are to be kept.
+  // What follows a commit: the name of the newest one, the weights beside the checkpoints, and old ones that go.
+  std::function<void()> settling(std::int64_t step) const;
 
   const RunFolder& folder_;
-  std::int64_t keep_;
-  const std::optional<Resume>& resume_;
+  const CheckpointConfig& config_;
+  Sharded& engine_;
+  Communicator& ranks_;
+  TrainObserver& observer_;
+  const std::optional<Checkpoint>& begun_;
+  std::unique_ptr<AsyncSave> background_;
+  RunMemory memory_;
   std::int64_t newest_;
-  std::int64_t published_ = -1;  // step of the weights beside the checkpoints; -1: not of this session
+  std::int64_t saving_ = -1;  // step of the save under way
+  std::int64_t made_ = -1;    // step of the newest one of this session
+  // Step of the one of this session that all in the folder goes by, for the first rank.
+  std::shared_ptr<std::atomic<std::int64_t>> settled_ = std::make_shared<std::atomic<std::int64_t>>(-1);
+  double last_ = 0;  // when the latest began, in seconds
 };
 
 }  // namespace keel

@@ -60,7 +60,7 @@ void RunFiles::write_description() const {
   if (tokenizer_) save_tokenizer(folder_.tokenizer(), *tokenizer_);
 }
 
-void RunFiles::write(std::int64_t step, std::span<const Metric> metrics) {
+void RunFiles::write(std::int64_t step, std::span<const Logged> metrics) {
   was_made_again_ = keep(step);
   metrics_->write(step, metrics);
 }

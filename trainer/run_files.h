@@ -29,8 +29,8 @@ class RunFiles {
   void begin(std::string config, std::shared_ptr<const Tokenizer> tokenizer, std::optional<std::int64_t> step);
   bool has_begun() const { return metrics_.has_value(); }
   // A line of metrics.
-  void write(std::int64_t step, std::span<const Metric> metrics);
-  void write(std::int64_t step, std::initializer_list<Metric> metrics) {
+  void write(std::int64_t step, std::span<const Logged> metrics);
+  void write(std::int64_t step, std::initializer_list<Logged> metrics) {
     write(step, std::span(metrics.begin(), metrics.size()));
   }
   // Makes the folder again where somebody has removed it since, with metrics from `step` on. Returns whether that has

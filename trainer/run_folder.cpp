@@ -14,23 +14,32 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 
-// The folders of checkpoints whose names have `suffix` behind them, without it.
-std::vector<std::filesystem::path> checkpoints_with(const std::string& run, std::string_view suffix) {
-  std::vector<std::filesystem::path> found;
+// What lies among a run's checkpoints.
+std::vector<std::string> entries_of(const std::string& run) {
+  std::vector<std::string> found;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints", ignored)) {
-    std::string path = entry.path().string();
-    if (!path.ends_with(suffix)) continue;
-    path.resize(path.size() - suffix.size());
-    if (RunFolder::step_named(path)) found.emplace_back(path);
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints", ignored))
+    found.push_back(entry.path().string());
   return found;
+}
+
+// The checkpoint that was set aside under this name for another one of its step; empty for another name.
+std::string own_name_of(std::string_view path) {
+  constexpr std::string_view kSuffix = AtomicFolder::kReplaced;
+  if (!path.ends_with(kSuffix)) return {};
+  path.remove_suffix(kSuffix.size());
+  return RunFolder::step_named(std::string(path)) ? std::string(path) : std::string();
 }
 
 }  // namespace
 
 std::string RunFolder::checkpoint(std::int64_t step) const {
   return fmt::format("{}/checkpoints/{}{:08}", path_, kPrefix, step);
+}
+
+bool RunFolder::is_run(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(RunFolder(path).config(), ignored);
 }
 
 bool RunFolder::holds_run() const {
@@ -60,19 +69,26 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
   return steps;
 }
 
+std::vector<std::string> RunFolder::set_aside() const {
+  std::vector<std::string> found;
+  std::error_code ignored;
+  for (const std::string& path : entries_of(path_))
+    if (const std::string name = own_name_of(path); !name.empty() && !std::filesystem::exists(name, ignored))
+      found.push_back(path);
+  return found;
+}
+
 void RunFolder::restore_checkpoints() const {
   std::error_code ignored;
-  for (const std::filesystem::path& checkpoint : checkpoints_with(path_, AtomicFolder::kReplaced))
-    if (!std::filesystem::exists(checkpoint, ignored))
-      std::filesystem::rename(checkpoint.string() + AtomicFolder::kReplaced, checkpoint, ignored);
+  for (const std::string& path : set_aside()) std::filesystem::rename(path, own_name_of(path), ignored);
 }
 
 void RunFolder::remove_strays() const {
   std::error_code ignored;  // what cannot be removed harms nobody
-  for (const char* suffix : {AtomicFolder::kReplaced, AtomicFolder::kUnfinished})
-    for (const std::filesystem::path& checkpoint : checkpoints_with(path_, suffix))
-      std::filesystem::remove_all(checkpoint.string() + suffix, ignored);
-  remove_unfinished_files(path_);
+  for (const std::string& path : entries_of(path_))
+    if (!own_name_of(path).empty() || step_named(AtomicFolder::target_of(path)))
+      std::filesystem::remove_all(path, ignored);
+  for (const std::string& folder : {path_, path_ + "/checkpoints"}) remove_unfinished_files(folder);
   std::filesystem::remove(model() + ".tmp", ignored);  // of keel 0.1.0
 }
 

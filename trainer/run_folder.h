@@ -21,6 +21,10 @@ class RunFolder {
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
   std::string checkpoint(std::int64_t step) const;
+  // Holds the name of the newest checkpoint, for other programs.
+  std::string latest() const { return path_ + "/checkpoints/latest"; }
+  // Holds the number of the session whose copies in the memory of hosts count (keel/trainer/run_memory.h).
+  std::string memory_session() const { return path_ + "/checkpoints/in-memory"; }
   // The step that a checkpoint's path names; nothing where it has a name of its own.
   static std::optional<std::int64_t> step_named(const std::string& checkpoint);
   // What every rank computed and sent when: the format of Chrome's traces.
@@ -30,13 +34,18 @@ class RunFolder {
   // What a rank had to say.
   std::string log(int rank) const { return concat(path_, "/logs/rank-", rank, ".log"); }
 
+  // Whether a path is the folder of a run.
+  static bool is_run(const std::string& path);
   // Whether anything that a run writes is there.
   bool holds_run() const;
   // Steps of the checkpoints, ascending. Folders that are still being written do not count.
   std::vector<std::int64_t> checkpoint_steps() const;
 
-  // For a session that has the folder to itself. A checkpoint that was set aside for another one of its step, which a
-  // killed session did not finish, gets its name again.
+  // Checkpoints under another name than their own: those that were set aside for another one of their step, which a
+  // killed session did not finish.
+  std::vector<std::string> set_aside() const;
+
+  // For a session that has the folder to itself. Every such one gets its name again.
   void restore_checkpoints() const;
   // Removes what killed sessions left half-written.
   void remove_strays() const;

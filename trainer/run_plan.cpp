@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "keel/data/batch.h"
-#include "keel/dist/comm/algorithm_names.h"
+#include "keel/data/divide_rows.h"
+#include "keel/dist/checkpoint/memory_copies.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/json.h"
-#include "keel/trainer/assembly.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_folder.h"
-#include "keel/trainer/task.h"
+#include "keel/trainer/stack.h"
 
 namespace keel {
 
@@ -18,7 +18,7 @@ std::int64_t planned_vocabulary(const Config& config) {
   if (config.model.vocabulary > 0) return config.model.vocabulary;
   if (config.data.type == DataConfig::Type::text && config.data.tokenizer == DataConfig::Tokenizer::byte)
     return ByteTokenizer().vocabulary_size();
-  return open_task(config, Context::create({.threads = 1})).vocabulary;
+  return open_data(config, Context::create({.threads = 1})).vocabulary;
 }
 
 ModelSize measure_model(const Config& config, std::int64_t vocabulary) {
@@ -40,21 +40,6 @@ std::int64_t planned_micro_batches(const Config& config, int ranks) {
 
 namespace {
 
-// What formulas need to know of a configured run.
-struct PlannedRun {
-  PlannedRun(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor)
-      : model(gpt_options(config, vocabulary)),
-        options(engine_options(config, planned_micro_batches(config, ranks), model)),
-        optimizer(make_optimizer(config)),
-        layout(lay_out(model, shard_ranks(options.sharding, ranks), optimizer->block())) {
-    if (on_processor || config.device == "cpu") options.sharding.offload_optimizer = false;
-  }
-  Gpt model;
-  ShardedOptions options;
-  std::unique_ptr<Optimizer> optimizer;
-  std::vector<FlatBuffer> layout;
-};
-
 // Milliseconds of a step in a record that follows another one by so many steps and tokens; 0: it does not say.
 double step_time(const Json& record, std::int64_t steps, double tokens) {
   if (const Json* const time = record.find("step_ms")) return time->is_number() ? time->number() : 0;
@@ -64,16 +49,29 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
 
 }  // namespace
 
+RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor) {
+  const PlannedStack stack(config, model, ranks, on_processor);
+  RankPlan plan = stack.plan(0);
+  if (config.checkpoint.memory_every > 0)
+    plan.memory.copies =
+        MemoryCopies::kAtOnce * (plan.memory.checkpoint + (ranks > 1 ? stack.plan(1).memory.checkpoint : 0));
+  if (!config.checkpoint.async) plan.memory.checkpoint = 0;  // nothing is copied
+  return plan;
+}
+
+std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank) {
+  return PlannedStack(config, model, ranks, true).plan(rank).memory.checkpoint;
+}
+
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
-  const PlannedRun run(config, ranks, vocabulary, on_processor);
-  return plan_rank(run.layout, *run.optimizer, run.options, ranks, 0,
-                   find_algorithm_name(config.sharding.algorithm).algorithm);
+  Gpt model(gpt_options(config, vocabulary));
+  return plan_run(config, model, ranks, on_processor);
 }
 
 std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary) {
-  const PlannedRun run(config, ranks, vocabulary, false);
-  const RowRange rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
-  return trace_step(run.layout, *run.optimizer, run.options, ranks, rank, (rows.end - rows.begin) * config.model.block);
+  Gpt model(gpt_options(config, vocabulary));
+  const Rows rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
+  return PlannedStack(config, model, ranks, false).trace(rank, (rows.end - rows.begin) * config.model.block);
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path) {
@@ -111,10 +109,11 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
     run.gradient = record.at("peak_gradient_bytes").integer();
     run.optimizer = record.at("peak_optimizer_bytes").integer();
     run.buckets = record.at("peak_bucket_bytes").integer();
+    if (const Json* const copied = record.find("peak_checkpoint_bytes")) run.checkpoint = copied->integer();
   }
   if (!ended) return std::nullopt;
   run.config = load_config(folder.config());
-  const bool evaluates_once = find_optimizer(run.config.optimizer.type).make == nullptr;
+  const bool evaluates_once = !find_optimizer(run.config.optimizer.type).requirements.closure;
   if (steps > 0 && evaluates_once) run.sent = sent / steps;
   while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;
   return run;

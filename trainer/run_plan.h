@@ -27,8 +27,15 @@ ModelSize measure_model(const Config& config, std::int64_t vocabulary);
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
 // Rank 0's plan; no rank needs more. `config.strategy.precision` must have been decided. `on_processor`: the device is
-// the processor, so nothing needs to be offloaded.
+// the processor, so nothing needs to be offloaded. `memory.checkpoint` is there where checkpoints are asynchronous.
+// `memory.copies` is there with checkpoint.memory_every: two copies of the files of ranks 0 and 1. Where hosts have
+// different numbers of ranks, a rank may keep the files of several others.
 RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
+// The same of another model than the configuration's; it may have no memory yet.
+RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor);
+
+// Bytes of a rank's files in a checkpoint.
+std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank);
 
 // What a rank does in a step, in order.
 std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary);
@@ -43,7 +50,7 @@ struct StepTime {
 struct MeasuredRun {
   Config config;  // as it was resolved
   int ranks = 1;
-  std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0;  // bytes, at their peaks
+  std::int64_t parameter = 0, gradient = 0, optimizer = 0, buckets = 0, checkpoint = 0;  // bytes, at their peaks
   // Bytes in a step, on average between the first and the last record, with evaluations. None where the optimizer
   // evaluates the loss several times in a step: plans are of one.
   std::optional<std::int64_t> sent = {};

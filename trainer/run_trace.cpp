@@ -5,8 +5,7 @@
 
 namespace keel {
 
-RunTrace::RunTrace(Communicator& engine_ranks, std::int64_t first, std::int64_t steps)
-    : plain_(engine_ranks), first_(first), last_(first + steps) {
+RunTrace::RunTrace(Communicator& engine_ranks, std::int64_t steps) : plain_(engine_ranks), steps_(steps) {
   if (steps == 0) return;
   trace_.emplace(engine_ranks.rank());
   traced_.emplace(engine_ranks, *trace_);
@@ -16,10 +15,13 @@ void RunTrace::watch(Module& model) {
   if (trace_) modules_.emplace(model, *trace_);
 }
 
+void RunTrace::begin(std::int64_t first) { first_ = first; }
+
 void RunTrace::finish_step(std::int64_t step, Communicator& ranks, const std::string& path) {
-  if (!trace_ || step > last_) return;
+  const std::int64_t last = first_ + steps_;
+  if (!trace_ || step > last) return;
   if (step == first_) trace_->clear();
-  if (step < last_) return;
+  if (step < last) return;
   modules_.reset();
   const std::vector<TraceSpan> spans = gather_trace(*trace_, ranks);
   together(ranks, [&] {

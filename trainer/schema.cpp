@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "keel/config/values.h"
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
@@ -13,45 +14,54 @@
 namespace keel {
 namespace {
 
-// An accessor: a captureless lambda from a Config to the member at `path`.
-#define KEEL_FIELD(path) \
+// An accessor: a captureless lambda from a Config to the member at `path`; and the field that it reaches.
+#define KEEL_AT(path) \
   [](Config & config) -> auto& { return config.path; }
+#define KEEL_FIELD(path) member(+KEEL_AT(path))
 
 // The enumerators of the member are in the order of `choices`.
 template <class Accessor>
-constexpr ChoiceField choice(Accessor, std::string_view choices) {
+FieldPtr choice(Accessor, std::string_view choices) {
   using Enum = std::remove_reference_t<decltype(Accessor{}(std::declval<Config&>()))>;
   static_assert(std::is_enum_v<Enum>);
-  return {[](const Config& config) { return static_cast<int>(Accessor{}(const_cast<Config&>(config))); },
-          [](Config& config, int index) { Accessor{}(config) = static_cast<Enum>(index); }, choices};
+  return choice_field([](const Config& config) { return static_cast<int>(Accessor{}(const_cast<Config&>(config))); },
+                      [](Config& config, int index) { Accessor{}(config) = static_cast<Enum>(index); }, choices);
 }
 
-constexpr ParsedField kStrategy = {
-    [](const Config& config) { return to_string(config.strategy); },
-    [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); }, kStrategyGrammar};
+FieldPtr strategy_field() {
+  return parsed_field([](const Config& config) { return to_string(config.strategy); },
+                      [](Config& config, std::string_view text) { config.strategy = parse_strategy(text); },
+                      kStrategyGrammar);
+}
 
 // Kept in the strategy, which then says it.
-constexpr ParsedField kPrecision = {[](const Config&) { return std::string("auto"); },
-                                    [](Config& config, std::string_view text) {
-                                      if (text != "auto") config.strategy.precision = parse_precision(text);
-                                    },
-                                    "auto, fp32, bf16 or fp16"};
+FieldPtr precision_field() {
+  return parsed_field([](const Config&) { return std::string("auto"); },
+                      [](Config& config, std::string_view text) {
+                        if (text != "auto") config.strategy.precision = parse_precision(text);
+                      },
+                      "auto, fp32, bf16 or fp16");
+}
 
-constexpr ParsedField kDevice = {[](const Config& config) { return config.device; },
-                                 [](Config& config, std::string_view text) {
-                                   if (text != "auto") parse_device(text);
-                                   config.device = text;
-                                 },
-                                 "auto, cpu, cuda:0, emulated:0"};
+FieldPtr device_field() {
+  return parsed_field([](const Config& config) { return config.device; },
+                      [](Config& config, std::string_view text) {
+                        if (text != "auto") parse_device(text);
+                        config.device = text;
+                      },
+                      "auto, cpu, cuda:0, emulated:0");
+}
 
-constexpr ParsedField kResume = {[](const Config& config) { return text_to_yaml(config.resume); },
-                                 [](Config& config, std::string_view text) {
-                                   KEEL_CHECK(!text.empty(), "is empty");
-                                   if (text == "true" || text == "yes") config.resume = "auto";
-                                   else if (text == "false" || text == "no") config.resume = "never";
-                                   else config.resume = with_home_folder(text);
-                                 },
-                                 "never, auto or a path"};
+FieldPtr resume_field() {
+  return parsed_field([](const Config& config) { return text_to_yaml(config.resume); },
+                      [](Config& config, std::string_view text) {
+                        KEEL_CHECK(!text.empty(), "is empty");
+                        if (text == "true" || text == "yes") config.resume = "auto";
+                        else if (text == "false" || text == "no") config.resume = "never";
+                        else config.resume = with_home_folder(text);
+                      },
+                      "never, auto or a path");
+}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -60,7 +70,7 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 // keel's own algorithms of collectives, by the names that `keel comm` has for them.
-ChoiceField algorithm_field() {
+FieldPtr algorithm_field() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> own;
     for (const AlgorithmName& one : algorithm_names())
@@ -68,22 +78,23 @@ ChoiceField algorithm_field() {
     return own;
   }();
   static const std::string choices = joined(names);
-  return {[](const Config& config) {
-            return static_cast<int>(std::find(names.begin(), names.end(), config.sharding.algorithm) - names.begin());
-          },
-          [](Config& config, int index) { config.sharding.algorithm = names[static_cast<std::size_t>(index)]; },
-          choices};
+  return choice_field(
+      [](const Config& config) {
+        return static_cast<int>(std::find(names.begin(), names.end(), config.sharding.algorithm) - names.begin());
+      },
+      [](Config& config, int index) { config.sharding.algorithm = names[static_cast<std::size_t>(index)]; }, choices);
 }
 
-ChoiceField compression_field() {
+FieldPtr compression_field() {
   static const std::string choices = [] {
     std::vector<std::string> names;
     for (const CompressionKind& kind : kCompressions) names.emplace_back(kind.name);
     return joined(names);
   }();
-  return {[](const Config& config) { return static_cast<int>(config.gradient_compression.type); },
-          [](Config& config, int index) { config.gradient_compression.type = static_cast<Compression::Type>(index); },
-          choices};
+  return choice_field(
+      [](const Config& config) { return static_cast<int>(config.gradient_compression.type); },
+      [](Config& config, int index) { config.gradient_compression.type = static_cast<Compression::Type>(index); },
+      choices);
 }
 
 std::string_view compression_help() {
@@ -99,7 +110,7 @@ std::string_view closure_optimizers() {
   static const std::string choices = [] {
     std::vector<std::string> names;
     for (const OptimizerEntry& entry : optimizers())
-      if (entry.make != nullptr) names.emplace_back(entry.name);
+      if (entry.requirements.closure) names.emplace_back(entry.name);
     return joined(names);
   }();
   return choices;
@@ -121,228 +132,269 @@ const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
 const Condition kByClosure = {"optimizer.type", closure_optimizers()};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
+SchemaRow of_model(SchemaRow row) {
+  row.on_resume = OnResume::refuses;
+  return row;
+}
+SchemaRow pacing(SchemaRow row) {
+  row.on_resume = OnResume::paces;
+  return row;
+}
+SchemaRow ignored(SchemaRow row) {
+  row.on_resume = OnResume::ignores;
+  return row;
+}
+
 // key, member, default, limits, condition, help, other words. A condition and a "=key" name rows above.
-const SchemaRow kRows[] = {
-    {"seed", KEEL_FIELD(seed), "1", kAny, kAlways, "Seed of every random draw: initial weights, data order, dropout.",
-     "random_seed"},
-    {"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
-     "max_steps|max_iters|iterations"},
-    {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
-     "Seconds of training, all sessions together, after which the run ends in good order; 0: no limit. Where the time "
-     "ends "
-     "it before its steps, the learning rates end there, too."},
-    {"session_limit", KEEL_FIELD(session_limit), "0", at_least(0), kAlways,
-     "Seconds after which a session saves and ends, to be gone on with by resume=auto; 0: no limit. For jobs in "
-     "queues: the "
-     "learning rates do not know of it."},
+std::vector<SchemaRow> own_rows() {
+  return {
+      {"seed", KEEL_FIELD(seed), "1", kAny, kAlways, "Seed of every random draw: initial weights, data order, dropout.",
+       "random_seed"},
+      pacing({"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
+              "max_steps|max_iters|iterations"}),
+      {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
+       "Seconds of training, all sessions together, after which the run ends in good order; 0: no limit. Where the "
+       "time "
+       "ends "
+       "it before its steps, the learning rates end there, too."},
+      ignored(
+          {"session_limit", KEEL_FIELD(session_limit), "0", at_least(0), kAlways,
+           "Seconds after which a session saves and ends, to be gone on with by resume=auto; 0: no limit. For jobs in "
+           "queues: the "
+           "learning rates do not know of it."}),
 
-    {"model.type", choice(KEEL_FIELD(model.type), "gpt"), "gpt", kAny, kAlways,
-     "Architecture; gpt is GPT-2's: learned positions, tied output layer."},
-    {"model.name", choice(KEEL_FIELD(model.name), "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl"), "custom", kAny,
-     kAlways, "A published size, which sets layers, heads and width; custom: they are given.", "size"},
-    {"model.layers", KEEL_FIELD(model.layers), "4", between(1, 1024), kSized, "Transformer blocks.",
-     "n_layer|num_layers|depth"},
-    {"model.heads", KEEL_FIELD(model.heads), "4", between(1, 1024), kSized, "Attention heads; must divide the width.",
-     "n_head|num_heads"},
-    {"model.width", KEEL_FIELD(model.width), "128", between(1, 65536), kSized, "Channels between the blocks.",
-     "n_embd|hidden_size|d_model"},
-    {"model.block", KEEL_FIELD(model.block), "64", between(1, 1048576), kSized, "Longest sequence, in tokens.",
-     "block_size|context|sequence_length|seq_len"},
-    {"model.block", KEEL_FIELD(model.block), "1024", between(1, 1048576), kNamed, "Longest sequence, in tokens."},
-    {"model.vocabulary", KEEL_FIELD(model.vocabulary), "0", between(0, 16777216), kSized,
-     "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.", "vocab_size|vocab"},
-    {"model.vocabulary", KEEL_FIELD(model.vocabulary), "50257", between(0, 16777216), kNamed,
-     "Rows of the embedding table; 0: as many as the data's tokenizer has tokens."},
-    {"model.dropout", KEEL_FIELD(model.dropout), "0", kFraction, kAlways,
-     "Probability that an activation is dropped in training."},
-    {"model.bias", KEEL_FIELD(model.bias), "true", kAny, kAlways, "Biases in linear layers and layer norms."},
+      of_model({"model.type", choice(KEEL_AT(model.type), "gpt"), "gpt", kAny, kAlways,
+                "Architecture; gpt is GPT-2's: learned positions, tied output layer."}),
+      ignored({"model.name", choice(KEEL_AT(model.name), "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl"), "custom", kAny,
+               kAlways, "A published size, which sets layers, heads and width; custom: they are given.", "size"}),
+      of_model({"model.layers", KEEL_FIELD(model.layers), "4", between(1, 1024), kSized, "Transformer blocks.",
+                "n_layer|num_layers|depth"}),
+      of_model({"model.heads", KEEL_FIELD(model.heads), "4", between(1, 1024), kSized,
+                "Attention heads; must divide the width.", "n_head|num_heads"}),
+      of_model({"model.width", KEEL_FIELD(model.width), "128", between(1, 65536), kSized,
+                "Channels between the blocks.", "n_embd|hidden_size|d_model"}),
+      of_model({"model.block", KEEL_FIELD(model.block), "64", between(1, 1048576), kSized,
+                "Longest sequence, in tokens.", "block_size|context|sequence_length|seq_len"}),
+      of_model({"model.block", KEEL_FIELD(model.block), "1024", between(1, 1048576), kNamed,
+                "Longest sequence, in tokens."}),
+      of_model({"model.vocabulary", KEEL_FIELD(model.vocabulary), "0", between(0, 16777216), kSized,
+                "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.", "vocab_size|vocab"}),
+      of_model({"model.vocabulary", KEEL_FIELD(model.vocabulary), "50257", between(0, 16777216), kNamed,
+                "Rows of the embedding table; 0: as many as the data's tokenizer has tokens."}),
+      {"model.dropout", KEEL_FIELD(model.dropout), "0", kFraction, kAlways,
+       "Probability that an activation is dropped in training."},
+      of_model(
+          {"model.bias", KEEL_FIELD(model.bias), "true", kAny, kAlways, "Biases in linear layers and layer norms."}),
 
-    {"data.type", choice(KEEL_FIELD(data.type), "text|tokens|addition"), "text", kAny, kAlways,
-     "A text file, a file of token numbers, or sums like 347+586= made up on the fly.", "dataset"},
-    {"data.path", KEEL_FIELD(data.path), "", kAny, kFile, "The file, relative to the folder keel is started in.",
-     "file|text"},
-    {"data.tokenizer", choice(KEEL_FIELD(data.tokenizer), "byte|character"), "byte", kAny, kText,
-     "One token for each byte, or for each different character of the text."},
-    {"data.validation", KEEL_FIELD(data.validation), "0.1", between(0, 0.5), kFile,
-     "Fraction at the end of the file that is never trained on; 0: no evaluation.", "validation_fraction|val_split"},
-    {"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kFile,
-     "Train on where ranks find different data at the path, or a resumed run other data than before; false: that is an "
-     "error."},
-    {"data.digits", KEEL_FIELD(data.digits), "3", between(1, 9), kAddition, "Digits of each number to add."},
-    {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
+      {"data.type", choice(KEEL_AT(data.type), "text|tokens|addition"), "text", kAny, kAlways,
+       "A text file, a file of token numbers, or sums like 347+586= made up on the fly.", "dataset"},
+      {"data.path", KEEL_FIELD(data.path), "", kAny, kFile, "The file, relative to the folder keel is started in.",
+       "file|text"},
+      {"data.tokenizer", choice(KEEL_AT(data.tokenizer), "byte|character"), "byte", kAny, kText,
+       "One token for each byte, or for each different character of the text."},
+      {"data.validation", KEEL_FIELD(data.validation), "0.1", between(0, 0.5), kFile,
+       "Fraction at the end of the file that is never trained on; 0: no evaluation.", "validation_fraction|val_split"},
+      ignored({"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kFile,
+               "Train on where ranks find different data at the path, or a resumed run other data than before; false: "
+               "that is an "
+               "error."}),
+      {"data.digits", KEEL_FIELD(data.digits), "3", between(1, 9), kAddition, "Digits of each number to add."},
+      {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
 
-    {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
-     "Sequences whose gradients make one optimizer step.", "batch_size|size"},
-    {"batch.micro", KEEL_FIELD(batch.micro), "=batch.global", between(1, 16777216), kAlways,
-     "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
-     "micro_batch|per_device"},
+      {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
+       "Sequences whose gradients make one optimizer step.", "batch_size|size"},
+      {"batch.micro", KEEL_FIELD(batch.micro), "=batch.global", between(1, 16777216), kAlways,
+       "Sequences that a rank computes at a time. Less needs less memory, for the same result.",
+       "micro_batch|per_device"},
 
-    {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
-     "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
-    {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
-     "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
+      {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
+       "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
+      {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
+       "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
 
-    {"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
-     "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"},
-    {"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kFile,
-     "Batches of one evaluation; 0: the whole validation part.", "eval_iters"},
-    {"eval.samples", KEEL_FIELD(eval.samples), "1000", at_least(1), kAddition,
-     "Held-out sums that one evaluation answers."},
+      ignored({"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
+               "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"}),
+      ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kFile,
+               "Batches of one evaluation; 0: the whole validation part.", "eval_iters"}),
+      ignored({"eval.samples", KEEL_FIELD(eval.samples), "1000", at_least(1), kAddition,
+               "Held-out sums that one evaluation answers."}),
 
-    {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
-     "Steps between two checkpoints; 0: only at the end.", "save_every|checkpoint_every"},
-    {"checkpoint.keep", KEEL_FIELD(checkpoint.keep), "2", at_least(1), kAlways, "Newest checkpoints that stay on disk.",
-     "max_checkpoints"},
-    {"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways, "Steps between two lines of metrics.jsonl.",
-     "log_every|log_interval"},
-    {"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
-     "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, Perfetto).",
-     "profile|profiler"},
+      ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
+               "Steps between two checkpoints; 0: none by steps. The end of a session makes one in any case.",
+               "save_every|checkpoint_every"}),
+      ignored({"checkpoint.minutes", KEEL_FIELD(checkpoint.minutes), "0", at_least(0), kAlways,
+               "Minutes between two checkpoints, by the first rank's clock; 0: none by time.",
+               "save_interval|every_minutes"}),
+      ignored({"checkpoint.keep", KEEL_FIELD(checkpoint.keep), "2", at_least(1), kAlways,
+               "Newest checkpoints that stay on disk.", "max_checkpoints|save_total_limit|total_limit"}),
+      ignored({"checkpoint.keep_every", KEEL_FIELD(checkpoint.keep_every), "0", at_least(0), kAlways,
+               "Checkpoints of such steps stay beside them: 1000 keeps those of steps 1000, 2000 and so on; 0: none."}),
+      ignored({"checkpoint.async", KEEL_FIELD(checkpoint.async), "false", kAny, kAlways,
+               "Copy the numbers and write them while training goes on. Costs memory of the processor for the copy.",
+               "async_save|background"}),
+      ignored(
+          {"checkpoint.busy", choice(KEEL_AT(checkpoint.busy), "wait|skip"), "wait", kAny, kAlways,
+           "With checkpoint.async, where one is due while the one before is still being written: wait for that one, "
+           "or skip "
+           "the "
+           "new one."}),
+      ignored(
+          {"checkpoint.memory_every", KEEL_FIELD(checkpoint.memory_every), "0", at_least(0), kAlways,
+           "Steps between two copies of the newest state in the memory of hosts (/dev/shm), of which each rank has one "
+           "on its own host and one on another; resume=auto goes on from them where no checkpoint is newer. 0: none."}),
+      ignored({"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways,
+               "Steps between two lines of metrics.jsonl.", "log_every|log_interval"}),
+      ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
+               "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
+               "Perfetto).",
+               "profile|profiler"}),
 
-    {"strategy", kStrategy, "fp32", kAny, kAlways,
-     "What ranks shard, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
-     "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
-     "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
-     "strat"},
-    {"precision", kPrecision, "auto", kAny, kAlways,
-     "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",
-     "dtype|mixed_precision"},
-    {"sharding.bucket", KEEL_FIELD(sharding.bucket), "25", above(0), kAlways,
-     "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.", "bucket_cap_mb|bucket_size"},
-    {"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,
-     "MiB of the first bucket, small so that sending begins early."},
-    {"sharding.algorithm", algorithm_field(), "ordered", kAny, kAlways,
-     "How messages make up a collective. ordered, direct and flat add by rank in one sum, so that all strategies give "
-     "the same "
-     "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
-    {"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
-     "Sum gradients while backward goes on; false: after it.", "overlap_comm"},
-    {"sharding.accumulation", choice(KEEL_FIELD(sharding.accumulation), "deferred|each_backward"), "deferred", kAny,
-     kAlways,
-     "When gradients of several micro-batches are summed over the ranks; deferred: once a step; each_backward: after "
-     "every micro-batch, so that under zero2 and zero3 no rank keeps whole gradients, which sends more. Either gives "
-     "the "
-     "same bits under every strategy."},
-    {"sharding.reshard_after_forward", KEEL_FIELD(sharding.reshard_after_forward), "true", kAny, kAlways,
-     "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."},
-    {"sharding.prefetch", KEEL_FIELD(sharding.prefetch), "1", between(0, 64), kAlways,
-     "Under zero3: blocks whose weights are gathered ahead of their use."},
-    {"sharding.persistence_threshold", KEEL_FIELD(sharding.persistence_threshold), "0", at_least(0), kAlways,
-     "Under zero3: blocks with fewer weights stay whole on every rank.", "stage3_param_persistence_threshold"},
-    {"sharding.group", KEEL_FIELD(sharding.group), "0", between(0, 1048576), kAlways,
-     "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. Usually "
-     "the "
-     "ranks of a node; 0: all ranks.",
-     "hybrid_shard"},
-    {"sharding.wire", choice(KEEL_FIELD(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
-     "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
-    {"sharding.gradient", choice(KEEL_FIELD(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
-     "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
-    {"sharding.order", choice(KEEL_FIELD(sharding.order), "written|fast"), "written", kAny, kAlways,
-     "In which order gradients are summed; written: by rank, so that all strategies give the same bits; fast: NCCL's "
-     "own "
-     "between GPUs. Processors sum in the written one."},
-    {"sharding.path", choice(KEEL_FIELD(sharding.path), "auto|nccl|host"), "auto", kAny, kAlways,
-     "Between GPUs: nccl, or through the memory of their processors; auto: nccl where keel was built with it.",
-     "backend|distributed_backend"},
-    {"sharding.progress", choice(KEEL_FIELD(sharding.progress), "auto|poll|thread"), "auto", kAny, kAlways,
-     "What goes on with communication while a rank computes: poll, between operations; thread, one for it alone, which "
-     "pays where it has a processor of its own; auto: thread where there is one to spare."},
-    {"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
-     "A weight that the loss does not depend on is an error; false: its gradient is zero."},
-    {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
-     "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
+      {"strategy", strategy_field(), "fp32", kAny, kAlways,
+       "What ranks shard, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "
+       "when the run begins. A stage may stand alone, as in zero2. With -cpu the optimizer's state stays in the host's "
+       "memory. One process alone treats ddp and zero1 to zero3 alike. `keel strats` lists further spellings.",
+       "strat"},
+      {"precision", precision_field(), "auto", kAny, kAlways,
+       "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",
+       "dtype|mixed_precision"},
+      ignored({"sharding.bucket", KEEL_FIELD(sharding.bucket), "25", above(0), kAlways,
+               "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.",
+               "bucket_cap_mb|bucket_size"}),
+      ignored({"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,
+               "MiB of the first bucket, small so that sending begins early."}),
+      {"sharding.algorithm", algorithm_field(), "ordered", kAny, kAlways,
+       "How messages make up a collective. ordered, direct and flat add by rank in one sum, so that all strategies "
+       "give "
+       "the same "
+       "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
+      ignored({"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
+               "Sum gradients while backward goes on; false: after it.", "overlap_comm"}),
+      ignored(
+          {"sharding.accumulation", choice(KEEL_AT(sharding.accumulation), "deferred|each_backward"), "deferred", kAny,
+           kAlways,
+           "When gradients of several micro-batches are summed over the ranks; deferred: once a step; each_backward: "
+           "after "
+           "every micro-batch, so that under zero2 and zero3 no rank keeps whole gradients, which sends more. Either "
+           "gives "
+           "the "
+           "same bits under every strategy."}),
+      ignored(
+          {"sharding.reshard_after_forward", KEEL_FIELD(sharding.reshard_after_forward), "true", kAny, kAlways,
+           "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."}),
+      ignored({"sharding.prefetch", KEEL_FIELD(sharding.prefetch), "1", between(0, 64), kAlways,
+               "Under zero3: blocks whose weights are gathered ahead of their use."}),
+      ignored({"sharding.persistence_threshold", KEEL_FIELD(sharding.persistence_threshold), "0", at_least(0), kAlways,
+               "Under zero3: blocks with fewer weights stay whole on every rank.",
+               "stage3_param_persistence_threshold"}),
+      {"sharding.group", KEEL_FIELD(sharding.group), "0", between(0, 1048576), kAlways,
+       "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. "
+       "Usually "
+       "the "
+       "ranks of a node; 0: all ranks.",
+       "hybrid_shard"},
+      {"sharding.wire", choice(KEEL_AT(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
+       "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
+      {"sharding.gradient", choice(KEEL_AT(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
+       "Numbers in which the gradients of several micro-batches are summed; auto: fp32.", "grad_accum_dtype"},
+      {"sharding.order", choice(KEEL_AT(sharding.order), "written|fast"), "written", kAny, kAlways,
+       "In which order gradients are summed; written: by rank, so that all strategies give the same bits; fast: NCCL's "
+       "own "
+       "between GPUs. Processors sum in the written one."},
+      ignored(
+          {"sharding.path", choice(KEEL_AT(sharding.path), "auto|nccl|host"), "auto", kAny, kAlways,
+           "Between GPUs: nccl, or through the memory of their processors; auto: nccl where keel was built with it.",
+           "backend|distributed_backend"}),
+      ignored({"sharding.progress", choice(KEEL_AT(sharding.progress), "auto|poll|thread"), "auto", kAny, kAlways,
+               "What goes on with communication while a rank computes: poll, between operations; thread, one for it "
+               "alone, which "
+               "pays where it has a processor of its own; auto: thread where there is one to spare."}),
+      ignored({"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
+               "A weight that the loss does not depend on is an error; false: its gradient is zero."}),
+      {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
+       "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
 
-    {"gradient_compression.type", compression_field(), "none", kAny, kAlways, compression_help(),
-     "compression|comm_hook|grad_compression"},
-    {"gradient_compression.fraction",
-     KEEL_FIELD(gradient_compression.fraction),
-     "0.01",
-     {.low = 0, .high = 1, .low_open = true},
-     kTopK,
-     "The part of a shard's numbers that is sent, rounded up.",
-     "density|ratio"},
-    {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
-     "Columns of the narrow matrices.", "matrix_approximation_rank"},
+      {"gradient_compression.type", compression_field(), "none", kAny, kAlways, compression_help(),
+       "compression|comm_hook|grad_compression"},
+      {"gradient_compression.fraction",
+       KEEL_FIELD(gradient_compression.fraction),
+       "0.01",
+       {.low = 0, .high = 1, .low_open = true},
+       kTopK,
+       "The part of a shard's numbers that is sent, rounded up.",
+       "density|ratio"},
+      {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
+       "Columns of the narrow matrices.", "matrix_approximation_rank"},
 
-    {"loss_scale.type", choice(KEEL_FIELD(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
-     "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},
-    {"loss_scale.initial", KEEL_FIELD(loss_scale.initial), "65536", above(0), kScaled,
-     "The first scale, or the fixed one.", "init_scale"},
-    {"loss_scale.growth", KEEL_FIELD(loss_scale.growth), "2", at_least(1), kScaled, "Factor when the scale grows.",
-     "growth_factor"},
-    {"loss_scale.backoff",
-     KEEL_FIELD(loss_scale.backoff),
-     "0.5",
-     {.low = 0, .high = 1, .low_open = true},
-     kScaled,
-     "Factor when it shrinks, after a step with a gradient that is not finite.",
-     "backoff_factor"},
-    {"loss_scale.interval", KEEL_FIELD(loss_scale.interval), "2000", at_least(1), kScaled,
-     "Steps taken in a row before it grows.", "growth_interval|loss_scale_window"},
-    {"loss_scale.hysteresis", KEEL_FIELD(loss_scale.hysteresis), "1", between(1, 1000), kScaled,
-     "Skipped steps since the last growth until it shrinks."},
-    {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "The scale never falls below this.",
-     "min_loss_scale"},
+      {"loss_scale.type", choice(KEEL_AT(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
+       "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},
+      {"loss_scale.initial", KEEL_FIELD(loss_scale.initial), "65536", above(0), kScaled,
+       "The first scale, or the fixed one.", "init_scale"},
+      {"loss_scale.growth", KEEL_FIELD(loss_scale.growth), "2", at_least(1), kScaled, "Factor when the scale grows.",
+       "growth_factor"},
+      {"loss_scale.backoff",
+       KEEL_FIELD(loss_scale.backoff),
+       "0.5",
+       {.low = 0, .high = 1, .low_open = true},
+       kScaled,
+       "Factor when it shrinks, after a step with a gradient that is not finite.",
+       "backoff_factor"},
+      {"loss_scale.interval", KEEL_FIELD(loss_scale.interval), "2000", at_least(1), kScaled,
+       "Steps taken in a row before it grows.", "growth_interval|loss_scale_window"},
+      {"loss_scale.hysteresis", KEEL_FIELD(loss_scale.hysteresis), "1", between(1, 1000), kScaled,
+       "Skipped steps since the last growth until it shrinks."},
+      {"loss_scale.floor", KEEL_FIELD(loss_scale.floor), "1", at_least(0), kScaled, "The scale never falls below this.",
+       "min_loss_scale"},
 
-    {"device", kDevice, "auto", kAny, kAlways,
-     "Where to compute; auto: a GPU where there is one, else the processor. Without a number each rank of a machine "
-     "takes "
-     "its own."},
-    {"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
-     "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host work on a "
-     "GPU. Needs one, and model.dropout 0.",
-     "graph|cuda_graphs"},
-    {"check_memory", KEEL_FIELD(check_memory), "true", kAny, kAlways,
-     "Refuse a run that needs more memory than this machine, or the group of processes that it belongs to, has; "
-     "false: go on regardless. `keel plan` shows what a run needs."},
-    {"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
-     "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.", "num_threads"},
-    {"kernels", choice(KEEL_FIELD(kernels), "auto|plain"), "auto", kAny, kAlways,
-     "auto: the fastest implementation of each operation; plain: only keel's own."},
-    {"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",
-     "output|out_dir|output_dir|run_dir"},
-    {"resume", kResume, "never", kAny, kAlways,
-     "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint, or begin where there is "
-     "no "
-     "run yet; or the path of a checkpoint, or of a run's folder, which means its newest. true is auto, false never."},
-};
+      ignored({"device", device_field(), "auto", kAny, kAlways,
+               "Where to compute; auto: a GPU where there is one, else the processor. Without a number each rank of a "
+               "machine "
+               "takes "
+               "its own."}),
+      ignored({"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
+               "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host "
+               "work on a "
+               "GPU. Needs one, and model.dropout 0.",
+               "graph|cuda_graphs"}),
+      ignored({"check_memory", KEEL_FIELD(check_memory), "true", kAny, kAlways,
+               "Refuse a run that needs more memory than this machine, or the group of processes that it belongs to, "
+               "has, or "
+               "than "
+               "is free on its GPU; false: go on regardless. `keel plan` shows what a run needs."}),
+      ignored({"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
+               "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.",
+               "num_threads"}),
+      {"kernels", choice(KEEL_AT(kernels), "auto|plain"), "auto", kAny, kAlways,
+       "auto: the fastest implementation of each operation; plain: only keel's own."},
+      ignored({"run", KEEL_FIELD(run), "runs/<name>", kAny, kAlways, "Folder for everything that the run writes.",
+               "output|out_dir|output_dir|run_dir"}),
+      ignored(
+          {"resume", resume_field(), "never", kAny, kAlways,
+           "never: a folder that holds a run is left alone; auto: go on from its newest checkpoint, or begin where "
+           "there is "
+           "no "
+           "run yet; or the path of a checkpoint, or of a run's folder, which means its newest. true is auto, false "
+           "never."}),
+  };
+}
 
 #undef KEEL_FIELD
+#undef KEEL_AT
+
+// The rows of the optimizer and those of the scheduler stand before `clip`.
+std::vector<SchemaRow> all_rows() {
+  std::vector<SchemaRow> all = own_rows();
+  for (const std::vector<SchemaRow>& section : {optimizer_rows(), scheduler_rows()}) {
+    const auto place = std::find_if(all.begin(), all.end(), [](const SchemaRow& row) { return row.key == "clip"; });
+    all.insert(place, section.begin(), section.end());
+  }
+  return all;
+}
 
 }  // namespace
 
-// The rows of the optimizer and those of the scheduler stand before `clip`.
-std::span<const SchemaRow> schema() {
-  static const std::vector<SchemaRow> rows = [] {
-    std::vector<SchemaRow> all(std::begin(kRows), std::end(kRows));
-    for (const std::vector<SchemaRow>& section : {optimizer_rows(), scheduler_rows()}) {
-      const auto place = std::find_if(all.begin(), all.end(), [](const SchemaRow& row) { return row.key == "clip"; });
-      all.insert(place, section.begin(), section.end());
-    }
-    return all;
-  }();
-  return rows;
-}
-
-bool Range::contains(double value) const {
-  return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
-}
-
-std::vector<std::string_view> split_choices(std::string_view choices) {
-  std::vector<std::string_view> parts;
-  while (!choices.empty()) {
-    const std::size_t end = std::min(choices.find('|'), choices.size());
-    parts.push_back(choices.substr(0, end));
-    choices.remove_prefix(std::min(end + 1, choices.size()));
-  }
-  return parts;
-}
-
-bool Condition::accepts(std::string_view value) const {
-  for (const std::string_view each : split_choices(values))
-    if (each == value) return !except;
-  return except || key.empty();
+const std::shared_ptr<const Schema>& keel_schema() {
+  static const std::shared_ptr<const Schema> schema = std::make_shared<const Schema>(all_rows(), retired_keys());
+  return schema;
 }
 
 }  // namespace keel

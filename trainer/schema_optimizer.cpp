@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "keel/config/values.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema_rows.h"
@@ -13,8 +14,7 @@
 namespace keel {
 namespace {
 
-#define KEEL_OPTION(member) \
-  [](Config & config) -> auto& { return config.optimizer.member; }
+#define KEEL_OPTION(name) member(+[](Config & config) -> auto& { return config.optimizer.name; })
 
 constexpr Range kFromZero = {.low = 0};
 constexpr Range kAboveZero = {.low = 0, .low_open = true};
@@ -23,15 +23,17 @@ constexpr Range kToZero = {.high = 0};
 constexpr Range kFromOne = {.low = 1, .high = 100000};
 constexpr Range kCount = {.low = 0, .high = 100000};
 
-constexpr ChoiceField kLineSearch = {
-    [](const Config& config) { return static_cast<int>(config.optimizer.line_search); },
-    [](Config& config, int index) { config.optimizer.line_search = static_cast<LineSearchKind>(index); },
-    "none|strong_wolfe", "None=none"};
+FieldPtr line_search_field() {
+  return choice_field(
+      [](const Config& config) { return static_cast<int>(config.optimizer.line_search); },
+      [](Config& config, int index) { config.optimizer.line_search = static_cast<LineSearchKind>(index); },
+      "none|strong_wolfe", "None=none");
+}
 
 // What an option is, whatever its default: options of the table of optimizers each have one.
 struct OptionRow {
   std::string_view option;
-  Field field;
+  FieldPtr field;
   Range range;
   std::string_view help, aliases = {}, known_as = {};
 };
@@ -119,7 +121,7 @@ const OptionRow kOptions[] = {
     {"tolerance_change", KEEL_OPTION(tolerance_change), kFromZero, "A step ends where loss or weights change by less."},
     {"history", KEEL_OPTION(history), kFromOne,
      "Changes of gradient and weights that are kept: 2 * history + 2 numbers a weight.", "history_size"},
-    {"line_search", kLineSearch, kAny,
+    {"line_search", line_search_field(), kAny,
      "strong_wolfe: search along each direction for a step that lowers loss and slope enough; none: a step of lr.",
      "line_search_fn"},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
@@ -127,8 +129,6 @@ const OptionRow kOptions[] = {
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "
      "strategy bf16."},
 };
-
-#undef KEEL_OPTION
 
 int index_of(std::string_view name) {
   int index = 0;
@@ -139,7 +139,7 @@ int index_of(std::string_view name) {
   throw Error(concat("there is no optimizer '", name, "'"));
 }
 
-ChoiceField optimizer_field() {
+FieldPtr optimizer_field() {
   std::string names, others;
   const auto add = [&](std::string_view word, std::string_view name) {
     if (word != name) others += concat(others.empty() ? "" : "|", word, "=", name);
@@ -156,9 +156,10 @@ ChoiceField optimizer_field() {
       if (lower != word) add(word, entry.name);
     }
   }
-  return {[](const Config& config) { return index_of(config.optimizer.type); },
-          [](Config& config, int index) { config.optimizer.type = optimizers()[static_cast<std::size_t>(index)].name; },
-          kept(names), kept(others)};
+  return choice_field(
+      [](const Config& config) { return index_of(config.optimizer.type); },
+      [](Config& config, int index) { config.optimizer.type = optimizers()[static_cast<std::size_t>(index)].name; },
+      kept(names), kept(others));
 }
 
 std::string type_help() {
@@ -254,10 +255,9 @@ std::vector<SchemaRow> optimizer_rows() {
   rows.push_back(
       {"optimizer.type", optimizer_field(), optimizers().front().name, kAny, {}, kept(type_help()), "optim|name"});
   for (const OptionRow& option : kOptions) add_rows(option, rows);
-  Access<std::vector<GroupPattern>> groups = [](Config & config) -> auto& { return config.optimizer.groups; };
   rows.push_back(
       {"optimizer.groups",
-       groups,
+       KEEL_OPTION(groups),
        "[]",
        kAny,
        {},
@@ -265,9 +265,8 @@ std::vector<SchemaRow> optimizer_rows() {
        "the first group that fits says their decay, the factor on their rate, and any other option of the optimizer's "
        "but lr that is to differ (betas, eps, momentum, ...); \"\" fits every name.",
        "param_groups|parameter_groups"});
-  Access<double> layer_decay = [](Config & config) -> auto& { return config.optimizer.layer_decay; };
   rows.push_back({"optimizer.layer_decay",
-                  layer_decay,
+                  KEEL_OPTION(layer_decay),
                   "1",
                   {.low = 0, .high = 1, .low_open = true},
                   {},
@@ -276,6 +275,8 @@ std::vector<SchemaRow> optimizer_rows() {
                   "layerwise_decay|layer_wise_decay"});
   return rows;
 }
+
+#undef KEEL_OPTION
 
 void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node) {
   std::vector<GroupPattern> read;
@@ -303,11 +304,11 @@ std::vector<OptimizerValues> group_options(const Config& config) {
     Config own = config;
     for (const auto& [option, value] : group.options) {
       const std::string key = concat("optimizer.", option);
-      const auto row = std::find_if(schema().begin(), schema().end(), [&](const SchemaRow& each) {
+      const std::span<const SchemaRow> rows = keel_schema()->rows();
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const SchemaRow& each) {
         return each.key == key && (each.when.key.empty() || each.when.accepts(entry.name));
       });
-      KEEL_CHECK(row != schema().end(), "the group '", group.match, "' has ", option, ", which ", entry.name,
-                 " has not");
+      KEEL_CHECK(row != rows.end(), "the group '", group.match, "' has ", option, ", which ", entry.name, " has not");
       try {
         set_value(*row, own, read_yaml(value).root);
       } catch (const Error& error) {

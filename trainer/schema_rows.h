@@ -1,12 +1,17 @@
 #pragma once
-// What rows of several tables of keys are made of: limits, and texts that live as long as the rows.
+// What the tables of keel's own keys are made of: fields that are members of Config, limits, and texts that live as
+// long as the rows.
 
+#include <array>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "keel/trainer/schema.h"
+#include "keel/config/schema.h"
+#include "keel/trainer/config.h"
 
 namespace keel {
 
@@ -18,5 +23,41 @@ inline std::string_view kept(std::string text) {
   static std::deque<std::string> texts;
   return texts.emplace_back(std::move(text));
 }
+
+// Fields of rows that only a Config has values of. A text is a path, in which a leading ~ is the home folder.
+template <class T>
+using Access = T& (*)(Config&);
+FieldPtr member(Access<bool> access);
+FieldPtr member(Access<int> access);
+FieldPtr member(Access<std::int64_t> access);
+FieldPtr member(Access<std::uint64_t> access);
+FieldPtr member(Access<double> access);
+FieldPtr member(Access<std::array<double, 2>> access);
+FieldPtr member(Access<std::string> access);
+FieldPtr member(Access<std::vector<GroupPattern>> access);
+
+// One of `choices` ("AdamW|SGD"), by its place in the list. `other_words` ("Constant=constant|...") are other spellings
+// of a choice, which are read as well.
+FieldPtr choice_field(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,
+                      std::string_view other_words = {});
+// Text of its own grammar; `set` throws Error for what it does not read.
+FieldPtr parsed_field(std::string (*get)(const Config&), void (*set)(Config&, std::string_view),
+                      std::string_view grammar);
+// A parameter of the learning rate's schedule (keel/optim/schedule_table.h).
+FieldPtr schedule_field(const ScheduleUse& use);
+
+// Those of the section `optimizer`, made from the table of optimizers.
+std::vector<SchemaRow> optimizer_rows();
+// set_groups() reads a list of groups and throws YamlError; groups_text() writes one.
+void set_groups(std::vector<GroupPattern>& groups, const YamlNode& node);
+std::string groups_text(const std::vector<GroupPattern>& groups);
+// Those of the section `scheduler`, made from the table of schedules.
+std::vector<SchemaRow> scheduler_rows();
+// Reads and writes a parameter of a schedule; its errors may be YamlErrors.
+void set_schedule_value(const ScheduleUse& use, ScheduleSettings& settings, const YamlNode& node);
+std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& settings);
+
+// Keys of older versions.
+std::vector<RetiredKey> retired_keys();
 
 }  // namespace keel

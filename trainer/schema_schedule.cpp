@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "keel/runtime/error.h"
-#include "keel/trainer/schema_names.h"
 #include "keel/trainer/schema_rows.h"
 
 namespace keel {
@@ -23,15 +22,16 @@ bool same_row(const ScheduleUse& a, const ScheduleUse& b) {
 
 Range range_of(const ScheduleLimits& limits) { return {limits.low, limits.high, limits.low_open, limits.high_open}; }
 
-ChoiceField schedule_field() {
+FieldPtr type_field() {
   std::string names, others;
   for (const ScheduleKind& kind : schedule_kinds()) {
     names += concat(names.empty() ? "" : "|", kind.name);
     for (const std::string_view alias : split_choices(kind.aliases))
       others += concat(others.empty() ? "" : "|", alias, "=", kind.name);
   }
-  return {[](const Config& config) { return config.scheduler.settings.type; },
-          [](Config& config, int type) { config.scheduler.settings.type = type; }, kept(names), kept(others)};
+  return choice_field([](const Config& config) { return config.scheduler.settings.type; },
+                      [](Config& config, int type) { config.scheduler.settings.type = type; }, kept(names),
+                      kept(others));
 }
 
 // One row for each different use of the parameter, with the schedules that use it so.
@@ -49,7 +49,7 @@ void add_rows(P parameter, std::vector<SchemaRow>& rows) {
         users += concat(users.empty() ? "" : "|", other.name);
     const ScheduleParameterRow& row = schedule_parameter(parameter);
     rows.push_back({.key = kept(concat("scheduler.", row.name)),
-                    .field = ScheduleField{use},
+                    .field = schedule_field(*use),
                     .standard = use->standard,
                     .range = range_of(row.limits),
                     .when = {"scheduler.type", kept(users)},
@@ -105,7 +105,8 @@ ScheduleSettings read_schedule(const YamlNode& node, const std::string& where) {
   for (const YamlEntry& entry : node.entries) {
     if (entry.key == "type") continue;
     YamlNode value = entry.value;
-    const std::string own = own_key("scheduler." + entry.key, value).substr(std::string_view("scheduler.").size());
+    const std::string own =
+        keel_schema()->own_key("scheduler." + entry.key, value).substr(std::string_view("scheduler.").size());
     at(entry.line, own, [&] {
       const ScheduleUse* use = use_named(kind, own);
       if (use == nullptr) {
@@ -171,17 +172,17 @@ std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& 
 std::vector<SchemaRow> scheduler_rows() {
   std::vector<SchemaRow> rows = {
       {.key = "scheduler.type",
-       .field = schedule_field(),
+       .field = type_field(),
        .standard = "cosine",
        .range = {},
        .when = {},
        .help = "How the learning rate changes; docs/schedules.md has the formulas.",
        .known_as = "lr_scheduler|schedule|name"},
       {.key = "scheduler.interval",
-       .field = ChoiceField{
+       .field = choice_field(
            [](const Config& config) { return static_cast<int>(config.scheduler.interval); },
            [](Config& config, int value) { config.scheduler.interval = static_cast<SchedulerConfig::Interval>(value); },
-           "step|epoch", "false=step|true=epoch"},
+           "step|epoch", "false=step|true=epoch"),
        .standard = "step",
        .range = {},
        .when = {},
@@ -189,15 +190,13 @@ std::vector<SchemaRow> scheduler_rows() {
        .known_as = {},
        .aliases = "scheduler_interval|step_scheduler_per_epoch"},
       {.key = "scheduler.steps_per_epoch",
-       .field = static_cast<Access<std::int64_t>>(
-           [](Config& config) -> std::int64_t& { return config.scheduler.steps_per_epoch; }),
+       .field = member(+[](Config& config) -> std::int64_t& { return config.scheduler.steps_per_epoch; }),
        .standard = "",
        .range = {.low = 1},
        .when = {"scheduler.interval", "epoch"},
        .help = "Optimizer steps of an epoch."},
       {.key = "scheduler.frequency",
-       .field = static_cast<Access<std::int64_t>>(
-           [](Config& config) -> std::int64_t& { return config.scheduler.frequency; }),
+       .field = member(+[](Config& config) -> std::int64_t& { return config.scheduler.frequency; }),
        .standard = "1",
        .range = {.low = 1},
        .when = {},
@@ -205,6 +204,7 @@ std::vector<SchemaRow> scheduler_rows() {
        .known_as = {},
        .aliases = "scheduler_frequency"}};
   for (std::size_t i = 0; i < kScheduleParameters; ++i) add_rows(static_cast<P>(i), rows);
+  for (SchemaRow& row : rows) row.on_resume = OnResume::paces;
   return rows;
 }
 

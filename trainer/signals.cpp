@@ -10,7 +10,7 @@ namespace {
 
 // A handler has no other way to reach anything. Lock-free, hence allowed in one.
 std::atomic<int> received_signal = 0;
-std::atomic<bool> was_warned = false;
+std::atomic<bool> was_warned = false, is_to_save = false;
 std::atomic<bool> installed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -19,6 +19,10 @@ struct sigaction previous[kSignalCount];
 sigset_t previous_mask;
 
 void handle(int signal_number) {
+  if (signal_number == SIGUSR2) {
+    is_to_save = true;
+    return;
+  }
   int none = 0;
   if (signal_number == SIGUSR1) {
     was_warned = true;
@@ -36,7 +40,7 @@ void handle(int signal_number) {
 SignalScope::SignalScope() {
   if (installed.exchange(true)) throw Error("a SignalScope is active already; a process has one", ErrorKind::internal);
   received_signal = 0;
-  was_warned = false;
+  was_warned = is_to_save = false;
   sigset_t taken;
   sigemptyset(&taken);
   struct sigaction action = {};
@@ -58,5 +62,7 @@ SignalScope::~SignalScope() {
 }
 
 int SignalScope::received() const noexcept { return received_signal; }
+
+bool SignalScope::takes_save_request() const noexcept { return is_to_save.exchange(false); }
 
 }  // namespace keel

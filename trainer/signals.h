@@ -1,5 +1,6 @@
 #pragma once
-// Turns Ctrl-C, SIGTERM and SIGUSR1 into a flag, so that a program can finish its step and save.
+// Turns Ctrl-C, SIGTERM and SIGUSR1 into a flag, so that a program can finish its step and save; and SIGUSR2 into
+// another, so that it can save and go on.
 
 #include <csignal>
 
@@ -15,7 +16,7 @@ namespace keel {
 // Error. Signals that the caller's thread held back are taken from then on, those that wait at once.
 class SignalScope {
  public:
-  static constexpr int kTaken[] = {SIGINT, SIGTERM, SIGUSR1};
+  static constexpr int kTaken[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
   SignalScope();
   ~SignalScope();  // restores what was installed before
@@ -24,6 +25,8 @@ class SignalScope {
 
   // The signal that asked for a stop, 0 for none. May be called from any thread.
   int received() const noexcept;
+  // Whether SIGUSR2 has come since the last call.
+  bool takes_save_request() const noexcept;
 };
 
 }  // namespace keel

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "keel/data/batch.h"
+#include "keel/data/divide_rows.h"
 #include "keel/dist/lab/cost_model.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/error.h"
@@ -74,7 +74,7 @@ DType dtype_of_width(std::int64_t width) { return width == 2 ? DType::bf16 : DTy
 // Sequences of the rank that has most.
 double most_rows(const Config& config, int ranks) {
   std::int64_t rows = 0;
-  for (const RowRange range : divide_rows(config.batch.global, config.batch.micro, 0, ranks))
+  for (const Rows range : divide_rows(config.batch.global, config.batch.micro, 0, ranks))
     rows += range.end - range.begin;
   return static_cast<double>(rows);
 }
@@ -115,7 +115,7 @@ StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::s
                             std::int64_t vocabulary, int ranks, int ranks_per_node) {
   check_same(config, run);
   for (const Config* each : {&config, &run.config})
-    KEEL_CHECK(find_optimizer(each->optimizer.type).make == nullptr, "optimizer.type: how often a step of ",
+    KEEL_CHECK(!find_optimizer(each->optimizer.type).requirements.closure, "optimizer.type: how often a step of ",
                each->optimizer.type, " evaluates the loss is not predicted");
   KEEL_CHECK(run.times.size() >= kFewestRecords, "the run in '", config.run, "' has ", run.times.size(),
              " records of steps after the first, too few to tell how long one takes; a smaller log.every gives more");

@@ -8,37 +8,42 @@
 #include <memory>
 #include <utility>
 
+#include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/stopwatch.h"
+#include "keel/tasks/language.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/evaluation.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/opened_data.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_files.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
+#include "keel/trainer/shared_folder.h"
 #include "keel/trainer/skipped_steps.h"
+#include "keel/trainer/stack.h"
 #include "keel/trainer/step_clock.h"
-#include "keel/trainer/task.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
 namespace {
 
 // Chosen once, when the run begins: a probe may come out differently the next time, and on another rank.
-Strategy::Precision decide_precision(const Config& config, const Context& context, const std::optional<Resume>& resume,
-                                     TrainObserver& observer, Communicator& ranks) {
+Strategy::Precision decide_precision(const Config& config, const Context& context,
+                                     const std::optional<Checkpoint>& resume, TrainObserver& observer,
+                                     Communicator& ranks) {
   Strategy::Precision precision = config.strategy.precision;
   if (precision == Strategy::Precision::automatic && resume)
-    precision = parse_config(resume->state.config, resume->path + "/state.json").strategy.precision;
+    precision = parse_config(config.schema, resume->state.config, resume->path).strategy.precision;
   if (precision != Strategy::Precision::automatic) return precision;
   const PrecisionChoice choice = choose_precision(context, config.model.width);
   if (ranks.rank() == 0) observer.on_message(LogLevel::info, choice.reason);
@@ -69,50 +74,52 @@ class Run {
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
-        task_(agreed(ranks, [&] { return open_task(config, context_.host()); })),
+        task_(agreed(ranks, [&] { return open_data(config, context_.host()); })),
         micro_batches_(agreed(
             ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
         model_(agreed(ranks, [&] { return Gpt(gpt_options(config, task_.vocabulary)); })),
-        resume_(find_beginning(config)),
-        checkpoints_(folder_, config.checkpoint.keep, resume_) {
+        resume_(find_beginning(config)) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     check_same_data();
     config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
-    together(ranks, [&] { check_memory(config_, ranks, task_.vocabulary, context_.device().type == DeviceType::cpu); });
+    check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
-    trace_.emplace(**device_ranks_, (resume_ ? resume_->state.step : 0) + 1, config.log.trace);
-    engine_.emplace(model_, context_, trace_->ranks(), make_optimizer(config),
-                    engine_options(config_, static_cast<std::int64_t>(micro_batches_.size()), model_));
-    if (const std::string note = check_groups(config_, *engine_); !note.empty() && ranks.rank() == 0)
-      observer_.on_message(LogLevel::warning, note);
-    if (const std::string note = unused_rows_note(config, task_.vocabulary); !note.empty() && ranks.rank() == 0)
-      observer_.on_message(LogLevel::warning, note);
-    if (const std::string note = accumulation_note(*engine_); !note.empty() && ranks.rank() == 0)
-      observer_.on_message(LogLevel::info, note);
-    if (!task_.note.empty() && ranks.rank() == 0) observer_.on_message(LogLevel::info, task_.note);
+    trace_.emplace(**device_ranks_, config.log.trace);
+    stack_.emplace(StackSite{.config = config_,
+                             .context = context_,
+                             .ranks = trace_->ranks(),
+                             .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
+                   model_);
+    tell_once(LogLevel::warning, stack_->warning());
+    tell_once(LogLevel::warning, unused_rows_note(config, task_.vocabulary));
+    tell_once(LogLevel::info, stack_->note());
+    tell_once(LogLevel::info, task_.note);
     trace_->watch(model_);
-    if (resume_) load_checkpoint(resume_->path, resume_->state, *engine_);
+    load_beginning(config_, folder_, task_, observer_, ranks_, engine(), resume_);
     if (resume_) state_ = resume_->state;
+    trace_->begin(state_.step + 1);
+    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, resume_);
     if (config.time_limit <= 0 || state_.time.seconds <= 0) state_.time = {0, state_.optimizer.steps};
     time_.emplace(config_, state_.time);
-    skipped_.emplace(engine_->options().scaling, state_.optimizer.steps);
+    skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
     state_.data = task_.fingerprint;
     measured_step_ = known_step_ = state_.step;
-    if (ranks.size() > 1) return;
-    if (const std::string note = single_process_note(config.strategy); !note.empty())
-      observer_.on_message(LogLevel::info, note);
+    if (ranks.size() == 1) tell_once(LogLevel::info, single_process_note(config.strategy));
   }
 
   TrainResult operator()() {
-    StepCurves curves = time_->has_limit() ? StepCurves() : make_curves(config_, context_);
+    // A schedule that cannot be tabulated is refused before anything is written.
+    const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
     write_description();
     steps_.emplace(TrainingSteps::Parts{.model = model_,
-                                        .engine = *engine_,
+                                        .loss = [this](const Batch& batch,
+                                                       Forward& pass) { return language_loss(model_, batch, pass); },
+                                        .engine = engine(),
                                         .ranks = ranks_,
                                         .loader = task_.training,
                                         .micro_batches = micro_batches_,
-                                        .curves = std::move(curves),
+                                        .curves = curves,
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph},
@@ -131,15 +138,21 @@ class Run {
 
  private:
   bool is_first() const { return ranks_.rank() == 0; }
+  Sharded& engine() { return stack_->engine(); }
+
+  void tell_once(LogLevel level, const std::string& words) {
+    if (!words.empty() && is_first()) observer_.on_message(level, words);
+  }
 
   static LogSink log_of(TrainObserver& observer) {
     return [&observer](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   }
 
-  std::optional<Resume> find_beginning(const Config& config) {
+  std::optional<Checkpoint> find_beginning(const Config& config) {
     together(ranks_, [&] {
       if (is_first()) files_.take();
     });
+    check_shared_folder(folder_.path(), ranks_);
     return find_resume(config, folder_, task_, observer_, ranks_);
   }
 
@@ -158,6 +171,7 @@ class Run {
       files_.begin(to_yaml(config_), task_.tokenizer, resume_ ? std::optional(state_.step) : std::nullopt);
     });
     together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
+    checkpoints_->begin();
   }
 
   // Makes the folder again where somebody has removed it.
@@ -166,7 +180,7 @@ class Run {
     together(ranks_, [&] {
       if (files_.has_begun()) was_made_again = files_.keep(state_.step);
     });
-    if (gather_values(ranks_, was_made_again ? 1 : 0).front() == 1) checkpoints_.forget();
+    if (gather_values(ranks_, was_made_again ? 1 : 0).front() == 1) checkpoints_->forget();
   }
 
   void loop() {
@@ -184,26 +198,34 @@ class Run {
       handle(turn);
       if (alone) {
         turn.flags = flags();
+        turn.saves = {turn.flags.saving};
         asked_after = steps_taken();
       }
+      if (!turn.saves.empty()) checkpoints_->hear(turn.saves);
       time_->hear(turn.flags.seconds, asked_after);
       state_.time = time_->spent();
       const bool stopped = turn.flags.stop, late = turn.flags.late;
       if (stopped || late) result_.end = stopped ? TrainEnd::stopped : TrainEnd::time_limit;
       const bool last = stopped || late || turn.flags.failed || state_.step == config_.steps;
       const bool evaluates = !stopped && (last || is_due(config_.eval.every));
-      const bool saves = !last && is_due(config_.checkpoint.every);
-      if (last || evaluates || saves) handle(steps_->finish());
-      if (last) handle(steps_->ask({.failed = failure_ != nullptr}));
+      const bool saves = !last && checkpoints_->is_due(state_.step, turn.flags.save);
+      const bool copies = !last && checkpoints_->is_copy_due(state_.step);
+      if (last || evaluates || saves || copies) handle(steps_->finish());
+      if (last) {
+        StepFlags told;
+        told.failed = failure_ != nullptr;
+        handle(steps_->ask(told));
+      }
       if (evaluates) evaluate_now();
       if (last) break;
-      if (saves) save_or_warn();
-      if (evaluates || saves) clock_.begin(seconds_now(), steps_->waited_ms());
+      if (saves) save();
+      if (copies) checkpoints_->copy(state_);
+      if (evaluates || saves || copies) clock_.begin(seconds_now(), steps_->waited_ms());
     }
     keep_folder();
     write_memory();
     if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
-    checkpoints_.save_the_last(*engine_, ranks_, state_, observer_);
+    checkpoints_->save_the_last(state_);
   }
 
   bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
@@ -213,6 +235,8 @@ class Run {
     return {.stop = observer_.stop_requested(),
             .late = time_->is_over(),
             .failed = failure_ != nullptr,
+            .save = observer_.save_requested() || checkpoints_->asks(),
+            .saving = checkpoints_->note(),
             .seconds = time_->has_limit() ? time_->seconds() : 0};
   }
 
@@ -263,14 +287,14 @@ class Run {
     report.seconds_left = left;
     if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
       const StepClock::Interval times = clock_.take_interval();
-      std::vector<Metric> metrics = {{"loss", outcome.loss},          {"lr", report.lr},
+      std::vector<Logged> metrics = {{"loss", outcome.loss},          {"lr", report.lr},
                                      {"grad_norm", report.grad_norm}, {"tokens_per_s", report.tokens_per_s},
                                      {"step_ms", times.step_ms},      {"elapsed_s", now - began_},
                                      {"tokens", state_.tokens}};
-      if (engine_->optimizer().needs_closure()) metrics.push_back({"evaluations", outcome.result.evaluations});
-      if (engine_->options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
+      if (engine().optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
+      if (engine().options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {
-        const std::int64_t sent = engine_->data_traffic().sent(), steps = outcome.step - measured_step_;
+        const std::int64_t sent = engine().data_traffic().sent(), steps = outcome.step - measured_step_;
         metrics.push_back({"exposed_ms", times.exposed_ms});
         metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});
         measured_bytes_ = sent;
@@ -284,9 +308,17 @@ class Run {
   void evaluate_now() {
     if (!task_.validation) return;
     const double start = seconds_now();
-    EvalReport report =
-        evaluate(model_, *task_.validation, {.batches = task_.validation_batches, .answers = task_.answers}, ranks_);
+    Metrics metrics;
+    const auto& loss = metrics.make<MeanMetric>("loss");
+    const auto* const exact = task_.answers ? &metrics.make<ExactMatch>("exact_match") : nullptr;
+    const auto validate = [this](const Batch& batch, Forward& pass, Metrics& fed) {
+      validate_language(model_, batch, pass, fed);
+    };
+    evaluate(*task_.validation, task_.validation_batches, context_, validate, metrics, ranks_);
+    EvalReport report;
     report.step = state_.step;
+    if (loss.weight() > 0) report.loss = loss.result().front().value;
+    if (exact != nullptr && exact->rows() > 0) report.exact_match = exact->result().front().value;
     report.seconds = seconds_now() - start;
     result_.evaluation = report;
     together(ranks_, [&] {
@@ -298,12 +330,13 @@ class Run {
   }
 
   void write_memory() {
-    const MemoryReport memory = context_.memory();
+    const MemoryReport memory = context_.memory(), host = context_.host().memory();
     std::array<std::string, kPurposeCount> names;
-    std::vector<Metric> metrics;
+    std::vector<Logged> metrics;
     for (std::size_t i = 0; i < names.size(); ++i) {
       names[i] = concat("peak_", name_of(static_cast<Purpose>(i)), "_bytes");
-      metrics.push_back({names[i], static_cast<std::int64_t>(memory.by_purpose[i].peak)});
+      const MemoryReport& where = static_cast<Purpose>(i) == Purpose::checkpoint ? host : memory;
+      metrics.push_back({names[i], static_cast<std::int64_t>(where.by_purpose[i].peak)});
     }
     metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
     result_.peak_resident_bytes = peak_resident_bytes();
@@ -315,29 +348,7 @@ class Run {
 
   void save() {
     keep_folder();
-    checkpoints_.save(*engine_, ranks_, state_, observer_);
-  }
-
-  // In the middle of a run a full disk is no reason to lose the training.
-  void save_or_warn() {
-    try {
-      save();
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::io || !is_thrown_by_all(ranks_)) throw;
-      observer_.on_message(LogLevel::error, concat("no checkpoint of step ", state_.step, ": ", error.what()));
-    }
-  }
-
-  void save_somewhere() {
-    try {
-      save();
-    } catch (const Error&) {
-      if (!is_thrown_by_all(ranks_)) throw;
-      const std::string path = checkpoints_.save_elsewhere(*engine_, ranks_, state_);
-      if (path.empty()) throw;
-      observer_.on_message(LogLevel::error, concat("what was learnt up to step ", state_.step, " is in '", path,
-                                                   "'; resume=", path, " run=OTHER goes on from there"));
-    }
+    checkpoints_->try_to_save(state_);
   }
 
   void save_after_failure() noexcept {
@@ -346,13 +357,18 @@ class Run {
     } catch (const std::exception&) {}  // the error that ended the run is the one to report
     try {
       state_.step = steps_->step();
-      engine_->zero_grad();
+      engine().zero_grad();
       int bad = 0;  // weights
-      for (const TensorPart& part : engine_->weights())
+      for (const TensorPart& part : engine().weights())
         if (part.numel() > 0 && !kernels::all_finite(part.values)) ++bad;
       for (const int each : gather_values(ranks_, bad))
-        if (each > 0) return;  // the checkpoint before is worth more
-      if (checkpoints_.newest() < state_.step) save_somewhere();
+        if (each > 0) {  // the checkpoint before is worth more
+          checkpoints_->finish();
+          return checkpoints_->drop_copies();
+        }
+      checkpoints_->finish();
+      if (checkpoints_->newest() >= state_.step) return checkpoints_->drop_copies();
+      checkpoints_->save_somewhere(state_, [this] { keep_folder(); });
     } catch (const std::exception& error) {
       if (!is_thrown_by_all(ranks_)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
       try {
@@ -367,14 +383,14 @@ class Run {
   RunFolder folder_;
   RunFiles files_;  // of the first rank
   Context context_;
-  Task task_;
-  std::vector<RowRange> micro_batches_;  // of this rank
+  OpenedData task_;
+  std::vector<Rows> micro_batches_;  // of this rank
   Gpt model_;
-  std::optional<Resume> resume_;
-  RunCheckpoints checkpoints_;
+  std::optional<Checkpoint> resume_;
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;
-  std::optional<Sharded> engine_;
+  std::optional<Stack> stack_;
+  std::optional<RunCheckpoints> checkpoints_;
   std::optional<TrainingSteps> steps_;
   std::exception_ptr failure_;     // of a report
   bool failure_is_known_ = false;  // to all ranks

@@ -5,22 +5,22 @@
 #include <utility>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
+#include "keel/trainer/step_loss.h"
 
 namespace keel {
 namespace {
 
-std::vector<RowRange> without_empty(const std::vector<RowRange>& ranges) {
-  std::vector<RowRange> filled;
-  for (const RowRange range : ranges)
+std::vector<Rows> without_empty(const std::vector<Rows>& ranges) {
+  std::vector<Rows> filled;
+  for (const Rows range : ranges)
     if (range.begin < range.end) filled.push_back(range);
   return filled;
 }
 
 // One is computed while the other is loaded. Several ranks tell each other whether they have all of a step.
-int waiting_batches(const std::vector<RowRange>& ranges, const Communicator& ranks) {
+int waiting_batches(const std::vector<Rows>& ranges, const Communicator& ranks) {
   return ranks.size() == 1 ? 2 : std::max(2, static_cast<int>(ranges.size()));
 }
 
@@ -31,6 +31,8 @@ TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     turn.flags.stop |= all[rank].stop;
     turn.flags.late |= all[rank].late;
+    turn.flags.save |= all[rank].save;
+    turn.saves.push_back(all[rank].saving);
     if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
   }
   turn.flags.seconds = all.front().seconds;
@@ -41,10 +43,11 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
       context_(parts.engine.context()),
       step_(step),
+      first_step_(step),
       ranges_(without_empty(parts.micro_batches)),
       batches_(parts.loader, step, ranges_, waiting_batches(ranges_, parts.ranks),
                context_.stream().is_asynchronous() ? context_ : Context()) {
-  if (parts.cuda_graph) graph_.emplace(parts.model, parts.engine);
+  if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -55,7 +58,7 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   std::optional<GatheringOf<Note>> told;
-  if (parts_.engine.optimizer().needs_closure()) {
+  if (parts_.engine.optimizer().requirements().closure) {
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
@@ -88,14 +91,11 @@ StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   return flags;
 }
 
-Batch TrainingSteps::take(RowRange range) {
+Batch TrainingSteps::take(Rows range) {
   if (range.begin == range.end) return stand_in_;
   Batch batch = *batches_.next();
-  if (!stand_in_.inputs.defined() && parts_.micro_batches.back().begin == parts_.micro_batches.back().end) {
-    stand_in_ = batch;
-    stand_in_.targets = kernels::full(context_, batch.targets.shape(), kIgnoreTarget, batch.targets.dtype());
-    stand_in_.target_tokens = 0;
-  }
+  if (stand_in_.rows() == 0 && parts_.micro_batches.back().begin == parts_.micro_batches.back().end)
+    stand_in_ = batch.stand_in();
   return batch;
 }
 
@@ -114,7 +114,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     has_told = true;
     check_notes(evaluation, hear(told));
     has_told = false;
-    return note.tokens > 0 ? note.loss_sum / static_cast<double>(note.tokens) : 0;
+    return note.weight > 0 ? note.loss_sum / note.weight : 0;
   };
   try {
     return parts_.engine.step(evaluate, parts_.curves);
@@ -131,32 +131,51 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     return;
   }
-  Forward pass{.training = true, .random = pending.random, .sample_ids = batch.sample_ids};
-  const CrossEntropyLoss result = parts_.model.loss(batch.inputs, batch.targets, pass);
-  pending.micro_batches.push_back({batch, HostCopy(result.loss.value())});
+  Forward pass{.training = true, .random = pending.random, .sample_ids = batch.sample_ids()};
+  const Loss loss = parts_.loss(batch, pass);
+  if (step_ == first_step_ && !batch.is_stand_in()) check_count(loss, batch);
+  pending.micro_batches.push_back({batch, StepLoss(loss, batch)});
   // Before it costs a backward, where no other rank waits for it.
-  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 && !parts_.engine.optimizer().needs_closure())
+  if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 &&
+      !parts_.engine.optimizer().requirements().closure)
     check_loss(pending, index);
-  parts_.engine.backward(result.loss, {.tokens = batch.target_tokens, .last = last});
+  backward(parts_.engine, loss, batch, last);
+}
+
+// A mean over other targets than its weight counts would make other micro-batches another training.
+void TrainingSteps::check_count(const Loss& loss, const Batch& batch) const {
+  for (const LossTerm& term : loss.terms()) {
+    if (!term.counted.defined()) continue;
+    const std::int64_t counted = HostCopy(term.counted).get().to_vector<std::int64_t>().front();
+    KEEL_CHECK(static_cast<double>(counted) == batch.weight(term.weight), term.name.empty() ? "the loss" : term.name,
+               " is a mean over ", counted, " targets, but the batch has ", batch.weight(term.weight), ' ', term.weight,
+               "; name the weight that counts them");
+  }
 }
 
 void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) {
-  const double loss = pending.micro_batches[micro_batch].loss.get().item();
+  const double loss = pending.micro_batches[micro_batch].loss.get();
   if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
 }
 
 TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) {
-  Note note{.stop = flags.stop, .late = flags.late, .failed = flags.failed, .seconds = flags.seconds};
+  Note note{.stop = flags.stop,
+            .late = flags.late,
+            .failed = flags.failed,
+            .save = flags.save,
+            .seconds = flags.seconds,
+            .saving = flags.saving};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
-    if (micro.batch.target_tokens == 0) continue;
-    const double loss = micro.loss.get().item();
+    const double weight = micro.loss.weight();
+    if (weight == 0) continue;
+    const double loss = micro.loss.get();
     if (!std::isfinite(loss) && note.bad_micro < 0) {
       note.bad_micro = static_cast<std::int64_t>(i);
       note.bad_loss = loss;
     }
-    note.loss_sum += loss * static_cast<double>(micro.batch.target_tokens);
-    note.tokens += micro.batch.target_tokens;
+    note.loss_sum += loss * weight;
+    note.weight += weight;
   }
   return note;
 }
@@ -173,7 +192,7 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<Note>&
 }
 
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
-  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, flags.failed ? 0 : -1} : Turn{};
+  if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
   GatheringOf<Note> told(parts_.ranks, note_of(*under_way, flags));
   return conclude(*under_way, told);
 }
@@ -183,11 +202,13 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<
   Turn turn = turn_of(all);
   check_notes(pending, all);
   StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
+  double weight = 0;
   for (const Note& note : all) {
     outcome.loss += note.loss_sum;
-    outcome.tokens += note.tokens;
+    weight += note.weight;
   }
-  outcome.loss /= static_cast<double>(outcome.tokens);
+  outcome.loss /= weight;
+  outcome.tokens = static_cast<std::int64_t>(weight);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);
   return turn;
@@ -195,7 +216,8 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<
 
 // Every rank repeats the forward pass, since they may gather weights from each other.
 void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
-  std::string bad = first_bad_tensor(parts_.model, pending.micro_batches[micro_batch].batch, pending.random);
+  std::string bad =
+      first_bad_tensor(parts_.model, parts_.loss, pending.micro_batches[micro_batch].batch, pending.random);
   bad = broadcast_text(parts_.ranks, bad, rank);
   const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
   throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",

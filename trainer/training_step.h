@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "keel/data/prefetch.h"
+#include "keel/dist/checkpoint/async_save.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/parallel/sharded.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/nn/module.h"
+#include "keel/tasks/loss.h"
 #include "keel/trainer/micro_step.h"
 
 namespace keel {
@@ -20,6 +22,8 @@ struct StepFlags {
   bool stop = false;    // a signal asked for the end
   bool late = false;    // the time is over
   bool failed = false;  // this rank cannot go on
+  bool save = false;    // a checkpoint is due
+  SaveNote saving;      // where this rank's save stands
   double seconds = 0;   // of the run under its time limit, as the first rank's clock shows them
 };
 
@@ -33,11 +37,12 @@ struct StepOutcome {
 class TrainingSteps {
  public:
   struct Parts {
-    Gpt& model;
+    Module& model;
+    LossFunction loss;
     Sharded& engine;
     Communicator& ranks;  // another communicator than the engine's
-    std::shared_ptr<const Loader> loader;
-    std::vector<RowRange> micro_batches;  // of this rank
+    std::shared_ptr<const BatchSource> loader;
+    std::vector<Rows> micro_batches;  // of this rank
     StepCurves curves;
     std::int64_t last_step = 0;  // whose batches are the last that are needed
     std::uint64_t seed = 0;      // of dropout
@@ -45,7 +50,8 @@ class TrainingSteps {
   };
   struct Turn {
     std::optional<StepOutcome> outcome;
-    StepFlags flags;  // raised by any rank
+    StepFlags flags;              // raised by any rank
+    std::vector<SaveNote> saves;  // of all ranks; none where they exchanged no notes
     int failed_rank = -1;
   };
 
@@ -74,7 +80,7 @@ class TrainingSteps {
   struct Pending {
     struct Micro {
       Batch batch;
-      HostCopy loss;
+      StepLoss loss;
     };
     std::int64_t step = 0;
     RandomStream random;
@@ -83,15 +89,16 @@ class TrainingSteps {
   };
   // What a rank tells the others at the end of a step.
   struct Note {
-    double loss_sum = 0;  // over tokens
-    std::int64_t tokens = 0;
+    double loss_sum = 0;  // over the weight
+    double weight = 0;
     std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
     double bad_loss = 0;
-    bool stop = false, late = false, failed = false;
+    bool stop = false, late = false, failed = false, save = false;
     double seconds = 0;
+    SaveNote saving = {};
   };
 
-  Batch take(RowRange range);
+  Batch take(Rows range);
   // The flags, with `failed` where the batches of the next step do not come.
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
@@ -103,18 +110,19 @@ class TrainingSteps {
   Turn conclude(const Pending& pending, GatheringOf<Note>& told);
   static Turn turn_of(const std::vector<Note>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
+  void check_count(const Loss& loss, const Batch& batch) const;
   void check_notes(const Pending& pending, const std::vector<Note>& all);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
 
   Parts parts_;
   const Context& context_;
-  std::int64_t step_;
+  std::int64_t step_, first_step_;
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
   double waited_ms_ = 0;
   std::string data_failure_;
-  Batch stand_in_;                // computed where a micro-batch is empty; none of its targets counts
-  std::vector<RowRange> ranges_;  // of the batches of a step
+  Batch stand_in_;            // computed where a micro-batch is empty; it has no weight
+  std::vector<Rows> ranges_;  // of the batches of a step
   PrefetchLoader batches_;
 };
 

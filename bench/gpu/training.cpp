@@ -5,10 +5,12 @@
 #include <optional>
 
 #include "bench/gpu/bench.h"
+#include "keel/data/token_batch.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
+#include "keel/tasks/language.h"
 #include "keel/trainer/micro_step.h"
 
 namespace keel::bench {
@@ -48,36 +50,37 @@ class Steps {
       : model_(model), engine_(engine) {
     const Context& context = engine.context();
     const Dims shape = {batch, model.options.block};
-    batch_ = {bench.random_tokens(context, shape, model.options.vocabulary),
-              bench.random_tokens(context, shape, model.options.vocabulary), kernels::arange(context, 0, batch),
-              product(shape)};
-    if (graph) graphed_.emplace(model, engine);
+    batch_ = token_batch(bench.random_tokens(context, shape, model.options.vocabulary),
+                         bench.random_tokens(context, shape, model.options.vocabulary),
+                         kernels::arange(context, 0, batch), product(shape));
+    if (graph)
+      graphed_.emplace([&model](const Batch& each, Forward& pass) { return language_loss(model, each, pass); }, engine);
   }
 
   void operator()() {
-    HostCopy loss = forward_backward();
+    StepLoss loss = forward_backward();
     engine_.step(1e-4);
     if (has_last_) last_.get();
     last_ = std::move(loss);
     has_last_ = true;
   }
-  double loss() const { return last_.get().item(); }
+  double loss() const { return last_.get(); }
 
  private:
-  HostCopy forward_backward() {
+  StepLoss forward_backward() {
     if (graphed_) return graphed_->run(batch_, true);
-    Forward pass{.training = true, .random = {}, .sample_ids = batch_.sample_ids};
-    const CrossEntropyLoss result = model_.loss(batch_.inputs, batch_.targets, pass);
-    HostCopy loss(result.loss.value());
-    engine_.backward(result.loss, {.tokens = batch_.target_tokens});
-    return loss;
+    Forward pass{.training = true, .random = {}, .sample_ids = batch_.sample_ids()};
+    const Loss loss = language_loss(model_, batch_, pass);
+    StepLoss number(loss, batch_);
+    backward(engine_, loss, batch_, true);
+    return number;
   }
 
   const Gpt& model_;
   Sharded& engine_;
   Batch batch_;
   std::optional<GraphedMicroStep> graphed_;
-  HostCopy last_;
+  StepLoss last_;
   bool has_last_ = false;
 };
 

@@ -234,7 +234,6 @@ class NodeOperation : public GroupOperation {
     rounds_ = static_cast<std::uint64_t>((longest + piece_ - 1) / piece_);
     first_ = memory_.rounds;
     memory_.rounds += rounds_;
-    to_show_ = to_add_ = to_take_ = 0;
   }
   bool work_in_rounds() {
     for (bool moves = true; moves && to_take_ < rounds_;) {

@@ -1,10 +1,8 @@
 #include "keel/dist/comm/tcp_connection.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -68,16 +66,9 @@ void TcpConnection::flush() {
       if (done < frame.header.bytes)
         parts[count++] = {const_cast<std::byte*>(frame.data) + done, frame.header.bytes - done};
     }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    const ssize_t sent = ::sendmsg(file(), &message, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS) return;
-      // What the other rank said before it went is still to be read.
-      can_send_ = false;
-      return;
-    }
+    const std::ptrdiff_t sent = socket_.send_some(std::span(parts, count));
+    if (sent < 0) can_send_ = false;  // what the other rank said before it went is still to be read
+    if (sent <= 0) return;
     for (auto left = static_cast<std::size_t>(sent); left > 0;) {
       const std::size_t part = std::min(left, out_.front()->total() - out_.front()->sent);
       out_.front()->sent += part;
@@ -156,10 +147,6 @@ void TcpConnection::end(Listener& listener) {
   if (header_.kind != TcpHeader::message && ended->bytes > 0)
     text.assign(reinterpret_cast<const char*>(ended->own.get()), ended->bytes);
   listener.hear(peer_, header_, text);
-}
-
-void TcpConnection::end_sending() {
-  if (is_open()) ::shutdown(file(), SHUT_WR);
 }
 
 }  // namespace keel

@@ -74,8 +74,6 @@ class TcpConnection {
   // Reads all that is there; returns whether anything was. Closes the socket at the connection's end, or where what
   // comes is no frame.
   bool read(Listener& listener);
-  // Nothing more will be sent.
-  void end_sending();
   void close() { socket_.close(); }
 
  private:

@@ -50,6 +50,9 @@ void tune(int file) {
   set(file, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
+// A call on a socket that failed because nothing is there, or because the system has no room for now.
+bool may_be_tried_again(int error) { return error == EAGAIN || error == EINTR || error == ENOBUFS; }
+
 Socket make(int family) { return Socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 int milliseconds_until(Clock::time_point deadline) {
@@ -114,15 +117,22 @@ void Socket::close() {
 }
 
 std::ptrdiff_t Socket::send_some(const void* data, std::size_t bytes) const {
-  const ssize_t sent = ::send(file_, data, bytes, MSG_NOSIGNAL);
-  if (sent >= 0) return sent;
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS ? 0 : -1;
+  iovec part{const_cast<void*>(data), bytes};
+  return send_some(std::span(&part, 1));
+}
+
+std::ptrdiff_t Socket::send_some(std::span<iovec> parts) const {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t sent = ::sendmsg(file_, &message, MSG_NOSIGNAL);
+  return sent < 0 && may_be_tried_again(errno) ? 0 : sent;
 }
 
 std::ptrdiff_t Socket::receive_some(void* data, std::size_t bytes) const {
   const ssize_t received = ::recv(file_, data, bytes, 0);
   if (received > 0) return received;
-  return received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+  return received < 0 && may_be_tried_again(errno) ? 0 : -1;
 }
 
 TcpAddress TcpAddress::parse(const std::string& text) {

@@ -3,10 +3,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "keel/runtime/language.h"
+
+struct iovec;
 
 namespace keel {
 
@@ -25,6 +28,7 @@ class Socket {
 
   // How many bytes went at once; -1 where the other end is closed or lost.
   std::ptrdiff_t send_some(const void* data, std::size_t bytes) const;
+  std::ptrdiff_t send_some(std::span<iovec> parts) const;
   // How many bytes were there; -1 at the end, whether in order or not.
   std::ptrdiff_t receive_some(void* data, std::size_t bytes) const;
 

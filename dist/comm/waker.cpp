@@ -7,8 +7,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kYields = 20, kRests = 100;
-constexpr auto kSlowYield = std::chrono::microseconds(50);
+constexpr int kYields = 1000, kRests = 100;
+// Several times what the other ranks of a core do between two of this one's turns.
+constexpr auto kSlowYield = std::chrono::microseconds(500);
 
 }  // namespace
 

@@ -10,8 +10,6 @@
 namespace keel::lab {
 namespace {
 
-// Colours that are told apart without colour vision, too (Okabe and Ito 2008).
-constexpr std::string_view kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"};
 constexpr std::string_view kDashes[] = {"", "6 3", "2 2", "8 3 2 3"};
 // Paths around the point, of which the first is a circle.
 constexpr std::string_view kMarks[] = {"m-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0z", "m-2.5 -2.5h5v5h-5z",
@@ -19,13 +17,13 @@ constexpr std::string_view kMarks[] = {"m-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 
 constexpr double kWidth = 460, kHeight = 320, kLeft = 64, kTop = 34, kGap = 90, kBelow = 60, kLegendRow = 18;
 constexpr double kMostTicks = 12;
 
-// How a curve looks: another one for each of the first 112.
+// How a curve looks: another one for each of the first 128.
 struct Style {
   std::string_view colour, dash, mark;
 };
 Style style_of(std::size_t i) {
-  constexpr std::size_t kColourCount = std::size(kColours), kDashCount = std::size(kDashes);
-  return {kColours[i % kColourCount], kDashes[i / kColourCount % kDashCount],
+  constexpr std::size_t kColourCount = std::size(kCurveColours), kDashCount = std::size(kDashes);
+  return {kCurveColours[i % kColourCount], kDashes[i / kColourCount % kDashCount],
           kMarks[(i + i / (kColourCount * kDashCount)) % std::size(kMarks)]};
 }
 

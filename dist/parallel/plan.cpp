@@ -45,7 +45,7 @@ std::int64_t measured_sums(std::span<const FlatBuffer> layout, const Optimizer& 
   std::int64_t count = 0;
   for (const FlatBuffer& buffer : layout)
     for (const Segment& segment : buffer.segments)
-      for (int pass = 0; buffer.trainable && pass < optimizer.passes(); ++pass)
+      for (int pass = 0; buffer.trainable && pass < optimizer.requirements().passes; ++pass)
         count += optimizer.sum_count(pass, segment.shape);
   return count;
 }
@@ -64,6 +64,21 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
   return bytes;
 }
 
+// Whether a rank saves weights and state; see Sharded::holds_parts().
+bool saves_parts(const ShardingOptions& options, int ranks, int rank) {
+  const int group = shard_ranks(options, ranks);
+  return group < ranks ? rank < group : kShardingStages[options.stage].optimizer || rank == 0;
+}
+
+// Elements of parameters, without padding.
+std::int64_t count_parameters(const FlatBuffer& buffer, Span among) {
+  std::int64_t count = 0;
+  for (const Segment& segment : buffer.segments)
+    count += std::max<std::int64_t>(
+        0, std::min(segment.offset + segment.numel, among.end) - std::max(segment.offset, among.begin));
+  return count;
+}
+
 }  // namespace
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
@@ -78,10 +93,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
                    int ranks, int rank, std::string_view algorithm) {
   check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
-  policy.keeps_master = optimizer.needs_master();
+  policy.keeps_master = optimizer.requirements().master;
   const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
-  const std::int64_t state_bytes =
-      wide * static_cast<std::int64_t>(optimizer.state_names().size()) + (policy.master() ? 4 : 0);
+  const std::int64_t state_width = wide * static_cast<std::int64_t>(optimizer.state_names().size());
+  const std::int64_t state_bytes = state_width + (policy.master() ? 4 : 0);
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const int group = shard_ranks(sharding, ranks), groups = ranks / group;
@@ -90,6 +105,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
+  const bool saves = saves_parts(sharding, ranks, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
@@ -97,12 +113,19 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
         !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == step.last_unit());
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
+    const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
+    const std::int64_t numbers = saves ? count_parameters(layout[i], owned) : 0;
+    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : unit.value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;
-    if (unit.compression) plan.memory.undelivered += unit.compression->state;
-    const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
-    const std::int64_t state =
-        unit.owned * state_bytes + kept_of_parameters(layout[i], optimizer, options.groups, owned, wide);
+    if (unit.compression) {
+      plan.memory.undelivered += unit.compression->state;
+      plan.memory.checkpoint +=
+          unit.compression->state - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
+    }
+    const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, owned, wide);
+    const std::int64_t state = unit.owned * state_bytes + of_parameters;
+    if (saves) plan.memory.checkpoint += numbers * state_width + of_parameters;
     const std::int64_t values = unit.owned * unit.value_bytes;
     if (sharding.offload_optimizer) {
       plan.memory.host += state + values;
@@ -123,8 +146,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   if (group > 1)
     plan.traffic.control += Sender(algorithm, ranks, rank)
                                 .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
-  if (optimizer.needs_closure())  // the losses of all ranks
+  if (optimizer.requirements().closure)  // the losses of all ranks
     plan.traffic.control += Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8);
+  if (const SharedNumber* shared = optimizer.shared_number(); shared != nullptr && saves)
+    plan.memory.checkpoint += static_cast<std::int64_t>(sizeof(double)) * shared->count;
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) step.report(plan.memory);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);

@@ -39,6 +39,11 @@ struct MemoryPlan {
   std::int64_t gathered = 0, whole_gradients = 0, buckets = 0;
   // What an offloaded optimizer has in the processor's memory: masters, state, and the weights that it updates.
   std::int64_t host = 0;
+  // What one save writes, and an asynchronous one has a copy of in the processor's memory
+  // (keel/dist/checkpoint/snapshot.h).
+  std::int64_t checkpoint = 0;
+  // What copies of the newest state take of the memory of the rank's host (keel/dist/checkpoint/memory_copies.h).
+  std::int64_t copies = 0;
 
   std::int64_t kept() const { return parameter + gradient + optimizer; }
 };
@@ -79,13 +84,13 @@ std::string name_of_unit(const FlatBuffer& unit);
 // The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// `layout` is lay_out(model, shard_ranks(...), optimizer.block()). The plan assumes what a transformer does: inside the
-// root's forward pass the units follow in the order of the layout, backward takes them in reverse, and it reads the
-// parameters of each. A model whose first unit needs no gradient of its input may gather that unit once less where
-// nothing is prefetched; where activations are recomputed, no last unit is kept. The optimizer counts as offloaded
-// where the options say so, whatever the device. `algorithm` is the communicator's (keel/dist/comm/algorithms.h); the
-// bytes of all but "direct" are read off their schedules. Throws an Error where a gradient is kept as rows: memory and
-// bytes then follow from the data.
+// `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block). The plan assumes what a transformer
+// does: inside the root's forward pass the units follow in the order of the layout, backward takes them in reverse, and
+// it reads the parameters of each. A model whose first unit needs no gradient of its input may gather that unit once
+// less where nothing is prefetched; where activations are recomputed, no last unit is kept. The optimizer counts as
+// offloaded where the options say so, whatever the device. `algorithm` is the communicator's
+// (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Throws an Error where a
+// gradient is kept as rows: memory and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, std::string_view algorithm = "direct");
 

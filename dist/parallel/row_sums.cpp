@@ -82,9 +82,9 @@ RowGradient RowSums::finish(Span part) {
 
 void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
   for (const FlatBuffer& buffer : layout) {
-    if (!buffer.trainable || buffer.sparse == optimizer.takes_rows()) continue;
+    if (!buffer.trainable || buffer.sparse == optimizer.requirements().rows) continue;
     const std::string& name = buffer.segments.front().name;
-    if (optimizer.takes_rows())
+    if (optimizer.requirements().rows)
       throw Error(concat(optimizer.name(), " takes gradients that are kept as rows alone, and that of ", name,
                          " is dense: freeze it, make it an embedding with sparse gradients, or take another optimizer, "
                          "such as Adam"));

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "keel/autograd/backward.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 
@@ -155,8 +156,10 @@ void ShardUnit::wait_gathered() {
   wait(gathering_);
 }
 
-// Whoever reads the values gets them whole and up to date.
+// Whoever reads the values gets them whole and up to date. A backward pass, be it another engine's, has them no longer
+// than it runs.
 void ShardUnit::touch() {
+  if (BackwardPass* const pass = BackwardPass::current()) pass->at_end([this] { release(); });
   gather();
   wait_gathered();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "keel/autograd/backward.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
@@ -38,9 +37,9 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
       optimizer_(std::move(optimizer)),
       options_(options),
       offloads_(options.sharding.offload_optimizer && context.device().type != DeviceType::cpu) {
-  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->block());
+  const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   check_options(layout);
-  options_.policy.keeps_master = optimizer_->needs_master();
+  options_.policy.keeps_master = optimizer_->requirements().master;
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe(layout), "ranks differ in their model or options");
   make_groups();
@@ -55,7 +54,11 @@ Sharded::~Sharded() {
   for (const auto& [module, observer] : observers_) module->unsubscribe(observer);
   for (const auto& unit : units_)
     if (unit->trainable())
-      for (const Segment& segment : unit->layout().segments) segment.parameter->variable.leaf()->forget_hooks(this);
+      for (const Segment& segment : unit->layout().segments) {
+        Leaf& leaf = *segment.parameter->variable.leaf();
+        leaf.forget_hooks(this);
+        if (leaf.owner == this) leaf.owner = nullptr;
+      }
 }
 
 // What each rank refuses by itself, before there is a communicator that the others could still be using.
@@ -72,7 +75,29 @@ void Sharded::check_options(std::span<const FlatBuffer> layout) const {
     KEEL_CHECK(options_.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
   check_gradients(layout, *optimizer_);
-  if (optimizer_->needs_closure()) check_closure_options(layout);
+  check_requirements(layout);
+}
+
+void Sharded::check_requirements(std::span<const FlatBuffer> layout) const {
+  const std::string_view name = optimizer_->name();
+  const OptimizerRequirements needs = optimizer_->requirements();
+  const auto require = [&](bool holds, std::string_view why) {
+    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
+  };
+  if (needs.pure_gradient) {
+    require(options_.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
+    require(!options_.compression.kind().feedback,
+            "compression with error feedback is not offered: a gradient must depend on the weights alone");
+    require(options_.scaling.growth == 1 && options_.scaling.backoff == 1,
+            "a dynamic loss scale is not offered: it skips steps");
+  }
+  require(!needs.host_memory || offloads_ || context_.device().type == DeviceType::cpu,
+          "works in the processor's memory alone; on a device it needs offload_optimizer");
+  if (!needs.one_vector) return;
+  for (const FlatBuffer& unit : layout)
+    for (const Segment& segment : unit.segments)
+      require(options_.groups(segment.name, segment.shape).lr_factor == 1,
+              "all parameters are one vector, and have no rates of their own");
 }
 
 // All that decides which collectives a rank asks for, and what they hold.
@@ -119,7 +144,7 @@ void Sharded::make_units(Module& model) {
                            .reduces_each = options_.sharding.reduces_each(options_.micro_batches),
                            .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
-  std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->block());
+  std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->requirements().block);
   for (FlatBuffer& layout : layouts) {
     memory.subject = static_cast<int>(units_.size() + 1) & 0xffff;
     units_.push_back(
@@ -161,11 +186,11 @@ void Sharded::make_state() {
 void Sharded::make_sums() {
   const Context& context = offloads_ ? context_.host() : context_;
   const int sharers = group_ != nullptr ? group_->size() : size();
-  if (optimizer_->needs_closure()) {
+  if (optimizer_->requirements().closure) {
     dots_.emplace(1, context, context_, *control_, sharers);
     losses_.emplace(1, context, context_, *control_, size());
   }
-  if (optimizer_->passes() == 0) return;
+  if (optimizer_->requirements().passes == 0) return;
   std::vector<Dims> shapes;
   for (const auto& unit : units_)
     if (unit->trainable())
@@ -210,7 +235,7 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
   const auto first_range = static_cast<std::int64_t>(ranges_.size()),
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
-  const bool one_by_one = optimizer_->one_by_one();
+  const bool one_by_one = optimizer_->requirements().one_by_one;
   const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
@@ -267,8 +292,13 @@ void Sharded::make_buckets() {
 void Sharded::watch_leaves() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     if (!units_[i]->trainable()) continue;
-    for (const Segment& segment : units_[i]->layout().segments)
-      segment.parameter->variable.leaf()->when_ready(this, [this, i](BackwardPass&) { gradient_ready(i); });
+    for (const Segment& segment : units_[i]->layout().segments) {
+      Leaf& leaf = *segment.parameter->variable.leaf();
+      leaf.owner = this;
+      leaf.when_ready(this, [this, i](BackwardPass&) { gradient_ready(i); });
+      if (units_[i]->parameters_sharded())
+        leaf.when_passed(this, [this, i](BackwardPass& pass) { constant_passed(i, pass); });
+    }
   }
 }
 
@@ -282,123 +312,6 @@ void Sharded::watch_modules(Module& model) {
       observers_.emplace_back(&module, std::move(observer));
     }
   });
-}
-
-void Sharded::forward_begins(std::size_t unit) {
-  communicator_.poll();
-  if (in_backward_) return;  // a recomputation: what it touches is gathered
-  if (forward_place_[unit] < 0) {
-    forward_place_[unit] = static_cast<std::int64_t>(forward_order_.size());
-    forward_order_.push_back(unit);
-  }
-  units_[unit]->gather();
-  const auto place = static_cast<std::size_t>(forward_place_[unit]);
-  for (std::size_t ahead = 1; ahead <= static_cast<std::size_t>(options_.sharding.prefetch); ++ahead)
-    if (place + ahead < forward_order_.size()) units_[forward_order_[place + ahead]]->gather();
-  units_[unit]->wait_gathered();
-}
-
-void Sharded::forward_ends(std::size_t unit) noexcept try {
-  communicator_.poll();
-  if (in_backward_ || !options_.sharding.reshard_after_forward || units_[unit]->layout().unit.empty()) return;
-  const bool is_last = unit == forward_order_.back();
-  if (is_last && options_.sharding.keep_last_unit && grad_mode() == GradMode::record) return;
-  units_[unit]->release();
-} catch (const Error&) {
-  // The ranks have failed; every later call of the communicator throws it, and from there it may go on.
-}
-
-void Sharded::count_backward(const BackwardOptions& options) {
-  KEEL_CHECK(options.tokens >= 0, "the tokens of a loss must not be negative, got ", options.tokens);
-  KEEL_CHECK(!last_seen_, "a backward() came after the last one of the step; step() comes first");
-  tokens_ += options.tokens;
-  last_seen_ = options.last;
-}
-
-void Sharded::backward(const Variable& loss, const BackwardOptions& options) {
-  count_backward(options);
-  if (options.tokens == 0 && size() == 1) return;
-  reducing_ = size() > 1 && (options.last || options_.sharding.reduces_each(options_.micro_batches));
-  leaves_left_.clear();
-  for (const auto& unit : units_) {
-    leaves_left_.push_back(unit->layout().segments.size());
-    unit->count_rows(options.tokens > 0);
-  }
-  next_bucket_ = 0;
-
-  const Tensor seed = kernels::full(loss.context(), loss.shape(), static_cast<double>(options.tokens), loss.dtype());
-  if (options_.loss_scale != 1 || options_.scaling.growth != 1) {
-    kernels::scale_by(seed, kernels::loss_scale_of(state_));
-    if (options_.compression.kind().feedback) gradient_scale_ = static_cast<double>(state().loss_scale);
-  }
-  in_backward_ = true;
-  try {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(options_.sharding.prefetch) && i < forward_order_.size(); ++i)
-      units_[forward_order_[forward_order_.size() - 1 - i]]->gather();
-    keel::backward(std::span(&loss, 1), std::span(&seed, 1));
-  } catch (...) {
-    in_backward_ = false;
-    throw;
-  }
-  in_backward_ = false;
-  if (reducing_) {
-    if (options_.sharding.strict) check_all_used();
-    send_ready_buckets(true);
-    while (!sent_.empty()) finish_oldest();
-    if (options.last) gather_gradients();
-  }
-  for (const auto& unit : units_) unit->release();
-}
-
-void Sharded::gradient_ready(std::size_t unit) {
-  communicator_.poll();
-  if (leaves_left_[unit] == units_[unit]->layout().segments.size()) gradient_begins(unit);
-  if (--leaves_left_[unit] != 0) return;
-  units_[unit]->release();
-  if (reducing_ && options_.sharding.overlap) send_ready_buckets(false);
-}
-
-// The first gradient of a unit: those before it in the forward pass come next.
-void Sharded::gradient_begins(std::size_t unit) {
-  const std::int64_t place = forward_place_[unit] - options_.sharding.prefetch;
-  if (forward_place_[unit] >= 0 && place >= 0) units_[forward_order_[static_cast<std::size_t>(place)]]->gather();
-}
-
-// Buckets leave in their order, whatever is ready first: ranks must agree.
-void Sharded::send_ready_buckets(bool all) {
-  // Units whose sums may be under way. Where gradients are sharded the whole ones of each take memory.
-  const std::size_t under_way = kShardingStages[options_.sharding.stage].gradients ? 1 : 4;
-  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
-    const auto ready = [&](std::size_t unit) { return leaves_left_[unit] == 0; };
-    const std::vector<std::size_t>& bucket = buckets_[next_bucket_];
-    if (!all && !std::all_of(bucket.begin(), bucket.end(), ready)) return;
-    for (const std::size_t unit : bucket) {
-      while (sent_.size() >= under_way) finish_oldest();
-      if (!sent_.empty()) units_[sent_.back()]->continue_reduce();
-      units_[unit]->begin_reduce(gradient_scale_);
-      sent_.push_back(unit);
-    }
-  }
-}
-
-void Sharded::finish_oldest() {
-  units_[sent_.front()]->finish_reduce();
-  sent_.pop_front();
-}
-
-void Sharded::gather_gradients() {
-  for (const auto& unit : units_) unit->gather_gradient();
-  for (const auto& unit : units_) unit->wait_gradient();
-}
-
-void Sharded::check_all_used() const {
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (!units_[i]->trainable() || leaves_left_[i] == 0) continue;
-    for (const Segment& segment : units_[i]->layout().segments)
-      if (!segment.parameter->variable.leaf()->has_grad)
-        throw Error(concat("the parameter ", segment.name, " got no gradient on rank ", communicator_.rank(),
-                           ": the loss does not depend on it; freeze it, or allow it (strict: false)"));
-  }
 }
 
 }  // namespace keel

@@ -2,6 +2,7 @@
 // The engine: owns a model's memory and optimizer state on one rank, and turns losses into optimizer steps. One engine
 // for a rank alone, data parallelism and the ZeRO stages: a table says what is sharded.
 
+#include <concepts>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -39,9 +40,26 @@ struct ShardedOptions {
 };
 
 // What backward() must know of a loss.
+// How much a loss is a mean over on this rank: a count of tokens, rows or pairs, or a sum of sample weights.
+class LossWeight {
+ public:
+  constexpr LossWeight(std::integral auto count) : value_(static_cast<double>(count)) {}
+  constexpr LossWeight(double sum) : value_(sum) {}
+  constexpr operator double() const { return value_; }
+
+ private:
+  double value_;
+};
+
+// A term of a loss, of one element, and the factor with which its gradient counts.
+struct WeightedLoss {
+  Variable value;
+  double factor = 1;
+};
+
 struct BackwardOptions {
-  std::int64_t tokens = 1;  // that the loss is a mean over; on this rank
-  bool last = true;         // of the micro-batches of this step
+  LossWeight weight = 1;  // finite, and at least 0
+  bool last = true;       // of the micro-batches of this step
 };
 
 struct StepResult {
@@ -49,13 +67,13 @@ struct StepResult {
   std::int64_t steps_taken = 0;  // by then
   double lr = 0;
   double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64
-  double tokens = 0;           // of all ranks
+  double weight = 0;           // of all ranks
   double loss_scale = 1;       // of the next step
   std::string first_bad = {};  // the first parameter whose gradient was not finite
   int evaluations = 1;         // of the loss and its gradient
 };
 
-// Runs forward and backward() of all micro-batches of a step, and returns the mean loss over this rank's tokens. Each
+// Runs forward and backward() of all micro-batches of a step, and returns the mean loss over this rank's weight. Each
 // call in a step must give the same at the same weights.
 using Closure = std::function<double()>;
 
@@ -79,6 +97,12 @@ class PendingStep {
 // Owns a model's memory on this rank. Every rank makes one of the same model, and calls the same functions with its own
 // part of the data. The sum over ranks of each gradient is taken in fp32 in the order of ranks and rounded once to the
 // wire dtype, so that all stages, buckets and schedules give the same bits.
+//
+// Several engines may share a communicator, and a loss may go through the models of several (a generator's goes through
+// the discriminator). Parameters get a gradient from backward() of their own engine alone: in every other backward pass
+// they are constants, whose weights are gathered and released as in their own. Nothing of another engine changes: not
+// its gradient, norm, weight or look-ups. That pass does not go through what depends on constants alone, and does not
+// consume it. Models that one loss shall train together belong to one engine.
 class Sharded {
  public:
   // Gives the model its memory and initial numbers. Model and communicator must outlive the engine. Throws an Error
@@ -92,16 +116,20 @@ class Sharded {
   Sharded(const Sharded&) = delete;
   Sharded& operator=(const Sharded&) = delete;
 
-  // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over tokens, so that micro-batches
-  // of different sizes weigh as they should. Gradients are summed over the ranks while backward goes on, with the last
-  // micro-batch or with each (see ShardingOptions). A rank without tokens takes part all the same; its look-ups do not
-  // count as used rows.
+  // Adds the gradient of `loss` to that of the step. Until step() gradients are sums over the weight, so that
+  // micro-batches of different sizes weigh as they should. Gradients are summed over the ranks while backward goes on,
+  // with the last micro-batch or with each (see ShardingOptions). A rank without weight takes part all the same; its
+  // look-ups do not count as used rows. A loss that depends on no parameter of this engine is an Error.
   void backward(const Variable& loss, const BackwardOptions& options = {});
+  // The same of a loss with several terms, which all ranks have in the same order, in one pass. The sum over terms of
+  // factor * gradient is added; with one term, whose factor is the weight, that is the above. A pass whose factors are
+  // all 0 only takes part. step() divides by the sum of `options.weight` alone.
+  void backward(std::span<const WeightedLoss> terms, const BackwardOptions& options = {});
   // Counts a backward pass that happens outside of the engine, on a rank alone: one that was recorded as a graph.
   void count_backward(const BackwardOptions& options);
-  // The tokens of this rank's losses since the last step.
-  std::int64_t tokens() const { return tokens_; }
-  // Divides by the tokens of all ranks, clips, updates, and forgets the gradients. All ranks skip the step where a
+  // The weight of this rank's losses since the last step.
+  double weight() const { return weight_; }
+  // Divides by the weight of all ranks, clips, updates, and forgets the gradients. All ranks skip the step where a
   // gradient of any rank is not finite. Nothing waits for the device before somebody asks for the result.
   PendingStep step(double lr);
   // The same with learning rates and momenta from curves over the taken steps; skipped steps do not count.
@@ -127,7 +155,7 @@ class Sharded {
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
   std::span<const ParameterRange> ranges() const { return ranges_; }
-  // What this rank has sent for parameters and gradients, and for flags, norms and tokens of steps.
+  // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
   Traffic data_traffic() const;
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
@@ -140,8 +168,9 @@ class Sharded {
   // Whether this rank's parts are needed to have all: others may hold the same.
   bool holds_parts() const;
 
-  // Counts of steps and loss scale. Waits for the device.
-  StepState state() const { return kernels::read_step_state(state_); }
+  // Counts of steps and loss scale. Waits for the device. An Error where ranks have failed: what an aborted collective
+  // left on the device is no state.
+  StepState state() const;
   std::int64_t steps_taken() const { return state().steps; }
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
@@ -154,6 +183,15 @@ class Sharded {
   void load_weights(const TensorParts& weights);
   // Takes counts of steps and loss scale from `steps`.
   void load_optimizer_state(const TensorParts& state, const StepState& steps);
+  // For whoever has written numbers into the views of weights() himself: the values that are computed with and
+  // the other ranks get them. Every rank calls it.
+  void adopt_weights();
+  // The counts of steps and loss scale of `steps`.
+  void adopt_steps(const StepState& steps);
+  // Nothing that a step changes for good is changed before the event, as somebody still reads it.
+  void hold_updates(const Event& until) { held_ = until; }
+  // What waits for that event: steps and everything that loads numbers do; so must whoever writes into views.
+  void wait_until_released() { context_.stream().wait(std::exchange(held_, Event())); }
   // Throw the same Errors for this rank's part and change nothing; for each rank by itself.
   void check_weights(const TensorParts& weights) const;
   void check_optimizer_state(const TensorParts& state) const;
@@ -171,7 +209,7 @@ class Sharded {
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
   void check_options(std::span<const FlatBuffer> layout) const;
-  void check_closure_options(std::span<const FlatBuffer> layout) const;
+  void check_requirements(std::span<const FlatBuffer> layout) const;
   std::string describe(std::span<const FlatBuffer> layout) const;
   bool has_replicas() const;
   void make_groups();
@@ -190,6 +228,8 @@ class Sharded {
   void forward_ends(std::size_t unit) noexcept;
   void gradient_begins(std::size_t unit);
   void gradient_ready(std::size_t unit);
+  void constant_passed(std::size_t unit, BackwardPass& pass);
+  void count_leaves();
   void send_ready_buckets(bool all);
   void finish_oldest();
   void gather_gradients();
@@ -238,14 +278,16 @@ class Sharded {
   std::vector<std::size_t> forward_order_;
   std::vector<std::int64_t> forward_place_;
 
-  // State of the backward pass that is running.
-  bool in_backward_ = false, reducing_ = false;
+  // State of the backward pass that is running: this engine's, or one in which the parameters are constants.
+  std::uint64_t visit_ = 0;  // the id of the last one of those
+  bool reducing_ = false;
   std::vector<std::size_t> leaves_left_;  // by unit
   std::size_t next_bucket_ = 0;
   std::deque<std::size_t> sent_;  // units whose sums are under way
   // State of the step under way.
-  std::int64_t tokens_ = 0;
+  double weight_ = 0;
   bool last_seen_ = false;
+  Event held_;
 };
 
 }  // namespace keel

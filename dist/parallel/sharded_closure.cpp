@@ -38,11 +38,11 @@ class Sharded::Evaluations final : public Objective {
     engine_.zero_grad();
     engine_.state_.copy_from_host(&begin_);
     const double mine = closure_();
-    const double tokens = static_cast<double>(engine_.tokens_);
+    const double weight = engine_.weight_;
     engine_.decide(args_);
     const StepState decided = engine_.state();
     if (evaluations_++ == 0) first_ = decided;
-    const double loss = add(*engine_.losses_, tokens > 0 ? mine * tokens : 0) / decided.tokens;
+    const double loss = add(*engine_.losses_, weight > 0 ? mine * weight : 0) / decided.tokens;
     check(loss, decided);
     for (std::size_t i = 0; i < units_.size(); ++i) gradient_[i] = mean_gradient(*units_[i], decided.gradient_scale);
     return loss;
@@ -120,24 +120,6 @@ class Sharded::Evaluations final : public Objective {
   int evaluations_ = 0;
 };
 
-void Sharded::check_closure_options(std::span<const FlatBuffer> layout) const {
-  const std::string_view name = optimizer_->name();
-  const auto require = [&](bool holds, std::string_view why) {
-    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
-  };
-  require(options_.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
-  require(!options_.compression.kind().feedback,
-          "compression with error feedback is not offered: a gradient must depend on the weights alone");
-  require(options_.scaling.growth == 1 && options_.scaling.backoff == 1,
-          "a dynamic loss scale is not offered: it skips steps");
-  require(offloads_ || context_.device().type == DeviceType::cpu,
-          "works in the processor's memory alone; on a device it needs offload_optimizer");
-  for (const FlatBuffer& unit : layout)
-    for (const Segment& segment : unit.segments)
-      require(options_.groups(segment.name, segment.shape).lr_factor == 1,
-              "all parameters are one vector, and have no rates of their own");
-}
-
 PendingStep Sharded::step(const Closure& closure, double lr) {
   StepArgs args;
   args.lr = lr;
@@ -151,7 +133,8 @@ PendingStep Sharded::step(const Closure& closure, const StepCurves& curves) {
 }
 
 PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {
-  KEEL_CHECK(optimizer_->needs_closure(), optimizer_->name(), " needs no closure: step() follows backward()");
+  KEEL_CHECK(optimizer_->requirements().closure, optimizer_->name(), " needs no closure: step() follows backward()");
+  wait_until_released();
   Evaluations objective(*this, closure, args);
   std::vector<std::vector<Tensor>> state(optimizer_->state_names().size());
   for (std::size_t i = 0; i < units_.size(); ++i)

@@ -18,6 +18,7 @@ TensorPart cut_part(const ShardUnit& unit, const Segment& segment, std::string n
   const Span span = unit.owned();
   const std::int64_t begin = std::clamp(segment.offset, span.begin, span.end);
   const std::int64_t end = std::clamp(segment.offset + segment.numel, span.begin, span.end);
+  if (segment.numel == 0) return {std::move(name), segment.shape, 0, owned.slice(0, 0, 0)};
   if (begin >= end) return {std::move(name), segment.shape};
   return {std::move(name), segment.shape, begin - segment.offset, owned.slice(0, begin - span.begin, end - span.begin)};
 }
@@ -44,7 +45,7 @@ PendingStep Sharded::step(const StepCurves& curves) {
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
-  KEEL_CHECK(tokens_ > 0 || size() > 1, "step() needs a backward() with at least one token before it");
+  KEEL_CHECK(weight_ > 0 || size() > 1, "step() needs a backward() whose weight is above 0 before it");
   // Every group has all shards; those of the first group are counted.
   const bool counts = replicas_ == nullptr || replicas_->rank() == 0;
   std::int64_t before = 0;
@@ -54,7 +55,7 @@ void Sharded::decide(StepArgs args) {
     if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
     before += unit->layout().numel;
   }
-  kernels::add_tokens(state_, static_cast<double>(tokens_));
+  kernels::add_tokens(state_, weight_);
   args.state = state_;
   args.clip = options_.clip;
   args.scaling = options_.scaling;
@@ -67,9 +68,10 @@ void Sharded::decide(StepArgs args) {
 }
 
 PendingStep Sharded::step(StepArgs args) {
-  KEEL_CHECK(!optimizer_->needs_closure(), optimizer_->name(),
+  KEEL_CHECK(!optimizer_->requirements().closure, optimizer_->name(),
              " evaluates the loss several times in a step: step() needs a closure for it");
   decide(std::move(args));
+  wait_until_released();
   take_rows();
   if (offloads_) {
     update_offloaded();
@@ -150,15 +152,21 @@ void Sharded::update_offloaded() {
   optimizer_->advance(input);
 }
 
+StepState Sharded::state() const {
+  const StepState state = kernels::read_step_state(state_);
+  control_->poll();
+  return state;
+}
+
 StepResult PendingStep::get() const {
   StepState state;
   std::memcpy(&state, state_.get().raw(), sizeof state);
-  engine_->control_->poll();  // where ranks have failed, what a collective left on the device is no result
+  engine_->control_->poll();  // as state() does
   return {.taken = state.taken != 0,
           .steps_taken = state.steps,
           .lr = state.lr,
           .grad_norm = state.grad_norm,
-          .tokens = state.tokens,
+          .weight = state.tokens,
           .loss_scale = state.loss_scale,
           .first_bad = engine_->parameter_at(state.first_bad),
           .evaluations = evaluations_};
@@ -171,7 +179,7 @@ void Sharded::zero_grad() {
       ParameterRange& range = ranges_[static_cast<std::size_t>(unit_ranges_[i].begin)];
       range.rows = range.gradient = Tensor();
     }
-  tokens_ = 0;
+  weight_ = 0;
   last_seen_ = false;
 }
 
@@ -267,6 +275,7 @@ TensorParts Sharded::compression_state() const {
 }
 
 void Sharded::load_compression_state(std::span<const TensorParts> states) {
+  wait_until_released();
   std::map<std::string, TensorPart> mine;
   for (const TensorPart& part : compression_state()) {
     kernels::fill(part.values, 0);
@@ -295,7 +304,12 @@ void Sharded::check_optimizer_state(const TensorParts& state) const {
 }
 
 void Sharded::load_weights(const TensorParts& weights) {
+  wait_until_released();
   copy_parts(weights, this->weights(), kOtherModel);
+  adopt_weights();
+}
+
+void Sharded::adopt_weights() {
   for (const auto& unit : units_) {
     unit->adopt_weights();
     unit->share_updates();
@@ -303,7 +317,12 @@ void Sharded::load_weights(const TensorParts& weights) {
 }
 
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
+  wait_until_released();
   copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  adopt_steps(steps);
+}
+
+void Sharded::adopt_steps(const StepState& steps) {
   StepState initial = this->state();
   initial.steps = steps.steps;
   initial.loss_scale = steps.loss_scale;

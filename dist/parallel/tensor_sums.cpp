@@ -5,7 +5,7 @@ namespace keel {
 TensorSums::TensorSums(const Optimizer& optimizer, std::span<const Dims> shapes, const Context& context,
                        const Context& collectives, Communicator& ranks, int sharers)
     : optimizer_(optimizer) {
-  for (int pass = 0; pass < optimizer.passes(); ++pass) {
+  for (int pass = 0; pass < optimizer.requirements().passes; ++pass) {
     std::int64_t count = 0;
     places_.emplace_back();
     for (const Dims& shape : shapes) {

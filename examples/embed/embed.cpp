@@ -56,7 +56,7 @@ bool learn(MPI_Comm comm) {
     heat.step();
     const keel::Variable wanted(changes(context, heat));
     const keel::Variable loss = keel::mse_loss(net(keel::Variable(neighbourhoods(context, heat))), wanted);
-    engine.backward(loss, {.tokens = wanted.value().numel()});
+    engine.backward(loss, {.weight = wanted.value().numel()});
     engine.step(3e-3 * (1 - static_cast<double>(step - 1) / kSteps));
 
     const double cells = static_cast<double>(wanted.value().numel());

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "keel/kernels/cuda/stream.h"
+#include "keel/runtime/context.h"
+#include "keel/runtime/device_api.h"
 
 namespace keel::cuda {
 
@@ -12,12 +13,8 @@ namespace keel::cuda {
 // more than a quarter of the device. The quarter alone decides wherever memory is not scarce, so that runs on devices
 // of one size choose alike.
 inline std::int64_t workspace_limit(const Context& context) {
-  context.api().make_current();
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const MemoryReport report = context.memory();
-  const std::size_t cached = report.reserved - std::min(report.reserved, report.total.current);
-  return static_cast<std::int64_t>(std::min((free + cached) / 2, total / 4));
+  const DeviceMemory left = context.memory_left();
+  return std::min(left.free / 2, left.total / 4);
 }
 
 }  // namespace keel::cuda

@@ -59,11 +59,25 @@ class CudaApi final : public DeviceApi {
     cudaSetDevice(index_);
     cudaFree(memory);
   }
-  std::string free_memory() const override {
+  DeviceMemory memory() const override {
     make_current();
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    return concat("; ", free, " bytes of ", total, " are free on the device");
+    return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+  }
+  // Not its number: each process may see other devices, and counts those that it sees.
+  std::string identity() const override {
+#ifdef KEEL_EMULATED
+    return std::to_string(index_);
+#else
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
+    return {properties.uuid.bytes, sizeof properties.uuid.bytes};
+#endif
+  }
+  std::string free_memory() const override {
+    const DeviceMemory now = memory();
+    return concat("; ", now.free, " bytes of ", now.total, " are free on the device");
   }
 
   // In the order of the stream: the host runs ahead of it. In the emulator fresh memory holds NaN, so that a kernel

@@ -97,6 +97,7 @@ TEST(RowGradient, IsEmptyWhereNothingWasLookedUp) {
   backward(add(sum(embedding(table, empty(context, {0}, DType::i64))), sum(Variable(zeros(context, {1}), true))));
   EXPECT_TRUE(table.row_grad().defined());
   EXPECT_EQ(table.row_grad().count(), 0);
+  EXPECT_EQ(table.row_grad().values().shape(), (Dims{0, kWidth}));
   EXPECT_EQ(doubles(table.row_grad().dense()), std::vector<double>(kVocabulary * kWidth));
 }
 
@@ -140,6 +141,16 @@ TEST(RowGradient, RefusesAnOperationThatGivesAllRows) {
               gradient.add(ids_of(context, {3, 40}), zeros(context, {2, 1}));
             }),
             "rows of a gradient: id 40 is outside [0, 40)");
+  EXPECT_EQ(error_of([&] {
+              gradient.add(ids_of(context, {-1}), zeros(context, {1, 1}));
+            }),
+            "rows of a gradient: id -1 is outside [0, 40)");
+  EXPECT_NE(error_of([&] {
+              gradient.add(zeros(context, {1}), zeros(context, {1, 1}));
+            }).find("ids must be i32 or i64"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { RowGradient(context, {kVocabulary}, DType::f32); }).find("got the shape (40)"),
+            std::string::npos);
   EXPECT_EQ(gradient.count(), 0);
 }
 

@@ -106,6 +106,27 @@ class Border {
     row("keel_infer", keel_infer, model, array(x_), array(y_));
 
     row("keel_model_save", keel_model_save, const_model, text(saved_.c_str(), {"", "/proc/keel"}));
+    // One at a time: whoever begins one finds none under way, and whoever ends one finds one.
+    const auto end_save = [this] {
+      int state = KEEL_SAVE_NONE;
+      EXPECT_KEEL(keel_model_save_poll(model_, &state));
+      if (state == KEEL_SAVE_UNDER_WAY) { EXPECT_KEEL(keel_model_save_finish(model_)); }
+    };
+    row("keel_model_save_begin", keel_model_save_begin, model,
+        Slot<const char*>{[=, this] {
+                            end_save();
+                            return saved_.c_str();
+                          },
+                          {"", "/proc/keel", nullptr}});
+    end_save();
+    row("keel_model_save_poll", keel_model_save_poll, model, needed(&whole_));
+    row("keel_model_save_finish", keel_model_save_finish,
+        Slot<keel_model*>{[=, this] {
+                            end_save();
+                            EXPECT_KEEL(keel_model_save_begin(model_, saved_.c_str()));
+                            return static_cast<keel_model*>(model_);
+                          },
+                          model.bad});
     row("keel_model_load", keel_model_load, model, text(saved_.c_str(), {"", "/nowhere", "/"}));
     row("keel_export_weights", keel_export_weights, text(saved_.c_str(), {"", "/nowhere"}),
         text(weights_.c_str(), {"", "/proc/keel"}));

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kSamples = 8, kInputs = 4, kOutputs = 2;
 struct Samples {
   std::vector<float> x, y;
   Samples(int step, int rank) {
-    const auto seed = static_cast<std::uint64_t>(100 * step + 10 * rank);
+    const auto seed = 100 * static_cast<std::uint64_t>(step) + 10 * static_cast<std::uint64_t>(rank);
     for (const double v : uniform(kSamples * kInputs, seed)) x.push_back(static_cast<float>(v));
     for (const double v : uniform(kSamples * kOutputs, seed + 5)) y.push_back(static_cast<float>(v));
   }
@@ -60,12 +60,12 @@ struct CppLearner {
     const Variable x(from_values(context, samples.x, {kSamples, kInputs}));
     const Variable y(from_values(context, samples.y, {kSamples, kOutputs}));
     const Variable loss = mse_loss(net(x), y);
-    engine.backward(loss, {.tokens = kSamples});
+    engine.backward(loss, {.weight = kSamples});
     engine.step(1e-2);
     ++state.step;
     return loss.value().item();
   }
-  void save(const std::string& folder) { save_checkpoint(folder, engine, ranks, state); }
+  void save(const std::string& folder) { save_checkpoint(folder, engine, ranks, json_of(state)); }
 };
 
 }  // namespace keel::testing

@@ -15,13 +15,6 @@ namespace {
 
 using namespace keel::testing;
 
-CContext c_context(Pairs pairs = {{"threads", "1"}}) {
-  const CSettings settings = c_settings(pairs);
-  CContext context;
-  EXPECT_KEEL(keel_context_create(settings, context.out()));
-  return context;
-}
-
 std::string numbers_of(const CModel& model) {
   const TemporaryFolder place;
   EXPECT_KEEL(keel_model_save(model, (place / "c").c_str()));

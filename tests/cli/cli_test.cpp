@@ -64,6 +64,16 @@ TEST(Program, DocsConfigPrintsTheReferencePage) {
   EXPECT_EQ(outcome.out, config_reference());
 }
 
+TEST(Program, TheCommittedPageOfCommandsIsTheGeneratedOneAndNamesEachOfThem) {
+  const std::string page = run_keel("docs commands").out;
+  EXPECT_EQ(read_text_file(KEEL_SOURCE_DIR "/docs/commands.md"), page)
+      << "run `build/keel docs commands > docs/commands.md`";
+  const std::string program = run_keel("--help").out;
+  std::istringstream list(program.substr(program.find("Subcommands:\n") + 13));
+  for (std::string line; std::getline(list, line) && line.starts_with("  ");)
+    EXPECT_NE(page.find("\n## keel " + line.substr(2, line.find(' ', 2) - 2)), std::string::npos) << line;
+}
+
 TEST(Program, EnvSaysWhatThereIsAndWhyNotMore) {
   const Outcome outcome = run_keel("env");
   EXPECT_EQ(outcome.code, 0);

@@ -227,12 +227,35 @@ TEST(LaunchPlan, WithoutMpiItSaysHowToInstallItAndNamesThreads) {
   bare.launcher = {};
   EXPECT_NE(refusal(wish("4"), bare).find("no mpirun, mpiexec or srun was found in PATH; `apt-get install openmpi-bin"),
             std::string::npos);
-  EXPECT_TRUE(refusal(wish("4"), bare).ends_with("--threads runs the ranks as threads of one process"));
+  EXPECT_TRUE(refusal(wish("4"), bare)
+                  .ends_with("--threads runs the ranks as threads of one process, --tcp as processes without MPI"));
   EXPECT_EQ(refusal(wish("4", {"./program"}), bare).find("--threads"), std::string::npos);
   Machine built_without = small_machine();
   built_without.built_with = Kind::none;
   EXPECT_TRUE(refusal(wish("4"), built_without).starts_with("this build of keel has no MPI; "));
   EXPECT_EQ(refusal(wish("4", {"./program"}), built_without), "");
+}
+
+TEST(LaunchPlan, KeelsOwnLauncherNeedsNoMpiAndStartsAnyProgram) {
+  Machine machine = small_machine(Kind::keel);
+  machine.launcher.path = machine.keel;
+  machine.built_with = Kind::none;
+  EXPECT_EQ(line(wish("4"), machine), "OMP_NUM_THREADS=1 /k/keel launch --processes 4 --rank /k/keel train c.yaml");
+  LaunchWish hosts = wish("3", {"./program", "-x"});
+  hosts.hosts = parse_hosts("a:2,b:2");
+  EXPECT_EQ(line(hosts, machine), "OMP_NUM_THREADS=1 /k/keel launch --processes 3 --hosts a:2,b:2 --rank ./program -x");
+  hosts.binding = Binding::core;
+  EXPECT_NE(refusal(hosts, machine).find("leave it or --tcp out"), std::string::npos);
+}
+
+TEST(LaunchPlan, RanksThatReportHaveAProcessAroundThemAndAreToldSo) {
+  LaunchWish one = wish("1");
+  one.reports = true;
+  EXPECT_EQ(line(one), "OMP_NUM_THREADS=2 KEEL_LAUNCH_REPORTS=1 /k/keel launch --rank /k/keel train c.yaml");
+  LaunchWish hosts = wish("2");
+  hosts.hosts = parse_hosts("a:1,b:1");
+  hosts.reports = true;
+  EXPECT_NE(line(hosts).find(" -x KEEL_LAUNCH_REPORTS "), std::string::npos) << line(hosts);
 }
 
 TEST(LaunchPlan, ALauncherOfAnotherMpiIsRefusedForKeelItself) {

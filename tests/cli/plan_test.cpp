@@ -81,11 +81,40 @@ TEST(PlanCommand, PutsWhatARunMeasuredBesideItsPlan) {
   const json run = plan_of(sandbox, "text.yaml -N 4")["run"];
   EXPECT_EQ(run["strategy"], "bf16");
   EXPECT_EQ(run["ranks"], 1);
-  for (const char* kind : {"parameter_bytes", "gradient_bytes", "optimizer_bytes", "kept_bytes", "bucket_bytes"})
+  for (const char* kind :
+       {"parameter_bytes", "gradient_bytes", "optimizer_bytes", "kept_bytes", "bucket_bytes", "checkpoint_bytes"})
     EXPECT_EQ(run["measured"][kind], run["plan"][kind]) << kind;
   const Outcome text = sandbox.keel("plan text.yaml -N 4");
   for (const char* words : {"was trained as bf16 on 1 rank:", "\nformulas ", "\nmeasured "})
     EXPECT_NE(text.out.find(words), std::string::npos) << words << "\n" << text.out;
+}
+
+TEST(PlanCommand, CountsTheCopyOfAnAsynchronousSaveBesideWhatARunMeasured) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml checkpoint.async=true").code, 0);
+  const json run = plan_of(sandbox, "text.yaml checkpoint.async=true")["run"];
+  EXPECT_GT(run["plan"]["checkpoint_bytes"], run["plan"]["parameter_bytes"]);
+  EXPECT_EQ(run["measured"]["checkpoint_bytes"], run["plan"]["checkpoint_bytes"]);
+  const Outcome with = sandbox.keel("plan text.yaml -N 2 checkpoint.async=true run=none"),
+                without = sandbox.keel("plan text.yaml -N 2 run=none");
+  EXPECT_NE(with.out.find(" in the processor's memory, the copy that checkpoint.async writes"), std::string::npos)
+      << with.out;
+  EXPECT_EQ(without.out.find("checkpoint.async"), std::string::npos) << without.out;
+}
+
+TEST(PlanCommand, CountsWhatCopiesTakeOfTheMemoryOfAHost) {
+  const Sandbox sandbox;
+  const json plan =
+                 plan_of(sandbox, "text.yaml -N 4 --strat zero2-fp32 checkpoint.memory_every=5")["plans"]["zero2-fp32"],
+             async = plan_of(sandbox, "text.yaml -N 4 --strat zero2-fp32 checkpoint.async=true")["plans"]["zero2-fp32"];
+  EXPECT_GT(plan["memory_copies_bytes"], 0);
+  EXPECT_EQ(plan["checkpoint_bytes"], 0);
+  EXPECT_EQ(async["memory_copies_bytes"], 0);
+  EXPECT_EQ(plan["memory_copies_bytes"].get<double>() / async["checkpoint_bytes"].get<double>(), 4)
+      << "two of the own files and of another rank's";
+  const Outcome text = sandbox.keel("plan text.yaml -N 4 checkpoint.memory_every=5");
+  EXPECT_NE(text.out.find(" in /dev/shm at most, what checkpoint.memory_every keeps there"), std::string::npos)
+      << text.out;
 }
 
 TEST(PlanCommand, PlansAnOffloadedOptimizerForGpusButNotForARunOfProcessors) {

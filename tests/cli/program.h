@@ -2,9 +2,11 @@
 // Runs the program `keel` and collects what it prints.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 
 #include "keel/runtime/file.h"
@@ -15,6 +17,7 @@ namespace keel::testing {
 struct Outcome {
   int code = -1;  // exit code; 128 + n after signal n
   std::string out, err;
+  std::int64_t peak = 0;  // bytes in memory, as the system counts them
 };
 
 // The program at work. `arguments` as typed in a shell, in the folder `where`; `before` is what that shell does first.
@@ -41,12 +44,21 @@ class RunningProgram {
 
   void send(int signal_number) const { ::kill(process_, signal_number); }
 
+  bool has_ended() const {
+    siginfo_t ended = {};
+    return process_ <= 0 || (::waitid(P_PID, static_cast<id_t>(process_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                             ended.si_pid == process_);
+  }
+
+  std::string said_so_far() const { return read_text_file(output_ / "out") + read_text_file(output_ / "err"); }
+
   Outcome wait() {
     int status = 0;
-    ::waitpid(process_, &status, 0);
+    rusage use = {};
+    ::wait4(process_, &status, 0, &use);
     process_ = 0;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text_file(output_ / "out"),
-            read_text_file(output_ / "err")};
+            read_text_file(output_ / "err"), std::int64_t{use.ru_maxrss} * 1024};
   }
 
  private:

@@ -20,7 +20,7 @@ using testing::Sandbox;
 constexpr const char* kForEver = " steps=100000000 checkpoint.every=0 eval.every=0";
 
 void wait_for_steps(const Sandbox& sandbox) {
-  for (int i = 0; i < 6000 && !(sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""); ++i)
+  for (int i = 0; i < 6000 && !(sandbox.has("made/metrics.jsonl") && !sandbox.read("made/metrics.jsonl").empty()); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
@@ -98,6 +98,93 @@ TEST_F(SharedFolder, WithATokenFileThatIsCutShortEndsAllRanksWithALineAndACheckp
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   EXPECT_NE(said.find("cannot read 'data.tokens': it has been cut short to "), std::string::npos) << said;
   EXPECT_TRUE(sandbox.has("made/model.safetensors"));
+}
+
+// As where the run's folder lies on the own disk of each host.
+struct OwnFolder : AtAnAddress {
+  OwnFolder() {
+    std::filesystem::create_directory(sandbox / "node");
+    for (const char* file : {"corpus.txt", "text.yaml"})
+      std::filesystem::copy_file(sandbox / file, concat(sandbox / "node/", file));
+  }
+
+  // Three ranks, of which rank 1 works in a folder of its own; what they say.
+  std::string said_by(const std::string& arguments, int code) {
+    std::string said;
+    const std::vector<std::string> folders = {sandbox / "", sandbox / "node", sandbox / ""};
+    for (const Outcome& outcome : wait(start("train text.yaml batch.global=6 steps=12 " + arguments, folders))) {
+      EXPECT_EQ(outcome.code, code) << outcome.err;
+      said += outcome.err;
+    }
+    return said;
+  }
+  static void expect_named(const std::string& said, const std::string& what, const std::string& end) {
+    const std::string line = concat("keel: error: rank 1: host (\\S+) does not see in '[^']*/node", what,
+                                    "' what rank 0 on host \\1 has in '[^']*", what, "'; ", end, "\n");
+    EXPECT_TRUE(std::regex_match(said, std::regex(line))) << said;
+  }
+};
+
+TEST_F(OwnFolder, OfARankIsOneLineWithItsHostBeforeAnythingIsWritten) {
+  const auto before = sandbox.contents();
+  expect_named(said_by("run=made", 2), "", "give the run a folder that all hosts share \\(run=FOLDER\\)");
+  EXPECT_TRUE(sandbox.contents() == before);
+}
+
+TEST_F(OwnFolder, WithACopyOfTheRunIsOneLineWithItsHostWhereItGoesOn) {
+  EXPECT_EQ(sandbox.keel("train text.yaml batch.global=6 run=made --thread-ranks 3").code, 0);
+  std::filesystem::copy(sandbox / "made", sandbox / "node/made", std::filesystem::copy_options::recursive);
+  const auto before = sandbox.contents();
+  expect_named(said_by("run=made resume=auto steps=15", 2), "/made",
+               "give the run a folder that all hosts share \\(run=FOLDER\\)");
+  const auto after = sandbox.contents();
+  for (const auto& [name, bytes] : before)
+    EXPECT_TRUE(after.contains(name) && (after.at(name) == bytes || name.find("/logs/") != std::string::npos)) << name;
+  EXPECT_EQ(after.size(), before.size());
+}
+
+TEST_F(OwnFolder, WithoutTheCheckpointToGoOnFromIsOneLineAndACopyOfItIsEnough) {
+  EXPECT_EQ(sandbox.keel("train text.yaml batch.global=6 run=made steps=6 --thread-ranks 3").code, 0);
+  const std::string from = "made/checkpoints/step-00000006", run = concat("resume=", from, " run=", sandbox / "other");
+  expect_named(said_by(run, 2), "/" + from, "give a checkpoint that all hosts share, or a copy to each");
+  EXPECT_FALSE(sandbox.has("other/config.yaml"));
+  std::filesystem::create_directories(sandbox / "node/made/checkpoints");
+  std::filesystem::copy(sandbox / from, concat(sandbox / "node/", from));
+  EXPECT_EQ(said_by(run, 0), "");
+}
+
+// One line, from a program that a shell starts after `before`.
+void expect_refused_after(const Sandbox& sandbox, const std::string& before, const std::string& start,
+                          const std::string& reason) {
+  for (const char* arguments :
+       {"train text.yaml", "launch -N 2 --threads text.yaml", "launch -N 2 --tcp --restarts 1 text.yaml"}) {
+    sandbox.write("script", concat(before, "\n", start, " '", KEEL_PROGRAM, "' ", arguments,
+                                   " run=place/made >out 2>err && code=0 || code=$?\necho $code >code\n"));
+    const std::string wrap =
+        before.find("mount ") == std::string::npos ? "" : "unshare --user --map-root-user --mount ";
+    std::filesystem::remove(sandbox / "code");
+    std::system(concat("cd '", sandbox / "", "' && ", wrap, "sh -e script 2>why >/dev/null").c_str());
+    if (!sandbox.has("code")) GTEST_SKIP() << "not possible here: " << sandbox.read("why");
+    EXPECT_EQ(sandbox.read("code"), "2\n") << arguments;
+    EXPECT_EQ(sandbox.read("err"), concat("keel: error: cannot make the folder 'place/made': ", reason, "\n"));
+  }
+}
+
+TEST(FolderWithoutRights, IsOneLineOnAFileSystemThatIsReadOnly) {
+  const Sandbox sandbox;
+  expect_refused_after(sandbox, "mkdir -p place\nmount -t tmpfs tmpfs place\nmount -o remount,ro place", "",
+                       "Read-only file system");
+}
+
+// The superuser may write everywhere, so another user tries.
+TEST(FolderWithoutRights, IsOneLineWhereTheUserMayNotWrite) {
+  const Sandbox sandbox;
+  const std::string start = ::geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups" : "";
+  if (!start.empty() && std::system(concat(start, " test -x '", KEEL_PROGRAM, "' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "root may write everywhere, and no other user can start " << KEEL_PROGRAM;
+  std::filesystem::permissions(sandbox / "", std::filesystem::perms(0755));
+  expect_refused_after(sandbox, "mkdir -p place\nchmod 555 place\ntouch out err\nchmod 666 out err", start,
+                       "Permission denied");
 }
 
 }  // namespace

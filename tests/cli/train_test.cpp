@@ -60,8 +60,9 @@ TEST(Train, OnATextLeavesMetricsModelTokenizerAndCheckpoints) {
   const Outcome outcome = sandbox.keel("train text.yaml run=made");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  for (const char* file : {"config.yaml", "tokenizer.json", "model.safetensors", "checkpoints/step-00000006/state.json",
-                           "checkpoints/step-00000012/optimizer.safetensors"})
+  for (const char* file :
+       {"config.yaml", "tokenizer.json", "model.safetensors", "checkpoints/step-00000006/manifest.json",
+        "checkpoints/step-00000012/optimizer.safetensors"})
     EXPECT_TRUE(sandbox.has(concat("made/", file))) << file;
   EXPECT_EQ(sandbox.read("made/model.safetensors"), sandbox.read("made/checkpoints/step-00000012/model.safetensors"));
 
@@ -146,6 +147,26 @@ TEST(Train, StoppedByASignalSavesAndGoesOnToTheSameBits) {
   }
 }
 
+TEST(Train, AskedBySigusr2SavesAndTheRunGoesOn) {
+  const Sandbox sandbox;
+  RunningProgram program = sandbox.start("train text.yaml run=made steps=100000000 checkpoint.every=0 eval.every=0");
+  const auto wait_for = [&](const char* file) {
+    for (int i = 0; i < 6000 && !(sandbox.has(file) && sandbox.read(file) != ""); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  wait_for("made/metrics.jsonl");
+  program.send(SIGUSR2);
+  wait_for("made/checkpoints/latest");
+  const std::string asked_for = sandbox.read("made/checkpoints/latest");
+  program.send(SIGTERM);
+  const Outcome stopped = program.wait();
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
+  const std::size_t saved = stopped.out.find("saved made/checkpoints/" + last_line(asked_for));
+  ASSERT_NE(saved, std::string::npos) << stopped.out;
+  EXPECT_NE(stopped.out.find("saved made/checkpoints/step-", saved + 1), std::string::npos) << "and at its end";
+  EXPECT_NE(sandbox.read("made/checkpoints/latest"), asked_for);
+}
+
 TEST(Train, ResumeGoesBackToTheLastWholeCheckpoint) {
   const Sandbox sandbox;
   ASSERT_EQ(sandbox.keel("train text.yaml run=made").code, 0);
@@ -183,7 +204,7 @@ TEST(Train, ANonFiniteLossSavesWhatWasLearntAndNamesTheFirstBadTensor) {
   EXPECT_TRUE(outcome.err.starts_with("keel: error: step 2: the loss is ")) << outcome.err;
   EXPECT_NE(outcome.err.find("first bad tensor: output of "), std::string::npos) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  EXPECT_TRUE(sandbox.has("made/checkpoints/step-00000001/state.json"));
+  EXPECT_TRUE(sandbox.has("made/checkpoints/step-00000001/manifest.json"));
 }
 
 TEST(Generate, TheSameSeedGivesTheSameText) {

@@ -14,31 +14,35 @@ using namespace keel::testing;
 class NcclSharded : public NcclRanks {
  protected:
   // Losses, norms and all weights of a few steps, of one rank.
-  static std::vector<double> steps(const DeviceRank& own, Communicator& devices, int stage, DType dtype) {
+  static std::vector<double> steps(const DeviceRank& own, Communicator& devices, int stage, DType dtype,
+                                   int micros = 1) {
     UnitNet net;
-    ShardedOptions options = testing::stage(stage);
+    ShardedOptions options = micros == 1 ? testing::stage(stage) : each_backward(stage);
     options.policy = PrecisionPolicy::of(dtype);
     options.clip = 1;
+    options.micro_batches = micros;
     Sharded engine(net, own.context, devices, make_adamw({}), options);
     std::vector<double> seen;
     for (int step = 0; step < 2; ++step) {
-      const Tensor x = rows(own.context, step, devices, 0, 1, 100, dtype);
-      const Tensor y = rows(own.context, step, devices, 0, 1, 900, dtype);
-      const Variable loss = mse_loss(net(x), Variable(y));
-      engine.backward(loss, {.tokens = x.dim(0), .last = true});
+      for (int micro = 0; micro < micros; ++micro) {
+        const Tensor x = rows(own.context, step, devices, micro, micros, 100, dtype);
+        const Tensor y = rows(own.context, step, devices, micro, micros, 900, dtype);
+        const Variable loss = mse_loss(net(x), Variable(y));
+        engine.backward(loss, {.weight = x.dim(0), .last = micro + 1 == micros});
+        seen.push_back(loss.value().item());
+      }
       const StepResult result = engine.step(1e-2).get();
       EXPECT_TRUE(result.taken);
-      seen.push_back(loss.value().item());
       seen.push_back(result.grad_norm);
     }
     for (const double value : whole_values(engine)) seen.push_back(value);
     return seen;
   }
-  static std::vector<double> train(int ranks, int stage, DType dtype, std::uint64_t drain_seed = 0) {
+  static std::vector<double> train(int ranks, int stage, DType dtype, std::uint64_t drain_seed = 0, int micros = 1) {
     std::vector<double> outcome;
     on_devices(ranks,
                [&](const DeviceRank& own) {
-                 const std::vector<double> seen = steps(own, own.devices, stage, dtype);
+                 const std::vector<double> seen = steps(own, own.devices, stage, dtype, micros);
                  if (own.rank() == 0) outcome = seen;
                },
                {.drain_seed = drain_seed});
@@ -65,6 +69,15 @@ TEST_F(NcclSharded, NoOrderOfWorkThatEventsAllowChangesABit) {
     for (const std::uint64_t seed : {1, 2, 3})
       EXPECT_TRUE(train(2, stage, DType::f32, seed) == reference) << "stage " << stage << ", seed " << seed;
   }
+}
+
+TEST_F(NcclSharded, MicroBatchesThatAreReducedOneByOneGiveTheSameBitsInEveryStageAndOrderOfWork) {
+  KEEL_NEEDS_DEVICES(3);
+  constexpr int kMicros = 3;
+  const std::vector<double> reference = train(3, 0, DType::bf16, 0, kMicros);
+  for (const int stage : {0, 1, 2, 3})
+    for (const std::uint64_t seed : {1, 2})
+      EXPECT_TRUE(train(3, stage, DType::bf16, seed, kMicros) == reference) << "stage " << stage << ", seed " << seed;
 }
 
 // In making the engine, in a forward or backward pass or in an update.

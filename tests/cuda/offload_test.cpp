@@ -37,7 +37,7 @@ class Offload : public NcclRanks {
                  Sharded engine(net, own.context, own.devices, make_elementwise("test", optimizer), options);
                  for (int step = 0; step < 3; ++step) {
                    const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, dtype);
-                   engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+                   engine.backward(mean(net(x)), {.weight = x.dim(0)});
                    EXPECT_TRUE(engine.step(1e-2).get().taken);
                  }
                  const std::int64_t moved = engine.offload_bytes() / 3;
@@ -126,7 +126,7 @@ TEST_F(Offload, LbfgsGivesTheSameBitsInEveryStage) {
       const Tensor x = rows(own.context, 0, own.devices, 0, 1, 100, DType::f32);
       const Closure closure = [&] {
         const Variable loss = mean(square(net(x)));
-        engine.backward(loss, {.tokens = x.dim(0)});
+        engine.backward(loss, {.weight = x.dim(0)});
         return loss.value().item();
       };
       int evaluations = 0;

@@ -120,7 +120,7 @@ TEST_F(StagedCollectives, TrainToTheBitsOfNccl) {
         Sharded engine(net, own.context, own.devices, make_adamw(), stage(number));
         for (int step = 0; step < 3; ++step) {
           const Tensor x = rows(own.context, step, own.devices, 0, 1, 100, DType::f32);
-          engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+          engine.backward(mean(net(x)), {.weight = x.dim(0)});
           EXPECT_TRUE(engine.step(1e-2).get().taken);
         }
         const std::vector<double> values = whole_values(engine);

@@ -2,11 +2,17 @@
 
 #include <cstdlib>
 
+#include "keel/data/token_batch.h"
+#include "keel/dist/checkpoint/load.h"
+#include "keel/dist/checkpoint/save.h"
+#include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/models/gpt.h"
+#include "keel/tasks/language.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/micro_step.h"
 #include "tests/cuda/device.h"
+#include "tests/dist/parallel/sharding_support.h"
 #include "tests/trainer/run_support.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
@@ -45,7 +51,7 @@ std::vector<double> train_small_gpt(const Context& context, DType dtype, int ste
     const auto seed = static_cast<std::uint64_t>(step % 5);  // seen again, so that the loss falls
     const CrossEntropyLoss result = model.loss(tokens_of(context, seed), tokens_of(context, seed + 50), pass);
     losses.emplace_back(result.loss.value());
-    engine.backward(result.loss, {.tokens = 32});
+    engine.backward(result.loss, {.weight = 32});
     engine.step(3e-3);
   }
   std::vector<double> values;
@@ -128,14 +134,15 @@ void expect_recorded_steps_equal(const Context& device, const std::vector<std::v
     std::vector<std::int32_t> tokens;
     for (const double value : uniform(16, seed, 0, 256)) tokens.push_back(static_cast<std::int32_t>(value));
     const std::vector<std::int32_t> ignored(16, kIgnoreTarget);
-    return Batch{from_values(device, tokens, {2, 8}), from_values(device, targets ? tokens : ignored, {2, 8}),
-                 kernels::arange(device, 0, 2), targets ? 16 : 0};
+    return token_batch(from_values(device, tokens, {2, 8}), from_values(device, targets ? tokens : ignored, {2, 8}),
+                       kernels::arange(device, 0, 2), targets ? 16 : 0);
   };
   std::vector<double> norms[2];
   for (const bool recorded : {false, true}) {
     Gpt model(options);
     Sharded engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .micro_batches = 2});
-    GraphedMicroStep graphed(model, engine);
+    GraphedMicroStep graphed([&](const Batch& batch, Forward& pass) { return language_loss(model, batch, pass); },
+                             engine);
     std::uint64_t seed = 0;
     for (const std::vector<bool>& micro_batches : steps) {
       for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -145,9 +152,9 @@ void expect_recorded_steps_equal(const Context& device, const std::vector<std::v
           graphed.run(batch, last);
           continue;
         }
-        Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids};
-        engine.backward(model.loss(batch.inputs, batch.targets, pass).loss,
-                        {.tokens = batch.target_tokens, .last = last});
+        Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids()};
+        engine.backward(model.loss(batch[kInputIds], batch[kLabels], pass).loss,
+                        {.weight = batch.weight(kTokenWeight), .last = last});
       }
       norms[recorded].push_back(engine.step(1e-3).get().grad_norm);
     }
@@ -222,7 +229,7 @@ TEST_P(TrainingOnDevice, AStepNeverWaitsForTheDevice) {
   for (int step = 0; step < 3; ++step) {
     waits = emulation::Machine::get().waits();
     Forward pass{.training = true, .random = {}, .sample_ids = {}};
-    engine.backward(model.loss(inputs, targets, pass).loss, {.tokens = 32});
+    engine.backward(model.loss(inputs, targets, pass).loss, {.weight = 32});
     steps.push_back(engine.step(1e-3));
   }
   EXPECT_EQ(emulation::Machine::get().waits(), waits) << "during the last step";
@@ -249,6 +256,78 @@ TEST(TrainingOnDevices, GivesTheSameBitsForEveryDrainSeed) {
   emulation::Machine::get().reset({});
 }
 
+// Nobody asks for the copy before the next step is over: by then it must have left.
+TEST_P(TrainingOnDevice, ASnapshotHasTheNumbersOfItsMoment) {
+  Gpt model(small_gpt());
+  Sharded engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16), .clip = 1});
+  const Tensor inputs = tokens_of(device, 1), targets = tokens_of(device, 2);
+  const auto step = [&] {
+    Forward pass{.training = true, .random = {}, .sample_ids = {}};
+    engine.backward(model.loss(inputs, targets, pass).loss, {.weight = 32});
+    EXPECT_TRUE(engine.step(1e-3).get().taken);
+  };
+  const auto numbers = [](const std::vector<Section>& sections) {
+    std::vector<double> all;
+    for (const Section& section : sections)
+      for (const double value : numbers_of(section.parts)) all.push_back(value);
+    return all;
+  };
+  const std::vector<Section> sections = sections_of(engine, {.index = 0});
+  Snapshot snapshot(sections);
+  for (int i = 0; i < 2; ++i) {
+    step();
+    const std::vector<double> before = numbers(sections);
+    snapshot.take(sections, engine);
+    step();
+    EXPECT_TRUE(numbers(snapshot.sections()) == before);
+    EXPECT_FALSE(numbers(sections) == before);
+  }
+}
+
+// The copy leaves on a stream of its own while the next step is under way.
+TEST(TrainingOnDevices, ASaveBesideTheTrainingHasTheNumbersOfItsStepForEveryDrainSeed) {
+  const auto saved = [](std::uint64_t seed, const std::string& async) {
+    emulation::Machine::get().reset({.drain_seed = seed});
+    const TemporaryFolder place;
+    Recorder recorder;
+    const Config config = tiny_run(
+        place, "a",
+        {on(kTestDevice), "strategy=bf16", "checkpoint.every=1", "checkpoint.keep=100", "checkpoint.async=" + async});
+    train(config, recorder);
+    std::string bytes;
+    for (const std::int64_t step : RunFolder(config.run).checkpoint_steps())
+      for (const char* file : {"/model.safetensors", "/optimizer.safetensors"})
+        bytes += read_text_file(RunFolder(config.run).checkpoint(step) + file);
+    return bytes;
+  };
+  const std::string expected = saved(0, "false");
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4, 5})
+    EXPECT_TRUE(saved(seed, "true") == expected) << "drain seed " << seed;
+  emulation::Machine::get().reset({});
+}
+
+TEST(TrainingOnDevices, WeightsThatAreLoadedLeaveASnapshotOnItsWayAlone) {
+  const TemporaryFolder place;
+  const std::string file = "model.safetensors";
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4, 5}) {
+    emulation::Machine::get().reset({.drain_seed = seed});
+    run_ranks(1, [&](Communicator& ranks) {
+      const Context device = Context::create({.device = kTestDevice, .threads = 1});
+      Gpt model(small_gpt()), other(small_gpt());
+      Sharded engine(model, device, ranks, make_adamw());
+      save_checkpoint(place / "c", Sharded(other, device, ranks, make_adamw(), {.seed = 2}), ranks, {});
+      const std::vector<Section> sections = sections_of(engine, {.index = 0});
+      Snapshot snapshot(sections);
+      const std::vector<double> before = numbers_of(sections.front().parts);
+      snapshot.take(sections, engine);
+      load_weights(place / "c", std::span(&file, 1), engine, ranks);
+      EXPECT_TRUE(numbers_of(snapshot.sections().front().parts) == before) << "drain seed " << seed;
+      EXPECT_FALSE(numbers_of(sections.front().parts) == before);
+    });
+  }
+  emulation::Machine::get().reset({});
+}
+
 // Wherever in a run the memory ends: in the model, on the way of a batch, in a recording.
 TEST(TrainingOnDevices, AFullDeviceEndsTheRunWithAnErrorAndLeavesNothingBehind) {
   for (const std::string graph : {"cuda_graph=false", "cuda_graph=true"}) {
@@ -258,8 +337,8 @@ TEST(TrainingOnDevices, AFullDeviceEndsTheRunWithAnErrorAndLeavesNothingBehind) 
       emulation::Machine::get().reset({.bytes = bytes});
       const TemporaryFolder place;
       Recorder recorder;
-      const Config config =
-          tiny_run(place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", graph});
+      const Config config = tiny_run(
+          place, "a", {on(kTestDevice), "strategy=bf16", "steps=4", "model.dropout=0", "check_memory=false", graph});
       try {
         train(config, recorder);
         trained = true;

@@ -2,6 +2,7 @@
 
 #include "keel/kernels/cuda/workspace_limit.h"
 
+#include "keel/kernels/cuda/stream.h"
 #include "tests/cuda/device.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"

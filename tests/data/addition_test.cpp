@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "keel/data/draws.h"
+#include "keel/data/token_batch.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -50,14 +52,14 @@ TEST(Addition, ReadsBackPromptsAndAnswers) {
 
 TEST(Addition, LearnsTheAnswerAlone) {
   const AdditionTask task;
-  const Example example = task.example({347, 586});
+  const TokenExample example = task.example({347, 586});
   const std::vector<std::uint32_t> tokens(example.tokens.begin(), example.tokens.end());
   EXPECT_EQ(task.tokenizer()->decode(tokens), "347+586=3390\n");
   EXPECT_EQ(example.learnt, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
   EXPECT_EQ(static_cast<std::int64_t>(tokens.size()), task.block() + 1);
-  const Batch batch = task.training_loader(testing::context(), 6, 1).load(0);
-  EXPECT_EQ(batch.inputs.shape(), (Dims{6, 12}));
-  EXPECT_EQ(batch.target_tokens, 6 * 5);
+  const Batch batch = task.training_loader(testing::context(), 6, 1).load_all(0);
+  EXPECT_EQ(batch[kInputIds].shape(), (Dims{6, 12}));
+  EXPECT_EQ(batch.weight(kTokenWeight), 6 * 5);
 }
 
 TEST(Addition, HoldsOutOnePairInElevenInEitherOrder) {
@@ -96,6 +98,19 @@ TEST(Addition, NeverTrainsOnAHeldOutPair) {
   }
 }
 
+TEST(Addition, TrainsOnTheFirstDrawThatIsNotHeldOut) {
+  const AdditionTask task;
+  const PhiloxKey key = key_of(5, "addition");
+  for (std::int64_t row = 0; row < 200; ++row) {
+    Addends pair;
+    for (std::uint32_t attempt = 0; attempt == 0 || AdditionTask::held_out(pair); ++attempt) {
+      const std::int64_t drawn = draw_below(1'000'000, key, 7, row, attempt);
+      pair = {drawn / 1000, drawn % 1000};
+    }
+    EXPECT_EQ(task.training_pair(5, 7, row), pair);
+  }
+}
+
 TEST(Addition, DrawsEveryDigitEquallyOften) {
   const AdditionTask task;
   int counts[10] = {};
@@ -110,14 +125,19 @@ TEST(Addition, IsTheSameEveryTime) {
   const std::vector<Addends> few = task.held_out_pairs(10), more = again.held_out_pairs(100);
   EXPECT_TRUE(std::equal(few.begin(), few.end(), more.begin()));
   const Context context = testing::context();
+  EXPECT_NE(error_of([&] { task.held_out_loader(context, 8, 0); }).find("no held-out pairs of 3-digit numbers"),
+            std::string::npos);
   const ExampleLoader loader = task.held_out_loader(context, 8, 20);
   EXPECT_EQ(loader.steps(), 3);
   EXPECT_EQ(loader.rows(2), 4);
-  const auto tokens = loader.load(0).inputs.to_vector<std::int32_t>();
+  const auto tokens = loader.load_all(0)[kInputIds].to_vector<std::int32_t>();
   EXPECT_EQ(task.tokenizer()->decode(std::vector<std::uint32_t>(tokens.begin(), tokens.begin() + 8)),
             task.prompt(more[0]));
-  EXPECT_EQ(doubles(loader.load(1, {0, 2}).inputs),
-            doubles(task.held_out_loader(context, 8, 500).load(1, {0, 2}).inputs));
+  const auto later = loader.load(2, {3, 4})[kInputIds].to_vector<std::int32_t>();
+  EXPECT_EQ(task.tokenizer()->decode(std::vector<std::uint32_t>(later.begin(), later.begin() + 8)),
+            task.prompt(more[19]));
+  EXPECT_EQ(doubles(loader.load(1, {0, 2})[kInputIds]),
+            doubles(task.held_out_loader(context, 8, 500).load(1, {0, 2})[kInputIds]));
 }
 
 }  // namespace

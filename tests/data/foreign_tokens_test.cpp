@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <filesystem>
 #include <fstream>
 
 #include "keel/data/text_dataset.h"
@@ -21,15 +23,20 @@ std::string bytes_of(const std::vector<T>& values) {
 
 // As llm.c's dev/data/data_common.py writes it.
 template <class T>
-std::string llmc_file(std::int32_t magic, std::int32_t version, const std::vector<T>& tokens) {
+std::string llmc_file(std::int32_t magic, std::int32_t version, std::int32_t count, const std::vector<T>& tokens) {
   std::vector<std::int32_t> header(256, 0);
   header[0] = magic;
   header[1] = version;
-  header[2] = static_cast<std::int32_t>(tokens.size());
+  header[2] = count;
   return bytes_of(header) + bytes_of(tokens);
+}
+template <class T>
+std::string llmc_file(std::int32_t magic, std::int32_t version, const std::vector<T>& tokens) {
+  return llmc_file(magic, version, static_cast<std::int32_t>(tokens.size()), tokens);
 }
 
 void write_bytes(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // some file systems flush a file that is written again to the disk
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
@@ -63,10 +70,12 @@ TEST(ForeignTokens, OfLlmcThatAreDamagedAreRefusedWithTheReason) {
   const TemporaryFolder folder;
   const std::string good = llmc_file<std::uint16_t>(20240520, 1, {1, 2, 3});
   const std::pair<std::string, std::string> cases[] = {
-      {llmc_file<std::uint16_t>(20240520, 2, {1, 2, 3}), "version is 2"},
-      {good.substr(0, 500), "fewer than the 1024"},
-      {good.substr(0, good.size() - 1), "truncated"},
-      {good + "xx", "8 bytes follow"},
+      {llmc_file<std::uint16_t>(20240520, 2, {1, 2, 3}), "version is 2; this program reads version 1"},
+      {good.substr(0, 12), "it has 12 bytes, fewer than the 1024"},
+      {good.substr(0, 1023), "it has 1023 bytes, fewer than the 1024"},
+      {good.substr(0, good.size() - 1), "says 3 tokens of 2 bytes, but 5 bytes follow it: it is truncated"},
+      {good + "xx", "says 3 tokens of 2 bytes, but 8 bytes follow it"},
+      {llmc_file(20240520, 1, -1, std::vector<std::uint16_t>{}), "says -1 tokens of 2 bytes, but 0 bytes follow it"},
       {llmc_file<std::uint16_t>(20240520, 1, {1, 50257, 3}), "token 50257 at position 1"},
   };
   for (const auto& [bytes, reason] : cases) {
@@ -74,7 +83,10 @@ TEST(ForeignTokens, OfLlmcThatAreDamagedAreRefusedWithTheReason) {
     const std::string message = error_of([&] { open_token_file(folder / "bad.bin"); });
     EXPECT_NE(message.find(reason), std::string::npos) << reason << ": " << message;
     EXPECT_NE(message.find(folder / "bad.bin"), std::string::npos) << message;
+    EXPECT_EQ(message.ends_with("truncated"), reason.ends_with("truncated")) << message;
   }
+  write_bytes(folder / "none.bin", llmc_file<std::uint16_t>(20240520, 1, {}));
+  EXPECT_EQ(open_token_file(folder / "none.bin").tokens.size(), 0);
 }
 
 TEST(ForeignTokens, OfNanoGptEndTheVocabularyWithTheLargest) {
@@ -88,6 +100,32 @@ TEST(ForeignTokens, OfNanoGptEndTheVocabularyWithTheLargest) {
   const TextDataset dataset = open_tokens(folder / "train.bin", {.validation = 0, .block = 2});
   EXPECT_EQ(dataset.tokenizer, nullptr);
   EXPECT_NE(dataset.note.find("nanoGPT's: 5 tokens"), std::string::npos) << dataset.note;
+}
+
+TEST(ForeignTokens, OfNanoGptThatAreTooManyToLookAtHaveGpt2sVocabulary) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "train.bin", std::string(2, '\0'));
+  for (const std::int64_t more : {0, 1}) {
+    std::filesystem::resize_file(folder / "train.bin", static_cast<std::uintmax_t>(2 * (kScannedTokens + more)));
+    EXPECT_EQ(open_token_file(folder / "train.bin").tokens.vocabulary_size(), more == 0 ? 1 : 50257);
+  }
+}
+
+TEST(ForeignTokens, OfWhichHalfOfTheFirstBytesAreKeelsMarkAreKeelsThatWereDamaged) {
+  const TemporaryFolder folder;
+  for (const std::size_t length : {2, 6, 8}) {
+    const std::size_t compared = std::min(length, kTokenFileMagic.size());
+    for (unsigned same = 0; same < 1u << compared; ++same) {
+      std::string bytes(length, '\0');
+      for (std::size_t i = 0; i < compared; ++i)
+        if (same >> i & 1) bytes[i] = kTokenFileMagic[i];
+      write_bytes(folder / "train.bin", bytes);
+      const bool is_read = error_of([&] { open_token_file(folder / "train.bin"); }).empty();
+      const bool has_zeros = bytes.find('\0') != std::string::npos;  // without them it may be a text
+      ASSERT_EQ(is_read, has_zeros && 2 * static_cast<std::size_t>(std::popcount(same)) < compared)
+          << length << ' ' << same;
+    }
+  }
 }
 
 TEST(ForeignTokens, AreNotSeenInTextsNorInWhatWasKeelsNorUnderOtherNames) {

@@ -7,8 +7,10 @@
 #include <numeric>
 #include <set>
 
+#include "keel/data/divide_rows.h"
 #include "keel/data/draws.h"
 #include "keel/data/prefetch.h"
+#include "keel/data/token_batch.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -33,8 +35,8 @@ std::vector<double> joined(const std::vector<std::vector<double>>& parts) {
 
 // The first input of each row; fails unless rows and targets follow from it.
 std::vector<std::int64_t> starts_of(const Batch& batch) {
-  const std::int64_t rows = batch.inputs.dim(0), block = batch.inputs.dim(1);
-  const auto inputs = batch.inputs.to_vector<std::int32_t>(), targets = batch.targets.to_vector<std::int32_t>();
+  const std::int64_t rows = batch[kInputIds].dim(0), block = batch[kInputIds].dim(1);
+  const auto inputs = batch[kInputIds].to_vector<std::int32_t>(), targets = batch[kLabels].to_vector<std::int32_t>();
   std::vector<std::int64_t> starts;
   for (std::int64_t row = 0; row < rows; ++row) {
     starts.push_back(inputs[static_cast<std::size_t>(row * block)]);
@@ -43,7 +45,7 @@ std::vector<std::int64_t> starts_of(const Batch& batch) {
       EXPECT_EQ(targets[static_cast<std::size_t>(row * block + i)], starts.back() + i + 1);
     }
   }
-  EXPECT_EQ(batch.target_tokens, rows * block);
+  EXPECT_EQ(batch.weight(kTokenWeight), rows * block);
   return starts;
 }
 
@@ -51,7 +53,7 @@ TEST(RandomWindowLoader, ReadsWindowsAtPlacesUniformOverTheSequence) {
   const RandomWindowLoader loader(testing::context(), counting(40), {.rows = 50, .block = 8, .seed = 3});
   std::map<std::int64_t, int> counts;
   for (std::int64_t step = 0; step < 200; ++step)
-    for (const std::int64_t start : starts_of(loader.load(step))) ++counts[start];
+    for (const std::int64_t start : starts_of(loader.load_all(step))) ++counts[start];
   ASSERT_EQ(counts.size(), 32u);  // 0 to 31: the last target is token 39
   double chi_square = 0;
   for (const auto& [start, count] : counts) chi_square += (count - 312.5) * (count - 312.5) / 312.5;
@@ -62,16 +64,16 @@ TEST(RandomWindowLoader, BatchIsAFunctionOfSeedAndStep) {
   const Context context = testing::context();
   const WindowOptions options = {.rows = 12, .block = 5, .seed = 7};
   const RandomWindowLoader a(context, counting(1000), options), b(context, counting(1000), options);
-  const auto late = starts_of(a.load(1'000'000'007));
-  EXPECT_NE(starts_of(a.load(0)), starts_of(a.load(1)));
-  EXPECT_EQ(starts_of(b.load(1'000'000'007)), late);
+  const auto late = starts_of(a.load_all(1'000'000'007));
+  EXPECT_NE(starts_of(a.load_all(0)), starts_of(a.load_all(1)));
+  EXPECT_EQ(starts_of(b.load_all(1'000'000'007)), late);
   const RandomWindowLoader other(context, counting(1000), {.rows = 12, .block = 5, .seed = 8});
-  EXPECT_NE(starts_of(other.load(0)), starts_of(a.load(0)));
+  EXPECT_NE(starts_of(other.load_all(0)), starts_of(a.load_all(0)));
 }
 
 TEST(RandomWindowLoader, FitsASequenceOfOneWindowExactly) {
   const RandomWindowLoader loader(testing::context(), counting(9), {.rows = 3, .block = 8});
-  EXPECT_EQ(starts_of(loader.load(5)), (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_EQ(starts_of(loader.load_all(5)), (std::vector<std::int64_t>{0, 0, 0}));
   EXPECT_FALSE(error_of([] { RandomWindowLoader(testing::context(), counting(8), {.block = 8}); }).empty());
   EXPECT_FALSE(error_of([] { RandomWindowLoader(testing::context(), counting(8), {.rows = 0}); }).empty());
 }
@@ -82,24 +84,26 @@ TEST(Loaders, RowsDoNotDependOnHowTheyAreDivided) {
   const RandomWindowLoader random(context, counting(300), options);
   const SequentialLoader sequential(context, counting(300), options);
   const EpochLoader epoch(context, counting(300), options);
-  for (const Loader* loader : {static_cast<const Loader*>(&random), static_cast<const Loader*>(&sequential),
-                               static_cast<const Loader*>(&epoch)}) {
-    const Batch whole = loader->load(3);
+  for (const BatchSource* loader :
+       {static_cast<const BatchSource*>(&random), static_cast<const BatchSource*>(&sequential),
+        static_cast<const BatchSource*>(&epoch)}) {
+    const Batch whole = loader->load_all(3);
     std::vector<std::vector<double>> inputs, targets, ids;
     for (std::int64_t rank = 0; rank < 2; ++rank) {
-      for (const RowRange range : divide_rows(12, 2, rank, 2)) {
+      for (const Rows range : divide_rows(12, 2, rank, 2)) {
         const Batch part = loader->load(3, range);
-        inputs.push_back(doubles(part.inputs));
-        targets.push_back(doubles(part.targets));
-        ids.push_back(doubles(part.sample_ids));
+        inputs.push_back(doubles(part[kInputIds]));
+        targets.push_back(doubles(part[kLabels]));
+        ids.push_back(doubles(part.sample_ids()));
       }
     }
-    EXPECT_EQ(joined(inputs), doubles(whole.inputs));
-    EXPECT_EQ(joined(targets), doubles(whole.targets));
-    EXPECT_EQ(joined(ids), doubles(whole.sample_ids));
+    EXPECT_EQ(joined(inputs), doubles(whole[kInputIds]));
+    EXPECT_EQ(joined(targets), doubles(whole[kLabels]));
+    EXPECT_EQ(joined(ids), doubles(whole.sample_ids()));
     EXPECT_EQ(joined(ids)[0], 36);
-    EXPECT_FALSE(error_of([&] { loader->load(3, {10, 13}); }).empty());
-    EXPECT_FALSE(error_of([&] { loader->load(-1); }).empty());
+    for (const Rows range : {Rows{10, 13}, {-1, 2}, {3, 2}, {3, 3}})
+      EXPECT_NE(error_of([&] { loader->load(3, range); }).find("are none of the 12 rows of step 3"), std::string::npos);
+    EXPECT_FALSE(error_of([&] { loader->load_all(-1); }).empty());
   }
 }
 
@@ -110,10 +114,11 @@ TEST(SequentialLoader, CoversEachTargetExactlyOnceInOrder) {
     std::vector<std::int32_t> covered;
     std::int64_t counted = 0;
     for (std::int64_t step = 0; step < loader.steps(); ++step) {
-      const Batch batch = loader.load(step);
-      EXPECT_EQ(batch.inputs.dim(0), step + 1 < loader.steps() ? 3 : loader.rows(step));
-      counted += batch.target_tokens;
-      const auto inputs = batch.inputs.to_vector<std::int32_t>(), targets = batch.targets.to_vector<std::int32_t>();
+      const Batch batch = loader.load_all(step);
+      EXPECT_EQ(batch[kInputIds].dim(0), step + 1 < loader.steps() ? 3 : loader.rows(step));
+      counted += batch.weight(kTokenWeight);
+      const auto inputs = batch[kInputIds].to_vector<std::int32_t>(),
+                 targets = batch[kLabels].to_vector<std::int32_t>();
       for (std::size_t i = 0; i < targets.size(); ++i) {
         if (targets[i] == kIgnoreTarget) {
           EXPECT_EQ(inputs[i], 0);
@@ -127,7 +132,7 @@ TEST(SequentialLoader, CoversEachTargetExactlyOnceInOrder) {
     std::iota(expected.begin(), expected.end(), 1);
     EXPECT_EQ(covered, expected) << size;
     EXPECT_EQ(counted, size - 1);
-    EXPECT_FALSE(error_of([&] { loader.load(loader.steps()); }).empty());
+    EXPECT_FALSE(error_of([&] { loader.load_all(loader.steps()); }).empty());
   }
   EXPECT_FALSE(error_of([&] { SequentialLoader(context, counting(1), {}); }).empty());
 }
@@ -137,7 +142,7 @@ TEST(EpochLoader, ReadsEachWindowOnceAnEpochInADifferentOrder) {
   ASSERT_EQ(loader.windows(), 30);
   std::vector<std::int64_t> starts;
   for (std::int64_t step = 0; starts.size() < 90; ++step)
-    for (const std::int64_t start : starts_of(loader.load(step))) starts.push_back(start);
+    for (const std::int64_t start : starts_of(loader.load_all(step))) starts.push_back(start);
   std::set<std::vector<std::int64_t>> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<std::int64_t> order(starts.begin() + epoch * 30, starts.begin() + epoch * 30 + 30);
@@ -150,7 +155,7 @@ TEST(EpochLoader, ReadsEachWindowOnceAnEpochInADifferentOrder) {
 
 TEST(EpochLoader, FitsASequenceOfOneWindowExactly) {
   const EpochLoader loader(testing::context(), counting(9), {.rows = 3, .block = 8});
-  EXPECT_EQ(starts_of(loader.load(5)), (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_EQ(starts_of(loader.load_all(5)), (std::vector<std::int64_t>{0, 0, 0}));
   EXPECT_FALSE(error_of([] { EpochLoader(testing::context(), counting(8), {.block = 8}); }).empty());
   EXPECT_FALSE(error_of([] { EpochLoader(testing::context(), counting(8), {.rows = 0}); }).empty());
 }
@@ -161,7 +166,7 @@ TEST(Loaders, TakeOneRowOfOneTokenAndNoLess) {
     const auto of = [&](std::int64_t rows, std::int64_t block) {
       return L(context, counting(2), {.rows = rows, .block = block});
     };
-    EXPECT_EQ(starts_of(of(1, 1).load(0)), std::vector<std::int64_t>{0});
+    EXPECT_EQ(starts_of(of(1, 1).load_all(0)), std::vector<std::int64_t>{0});
     for (const auto& [rows, block] : {std::pair{0, 1}, {1, 0}})
       EXPECT_NE(error_of([&] { of(rows, block); }).find("both must be at least 1"), std::string::npos);
   };
@@ -175,7 +180,7 @@ TEST(Loaders, WorkBehindAPrefetchThread) {
       std::make_shared<RandomWindowLoader>(testing::context(), counting(500), WindowOptions{.rows = 4, .block = 8});
   PrefetchLoader ahead(loader, 10);
   for (std::int64_t step = 10; step < 60; ++step)
-    EXPECT_EQ(doubles(ahead.next()->inputs), doubles(loader->load(step).inputs));
+    EXPECT_EQ(doubles((*ahead.next())[kInputIds]), doubles(loader->load_all(step)[kInputIds]));
 }
 
 TEST(Draws, EpochHasEveryElementOnceForEverySize) {

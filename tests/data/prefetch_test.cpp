@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "keel/data/divide_rows.h"
+
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -14,21 +16,20 @@ namespace {
 using testing::error_of;
 
 // Row r of step s has the sample id 100 s + r; the last step may have fewer rows, and one step may fail.
-class NumberedLoader : public Loader {
+class NumberedLoader : public BatchSource {
  public:
   explicit NumberedLoader(std::int64_t steps, std::int64_t last_rows = 6, std::int64_t failing = -1)
       : context_(testing::context()), steps_(steps), last_rows_(last_rows), failing_(failing) {}
   std::int64_t steps() const override { return steps_; }
   std::int64_t rows(std::int64_t step) const override { return step + 1 == steps_ ? last_rows_ : 6; }
-  using Loader::load;
-  Batch load(std::int64_t step, RowRange range) const override {
-    check_range(step, range);
+  Batch load(std::int64_t step, Rows range) const override {
+    check_rows(step, range);
     KEEL_CHECK(step != failing_, "the disk is gone");
     std::vector<double> ids;
     for (std::int64_t row = range.begin; row < range.end; ++row) ids.push_back(static_cast<double>(100 * step + row));
     ++loaded;
     const Tensor tensor = testing::tensor_of(context_, ids, {range.end - range.begin}, DType::i64);
-    return {tensor, tensor, tensor, range.end - range.begin};
+    return Batch(tensor, std::vector<std::int64_t>(ids.size(), -1));
   }
   mutable std::atomic<int> loaded = 0;
 
@@ -40,7 +41,7 @@ class NumberedLoader : public Loader {
 std::vector<double> ids_until_end(PrefetchLoader& loader) {
   std::vector<double> ids;
   while (const std::optional<Batch> batch = loader.next())
-    for (const double id : testing::doubles(batch->sample_ids)) ids.push_back(id);
+    for (const double id : testing::doubles(batch->sample_ids())) ids.push_back(id);
   return ids;
 }
 
@@ -48,7 +49,7 @@ TEST(PrefetchLoader, GivesTheBatchesOfTheWrappedLoaderInOrder) {
   const auto source = std::make_shared<NumberedLoader>(40);
   PrefetchLoader loader(source, 7);
   for (std::int64_t step = 7; step < 40; ++step)
-    EXPECT_EQ(testing::doubles(loader.next()->sample_ids), testing::doubles(source->load(step).sample_ids));
+    EXPECT_EQ(testing::doubles(loader.next()->sample_ids()), testing::doubles(source->load_all(step).sample_ids()));
   EXPECT_FALSE(loader.next());
   EXPECT_FALSE(loader.next());
 }
@@ -56,11 +57,14 @@ TEST(PrefetchLoader, GivesTheBatchesOfTheWrappedLoaderInOrder) {
 TEST(PrefetchLoader, TakesTheRangesOfEachStepAsFarAsItHasRows) {
   PrefetchLoader loader(std::make_shared<NumberedLoader>(2, 3), 0, {{2, 4}, {4, 6}});
   EXPECT_EQ(ids_until_end(loader), (std::vector<double>{2, 3, 4, 5, 102}));
-  EXPECT_FALSE(error_of([] { PrefetchLoader(std::make_shared<NumberedLoader>(2), 0, {{6, 8}}); }).empty());
+  EXPECT_EQ(error_of([] {
+              PrefetchLoader(std::make_shared<NumberedLoader>(2), 0, {{6, 8}});
+            }),
+            "rows from 6 on are outside the 6 rows of step 0");
 }
 
 TEST(PrefetchLoader, LoadsNoMoreThanItsDepthAhead) {
-  const auto source = std::make_shared<NumberedLoader>(Loader::kEndless);
+  const auto source = std::make_shared<NumberedLoader>(BatchSource::kEndless);
   PrefetchLoader loader(source, 0, {}, 3);
   loader.next();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -90,7 +94,7 @@ TEST(PrefetchLoader, LooksAheadForAnErrorBeforeItsBatchIsTaken) {
 
 TEST(PrefetchLoader, EndsCleanlyWhetherOrNotItsBatchesWereTaken) {
   for (int taken = 0; taken < 5; ++taken) {
-    PrefetchLoader loader(std::make_shared<NumberedLoader>(Loader::kEndless), 0, {}, 1);
+    PrefetchLoader loader(std::make_shared<NumberedLoader>(BatchSource::kEndless), 0, {}, 1);
     for (int i = 0; i < taken; ++i) EXPECT_TRUE(loader.next());
   }
   const auto finished = std::make_shared<NumberedLoader>(1);
@@ -101,15 +105,15 @@ TEST(PrefetchLoader, EndsCleanlyWhetherOrNotItsBatchesWereTaken) {
 TEST(PrefetchLoader, BatchesOutliveIt) {
   std::optional<Batch> batch;
   { batch = PrefetchLoader(std::make_shared<NumberedLoader>(3), 2).next(); }
-  EXPECT_EQ(testing::doubles(batch->sample_ids)[0], 200);
+  EXPECT_EQ(testing::doubles(batch->sample_ids())[0], 200);
 }
 
 TEST(DivideRows, GivesEachRowToOneMicroBatchOfOneRank) {
-  std::vector<RowRange> all;
+  std::vector<Rows> all;
   for (std::int64_t rank = 0; rank < 4; ++rank)
-    for (const RowRange range : divide_rows(48, 3, rank, 4)) all.push_back(range);
+    for (const Rows range : divide_rows(48, 3, rank, 4)) all.push_back(range);
   ASSERT_EQ(all.size(), 16u);
-  for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], (RowRange{3 * i, 3 * i + 3}));
+  for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], (Rows{3 * i, 3 * i + 3}));
   EXPECT_FALSE(error_of([] { divide_rows(3, 1, 0, 4); }).empty());
   EXPECT_FALSE(error_of([] { divide_rows(10, 0); }).empty());
   EXPECT_FALSE(error_of([] { divide_rows(10, 1, 2, 2); }).empty());
@@ -121,9 +125,9 @@ TEST(DivideRows, GivesEveryRankAsManyMicroBatchesWhateverTheNumbers) {
       for (const std::int64_t micro : {1, 2, 3, 5, 100}) {
         std::int64_t next = 0;
         for (std::int64_t rank = 0; rank < world; ++rank) {
-          const std::vector<RowRange> ranges = divide_rows(rows, micro, rank, world);
+          const std::vector<Rows> ranges = divide_rows(rows, micro, rank, world);
           EXPECT_EQ(ranges.size(), divide_rows(rows, micro, 0, world).size());
-          for (const RowRange range : ranges) {
+          for (const Rows range : ranges) {
             EXPECT_EQ(range.begin, next);
             EXPECT_LE(range.end - range.begin, micro);
             next = range.end;

@@ -102,8 +102,11 @@ TEST(Safetensors, WritesStridedViewsRowMajor) {
   std::iota(values.begin(), values.end(), 0.0);
   const Tensor matrix = testing::tensor_of(context, values, {600, 700});
   const Tensor row = testing::tensor_of(context, {5}, {1}).expand({300});
-  const std::vector<NamedTensor> tensors = {
-      {"transposed", matrix.transpose(0, 1)}, {"slice", matrix.slice(1, 3, 10)}, {"expanded", row}};
+  const Tensor longer_than_a_piece = matrix.view({1, 420000}).slice(1, 1, 400000).expand({2, 399999});
+  const std::vector<NamedTensor> tensors = {{"transposed", matrix.transpose(0, 1)},
+                                            {"slice", matrix.slice(1, 3, 10)},
+                                            {"expanded", row},
+                                            {"long rows", longer_than_a_piece}};
   write_safetensors(folder / "a", tensors);
   const SafetensorsFile file(folder / "a");
   for (const auto& [name, tensor] : tensors)
@@ -148,13 +151,17 @@ TEST(Safetensors, ReadsUnalignedNumbersBooleansAndTrailingSpaces) {
   EXPECT_EQ(file.view("b", context).to_vector<std::uint8_t>(), std::vector<std::uint8_t>{1});
 }
 
-TEST(Safetensors, HeaderIsPaddedToEightBytes) {
+TEST(Safetensors, HeaderIsPaddedToTheNextMultipleOfEightBytes) {
   const TemporaryFolder folder;
   const Context context = testing::context();
-  for (int length = 1; length < 9; ++length) {
-    const std::string name(static_cast<std::size_t>(length), 'x');
-    write_safetensors(folder / "a", std::vector<NamedTensor>{{name, testing::tensor_of(context, {1}, {1})}});
-    EXPECT_EQ(SafetensorsFile(folder / "a").entry(name).offset % 8, 0u);
+  for (std::size_t length = 1; length < 9; ++length) {
+    write_safetensors(folder / "a",
+                      std::vector<NamedTensor>{{std::string(length, 'x'), testing::tensor_of(context, {1}, {1})}});
+    const std::string file = read_text_file(folder / "a");
+    const std::size_t end = file.find("}}") + 2, numbers = file.size() - 4;
+    EXPECT_EQ(numbers % 8, 0u);
+    EXPECT_LT(numbers - end, 8u);
+    EXPECT_EQ(file.substr(end, numbers - end), std::string(numbers - end, ' '));
   }
 }
 
@@ -219,7 +226,7 @@ TEST(Safetensors, RefusesEveryMalformedHeaderWithPathAndReason) {
       {file_of("{\"x\":" + tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", data), "more than 8 dimensions"},
       {file_of("{\"x\":" + tensor("F32", "[1]", "[0,4,4]") + "}", data), "more than two data_offsets"},
       {file_of("{\"x\":" + tensor("F32", "[1]", "[4]") + "}", data), "needs two data_offsets"},
-      {file_of("{\"x\":" + tensor("F32", "[1]", "[4,0]") + "}", data), "before it begins"},
+      {file_of("{\"x\":" + tensor("F32", "[1]", "[4,0]") + "}", data), "ends at 0, before it begins at 4"},
       {file_of("{\"x\":" + tensor("F32", "[1]", "[-4,0]") + "}", data), "a negative number in data_offsets"},
       {file_of("{\"x\":" + tensor("F32", "[2]", "[0,4]") + "}", data), "needs 8 bytes, but its data_offsets span 4"},
       {file_of("{\"x\":" + tensor("F32", "[4611686018427387904,4]", "[0,0]") + "}", ""), "more bytes than"},

@@ -66,7 +66,12 @@ TEST(TextDataset, SaysWhatToDoAboutAUselessText) {
   EXPECT_NE(message("short", {.block = 18}).find("a block of 18 needs 19"), std::string::npos);
   EXPECT_NE(message("short", {.validation = 0.05}).find("must be 2"), std::string::npos);
   EXPECT_NO_THROW(open_text(folder / "short", "byte", {.block = 17}));
-  EXPECT_FALSE(error_of([&] { open_text(folder / "short", "byte", {.validation = 1}); }).empty());
+  for (const double fraction : {1.0, 1.5, -0.1})
+    EXPECT_NE(error_of([&] { open_text(folder / "short", "byte", {.validation = fraction}); }).find("be in [0, 1)"),
+              std::string::npos);
+  EXPECT_NO_THROW(open_text(folder / "short", "byte", {.validation = 0.1}));  // of two tokens
+  EXPECT_NE(error_of([&] { open_tokens(folder / "tokens", {.block = 2}); }).find("with at least 3 tokens"),
+            std::string::npos);
   EXPECT_FALSE(error_of([&] { open_text(folder / "short", "byte", {.block = 0}); }).empty());
   EXPECT_FALSE(error_of([&] { open_text(folder / "short", "bite", {}); }).empty());
 }
@@ -95,6 +100,12 @@ TEST(TextDataset, KnowsTheBytesOfATokenFile) {
   writer.commit();
   EXPECT_EQ(open_tokens(folder / "t.tokens", {.block = 4}).tokenizer->name(), "byte");
   EXPECT_FALSE(error_of([&] { open_tokens(folder / "t.tokens", {.block = 64}); }).empty());
+  for (const auto& [vocabulary, name] : {std::pair{257, "byte"}, {256, "character"}}) {
+    TokenFileWriter other(folder / "t.tokens", vocabulary, name);
+    other.append(ByteTokenizer().encode("something else"));
+    other.commit();
+    EXPECT_EQ(open_tokens(folder / "t.tokens", {.block = 4}).tokenizer, nullptr) << vocabulary << ' ' << name;
+  }
 }
 
 }  // namespace

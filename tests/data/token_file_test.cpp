@@ -121,12 +121,14 @@ TEST(TokenFile, RefusesAWrongHeaderWithPathAndReason) {
       {with_hash(changed(32, std::string(24, 'n'))), "name has no end"},
       {good.substr(0, good.size() - 2), "truncated"},
       {good.substr(0, good.size() - 1), "should hold 100 tokens"},
-      {good + "xx", "202 bytes follow"},
+      {good + "x", "201 bytes follow the header"},
+      {good + "xx", "202 bytes follow the header"},
   };
   for (const auto& [contents, reason] : cases) {
     const std::string message = refusal_of_tokens(folder, contents);
     EXPECT_NE(message.find(reason), std::string::npos) << reason << ": " << message;
     EXPECT_NE(message.find(folder / "bad"), std::string::npos) << message;
+    if (contents.size() > good.size()) { EXPECT_TRUE(message.ends_with("follow the header")) << message; }
   }
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(refusal_of_tokens(folder, good.substr(0, length)), "") << length;
@@ -147,20 +149,48 @@ TEST(TokenFile, NamesThePositionOfATokenBeyondTheVocabulary) {
   EXPECT_NE(message.find("token 51 at position 99"), std::string::npos) << message;
 }
 
+// Zeros, but for a token of 60 at position 1000, which its vocabulary of 50 does not have.
+void write_damaged(const std::string& path, std::int64_t count) {
+  write_tokens(path, {}, 50);
+  std::string header = read_text_file(path);
+  header.replace(24, 8, reinterpret_cast<const char*>(&count), 8);
+  write_text_file(path, with_hash(header));
+  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(64 + 2 * count));
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(64 + 2 * 1000);
+  file.put(60);
+}
+
 TEST(TokenFile, OfManyTokensIsCheckedWhereItIsRead) {
   const TemporaryFolder folder;
-  const std::int64_t count = kScannedTokens + 1;
-  write_tokens(folder / "t", std::vector<std::uint32_t>(static_cast<std::size_t>(count)), 50);
-  {
-    std::fstream file(folder / "t", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(64 + 2 * 1000);
-    file.put(60);
-  }
+  write_damaged(folder / "t", kScannedTokens);
+  EXPECT_NE(error_of([&] { open_token_file(folder / "t"); }).find("token 60 at position 1000"), std::string::npos);
+  write_damaged(folder / "t", kScannedTokens + 1);
   const Tokens tokens = open_token_file(folder / "t").tokens;
-  const Tokens part = tokens.slice(500, count);
+  const Tokens part = tokens.slice(500, kScannedTokens + 1);
   EXPECT_EQ(part[499], 0u);
   EXPECT_NE(error_of([&] { (void)part[500]; }).find("token 60 at position 1000"), std::string::npos);
   EXPECT_NE(error_of([&] { tokens.check(); }).find("position 1000"), std::string::npos);
+}
+
+// They are read in pieces of thousands.
+TEST(TokenFile, OfManyPiecesIsReadFromAnywhere) {
+  const TemporaryFolder folder;
+  for (const std::int64_t vocabulary : {1000, 100000}) {
+    const std::vector<std::uint32_t> values = random_tokens(30000, vocabulary);
+    write_tokens(folder / "t", values, vocabulary);
+    const Tokens tokens = open_token_file(folder / "t").tokens;
+    for (const auto& [begin, end] : {std::pair{0, 30000}, {1, 8193}, {8191, 16384}, {5, 29999}, {20000, 20001}})
+      EXPECT_EQ(values_of(tokens.slice(begin, end)),
+                std::vector<std::uint32_t>(values.begin() + begin, values.begin() + end));
+  }
+  std::vector<std::uint32_t> values = random_tokens(30000, 99999);
+  values[20000] = 99999;
+  write_tokens(folder / "t", values, 100000);
+  std::string file = read_text_file(folder / "t");
+  file.replace(16, 3, std::string("\x9f\x86\x01", 3));  // a vocabulary of 99999
+  const std::string message = refusal_of_tokens(folder, with_hash(file));
+  EXPECT_NE(message.find("token 99999 at position 20000 of "), std::string::npos) << message;
 }
 
 TEST(TokenFile, WriterRefusesAnImpossibleHeader) {

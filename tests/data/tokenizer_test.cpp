@@ -58,7 +58,8 @@ TEST(CharacterTokenizer, NamesTheByteOfInvalidUtf8) {
     EXPECT_EQ(message_has(message, "byte 3 of the text (line 2, column 2)"), "");
   }
   EXPECT_FALSE(error_of([] { CharacterTokenizer::of_text(""); }).empty());
-  EXPECT_FALSE(error_of([] { CharacterTokenizer(U"ba"); }).empty());
+  EXPECT_EQ(message_has(error_of([] { CharacterTokenizer(U"abdc"); }), "\"d\" (U+64) and \"c\" (U+63) do not"), "");
+  EXPECT_EQ(message_has(error_of([] { CharacterTokenizer(U"abb"); }), "\"b\" (U+62) and \"b\" (U+62) do not"), "");
 }
 
 TEST(Utf8, RoundTripsEveryCharacter) {
@@ -89,6 +90,25 @@ TEST(Tokenizer, EveryKindComesBackFromItsFile) {
     EXPECT_EQ(loaded->encode(text), tokenizer->encode(text));
     EXPECT_EQ(loaded->decode(tokenizer->encode(text)), text);
   }
+}
+
+TEST(Tokenizer, FilesAreToldInLinesThatPeopleCanRead) {
+  EXPECT_EQ(ByteTokenizer().to_json(), R"({
+ "format": "keel tokenizer",
+ "type": "byte",
+ "version": 1
+}
+)");
+  EXPECT_EQ(CharacterTokenizer(U"ab").to_json(), R"({
+ "characters": [
+  "a",
+  "b"
+ ],
+ "format": "keel tokenizer",
+ "type": "character",
+ "version": 1
+}
+)");
 }
 
 TEST(Tokenizer, MalformedFilesAreRefusedWithPathAndReason) {

@@ -2,9 +2,53 @@
 
 #include "tests/fuzz/target.h"
 
-bool keel::fuzz::config(std::string_view bytes) {
+namespace keel::fuzz {
+namespace {
+
+KeyRow choice_of(std::string_view key, std::string_view standard, std::string_view choices) {
+  KeyRow row = {key, KeyType::choice, standard, "One of them."};
+  row.choices = choices;
+  return row;
+}
+KeyRow where_it_is_c(KeyRow row) {
+  row.when_key = "task.kind";
+  row.when_values = "c";
+  return row;
+}
+
+// keel's keys, and those of a task: one of each type.
+const std::shared_ptr<const Schema>& schema_of_a_task() {
+  static const std::shared_ptr<const Schema> schema = [] {
+    const KeyRow rows[] = {choice_of("task.kind", "b", "a|b|c"),
+                           {"task.flag", KeyType::flag, "true", "A flag."},
+                           {"task.count", KeyType::integer, "3", "A count.", 0, 100},
+                           {"task.ratio", KeyType::number, "0.5", "A ratio.", 0, 1},
+                           {"task.title", KeyType::text, "none", "A text."},
+                           where_it_is_c({"task.path", KeyType::path, "", "A path."}),
+                           {"model.sizes", KeyType::integers, "[1, 2]", "Counts.", 1},
+                           {"model.rates", KeyType::numbers, "[]", "Numbers.", 0, 1},
+                           {"data.names", KeyType::texts, "[]", "Texts."},
+                           {"data.count", KeyType::integer, "=task.count", "A count."}};
+    return joined(*keel_schema(), rows);
+  }();
+  return schema;
+}
+
+// Whether the bytes are a configuration with these keys, which the resolved file gives again.
+bool reads(const std::shared_ptr<const Schema>& schema, std::string_view bytes) {
   return accepts([&] {
-    const Config read = parse_config(bytes, "fuzz.yaml");
-    require(parse_config(to_yaml(read), "resolved.yaml") == read, "the resolved file is the same configuration");
+    const Config read = parse_config(schema, bytes, "fuzz.yaml");
+    require(parse_config(schema, to_yaml(read), "resolved.yaml") == read,
+            "the resolved file is the same configuration");
   });
 }
+
+}  // namespace
+
+bool config(std::string_view bytes) {
+  const bool is_keels = reads(keel_schema(), bytes), is_tasks = reads(schema_of_a_task(), bytes);
+  require(is_tasks || !is_keels, "a configuration of keel's is one of a task that asks for nothing");
+  return is_tasks;
+}
+
+}  // namespace keel::fuzz

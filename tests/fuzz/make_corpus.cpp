@@ -10,6 +10,8 @@
 
 #include "keel/data/safetensors.h"
 #include "keel/data/token_file.h"
+#include "keel/dist/checkpoint/save.h"
+#include "keel/dist/checkpoint/sealed_text.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/tcp_connection.h"
 #include "keel/nn/layers.h"
@@ -17,10 +19,11 @@
 #include "keel/optim/optimizer.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
+#include "keel/runtime/xxh3.h"
 #include "keel/trainer/checkpoint.h"
 #include "keel/trainer/config.h"
-#include "keel/trainer/xxh3.h"
 #include "tests/dist/lab/sample_report.h"
+#include "tests/fuzz/old_checkpoint.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -56,6 +59,10 @@ void make_configs() {
        to_yaml(parse_config("steps: 10\ndata: {type: addition}\nscheduler: {type: OneCycleLR}\nstrategy: zero3-bf16\n"
                             "optimizer: {type: AdamW8bit, groups: [{match: bias, weight_decay: 0}]}\n",
                             "made.yaml")));
+  keep(
+      "config", "good-task.yaml",
+      "steps: 10\ndata: {type: addition, names: [a, 'b c']}\ntask: {kind: c, path: \"x y\", ratio: 1e-3, flag: false}\n"
+      "model: {sizes: [3], rates: [0.5]}\n");
   keep("config", "anchor.yaml", "steps: &a 10\nwarmup: *a\n");
   keep("config", "tab.yaml", "model:\n\tlayers: 2\n");
   keep("config", "open.yaml", "model: {layers: [2, \"x\n");
@@ -68,6 +75,28 @@ void make_jsons() {
   keep("json", "deep.json", std::string(70, '[') + std::string(70, ']'));
   keep("json", "large-number.json", "[1e999, -0]");
   keep("json", "surrogate.json", R"(["\ud83d", "\xff"])");
+}
+
+void make_tables() {
+  keep("csv", "good-fields.csv", "a,p0,p1,label,text\n1,-2.5e3,.5,7,\"say \"\"x\"\"\"\r\n\n+2,3.,4,-8,\"two\nlines\"");
+  keep("csv", "good-tabs.csv", "1\t2\ttext, text\n12345678901234567890123\t1e-300\t\n");
+  keep("csv", "ragged.csv", "a,b\n1,2\n3\n");
+  keep("csv", "stray-quote.csv", "a,b\n1,2\"\n");
+  keep("csv", "open-quote.csv",
+       "\xef\xbb\xbf"
+       "a\n\"1\n2\n");
+}
+
+void make_lines() {
+  keep(
+      "jsonl", "good-lines.jsonl",
+      "{\"text\": \"a\\n\\u00e4\\ud83d\\ude00\", \"ids\": [1, -23, 4567890, 12345678901], \"m\": [[1, 2.5], [3, "
+      "4e1]]}\n\n"
+      "{\"o\": {\"a\": [\"x\", {}]}, \"yes\": true, \"none\": null, \"large\": 18446744073709551616, \"e\": []}\r\n{}");
+  keep("jsonl", "cut.jsonl", "{\"a\": 1}\n{\"text\": \"a\n");
+  keep("jsonl", "twice.jsonl", "{\"a\": 1, \"a\": 2}\n");
+  keep("jsonl", "surrogate.jsonl", "{\"a\": \"\\ud83d\"}\n");
+  keep("jsonl", "deep.jsonl", "{\"a\": " + std::string(70, '[') + std::string(70, ']') + "}\n");
 }
 
 void make_reports() {
@@ -103,37 +132,55 @@ void make_safetensors(const std::string& scratch) {
   keep("safetensors", "overflow.safetensors", replaced(all, "[2,3]", "[99]"));
 }
 
-// What a checkpoint has beside state.json in the target's folder.
-Json described(std::string_view contents) {
-  const Hash128 hash = xxh3(std::as_bytes(std::span(contents)));
-  return {{"bytes", contents.size()}, {"xxh3", fmt::format("{:016x}{:016x}", hash.high, hash.low)}};
-}
-
-void make_states(const std::string& scratch) {
-  Linear model(2, 1);
-  run_ranks(1, [&](Communicator& ranks) {
-    const Sharded engine(model, testing::context(1), ranks, make_sgd());
+void make_manifests(const std::string& scratch) {
+  run_ranks(2, [&](Communicator& ranks) {
+    Linear model(2, 3);
+    const Sharded engine(model, testing::context(1), ranks, make_adamw({}),
+                         {.compression = {.type = Compression::Type::int8}, .sharding = {.stage = 3}});
     TrainState state;
     state.step = 3;
     state.tokens = 40;
     state.data = "text";
     state.config = "steps: 3\n";
-    save_checkpoint(scratch, engine, ranks, state);
+    save_checkpoint(scratch, engine, ranks, json_of(state));
   });
-  Json json = Json::parse(read_text_file(scratch + "/state.json"));
-  json["files"] = {{"model.safetensors", described("weights")}, {"optimizer.safetensors", described("numbers")}};
-  const std::string hash = json.at("xxh3").string(), none(hash.size(), '0');
-  json["xxh3"] = none;
-  const std::string text = json.dump(2) + "\n";
-  const std::string good =
-      replaced(text, concat("\"xxh3\": \"", none), concat("\"xxh3\": \"", described(text).at("xxh3").string()));
+  const std::string good = read_text_file(scratch + "/manifest.json");
+  // The target seals what has no seal, so that changes are read beyond it.
+  const std::string open = good.substr(0, good.rfind(",\n  \"xxh3\"")) + "\n}\n";
+  keep("manifest", "good-manifest.json", good);
+  keep("manifest", "good-without-seal.json", open);
+  keep("manifest", "good-nothing.json",
+       "{\n  \"format\": 4,\n  \"state\": {},\n  \"files\": [],\n  \"tensors\": [],\n  \"extents\": []\n}\n");
+  keep("manifest", "changed.json", replaced(good, "\"step\": 3", "\"step\": 4"));
+  keep("manifest", "of-the-future.json", replaced(open, "\"format\": 4", "\"format\": 5"));
+  keep("manifest", "other-folder.json", replaced(open, "[\"model-1", "[\"../model-1"));
+  keep("manifest", "huge-shape.json", replaced(open, "[3,2]", "[4611686018427387904,4]"));
+  keep("manifest", "negative-shape.json", replaced(open, "[3,2]", "[-3,-2]"));
+}
+
+Json described(std::string_view contents) {
+  const Hash128 hash = xxh3(std::as_bytes(std::span(contents)));
+  return {{"bytes", contents.size()}, {"xxh3", text_of(hash)}};
+}
+
+void make_states() {
+  Json json = {{"format", 3}, {"step", 3}, {"tokens", 40}, {"optimizer", json_of(StepState{.steps = 2})}};
+  json["weights"] = Json::array({fuzz::kOldWeights.name});
+  json["state"] = Json::array({fuzz::kOldState.name});
+  for (const fuzz::OldFile& file : {fuzz::kOldWeights, fuzz::kOldState})
+    json["files"][std::string(file.name)] = described(fuzz::bytes_of(file));
+  json["config"] = "steps: 3\n";
+  json["data"] = "text";
+  const std::string text = json.dump(2) + "\n", good = with_seal(text);
   keep("state", "good-state.json", good);
   keep("state", "changed.json", replaced(good, "\"step\": 3", "\"step\": 4"));
   // As keel 0.1.0 wrote it.
-  const std::string old =
-      replaced(replaced(text, concat(",\n  \"xxh3\": \"", none, "\""), ""), "\"format\": 3", "\"format\": 2");
+  const std::string old = replaced(text, "\"format\": 3", "\"format\": 2");
   keep("state", "good-without-hash.json", old);
-  keep("state", "other-file.json", replaced(old, "\"model.safetensors\"", "\"../model.safetensors\""));
+  const std::string name = concat('"', fuzz::kOldWeights.name, '"');
+  keep("state", "other-folder.json", replaced(old, name, "\"../model.safetensors\""));
+  keep("state", "other-file.json", replaced(old, name, concat('"', fuzz::kOldState.name, '"')));
+  keep("state", "other-hash.json", replaced(old, "\"xxh3\": \"", "\"xxh3\": \"0"));
 }
 
 void make_tokens(const std::string& scratch) {
@@ -194,9 +241,12 @@ int main(int count, char** arguments) {
   const keel::testing::TemporaryFolder scratch;
   keel::make_configs();
   keel::make_jsons();
+  keel::make_tables();
+  keel::make_lines();
   keel::make_reports();
   keel::make_safetensors(scratch / "weights");
-  keel::make_states(scratch / "checkpoint");
+  keel::make_manifests(scratch / "checkpoint");
+  keel::make_states();
   keel::make_tokens(scratch / "tokens");
   keel::make_frames();
 }

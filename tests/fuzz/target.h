@@ -16,8 +16,11 @@ namespace keel::fuzz {
   X(json)        /* any JSON */                                      \
   X(report)      /* what `keel comm` has written, and predictions */ \
   X(safetensors) /* weights, and the parts of them */                \
-  X(state)       /* a checkpoint's state.json */                     \
+  X(manifest)    /* a checkpoint's manifest.json */                  \
+  X(state)       /* the state.json of formats 2 and 3 */             \
   X(tokens)      /* token files, those of other programs too */      \
+  X(csv)         /* tables, by commas and by tabs */                 \
+  X(jsonl)       /* JSON lines, as examples */                       \
   X(frames)      /* what a rank hears over TCP */
 
 #define KEEL_FUZZ_DECLARE(name) bool name(std::string_view bytes);

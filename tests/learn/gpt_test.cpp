@@ -16,9 +16,10 @@
 
 #include "keel/autograd/backward.h"
 #include "keel/data/addition.h"
+#include "keel/data/token_batch.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
-#include "keel/trainer/task.h"
+#include "keel/trainer/opened_data.h"
 #include "keel/trainer/trainer.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -103,9 +104,9 @@ TEST(OneFile, HasKeelsLossAndGradients) {
   const std::vector<FlatBuffer> buffers = materialize(model, context, {.seed = config.seed});
   take_over(state_dict(model));
 
-  const Batch batch = AdditionTask(2).training_loader(context, config.batch.global, config.data.seed).load(0);
+  const Batch batch = AdditionTask(2).training_loader(context, config.batch.global, config.data.seed).load_all(0);
   Forward pass;
-  const CrossEntropyLoss expected = model.loss(batch.inputs, batch.targets, pass);
+  const CrossEntropyLoss expected = model.loss(batch[kInputIds], batch[kLabels], pass);
   backward(expected.loss);
 
   std::string inputs, targets;

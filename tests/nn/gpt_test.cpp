@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
+#include <tuple>
 
+#include "keel/autograd/backward.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
 
@@ -14,6 +18,7 @@ namespace keel {
 namespace {
 
 using testing::doubles;
+using testing::error_of;
 using testing::relative_error;
 using testing::tiny_gpt;
 
@@ -21,13 +26,14 @@ TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
   const Context context = testing::context(1);
   Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, context);
-  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {1, 8});
+  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}, {2, 8});
   Forward pass;
   const Tensor whole = model(tokens, pass).value();
-  KeyValueCache cache = model.make_cache(1);
+  KeyValueCache cache = model.make_cache(2);
   model.next_logits(tokens.slice(1, 0, 5), cache);
   model.next_logits(tokens.slice(1, 5, 7), cache);
   const Tensor last = model.next_logits(tokens.slice(1, 7, 8), cache);
+  EXPECT_EQ(last.shape(), (Dims{2, 61}));
   EXPECT_LT(relative_error(doubles(last), doubles(whole.select(1, 7))), 1e-5);
 }
 
@@ -55,7 +61,99 @@ TEST(Gpt, TheNamedSizesHaveTheirPublishedParameterCounts) {
   Gpt medium(gpt_by_name("gpt2-medium"));
   EXPECT_EQ(count_parameters(small), 124439808);
   EXPECT_EQ(count_parameters(medium), 354823168);
-  EXPECT_THROW(gpt_by_name("gpt3"), Error);
+  // 774,030,080 and 1,557,611,200; heads are of 64 in all.
+  Gpt large(gpt_by_name("gpt2-large"));
+  Gpt xl(gpt_by_name("gpt2-xl"));
+  EXPECT_EQ(count_parameters(large), 774030080);
+  EXPECT_EQ(count_parameters(xl), 1557611200);
+  for (const Gpt* model : {&small, &medium, &large, &xl}) EXPECT_EQ(model->options.width, 64 * model->options.heads);
+  EXPECT_EQ(error_of([] { gpt_by_name("gpt3"); }),
+            "unknown model 'gpt3'; known are gpt2, gpt2-medium, gpt2-large, gpt2-xl");
+}
+
+TEST(Gpt, BeginsWithThePublishedDeviations) {
+  GptOptions options = tiny_gpt();
+  options.width = 64;
+  options.vocabulary = 300;
+  options.block = 100;
+  Gpt model(options);
+  const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1));
+  for (const auto& [name, tensor] : state_dict(model)) {
+    const std::vector<double> values = doubles(tensor);
+    double square = 0;
+    for (const double value : values) square += value * value / static_cast<double>(values.size());
+    const bool is_norm = name.find("ln_") != std::string::npos, is_bias = name.ends_with("bias");
+    const bool is_into_stream = name.find("c_proj") != std::string::npos;
+    const double deviation = is_bias ? 0 : is_norm ? 1 : is_into_stream ? 0.02 / std::sqrt(2.0 * options.layers) : 0.02;
+    EXPECT_NEAR(std::sqrt(square), deviation, 0.05 * deviation) << name;
+  }
+}
+
+TEST(Gpt, TakesABlockOfTokensAndNoMore) {
+  const Context context = testing::context(1);
+  Gpt model(tiny_gpt());
+  const std::vector<FlatBuffer> buffers = materialize(model, context);
+  const auto refusal = [&](const Dims& shape) {
+    return error_of([&] {
+      Forward pass;
+      model(zeros(context, shape, DType::i64), pass);
+    });
+  };
+  EXPECT_EQ(refusal({2, 16}), "");
+  EXPECT_EQ(refusal({2, 17}), "the sequence reaches position 17, but the model's block is 16");
+  EXPECT_NE(refusal({16}).find("a GPT reads tokens (batch, time)"), std::string::npos);
+  KeyValueCache cache = model.make_cache(2);
+  const auto read = [&](std::int64_t time) {
+    return error_of([&] { model.next_logits(zeros(context, {2, time}, DType::i64), cache); });
+  };
+  EXPECT_EQ(read(15), "");
+  EXPECT_EQ(read(2), "the sequence reaches position 17, but the model's block is 16");
+  EXPECT_EQ(read(1), "");
+  EXPECT_EQ(cache.length, 16);
+  KeyValueCache small = model.make_cache(1);
+  small.capacity = 4;
+  small.length = 2;
+  const Variable three(zeros(context, {1, 3, 32}));
+  EXPECT_EQ(error_of([&] { model.h[0].attn(three, small, 0); }), "the key/value cache holds 4 positions; 5 are needed");
+  small.length = 1;
+  EXPECT_EQ(error_of([&] { model.h[0].attn(three, small, 0); }), "");
+}
+
+TEST(Gpt, HasATokenAPositionAndALayerAtLeast) {
+  const auto refusal = [](std::int64_t vocabulary, std::int64_t block, int layers) {
+    return error_of(
+        [&] { Gpt model({.vocabulary = vocabulary, .block = block, .layers = layers, .heads = 1, .width = 2}); });
+  };
+  EXPECT_EQ(refusal(1, 1, 1), "");
+  for (const auto& [vocabulary, block, layers] : {std::tuple{0, 1, 1}, {1, 0, 1}, {1, 1, 0}})
+    EXPECT_NE(refusal(vocabulary, block, layers).find("of at least 1"), std::string::npos);
+}
+
+// With dropout, so that masks are drawn again as they were.
+TEST(Gpt, ComputedAgainHasTheSameGradientsInLessMemory) {
+  const Context context = testing::context(1);
+  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {2, 4}),
+               ids = from_values<std::int64_t>(context, {0, 1}, {2});
+  const auto train = [&](bool recompute, std::size_t& kept) {
+    GptOptions options = tiny_gpt();
+    options.dropout = 0.25;
+    options.layers = 3;
+    Gpt model(options);
+    model.recompute = recompute;
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const std::size_t before = context.memory().total.current;
+    Forward pass{.training = true, .random = {.seed = 3}, .sample_ids = ids};
+    const CrossEntropyLoss loss = model.loss(tokens, tokens, pass);
+    kept = context.memory().total.current - before;
+    backward(loss.loss);
+    std::vector<double> all = doubles(loss.loss.value());
+    for (const FlatBuffer& buffer : buffers)
+      for (const double value : doubles(buffer.gradient)) all.push_back(value);
+    return all;
+  };
+  std::size_t kept = 0, kept_of_all = 0;
+  EXPECT_EQ(train(true, kept), train(false, kept_of_all));
+  EXPECT_LT(2 * kept, kept_of_all);
 }
 
 // Counted product by product: forward, for the gradient of each operand; causal attention over half of the pairs.

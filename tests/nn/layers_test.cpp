@@ -14,6 +14,7 @@
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/state.h"
 #include "keel/nn/transformer.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -80,6 +81,37 @@ TEST(Layers, GradientsOfATransformerBlockEqualDifferences) {
   }
 }
 
+TEST(Layers, ATransformerBlockIsItsFormula) {
+  const Context context = testing::context(1);
+  for (const bool has_bias : {true, false}) {
+    TransformerBlock block({.width = 8, .heads = 4, .bias = has_bias});
+    const std::vector<FlatBuffer> buffers = materialize_f64(block, context);
+    const Variable x(uniform_tensor(context, {2, 5, 8}, 1, DType::f64));
+    Forward pass;
+    const ResidualStream stream = block({.sum = x}, pass);
+    const Variable middle = add(x, block.attn(block.ln_1(x)));
+    const Variable hidden = gelu_tanh(block.mlp.c_fc(block.ln_2(middle)));
+    EXPECT_LT(relative_error(doubles(add(stream.sum, stream.branch).value()),
+                             doubles(add(middle, block.mlp.c_proj(hidden)).value())),
+              1e-14);
+    // The second half of a sequence does not reach the first one.
+    const Variable begin(x.value().slice(1, 0, 3));
+    EXPECT_LT(relative_error(doubles(block.attn(begin).value()), doubles(block.attn(x).value().slice(1, 0, 3))), 1e-14);
+    EXPECT_EQ(block.mlp.c_fc.weight.shape(), (Dims{32, 8}));
+  }
+}
+
+TEST(Layers, ABlockNeedsHeadsThatDivideItsWidth) {
+  const auto refusal = [](const BlockOptions& options) {
+    return testing::error_of([&] { MultiHeadAttention attention(options); });
+  };
+  EXPECT_EQ(refusal({.width = 8, .heads = 1}), "");
+  EXPECT_EQ(refusal({.width = 8, .heads = 8, .kv_heads = 1}), "");
+  EXPECT_EQ(refusal({.width = 8, .heads = 3}), "width 8 is not a multiple of 3 heads");
+  EXPECT_EQ(refusal({.width = 8, .heads = 0, .kv_heads = 1}), "width 8 is not a multiple of 0 heads");
+  EXPECT_EQ(refusal({.width = 8, .heads = 4, .kv_heads = 3}), "4 heads are not a multiple of 3 key/value heads");
+}
+
 TEST(Layers, LinearIsItsFormula) {
   const Context context = testing::context(1);
   Linear layer(3, 2);
@@ -94,6 +126,37 @@ TEST(Layers, LinearIsItsFormula) {
       expected.push_back(sum);
     }
   EXPECT_LT(relative_error(doubles(layer(Variable(x)).value()), expected), 1e-14);
+}
+
+TEST(Layers, ChainsAreTheirLayersOneAfterTheOther) {
+  const Context context = testing::context(1);
+  Sequential chain(Linear(3, 4), LayerNorm(4), Linear(4, 2));
+  const std::vector<FlatBuffer> of_chain = materialize_f64(chain, context);
+  const Variable x(uniform_tensor(context, {5, 3}, 1, DType::f64));
+  Variable h = x;
+  for (const auto& layer : chain.layers) h = (*layer)(h);
+  EXPECT_EQ(doubles(chain(x).value()), doubles(h.value()));
+  EXPECT_EQ(chain(x).dim(1), 2);
+  for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{3, 2}, {3, 5, 4}, {3, 4, 5, 2}}) {
+    Mlp mlp(sizes, ActivationKind::tanh);
+    const std::vector<FlatBuffer> buffers = materialize_f64(mlp, context);
+    ASSERT_EQ(mlp.layers.size(), sizes.size() - 1);
+    h = x;
+    for (std::size_t i = 0; i < mlp.layers.size(); ++i) h = mlp.layers[i](i == 0 ? h : tanh(h));
+    EXPECT_EQ(doubles(mlp(x).value()), doubles(h.value()));
+  }
+  EXPECT_THROW(Mlp({3}), Error);
+}
+
+TEST(Layers, AnActivationIsTheFunctionOfItsName) {
+  const Context context = testing::context(1);
+  const Variable x(uniform_tensor(context, {20}, 1, DType::f64, -3, 3));
+  const std::pair<const char*, Variable (*)(const Variable&)> functions[] = {
+      {"relu", relu}, {"gelu", gelu}, {"gelu_tanh", gelu_tanh}, {"silu", silu}, {"tanh", tanh}, {"sigmoid", sigmoid}};
+  for (const auto& [name, function] : functions)
+    EXPECT_EQ(doubles(Activation(parse_activation(name))(x).value()), doubles(function(x).value())) << name;
+  EXPECT_EQ(testing::error_of([] { parse_activation("gelo"); }),
+            "unknown activation 'gelo'; known are relu, gelu, gelu_tanh, silu, tanh, sigmoid");
 }
 
 TEST(Layers, DropoutKeepsTheMeanInTrainingAndEverythingInEvaluation) {
@@ -111,6 +174,10 @@ TEST(Layers, DropoutKeepsTheMeanInTrainingAndEverythingInEvaluation) {
   }
   EXPECT_NEAR(static_cast<double>(zeros) / static_cast<double>(dropped.size()), 0.25, 0.02);
   EXPECT_NE(doubles(layer(x, pass).value()), dropped);  // another call draws another mask
+  Forward without_ids{.training = true, .random = {}, .sample_ids = {}};
+  EXPECT_NE(testing::error_of([&] { layer(x, without_ids); }).find("sample ids"), std::string::npos);
+  EXPECT_EQ(doubles(Dropout(0)(x, without_ids).value()), doubles(x.value()));
+  for (const double probability : {-0.1, 1.0}) EXPECT_THROW(Dropout{probability}, Error);
   EXPECT_EQ(doubles(layer(x).value()), doubles(x.value()));
 }
 
@@ -130,6 +197,10 @@ TEST(Layers, ParametersAreNamedByTheirPathAndLoadedByName) {
   load_state(second, state_dict(one));
   EXPECT_EQ(doubles(one(x).value()), doubles(two(x).value()));
   EXPECT_EQ(count_parameters(one), 3 * 4 + 4 + 4 * 5 + 5 + 5 * 2 + 2);
+  Linear half(3, 4);
+  half.weight.set_trainable(false);
+  EXPECT_EQ(count_parameters(half), 16);
+  EXPECT_EQ(count_parameters(half, true), 4);
 }
 
 TEST(Layers, ASparseEmbeddingHasABufferOfWholeRowsAndNoMemoryForAGradient) {
@@ -174,7 +245,6 @@ TEST(Layers, AWrongInputIsAnErrorThatShowsTheShapes) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("(4, 5)"), std::string::npos) << error.what();
   }
-  EXPECT_THROW(parse_activation("gelo"), Error);
 }
 
 }  // namespace

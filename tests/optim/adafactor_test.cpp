@@ -38,7 +38,7 @@ struct Matrix {
     range.state.push_back(zeros(context, {product(shape)}, wide));
     for (const StateKind& kind : optimizer->parameter_state(shape, {}))
       range.state.push_back(zeros(context, {product(*kind.shape)}, wide));
-    for (int pass = 0; pass < optimizer->passes(); ++pass)
+    for (int pass = 0; pass < optimizer->requirements().passes; ++pass)
       range.sums.push_back(zeros(context, {optimizer->sum_count(pass, shape)}, DType::f64));
     range.measured = range.sums;
   }
@@ -47,7 +47,7 @@ struct Matrix {
     const std::span<const ParameterRange> ranges(&range, 1);
     const StepInput input{
         kernels::make_step_state(gradient.context(), {.steps = steps, .taken = 1, .lr = kRate, .gradient_scale = 0.5})};
-    for (int pass = 0; pass < optimizer->passes(); ++pass) {
+    for (int pass = 0; pass < optimizer->requirements().passes; ++pass) {
       optimizer->measure(pass, ranges, input);
       optimizer->settle(pass, ranges, input);
     }
@@ -125,6 +125,75 @@ TEST(Adafactor, MovesWhereThereIsAGradientAndStaysFiniteElsewhere) {
     if (g[i] == 0) EXPECT_NEAR(after[i], before[i] * decayed, 1e-6) << i;
     else EXPECT_LT((after[i] - before[i] * decayed) * g[i], -1e-4) << i;
   }
+}
+
+TEST(Adafactor, OfAVectorFollowsTheFormulaWithAndWithoutAMean) {
+  const Context context = testing::context(1);
+  for (const double mean : {0.0, kMean}) {
+    const auto optimizer = adafactor(mean);
+    constexpr std::size_t kCount = 7;
+    ParameterRange range;
+    range.parameter = uniform_tensor(context, {kCount}, 1);
+    range.shape = {kCount};
+    if (mean > 0) range.state.push_back(zeros(context, {kCount}));
+    range.state.push_back(zeros(context, {kCount}));
+    for (int pass = 0; pass < 2; ++pass)
+      range.sums.push_back(zeros(context, {optimizer->sum_count(pass, range.shape)}, DType::f64));
+    range.measured = range.sums;
+    std::vector<double> p = doubles(range.parameter), m(kCount), v(kCount), u(kCount);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      range.gradient = uniform_tensor(context, {kCount}, 10 + static_cast<std::uint64_t>(step));
+      const std::span<const ParameterRange> ranges(&range, 1);
+      const StepInput input{kernels::make_step_state(context, {.steps = step, .taken = 1, .lr = kRate})};
+      for (int pass = 0; pass < 2; ++pass) optimizer->measure(pass, ranges, input);
+      optimizer->update(ranges, input);
+      const std::vector<double> g = doubles(range.gradient);
+      const double keep = 1 - std::pow(static_cast<double>(step), -0.8), rate = kRate * rms(p);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        v[i] = keep * v[i] + (1 - keep) * g[i] * g[i];
+        u[i] = g[i] / std::sqrt(v[i]);
+      }
+      const double clip = std::max(1.0, rms(u));
+      for (std::size_t i = 0; i < kCount; ++i) {
+        m[i] = mean * m[i] + (1 - mean) * rate * u[i] / clip;
+        p[i] = p[i] * (1 - kDecay * rate) - m[i];
+      }
+    }
+    EXPECT_LT(relative_error(doubles(range.parameter), p), 1e-6) << mean;
+    EXPECT_LT(relative_error(doubles(range.state.back()), v), 1e-6) << mean;
+  }
+}
+
+// Two blocks of 2^20, as a whole and in ranges that are cut elsewhere.
+TEST(Adafactor, RoundsAtRandomToTheSameBitsHoweverAMatrixIsCut) {
+  const Context context = testing::context(2);
+  const auto optimizer = make_elementwise(
+      "Adafactor", {.settings = AdafactorSettings{.relative_step = false}, .stochastic_rounding = true, .seed = 5});
+  EXPECT_FALSE(optimizer->requirements().master);
+  EXPECT_TRUE(adafactor()->requirements().master);
+  const Dims shape = {1024, 2048};
+  const std::int64_t count = product(shape);
+  const Tensor gradient = uniform_tensor(context, {count}, 2);
+  const auto train = [&](const std::vector<std::int64_t>& cuts) {
+    const Tensor parameter = uniform_tensor(context, {count}, 1, DType::bf16);
+    ParameterRange whole;
+    whole.shape = shape;
+    for (const StateKind& kind : optimizer->parameter_state(shape, {}))
+      whole.state.push_back(kernels::full(context, {product(*kind.shape)}, 0));
+    for (int pass = 0; pass < 2; ++pass)
+      whole.sums.push_back(kernels::full(context, {optimizer->sum_count(pass, shape)}, 1, DType::f64));
+    std::vector<ParameterRange> ranges;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      ranges.push_back(whole);
+      ranges.back().parameter = parameter.slice(0, cuts[i], cuts[i + 1]);
+      ranges.back().gradient = gradient.slice(0, cuts[i], cuts[i + 1]);
+      ranges.back().begin = cuts[i];
+      ranges.back().first = 100 + cuts[i];
+    }
+    optimizer->update(ranges, {kernels::make_step_state(context, {.steps = 1, .taken = 1, .lr = 1e-3})});
+    return doubles(parameter);
+  };
+  EXPECT_EQ(train({0, count}), train({0, 1'500'000, count}));
 }
 
 TEST(Adafactor, MastersOfBf16FollowFp32) {

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/update.h"
@@ -57,6 +60,77 @@ TEST(OptimizerCatalog, EveryRuleIsMadeByAnOptimizer) {
   EXPECT_EQ(rules.size(), std::variant_size_v<UpdateSettings::variant>);
 }
 
+// Every number of every option is another one; a rule's settings are plain memory.
+TEST(OptimizerCatalog, EveryNumberOfAnOptionStandsInTheSettingsOnce) {
+  OptimizerValues values;
+  std::map<std::string_view, std::vector<double>> numbers;
+  double next = 0.01;
+  const auto give = [&](std::string_view option, double& number) { numbers[option].push_back(number = next += 0.01); };
+  const auto give_two = [&](std::string_view option, std::array<double, 2>& pair) {
+    for (double& number : pair) give(option, number);
+  };
+  give_two("betas", values.betas);
+  give_two("etas", values.etas);
+  give_two("step_sizes", values.step_sizes);
+  give_two("epsilons", values.epsilons);
+  give("eps", values.eps);
+  give("momentum", values.momentum);
+  give("dampening", values.dampening);
+  give("momentum_decay", values.momentum_decay);
+  give("lr_decay", values.lr_decay);
+  give("initial_accumulator", values.initial_accumulator);
+  give("rho", values.rho);
+  give("alpha", values.alpha);
+  give("lambd", values.lambd);
+  give("t0", values.t0);
+  give("max_coeff", values.max_coeff);
+  give("min_coeff", values.min_coeff);
+  give("trust_coefficient", values.trust_coefficient);
+  give("clip_threshold", values.clip_threshold);
+  give("decay_rate", values.decay_rate);
+  give("beta1", values.beta1);
+  for (const OptimizerEntry& entry : optimizers()) {
+    if (entry.settings == nullptr) continue;
+    visit_rule(
+        [&](const auto& settings) {
+          std::vector<std::byte> bytes(sizeof settings);
+          std::memcpy(bytes.data(), &settings, sizeof settings);
+          for (const auto& [option, all] : numbers)
+            for (const double number : all) {
+              int found = 0;
+              for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += sizeof number)
+                found += std::memcmp(bytes.data() + at, &number, sizeof number) == 0 ? 1 : 0;
+              EXPECT_EQ(found, entry.has(option) ? 1 : 0) << entry.name << ' ' << option;
+            }
+        },
+        entry.settings(values));
+  }
+}
+
+TEST(OptimizerCatalog, SaysOfEachOptimizerWhatItRequires) {
+  std::set<std::string_view> closures, by_rows, whole, blocks;
+  for (const OptimizerEntry& entry : optimizers()) {
+    const OptimizerRequirements needs = make_optimizer(entry)->requirements(), &listed = entry.requirements;
+    EXPECT_EQ(std::tuple(needs.closure, needs.one_vector, needs.pure_gradient, needs.host_memory, needs.rows),
+              std::tuple(listed.closure, listed.one_vector, listed.pure_gradient, listed.host_memory, listed.rows))
+        << entry.name;
+    EXPECT_EQ(needs.closure, entry.make != nullptr) << entry.name;
+    EXPECT_TRUE(needs.passes == 0 || needs.one_by_one) << entry.name;
+    if (entry.has("stochastic_rounding")) {
+      EXPECT_TRUE(needs.master) << entry.name;
+      EXPECT_FALSE(make_optimizer(entry, {.stochastic_rounding = true})->requirements().master) << entry.name;
+    }
+    if (needs.closure) closures.insert(entry.name);
+    if (needs.rows) by_rows.insert(entry.name);
+    if (needs.passes > 0) whole.insert(entry.name);
+    if (needs.block > 1) blocks.insert(entry.name);
+  }
+  EXPECT_EQ(closures, (std::set<std::string_view>{"LBFGS"}));
+  EXPECT_EQ(by_rows, (std::set<std::string_view>{"SparseAdam"}));
+  EXPECT_EQ(whole, (std::set<std::string_view>{"Adafactor", "LAMB", "LARS"}));
+  EXPECT_EQ(blocks, (std::set<std::string_view>{"Adam8bit", "AdamW8bit"}));
+}
+
 TEST(OptimizerCatalog, RefusesOptionsThatMakeNoSense) {
   OptimizerOptions options;
   options.betas = {0.9, 1};
@@ -84,7 +158,8 @@ TEST(OptimizerCatalog, EveryOptimizerMovesWeightsByItsDefaults) {
   const Context context = testing::context(1);
   for (const OptimizerEntry& entry : optimizers()) {
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(entry, {}, 1);
-    if (optimizer->needs_closure() || optimizer->takes_rows() || optimizer->one_by_one()) continue;
+    if (optimizer->requirements().closure || optimizer->requirements().rows || optimizer->requirements().one_by_one)
+      continue;
     ParameterRange range;
     range.parameter = testing::tensor_of(context, {2}, {1});
     range.gradient = testing::tensor_of(context, {0.5}, {1});

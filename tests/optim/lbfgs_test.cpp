@@ -8,6 +8,7 @@
 
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
+#include "tests/error_of.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -198,7 +199,7 @@ TEST(Lbfgs, ARateOfZeroMovesNothing) {
 TEST(Lbfgs, AsAnOptimizerTakesTheSameStepsFromItsTensors) {
   const LbfgsOptions options = {.max_iterations = 4, .history = 3, .strong_wolfe = true};
   const std::unique_ptr<Optimizer> optimizer = make_lbfgs(options);
-  ASSERT_TRUE(optimizer->needs_closure());
+  ASSERT_TRUE(optimizer->requirements().closure);
   EXPECT_EQ(optimizer->state_names().size(), 8u);
   const Context context = testing::context(1);
   const std::vector<std::vector<double>> begin = {{-1.2}, {1, 0.5, 2}};
@@ -220,9 +221,73 @@ TEST(Lbfgs, AsAnOptimizerTakesTheSameStepsFromItsTensors) {
   EXPECT_GT(state.iterations, 6) << "old changes were replaced";
 }
 
+// One weight in a valley whose lowest point can be moved, as another batch moves it.
+class Valley : public Objective {
+ public:
+  double lowest = 1;
+  explicit Valley(const Context& context = testing::context(1))
+      : weights_({zeros(context, {1}, DType::f64)}), gradient_({zeros(context, {1}, DType::f64)}) {}
+  double evaluate() override {
+    const double off = weights_[0].item() - lowest;
+    kernels::fill(gradient_[0], off);
+    return off * off / 2;
+  }
+  const std::vector<Tensor>& weights() override { return weights_; }
+  const std::vector<Tensor>& gradient() override { return gradient_; }
+
+ private:
+  std::vector<Tensor> weights_, gradient_;
+};
+
+TEST(Lbfgs, AGradientAsSmallAsItsToleranceEndsTheStep) {
+  for (const double tolerance : {1.0, 0.5}) {
+    Valley valley;
+    LbfgsState state;
+    const Minimised result = lbfgs_step(valley, state, {.tolerance_gradient = tolerance});
+    EXPECT_EQ(result.largest_gradient, 1);
+    EXPECT_EQ(result.iterations, tolerance == 1 ? 0 : 1);
+  }
+}
+
+TEST(Lbfgs, NothingIsRememberedOfADirectionAlongWhichNothingMoved) {
+  Valley valley;
+  LbfgsState state;
+  lbfgs_step(valley, state, {.max_iterations = 1});
+  valley.lowest = 3;
+  lbfgs_step(valley, state, {.max_iterations = 1, .tolerance_change = 1e9});  // the slope promises less
+  EXPECT_EQ(valley.weights()[0].item(), 1);
+  valley.lowest = -10;
+  lbfgs_step(valley, state, {.max_iterations = 1});
+  EXPECT_EQ(state.remembered, 0);
+  EXPECT_EQ(valley.weights()[0].item(), -10) << "along the gradient alone";
+}
+
+TEST(Lbfgs, AsAnOptimizerRefusesAStateThatCannotBe) {
+  const std::unique_ptr<Optimizer> optimizer = make_lbfgs({.max_iterations = 1, .history = 3});
+  const Context context = testing::context(1);
+  // Iterations, evaluations, step, scale, the oldest change's place, and how many there are.
+  const auto refusal = [&](double oldest, double remembered) {
+    Valley valley(context);
+    std::vector<std::vector<Tensor>> state(optimizer->state_names().size());
+    for (auto& kind : state) kind = {zeros(context, {1}, DType::f64)};
+    const Tensor shared = zeros(context, {optimizer->shared_number()->count}, DType::f64);
+    shared.data<double>()[0] = 1;
+    shared.data<double>()[4] = oldest;
+    shared.data<double>()[5] = remembered;
+    return testing::error_of([&] { optimizer->minimise(valley, state, shared, 1); });
+  };
+  for (const auto& [oldest, remembered] : {std::pair{0, 0}, {2, 0}, {0, 3}, {2, 3}})
+    EXPECT_EQ(refusal(oldest, remembered), "") << oldest << ' ' << remembered;
+  for (const auto& [oldest, remembered] : {std::pair{3, 0}, {-1, 0}, {0, 4}, {0, -1}})
+    EXPECT_EQ(refusal(oldest, remembered),
+              concat("LBFGS: the state is damaged: ", remembered, " changes from place ", oldest, " of 3"));
+}
+
 TEST(Lbfgs, RefusesOptionsThatMakeNoSense) {
   const auto refusal = [](const LbfgsOptions& options) { return options.problem(); };
   EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.lr = 0, .max_iterations = 1, .tolerance_gradient = 0, .tolerance_change = 0, .history = 1}), "");
+  EXPECT_EQ(refusal({.tolerance_gradient = -1}), "tolerances must not be negative, got -1 and 1e-09");
   EXPECT_EQ(refusal({.lr = -1}), "lr must not be negative, got -1");
   EXPECT_EQ(refusal({.max_iterations = 0}), "max_iterations must be at least 1, got 0");
   EXPECT_EQ(refusal({.max_evaluations = -1}), "max_evaluations must not be negative, got -1");

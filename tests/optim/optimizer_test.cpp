@@ -56,7 +56,7 @@ TEST(Optimizer, UpdatesAWholeAndItsPartsToTheSameBits) {
 TEST(Optimizer, StochasticRoundingDoesNotDependOnHowWeightsAreCut) {
   const Context context = testing::context(2);
   const auto optimizer = make_adamw({.stochastic_rounding = true, .seed = 3});
-  ASSERT_FALSE(optimizer->needs_master());
+  ASSERT_FALSE(optimizer->requirements().master);
   const auto train = [&](const std::vector<std::int64_t>& cuts) {
     Numbers numbers(context, *optimizer, 1000);
     numbers.parameter = kernels::cast(numbers.parameter, DType::bf16);

@@ -8,23 +8,15 @@
 #include <set>
 
 #include "keel/runtime/error.h"
+#include "tests/optim/schedule_support.h"
 
 namespace keel {
 namespace {
 
 using P = ScheduleParameter;
 using Form = ScheduleValue::Form;
-
-struct Setting {
-  P parameter;
-  double number;
-};
-
-ScheduleSettings with(std::string_view name, std::initializer_list<Setting> settings) {
-  ScheduleSettings made = default_schedule(name);
-  for (const Setting& setting : settings) made[setting.parameter] = {setting.number};
-  return made;
-}
+using testing::complaint_of;
+using testing::with;
 
 // Every schedule with parameters that work together, on a run of 400 steps.
 constexpr std::int64_t kSteps = 400;
@@ -47,11 +39,6 @@ ScheduleSettings working(const ScheduleKind& kind) {
       default: break;
     }
   return settings;
-}
-
-std::string complaint_of(const ScheduleSettings& settings, std::int64_t total = kSteps) {
-  const ScheduleComplaints complaints = check_schedule(settings, kBase, total);
-  return complaints.empty() ? "" : complaints[0].where + ": " + complaints[0].message;
 }
 
 TEST(RateSchedule, WarmsUpInEqualStepsToThePeak) {
@@ -103,7 +90,7 @@ TEST(RateSchedule, EveryScheduleIsFiniteAndAFunctionOfTheStepAlone) {
   for (const ScheduleKind& kind : schedule_kinds()) {
     SCOPED_TRACE(kind.name);
     const ScheduleSettings settings = working(kind);
-    ASSERT_EQ(complaint_of(settings), "");
+    ASSERT_EQ(complaint_of(settings, kBase, kSteps), "");
     const RateSchedule schedule(settings, kBase, kSteps);
     std::vector<double> factors;
     for (std::int64_t done = 0; done < kSteps; ++done) {
@@ -260,32 +247,34 @@ TEST(RateSchedule, WhatDoesNotFitTogetherIsRefused) {
       {with("sqrt_decay", {}), "constant: either constant or warmup must be above 0, and not both"},
       {default_schedule("product"), "schedules: lists no schedule"},
   };
-  for (const auto& [settings, message] : cases) EXPECT_EQ(complaint_of(settings), message);
+  for (const auto& [settings, message] : cases) EXPECT_EQ(complaint_of(settings, kBase, kSteps), message);
   ScheduleSettings falling = default_schedule("MultiStepLR");
   falling.milestones = {30, 20};
-  EXPECT_EQ(complaint_of(falling), "milestones: must rise");
+  EXPECT_EQ(complaint_of(falling, kBase, kSteps), "milestones: must rise");
   ScheduleSettings sequence = default_schedule("sequence");
   sequence.parts = {default_schedule("constant"), with("cosine", {{P::warmup, 350}})};
-  EXPECT_EQ(complaint_of(sequence),
+  EXPECT_EQ(complaint_of(sequence, kBase, kSteps),
             "milestones: expects 1 steps, one between each of the 2 schedules and the next, got 0");
   sequence.milestones = {100};
-  EXPECT_EQ(complaint_of(sequence), "schedules[1].warmup: 350 warm-up steps do not fit into the schedule's 300");
+  EXPECT_EQ(complaint_of(sequence, kBase, kSteps),
+            "schedules[1].warmup: 350 warm-up steps do not fit into the schedule's 300");
   ScheduleSettings product = default_schedule("product");
   product.parts = {default_schedule("OneCycleLR"), default_schedule("OneCycleLR")};
-  EXPECT_EQ(complaint_of(product), "schedules: more than one of them cycles the momentum; which one shall hold?");
+  EXPECT_EQ(complaint_of(product, kBase, kSteps),
+            "schedules: more than one of them cycles the momentum; which one shall hold?");
   EXPECT_THROW(RateSchedule(falling, kBase, kSteps), Error);
   EXPECT_THROW(RateSchedule(default_schedule("cosine"), 0, kSteps), Error);
 }
 
 TEST(RateSchedule, ATotalThatIsNeededAndNotKnownIsAskedFor) {
-  EXPECT_EQ(complaint_of(default_schedule("cosine"), 0),
+  EXPECT_EQ(complaint_of(default_schedule("cosine"), kBase, 0),
             "steps: is the number of all steps, which is not known here; give it");
-  EXPECT_EQ(complaint_of(default_schedule("CosineAnnealingLR"), 0),
+  EXPECT_EQ(complaint_of(default_schedule("CosineAnnealingLR"), kBase, 0),
             "T_max: is the number of all steps, which is not known here; give it");
   ScheduleSettings ratio = default_schedule("constant");
   ratio[P::warmup] = {0.1, Form::ratio};
-  EXPECT_EQ(complaint_of(ratio, 0), "warmup: is a ratio of all steps, which are not known here; give a number");
-  EXPECT_EQ(complaint_of(with("StepLR", {{P::step_size, 3}}), 0), "");
+  EXPECT_EQ(complaint_of(ratio, kBase, 0), "warmup: is a ratio of all steps, which are not known here; give a number");
+  EXPECT_EQ(complaint_of(with("StepLR", {{P::step_size, 3}}), kBase, 0), "");
 }
 
 TEST(RateSchedule, AScheduleThatEndsHasNoRateAfterwards) {

@@ -173,7 +173,10 @@ TEST(AtomicFolder, AppearsWithItsFilesAtCommit) {
     write_text_file(saved.temporary() + "/a", "1");
     fs::create_directory(saved.temporary() + "/inner");
     write_text_file(saved.temporary() + "/inner/b", "2");
-    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"step-10.tmp"});
+    ASSERT_EQ(names_in(folder.path()).size(), 1u);
+    const std::string unfinished = names_in(folder.path()).front();
+    EXPECT_EQ(unfinished.size(), std::string("step-10..tmp").size() + 16);
+    EXPECT_EQ(AtomicFolder::target_of(unfinished), "step-10");
     saved.commit();
   }
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"step-10"});
@@ -182,14 +185,18 @@ TEST(AtomicFolder, AppearsWithItsFilesAtCommit) {
 
 TEST(AtomicFolder, DisappearsWithoutCommitAndClearsWhatAKilledProgramLeft) {
   const TemporaryFolder folder;
-  fs::create_directory(folder / "c.tmp");
-  write_text_file(folder / "c.tmp/stale", "");
+  const std::vector<std::string> others = {"c", "c.0123456789abcdef.old", "c.0123456789abcdeg.tmp", "cc.tmp", "d.tmp"};
+  for (const std::string& other : others) fs::create_directory(folder / other);
+  for (const char* left : {"c.tmp", "c.0123456789abcdef.tmp"}) {
+    fs::create_directory(folder / left);
+    write_text_file(folder / left + "/stale", "");
+  }
   {
-    AtomicFolder saved(folder / "c");
+    AtomicFolder saved(folder / "c", IfExists::replace);
     EXPECT_TRUE(names_in(saved.temporary()).empty());
     write_text_file(saved.temporary() + "/a", "1");
   }
-  EXPECT_TRUE(names_in(folder.path()).empty());
+  EXPECT_EQ(names_in(folder.path()), others);
 }
 
 TEST(AtomicFolder, RefusesOrReplacesAnExistingOne) {

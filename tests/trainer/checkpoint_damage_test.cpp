@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 
 #include "keel/runtime/file.h"
 #include "keel/trainer/checkpoint.h"
@@ -27,7 +28,7 @@ class CheckpointDamage : public ::testing::Test {
     fs::copy(place_ / "whole", place_ / "run", fs::copy_options::recursive);
   }
 
-  std::string state_file(std::int64_t step) const { return folder_.checkpoint(step) + "/state.json"; }
+  std::string state_file(std::int64_t step) const { return folder_.checkpoint(step) + "/manifest.json"; }
   std::string state(std::int64_t step) const { return read_text_file(state_file(step)); }
 
   // Goes on from step 10 to the weights of the run that was left alone; the name of the damaged one's folder is told.
@@ -56,26 +57,25 @@ std::string replaced(std::string text, const std::string& old, const std::string
 
 TEST_F(CheckpointDamage, InAnyByteOfItsStateIsNoticed) {
   const std::string whole = state(12);
-  EXPECT_EQ(read_checkpoint(folder_.checkpoint(12)).step, 12);
+  EXPECT_EQ(read_whole(folder_.checkpoint(12)).step, 12);
   std::string unnoticed;
   for (std::size_t place = 0; place < whole.size(); ++place) {
     std::string text = whole;
     text[place] = static_cast<char>(text[place] ^ (1 << place % 8));
-    write_text_file(state_file(12), text);
-    if (error_of([&] { read_checkpoint(folder_.checkpoint(12)); }).empty()) unnoticed += concat(' ', place);
+    if (error_of([&] { parse_manifest(text, "m"); }).find("'m' ") != 0) unnoticed += concat(' ', place);
   }
   EXPECT_EQ(unnoticed, "") << whole;
-  for (std::size_t length = 0; length < whole.size(); length += 7) {
-    write_text_file(state_file(12), whole.substr(0, length));
-    EXPECT_NE(error_of([&] { read_checkpoint(folder_.checkpoint(12)); }), "") << "cut to " << length;
-  }
+  for (std::size_t length = 0; length < whole.size(); length += 7)
+    EXPECT_NE(error_of([&] { parse_manifest(whole.substr(0, length), "m"); }), "") << "cut to " << length;
+  write_text_file(state_file(12), whole.substr(1));
+  EXPECT_NE(error_of([&] { read_whole(folder_.checkpoint(12)); }), "");
 }
 
 TEST_F(CheckpointDamage, OfWhatItsStateSaysSendsTheRunBackToTheCheckpointBefore) {
   const std::map<std::string, std::string> edits = {{"\"step\": 12", "\"step\": 90"},
                                                     {"\"taken\": 12", "\"taken\": 2"},
                                                     {"\"loss_scale\": 1.0", "\"loss_scale\": 0.25"},
-                                                    {"\"weights\": [", "\"compression\": [], \"weights\": ["},
+                                                    {"\"files\": [", "\"file\": [], \"files\": ["},
                                                     {"width: 16", "width: 18"},
                                                     {"seed: ", "sead: "},
                                                     {"\"optimizer.safetensors\"", "\"model.safetensors\""}};
@@ -86,7 +86,7 @@ TEST_F(CheckpointDamage, OfWhatItsStateSaysSendsTheRunBackToTheCheckpointBefore)
 }
 
 TEST_F(CheckpointDamage, ByAFileOfAnotherCheckpointSendsTheRunBackToTheCheckpointBefore) {
-  for (const char* file : {"/state.json", "/model.safetensors", "/optimizer.safetensors"}) {
+  for (const char* file : {"/manifest.json", "/model.safetensors", "/optimizer.safetensors"}) {
     fs::copy_file(folder_.checkpoint(10) + file, folder_.checkpoint(12) + file, fs::copy_options::overwrite_existing);
     expect_falls_back(file);
   }
@@ -113,20 +113,31 @@ TEST_F(CheckpointDamage, OfALaterCheckpointRemovesNoneThatIsWhole) {
   Recorder recorder(1);
   train(small_run(place_, "run", {"resume=auto", "checkpoint.every=1", "checkpoint.keep=1"}), recorder);
   EXPECT_EQ(recorder.losses.size(), 1u);
-  EXPECT_EQ(error_of([&] { EXPECT_EQ(read_checkpoint(folder_.checkpoint(11)).step, 11); }), "");
+  EXPECT_EQ(error_of([&] { EXPECT_EQ(read_whole(folder_.checkpoint(11)).step, 11); }), "");
 }
 
-// keel 0.1.0 wrote no hash of state.json.
-TEST_F(CheckpointDamage, ACheckpointWithoutAHashOfItsStateIsReadWhereItsFormatHasNone) {
-  std::string text = state(12);
-  const std::size_t hash = text.rfind(",\n  \"xxh3\": ");
-  ASSERT_NE(hash, std::string::npos) << text;
-  text.replace(hash, std::string::npos, "\n}\n");
-  write_text_file(state_file(12), text);
-  EXPECT_NE(error_of([&] { read_checkpoint(folder_.checkpoint(12)); }).find("does not end with its own hash"),
-            std::string::npos);
-  write_text_file(state_file(12), replaced(text, "\"format\": 3", "\"format\": 2"));
-  EXPECT_EQ(error_of([&] { EXPECT_EQ(read_checkpoint(folder_.checkpoint(12)).step, 12); }), "");
+TEST_F(CheckpointDamage, InAnyByteOfItsFilesIsNoticedAndNamed) {
+  std::mt19937 random(1);
+  for (const char* name : {"/model.safetensors", "/optimizer.safetensors"}) {
+    const std::string file = folder_.checkpoint(12) + name, whole = read_text_file(file);
+    for (int i = 0; i < 100; ++i) {
+      std::string text = whole;
+      const std::size_t place = i < 8 ? static_cast<std::size_t>(i) : random() % whole.size();
+      text[place] = static_cast<char>(text[place] ^ (1 << random() % 8));
+      write_text_file(file, text);
+      const std::string error = error_of([&] { read_whole(folder_.checkpoint(12)); });
+      EXPECT_NE(error.find(concat("'", file, "' has changed since it was written")), std::string::npos)
+          << "byte " << place << ": " << error;
+    }
+    write_text_file(file, whole.substr(0, whole.size() - 1));
+    EXPECT_NE(error_of([&] { read_whole(folder_.checkpoint(12)); }).find("bytes instead of"), std::string::npos);
+    write_text_file(file, whole);
+    // A damaged head is of no use to a run, and is no checkpoint as it was all the same.
+    std::string text = whole;
+    text[40] ^= 1;
+    write_text_file(file, text);
+    expect_falls_back(name);
+  }
 }
 
 }  // namespace

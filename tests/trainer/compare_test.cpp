@@ -137,6 +137,8 @@ TEST(Compare, CompressesInEveryStageToTheSameWeightsAndByTheBytesOfItsFormula) {
       EXPECT_EQ(result.decisive, results[i % 5].decisive);
       EXPECT_EQ(result.base, plain.base);
       EXPECT_EQ(result.compresses, i % 5 != 0);
+      EXPECT_EQ(std::count(result.decisive.begin(), result.decisive.end(), "sends gradients as they are"),
+                i % 5 == 0 ? 1 : 0);
       EXPECT_NEAR(result.loss, plain.loss, 0.2);
       if (i % 5 == 0) continue;
       EXPECT_NE(result.decisive, plain.decisive);

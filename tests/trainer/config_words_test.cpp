@@ -90,11 +90,11 @@ TEST(ConfigWords, WhatAReplacedChoiceMakesMeaninglessIsLeftOutWithANote) {
 // Values that other keys depend on.
 std::vector<std::pair<std::string, std::string>> all_choices() {
   std::set<std::string_view> deciding;
-  for (const SchemaRow& row : schema()) deciding.insert(row.when.key);
+  for (const SchemaRow& row : keel_schema()->rows()) deciding.insert(row.when.key);
   std::vector<std::pair<std::string, std::string>> choices;
-  for (const SchemaRow& row : schema())
-    if (const auto* field = std::get_if<ChoiceField>(&row.field); field != nullptr && deciding.contains(row.key))
-      for (const std::string_view choice : split_choices(field->choices)) choices.emplace_back(row.key, choice);
+  for (const SchemaRow& row : keel_schema()->rows())
+    if (deciding.contains(row.key))
+      for (const std::string_view choice : split_choices(row.field->choices())) choices.emplace_back(row.key, choice);
   return choices;
 }
 

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "keel/data/token_batch.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/optim/optimizer.h"
+#include "keel/tasks/language.h"
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
 
@@ -21,16 +24,13 @@ using testing::doubles;
 constexpr std::int64_t kBlock = 6;
 
 // Batches of one, two and three rows.
-class Batches final : public Loader {
+class Batches final : public BatchSource {
  public:
   std::vector<Batch> batches;
 
   std::int64_t steps() const override { return std::ssize(batches); }
-  std::int64_t rows(std::int64_t step) const override {
-    return batches.at(static_cast<std::size_t>(step)).inputs.dim(0);
-  }
-  using Loader::load;
-  Batch load(std::int64_t step, RowRange) const override { return batches.at(static_cast<std::size_t>(step)); }
+  std::int64_t rows(std::int64_t step) const override { return batches.at(static_cast<std::size_t>(step)).rows(); }
+  Batch load(std::int64_t step, Rows) const override { return batches.at(static_cast<std::size_t>(step)); }
 };
 
 struct Expected {
@@ -57,17 +57,18 @@ Expected fill_batches(const Gpt& model, const Context& context, Batches& loader,
     for (std::int64_t row = 0; row < rows; ++row, ++expected.rows)
       expected.right +=
           spoil(expected.rows, std::span(targets).subspan(static_cast<std::size_t>(row * kBlock), kBlock)) ? 0 : 1;
-    Batch batch{tokens, from_values(context, targets, {rows, kBlock}), zeros(context, {rows}, DType::i64)};
+    std::int64_t counted = 0;
     for (std::int64_t i = 0; i < rows * kBlock; ++i) {
       const std::int32_t target = targets[static_cast<std::size_t>(i)];
       if (target == kIgnoreTarget) continue;
       double sum = 0;
       for (auto at = row_of(i); at != row_of(i + 1); ++at) sum += std::exp(*at);
       expected.loss += std::log(sum) - row_of(i)[target];
-      ++batch.target_tokens;
+      ++counted;
     }
-    expected.tokens += batch.target_tokens;
-    loader.batches.push_back(std::move(batch));
+    expected.tokens += counted;
+    loader.batches.push_back(token_batch(tokens, from_values(context, targets, {rows, kBlock}),
+                                         zeros(context, {rows}, DType::i64), counted));
   }
   return expected;
 }
@@ -85,7 +86,7 @@ bool spoil_some(std::int64_t row, std::span<std::int32_t> targets) {
 }
 
 TEST(Evaluation, CountsRowsWhoseEveryTargetIsTheLikeliestToken) {
-  for (const int n : {1, 2, 4}) {
+  for (const int n : {1, 2, 3, 4}) {
     run_ranks(n, [](Communicator& ranks) {
       const Context context = testing::context(1);
       Gpt model(testing::tiny_gpt());
@@ -93,16 +94,23 @@ TEST(Evaluation, CountsRowsWhoseEveryTargetIsTheLikeliestToken) {
       Batches loader;
       const Expected expected = fill_batches(model, context, loader, spoil_some);
       ASSERT_EQ(expected.rows, 6);
-      const EvalReport report = evaluate(model, loader, {.batches = 3, .answers = true}, ranks);
-      EXPECT_EQ(report.exact_match, 2.0 / 6);
-      EXPECT_NEAR(report.loss.value(), expected.loss / static_cast<double>(expected.tokens), 1e-5);
-      EXPECT_EQ(evaluate(model, loader, {.batches = 1, .answers = true}, ranks).exact_match, 1.0) << "of one row";
-      const EvalReport without = evaluate(model, loader, {.batches = 3}, ranks);
-      EXPECT_EQ(without.exact_match, std::nullopt);
-      EXPECT_EQ(without.loss, report.loss);
-      const EvalReport nothing = evaluate(model, loader, {.batches = 0, .answers = true}, ranks);
-      EXPECT_EQ(nothing.exact_match, std::nullopt);
-      EXPECT_EQ(nothing.loss, std::nullopt);
+      const auto evaluate_some = [&](std::int64_t batches) {
+        Metrics metrics;
+        const auto& loss = metrics.make<MeanMetric>("loss");
+        const auto& exact = metrics.make<ExactMatch>("exact_match");
+        evaluate(
+            loader, batches, context,
+            [&](const Batch& batch, Forward& pass, Metrics& fed) { validate_language(model, batch, pass, fed); },
+            metrics, ranks);
+        return std::array{loss.result().front().value, loss.weight(), exact.result().front().value};
+      };
+      const auto [loss, weight, exact] = evaluate_some(3);
+      EXPECT_EQ(exact, 2.0 / 6);
+      EXPECT_EQ(weight, static_cast<double>(expected.tokens));
+      EXPECT_NEAR(loss, expected.loss / static_cast<double>(expected.tokens), 1e-5);
+      EXPECT_EQ(evaluate_some(1)[2], 1.0) << "of one row";
+      EXPECT_EQ(evaluate_some(0)[1], 0.0);
+      EXPECT_TRUE(std::isnan(evaluate_some(0)[2])) << "of none";
     });
   }
 }

@@ -124,7 +124,9 @@ class OptimizerFile {
                          "}}",
                      "golden.yaml");
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
-    const Problem& problem = optimizer->passes() > 0 ? kMatrices : optimizer->block() > 1 ? kBlocks : kNumbers;
+    const Problem& problem = optimizer->requirements().passes > 0  ? kMatrices
+                             : optimizer->requirements().block > 1 ? kBlocks
+                                                                   : kNumbers;
     std::vector<ParameterRange> ranges;
     std::vector<Tensor> gradients;
     for (const std::string& name : problem.parameters) {
@@ -132,7 +134,7 @@ class OptimizerFile {
       range.parameter = kernels::clone(tensor(problem.name + "/" + name, dtype));
       range.shape = range.parameter.shape();
       range.parameter = range.parameter.flatten();
-      for (int pass = 0; pass < optimizer->passes(); ++pass)
+      for (int pass = 0; pass < optimizer->requirements().passes; ++pass)
         range.sums.push_back(zeros(context_, {optimizer->sum_count(pass, range.shape)}, DType::f64));
       range.measured = range.sums;
       for (std::size_t i = 0; i < optimizer->state_names().size(); ++i)
@@ -157,7 +159,7 @@ class OptimizerFile {
         const std::int64_t numel = ranges[i].parameter.numel(), begin = problem.in_a_row ? step : step * numel;
         ranges[i].gradient = gradients[i].slice(0, begin, begin + numel);
       }
-      for (int pass = 0; pass < optimizer->passes(); ++pass) {
+      for (int pass = 0; pass < optimizer->requirements().passes; ++pass) {
         optimizer->measure(pass, ranges, input);
         optimizer->settle(pass, ranges, input);
       }
@@ -187,7 +189,7 @@ TEST(GoldenOptimizers, EveryCaseOfTheFileAndEveryOptimizerHasATest) {
     types.insert(find_optimizer(type.substr(0, type.find(','))).name);
   }
   for (const OptimizerEntry& entry : optimizers())  // the others: lbfgs.json, golden_sparse_adam_test.cpp
-    if (entry.make == nullptr && !entry.takes_rows) known.insert(entry.name);
+    if (const auto needs = entry.requirements; !needs.closure && !needs.rows) known.insert(entry.name);
   EXPECT_EQ(tested, stored);
   EXPECT_EQ(types, known);
 }

@@ -49,7 +49,7 @@ TEST_F(SparseAdamGolden, FiftyStepsAreThoseOfPyTorchAndRowsThatAreNotUsedStayAsT
                            "}, scheduler: {type: LinearLR, start_factor: 1, end_factor: 0.5, total_iters: 50}}",
                        "golden.yaml");
       const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
-      ASSERT_TRUE(optimizer->takes_rows());
+      ASSERT_TRUE(optimizer->requirements().rows);
       ASSERT_EQ(optimizer->state_names(), (std::vector<std::string_view>{"m", "v"}));
       const Tensor table = kernels::clone(tensor("problem/start", dtype)), rows = tensor("problem/rows", DType::i64),
                    gradients = tensor("problem/gradients", dtype);

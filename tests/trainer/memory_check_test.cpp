@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "keel/trainer/compare.h"
+#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
@@ -21,8 +22,12 @@ TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
       const MemoryPlan plan = plan_run(config, n, 40, true).memory;
       const std::int64_t all = n * (plan.kept() + plan.buckets);
       run_ranks(n, [&](Communicator& ranks) {
+        const Context context = Context::create({.threads = 1});
         const auto refusal = [&](const Config& asked, std::int64_t bytes) {
-          return error_of([&] { check_memory(asked, ranks, 40, true, {bytes, true}); });
+          Gpt model(gpt_options(asked, 40));
+          return error_of([&] {
+            check_memory(asked, model, ranks, context, {.machine = {bytes, true}, .device = {}});
+          });
         };
         EXPECT_EQ(refusal(config, all), "");
         EXPECT_EQ(refusal(config, 0), "") << "unknown";
@@ -35,6 +40,26 @@ TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
         EXPECT_EQ(refusal(regardless, all - 1), "");
       });
     }
+}
+
+TEST(MemoryCheck, CountsTheCopyOfAnAsynchronousSave) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"strategy=zero2-bf16", "checkpoint.async=true"});
+  const MemoryPlan plan = plan_run(config, 2, 40, true).memory;
+  ASSERT_GT(plan.checkpoint, 0);
+  const std::int64_t all = 2 * (plan.kept() + plan.buckets + plan.checkpoint);
+  run_ranks(2, [&](Communicator& ranks) {
+    const Context context = Context::create({.threads = 1});
+    const auto refusal = [&](bool async, std::int64_t bytes) {
+      Config asked = config;
+      asked.checkpoint.async = async;
+      Gpt model(gpt_options(asked, 40));
+      return error_of([&] { check_memory(asked, model, ranks, context, {.machine = {bytes, true}, .device = {}}); });
+    };
+    EXPECT_EQ(refusal(true, all), "");
+    EXPECT_NE(refusal(true, all - 1).find(" of a copy for checkpoint.async"), std::string::npos);
+    EXPECT_EQ(refusal(false, all - 2 * plan.checkpoint), "");
+  });
 }
 
 // Far beyond any machine: allocating it would end the test.

@@ -84,7 +84,7 @@ TEST(Parity, TwentyAdamWStepsOfATinyGpt2ArePyTorchs) {
   for (int step = 0; step < 20; ++step) {
     Forward pass{.training = true, .random = {}, .sample_ids = {}};
     const CrossEntropyLoss result = model.loss(golden.tokens, golden.targets, pass);
-    engine.backward(result.loss, {.tokens = 31});
+    engine.backward(result.loss, {.weight = 31});
     losses.push_back(result.loss.value().item());
     norms.push_back(engine.step(1e-3).get().grad_norm);
   }

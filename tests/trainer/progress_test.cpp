@@ -106,6 +106,9 @@ TEST(Progress, TheLineNeverReachesTheLastColumn) {
       EXPECT_EQ(text.starts_with("1999/2000"), columns >= 10);
       EXPECT_EQ(text.find("loss 2.3457") != std::string::npos, columns >= 23);
       EXPECT_EQ(text.find("grad 0.50") != std::string::npos, columns >= 91);
+      const std::size_t begin = text.find('['), end = text.find(']');
+      const std::size_t bar = begin == std::string::npos ? 0 : columns_of(text.substr(begin, end - begin)) - 1;
+      if (text.find("tok/s") != std::string::npos) { EXPECT_GE(bar, 20u) << "what is less important leaves a bar"; }
     }
 }
 
@@ -114,6 +117,17 @@ TEST(Progress, TheBarCanBeReadOnEightyColumns) {
   ConsoleObserver observer(console.out, console.options(true));
   observer.on_step(report_of(500));
   EXPECT_EQ(console.take(), "\r 500/2000 [#####...............]  loss 2.3457  1:23 left  20.1k tok/s  lr 0.001\x1b[K");
+}
+
+TEST(Progress, TheBarIsFullAtTheEndOfAsManyStepsOrSecondsAsThereAre) {
+  for (const std::int64_t steps : {1, 2, 7}) {
+    FakeConsole console;
+    ConsoleObserver observer(console.out, console.options(true));
+    observer.on_step(report_of(steps, steps));
+    const std::string text = console.take();
+    EXPECT_NE(text.find("[###"), std::string::npos) << text;
+    EXPECT_EQ(text.find(".]"), std::string::npos) << text;
+  }
 }
 
 TEST(Progress, WhereTheTimeEndsTheRunItIsWhatTheBarShows) {

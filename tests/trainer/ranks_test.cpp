@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <stdexcept>
 
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/decorators.h"
 #include "keel/trainer/checkpoint.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -28,7 +30,7 @@ TEST(TrainingByRanks, GivesTheSameBitsInEveryStageAndToEveryRank) {
       for (const std::string& stage : kStrategies) {
         const Config config = small_run(
             place, stage,
-            {"steps=6", "strategy=" + stage + "-" + precision, "scheduler.warmup=1", "loss_scale.initial=64"});
+            {"steps=6", concat("strategy=", stage, '-', precision), "scheduler.warmup=1", "loss_scale.initial=64"});
         const auto recorders = train_by(n, config);
         if (losses.empty()) losses = recorders[0]->losses;
         if (weights.empty()) weights = weights_of(config);
@@ -69,14 +71,15 @@ TEST(TrainingByRanks, ContinuesAStoppedRunAsIfItHadNeverStopped) {
 
 TEST(TrainingByRanks, ContinuesEveryOptimizerFromItsCheckpoint) {
   for (const OptimizerEntry& entry : optimizers()) {
-    if (entry.takes_rows) continue;  // refuses this model: sparse_adam_run_test.cpp, which has tables for it
+    if (entry.requirements.rows) continue;  // refuses this model: sparse_adam_run_test.cpp, which has tables for it
     const TemporaryFolder place;
     std::string rate = "lr: 1e-3";
     if (entry.has("relative_step")) rate += ", relative_step: false";
     if (entry.has("min_8bit_size")) rate += ", min_8bit_size: 256";
-    const std::vector<std::string> options = {concat("optimizer={type: ", entry.name, ", ", rate,
-                                                     entry.make == nullptr ? ", layer_decay: 0.9}" : ", history: 5}"),
-                                              "strategy=zero2-bf16", "scheduler.min_lr=0"};
+    const std::vector<std::string> options = {
+        concat("optimizer={type: ", entry.name, ", ", rate,
+               !entry.requirements.one_vector ? ", layer_decay: 0.9}" : ", history: 5}"),
+        "strategy=zero2-bf16", "scheduler.min_lr=0"};
     const auto run = [&](const char* name, std::string more = "resume=never") {
       std::vector<std::string> all = options;
       all.push_back(std::move(more));
@@ -255,7 +258,7 @@ TEST(TrainingByRanks, SaveWhatWasLearntWhereTheObserverOfOneThrows) {
   const std::vector<std::int64_t> steps = RunFolder(config.run).checkpoint_steps();
   ASSERT_FALSE(steps.empty());
   EXPECT_GE(steps.back(), 3);
-  EXPECT_EQ(read_checkpoint(RunFolder(config.run).checkpoint(steps.back())).step, steps.back());
+  EXPECT_EQ(read_whole(RunFolder(config.run).checkpoint(steps.back())).step, steps.back());
 }
 
 TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsCheckpointsStay) {
@@ -275,7 +278,7 @@ TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsChec
           << message;
       EXPECT_NE(message.find("though the loss scale is at its floor"), std::string::npos) << message;
     }
-    const TrainState state = read_checkpoint(RunFolder(config.run).checkpoint(10));
+    const TrainState state = read_whole(RunFolder(config.run).checkpoint(10));
     EXPECT_EQ(state.step, 10);
     EXPECT_EQ(state.optimizer.steps, 0);
     // With a scale that fits the run goes on.
@@ -284,7 +287,7 @@ TEST(TrainingByRanks, TenSkippedStepsAtTheFloorOfTheLossScaleEndTheRunAndItsChec
                               {"strategy=" + stage + "-fp16", "steps=14", "resume=auto", "loss_scale.initial=1e30",
                                "loss_scale.floor=0", "loss_scale.backoff=1e-14"}));
     EXPECT_EQ(further[0]->losses.size(), 4u);
-    EXPECT_EQ(read_checkpoint(RunFolder(config.run).checkpoint(14)).optimizer.steps, 2);
+    EXPECT_EQ(read_whole(RunFolder(config.run).checkpoint(14)).optimizer.steps, 2);
   }
 }
 
@@ -311,6 +314,26 @@ TEST(TrainingByRanks, ALossThatIsNotFiniteNamesTheRankAndTheTensorEverywhere) {
       EXPECT_NE(message.find("the loss on rank 0 is "), std::string::npos) << message;
       EXPECT_NE(message.find("first bad tensor: "), std::string::npos) << message;
     }
+}
+
+// A word of a few bytes behind a model's parameters would hold up every step on a slow network.
+TEST(TrainingByRanks, SayTheirWordOfAStepBeforeItsParametersTravel) {
+  const TemporaryFolder place;
+  for (const char* strategy : {"strategy=zero1-fp32", "strategy=zero2-fp32"}) {
+    const Config config = small_run(place, strategy + 9, {strategy, "eval.every=100"});
+    std::string order;  // g: of gradients, p: of parameters, w: words, of one rank
+    run_ranks(2, [&](Communicator& direct) {
+      WatchedCommunicator ranks(direct, [&](std::int64_t, const Collective& asked) {
+        if (direct.rank() != 0) return;
+        if (asked.kind == CollectiveKind::reduce_scatter) order += 'g';
+        else if (asked.kind == CollectiveKind::all_gather) order += asked.dtype() == DType::f32 ? 'p' : 'w';
+      });
+      Recorder recorder;
+      train(config, recorder, ranks);
+    });
+    std::smatch steps;
+    EXPECT_TRUE(std::regex_search(order, steps, std::regex("(g+w+p+){4}"))) << strategy << ": " << order;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <functional>
 #include <set>
 
+#include "keel/trainer/run_files.h"
 #include "tests/trainer/run_support.h"
 
 namespace {
@@ -99,7 +100,8 @@ TEST(RunStrays, OfKilledSessionsAreGoneAfterTheNextStart) {
     fs::create_directories(folder.checkpoint(10) + unfinished);
     write_text_file(folder.checkpoint(10) + unfinished + "/model.safetensors", "half");
   }
-  for (const char* file : {"/.config.yaml.4321-0.tmp", "/.model.safetensors.4321-17.tmp", "/model.safetensors.tmp"})
+  for (const char* file : {"/.config.yaml.4321-0.tmp", "/.model.safetensors.4321-17.tmp", "/model.safetensors.tmp",
+                           "/checkpoints/.latest.4321-5.tmp"})
     write_text_file(config.run + file, "half");
   const std::vector<std::string> own = {"/notes.tmp", "/.notes.tmp", "/checkpoints/mine.tmp"};  // not keel's
   for (const std::string& file : own) write_text_file(config.run + file, "mine");
@@ -155,6 +157,24 @@ TEST(RemovedFolder, IsMadeAgainAndTheRunEndsAsItWould) {
       Recorder longer;
       EXPECT_EQ(train(small_run(place, "run", {"resume=auto", "steps=14"}), longer).step, 14);
     }
+}
+
+TEST(RemovedFolder, ThatItWasMadeAgainIsToldOnce) {
+  const TemporaryFolder place;
+  const RunFolder folder(place / "run");
+  Recorder recorder;
+  RunFiles files(folder, recorder);
+  files.begin("steps: 3\n", nullptr, {});
+  EXPECT_FALSE(files.keep(1));
+  for (const bool by_metrics : {false, true}) {
+    fs::remove_all(folder.path());
+    if (by_metrics) files.write(2, {{"loss", 1.0}});
+    EXPECT_TRUE(files.keep(2));
+    EXPECT_FALSE(files.keep(3));
+    files.write(3, {{"loss", 1.0}});
+    EXPECT_FALSE(files.keep(4));
+    EXPECT_TRUE(fs::exists(folder.metrics()) && fs::exists(folder.lock()));
+  }
 }
 
 TEST(RemovedFolder, AfterACheckpointLosesThatOneAlone) {

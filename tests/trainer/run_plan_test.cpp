@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "keel/data/tokenizer.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/trainer.h"
@@ -33,7 +34,7 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
           concat(
               "steps: 5\nmodel: {layers: 2, heads: 2, width: 32, block: 9}\ndata: {type: addition, digits: 2}\n"
               "batch: {global: 12, micro: 2}\nscheduler: {warmup: 1}\neval: {every: 0, samples: 10}\nlog: {every: 1}\n"
-              "threads: 1\nstrategy: ",
+              "threads: 1\ncheckpoint: {async: true, every: 2}\nstrategy: ",
               strategy, "\noptimizer: {type: ", optimizer, "}\nrun: ", folder / "run", '\n'),
           "plan.yaml");
       EXPECT_FALSE(read_measured_run(config.run).has_value());
@@ -55,7 +56,33 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
       EXPECT_GE(*measured->sent, plan.traffic.sent() - late);
       EXPECT_LE(*measured->sent, plan.traffic.sent() + late);
       EXPECT_EQ(measured->buckets, plan.memory.buckets);
+      EXPECT_GT(plan.memory.checkpoint, 0);
+      EXPECT_EQ(measured->checkpoint, plan.memory.checkpoint);
     }
+}
+
+TEST(RunPlan, TheVocabularyOfBytesNeedsNoText) {
+  const testing::TemporaryFolder folder;
+  const std::string head = "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n";
+  EXPECT_EQ(planned_vocabulary(parse_config(
+                concat(head, "data: {type: text, tokenizer: byte, path: ", folder / "nowhere", "}\n"), "bytes.yaml")),
+            ByteTokenizer().vocabulary_size());
+  EXPECT_LT(planned_vocabulary(parse_config(head + "data: {type: addition, digits: 2}\n", "addition.yaml")), 20);
+}
+
+TEST(RunPlan, CopiesInMemoryAreOfRunsThatMakeThem) {
+  const auto copies = [](std::string_view every, int ranks) {
+    const Config config = parse_config(
+        concat("steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\ndata: {type: addition, digits: 2}\n"
+               "checkpoint: {memory_every: ",
+               every, "}\n"),
+        "copies.yaml");
+    return plan_run(config, ranks, planned_vocabulary(config)).memory.copies;
+  };
+  for (const int ranks : {1, 2}) {
+    EXPECT_EQ(copies("0", ranks), 0);
+    EXPECT_GT(copies("1", ranks), 0);
+  }
 }
 
 // Rank 0 waits for it in each step but the first.
@@ -90,7 +117,7 @@ TEST(RunPlan, EveryStepOfARunTakesLongerThanItWaits) {
   }
 }
 
-std::vector<StepTime> times_in(const std::string& records) {
+std::optional<MeasuredRun> run_of(const std::string& records) {
   const testing::TemporaryFolder folder;
   write_text_file(folder / "config.yaml",
                   "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n"
@@ -98,7 +125,11 @@ std::vector<StepTime> times_in(const std::string& records) {
   write_text_file(folder / "metrics.jsonl", records +
                                                 "{\"step\":30,\"peak_parameter_bytes\":1,\"peak_gradient_bytes\":1,"
                                                 "\"peak_optimizer_bytes\":1,\"peak_bucket_bytes\":1}\n");
-  const auto run = read_measured_run(folder.path());
+  return read_measured_run(folder.path());
+}
+
+std::vector<StepTime> times_in(const std::string& records) {
+  const auto run = run_of(records);
   return run ? run->times : std::vector<StepTime>();
 }
 
@@ -114,10 +145,22 @@ TEST(RunPlan, ReadsTheTimesOfRecordsAndOfThoseOfAnOlderKeel) {
   EXPECT_EQ(times[1].exposed_ms, 0);
   const std::vector<StepTime> old = times_in(
       "{\"step\":10,\"tokens_per_s\":5000,\"tokens\":1000}\n"
+      "{\"step\":12,\"tokens\":1200}\n"
+      "{\"step\":14,\"tokens_per_s\":9000}\n"
       "{\"step\":20,\"tokens_per_s\":2000,\"exposed_ms\":60,\"tokens\":2000}\n");
   ASSERT_EQ(old.size(), 1u);
   EXPECT_DOUBLE_EQ(old[0].step_ms, 50);
   EXPECT_EQ(old[0].exposed_ms, 60);
+}
+
+// What the first record has sent counts for nothing: the steps before it are not those of every other one.
+TEST(RunPlan, BytesSentInAStepAreThoseOfTheStepsBetweenRecords) {
+  const auto run = run_of(
+      "{\"step\":1,\"sent_bytes\":9000}\n"
+      "{\"step\":10,\"sent_bytes\":100}\n"
+      "{\"step\":30,\"sent_bytes\":400}\n");
+  ASSERT_TRUE(run.has_value());
+  EXPECT_EQ(run->sent, (100 * 9 + 400 * 20) / 29);
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <limits>
 #include <memory>
 
+#include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/checkpoint.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/trainer.h"
 #include "tests/temporary_folder.h"
@@ -45,10 +47,10 @@ inline std::string sample_text() {
 }
 
 // A run of a few steps on a small text, in folder `run` of `place`.
-inline Config small_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  const std::string text = place / "text.txt";
+inline Config small_run(const std::string& place, const std::string& run, std::vector<std::string> more = {}) {
+  const std::string text = place + "/text.txt";
   if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
-  std::vector<std::string> settings = {"run=" + (place / run), "data.path=" + text};
+  std::vector<std::string> settings = {"run=" + place + "/" + run, "data.path=" + text};
   settings.insert(settings.end(), more.begin(), more.end());
   return parse_config(R"(
 steps: 12
@@ -65,6 +67,10 @@ threads: 2
                       "small.yaml", settings);
 }
 
+inline Config small_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  return small_run(place.path(), run, std::move(more));
+}
+
 // The run by n ranks; what each was told.
 inline std::vector<std::unique_ptr<Recorder>> train_by(int n, const Config& config,
                                                        std::int64_t stop_after = INT64_MAX) {
@@ -73,6 +79,13 @@ inline std::vector<std::unique_ptr<Recorder>> train_by(int n, const Config& conf
   for (int r = 0; r < n; ++r) recorders.push_back(std::make_unique<Recorder>(r == n - 1 ? stop_after : INT64_MAX));
   run_ranks(n, [&](Communicator& ranks) { train(config, *recorders[static_cast<std::size_t>(ranks.rank())], ranks); });
   return recorders;
+}
+
+// A checkpoint all of whose bytes are as they were written; anything else is an Error.
+inline TrainState read_whole(const std::string& path) {
+  const Checkpoint checkpoint = open_checkpoint(path);
+  ExtentReader(path, checkpoint.manifest).verify();
+  return checkpoint.state;
 }
 
 inline std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }

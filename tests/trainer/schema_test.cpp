@@ -10,28 +10,35 @@
 namespace keel {
 namespace {
 
-bool is_choice(const SchemaRow& row) { return std::holds_alternative<ChoiceField>(row.field); }
+bool is_choice(const SchemaRow& row) { return !row.field->choices().empty(); }
+
+// The values that another row's condition may name.
+std::vector<std::string_view> choices_of(const SchemaRow& row) {
+  if (is_choice(row)) return split_choices(row.field->choices());
+  return describe_values(row) == "true or false" ? std::vector<std::string_view>{"false", "true"}
+                                                 : std::vector<std::string_view>{};
+}
 
 TEST(Schema, ConditionsAndDefaultsNameEarlierRows) {
   std::set<std::string_view> earlier, choices;
   std::string_view previous;
-  for (const SchemaRow& row : schema()) {
+  for (const SchemaRow& row : keel_schema()->rows()) {
     EXPECT_TRUE(row.key == previous || !earlier.contains(row.key))
         << row.key << ": its rows must be next to each other";
     EXPECT_TRUE(row.when.key.empty() || choices.contains(row.when.key)) << row.key;
     EXPECT_TRUE(!row.standard.starts_with('=') || earlier.contains(row.standard.substr(1))) << row.key;
     EXPECT_LT(std::count(row.key.begin(), row.key.end(), '.'), 2) << row.key;
     earlier.insert(previous = row.key);
-    if (is_choice(row)) choices.insert(row.key);
+    if (!choices_of(row).empty()) choices.insert(row.key);
   }
 }
 
 TEST(Schema, ConditionsUseChoicesThatExist) {
-  for (const SchemaRow& row : schema())
+  for (const SchemaRow& row : keel_schema()->rows())
     for (const std::string_view value : split_choices(row.when.values))
-      for (const SchemaRow& other : schema())
+      for (const SchemaRow& other : keel_schema()->rows())
         if (other.key == row.when.key) {
-          const auto known = split_choices(std::get<ChoiceField>(other.field).choices);
+          const auto known = choices_of(other);
           EXPECT_NE(std::find(known.begin(), known.end(), value), known.end()) << row.key << ": " << value;
         }
 }
@@ -39,7 +46,7 @@ TEST(Schema, ConditionsUseChoicesThatExist) {
 TEST(Schema, SectionsAreContiguousAndHelpIsOneSentenceOrMore) {
   std::set<std::string_view> closed;
   std::string_view current;
-  for (const SchemaRow& row : schema()) {
+  for (const SchemaRow& row : keel_schema()->rows()) {
     const std::size_t dot = row.key.find('.');
     const std::string_view section = dot == std::string_view::npos ? row.key : row.key.substr(0, dot);
     EXPECT_TRUE(section == current || closed.insert(section).second) << row.key;
@@ -50,9 +57,9 @@ TEST(Schema, SectionsAreContiguousAndHelpIsOneSentenceOrMore) {
 }
 
 TEST(Schema, EveryChoiceSetsAndReadsBack) {
-  for (const SchemaRow& row : schema())
+  for (const SchemaRow& row : keel_schema()->rows())
     if (is_choice(row))
-      for (const std::string_view value : split_choices(std::get<ChoiceField>(row.field).choices)) {
+      for (const std::string_view value : split_choices(row.field->choices())) {
         Config config;
         set_value(row, config, YamlNode::scalar(std::string(value)));
         EXPECT_EQ(value_text(row, config), value) << row.key;
@@ -61,11 +68,11 @@ TEST(Schema, EveryChoiceSetsAndReadsBack) {
 
 TEST(Schema, EveryRowWritesItsOwnMember) {
   // A row bound to another row's member would change the text of both.
-  for (const SchemaRow& row : schema()) {
+  for (const SchemaRow& row : keel_schema()->rows()) {
     Config changed;
     if (row.standard.empty() || row.standard[0] == '=') continue;
     set_value(row, changed, read_yaml(row.standard).root);
-    for (const SchemaRow& other : schema())
+    for (const SchemaRow& other : keel_schema()->rows())
       EXPECT_TRUE(other.key == row.key || value_text(other, changed) == value_text(other, Config{}))
           << row.key << " changes " << other.key;
   }

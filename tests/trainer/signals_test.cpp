@@ -33,6 +33,15 @@ TEST(Signals, AWarningOfAJobSystemCountsAsTermination) {
   EXPECT_EQ(scope.received(), SIGTERM);
 }
 
+TEST(Signals, AWishToSaveIsTakenOnceAndStopsNothing) {
+  const SignalScope scope;
+  EXPECT_FALSE(scope.takes_save_request());
+  ::raise(SIGUSR2);
+  EXPECT_TRUE(scope.takes_save_request());
+  EXPECT_FALSE(scope.takes_save_request());
+  EXPECT_EQ(scope.received(), 0);
+}
+
 TEST(Signals, OldHandlersComeBack) {
   static int calls = 0;
   const auto old = ::signal(SIGTERM, [](int) { ++calls; });

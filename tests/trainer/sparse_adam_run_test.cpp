@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "keel/trainer/checkpoint.h"
+#include "keel/dist/checkpoint/load.h"
 #include "tests/dist/parallel/rows_support.h"
 #include "tests/trainer/run_support.h"
 
@@ -50,17 +50,14 @@ std::vector<double> train_through_checkpoint(const std::string& path, int ranks_
     const Context context = testing::context(1);
     Sharded engine(net, context, comm, sparse_adam(), stage(2));
     train_tables(engine, net, 0, 2);
-    TrainState state;
-    state.step = 2;
-    state.optimizer = engine.state();
-    save_checkpoint(path, engine, comm, state);
+    save_checkpoint(path, engine, comm, {{"step", 2}});
   });
   std::vector<double> weights;
   run_ranks(ranks_after, [&](Communicator& comm) {
     Tables net;
     const Context context = testing::context(1);
     Sharded engine(net, context, comm, sparse_adam(), stage(2));
-    load_checkpoint(path, read_checkpoint(path), engine);
+    load_checkpoint(path, read_manifest(path), engine, comm);
     train_tables(engine, net, 2, 4);
     const std::vector<double> whole = whole_values(engine);
     if (comm.rank() == 0) weights = whole;

@@ -105,7 +105,7 @@ TEST(Trainer, ContinuesAfterACrashFromTheNewestWholeCheckpoint) {
   EXPECT_EQ(weights_of(config), expected);
 
   for (const std::int64_t step : folder.checkpoint_steps())
-    write_text_file(folder.checkpoint(step) + "/state.json", "{\"format\": 1, ");
+    write_text_file(folder.checkpoint(step) + "/manifest.json", "{\"format\": 1, ");
   EXPECT_NE(failure_of(small_run(place, "a", {"resume=auto"})).find("no checkpoint"), std::string::npos);
 }
 

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "keel/data/token_batch.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/optim/optimizer.h"
+#include "keel/tasks/loss.h"
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
 
@@ -18,19 +20,18 @@ namespace {
 constexpr std::int32_t kInput = 7, kTarget = 5, kOther = 6;
 
 // Each row has a length of its own; a micro-batch is one row.
-class RowsOfLengths final : public Loader {
+class RowsOfLengths final : public BatchSource {
  public:
   RowsOfLengths(Context context, std::vector<std::int64_t> lengths)
       : context_(std::move(context)), lengths_(std::move(lengths)) {}
   std::int64_t rows(std::int64_t) const override { return std::ssize(lengths_); }
-  using Loader::load;
-  Batch load(std::int64_t, RowRange range) const override {
+  Batch load(std::int64_t, Rows range) const override {
     const std::int64_t length = lengths_.at(static_cast<std::size_t>(range.begin));
     const auto full_of = [&](std::int32_t token) {
       return from_values(context_, std::vector<std::int32_t>(static_cast<std::size_t>(length), token), {1, length});
     };
-    return {full_of(kInput), full_of(kTarget), from_values(context_, std::vector<std::int64_t>{range.begin}, {1}),
-            length};
+    return token_batch(full_of(kInput), full_of(kTarget),
+                       from_values(context_, std::vector<std::int64_t>{range.begin}, {1}), length);
   }
 
  private:
@@ -55,7 +56,7 @@ void spoil(Gpt& model) {
 }
 
 // What ranks are told of a step whose micro-batches have these lengths on each.
-std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths) {
+std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths, std::string_view weight = kTokenWeight) {
   std::mutex mutex;
   std::vector<std::string> told;
   run_ranks(2, [&](Communicator& ranks) {
@@ -65,6 +66,11 @@ std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths) {
     Sharded engine(model, context, ranks, make_sgd(), {.micro_batches = std::ssize(lengths)});
     spoil(model);
     TrainingSteps::Parts parts{.model = model,
+                               .loss =
+                                   [&](const Batch& batch, Forward& pass) {
+                                     return Loss(model.loss(batch[kInputIds], batch[kLabels], pass),
+                                                 std::string(weight));
+                                   },
                                .engine = engine,
                                .ranks = *further,
                                .loader = std::make_shared<RowsOfLengths>(context, lengths),
@@ -92,6 +98,15 @@ TEST(TrainingSteps, NameTheFirstLossOfARankThatIsNotFinite) {
   }
   for (const std::string& message : complaints({12, 8}))
     EXPECT_NE(message.find("nan; first bad tensor: "), std::string::npos) << message;
+}
+
+// Other micro-batches would be another training.
+TEST(TrainingSteps, RefuseALossThatIsAMeanOverMoreThanItsWeightCounts) {
+  const std::vector<std::string> told = complaints({3, 3}, kRowWeight);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(std::ranges::any_of(told, [](const std::string& message) {
+    return message.find("the loss is a mean over 3 targets, but the batch has 1 rows") != std::string::npos;
+  })) << told.front();
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ void write_ring_reduce(Writer& w, Piece owned) {
   const int n = w.size();
   Piece arrived;
   for (int step = 1; step < n; ++step) {
-    const int leaving = (w.rank() + n - step) % n, coming = (w.rank() + 2 * n - step - 1) % n;
+    const int leaving = (w.rank() + n - step) % n, coming = (w.rank() + n - step - 1) % n;
     w.begin_step();
     w.send(w.next(), step == 1 ? input(w.shard(leaving)) : arrived);
     arrived = w.scratch(w.shard(coming).count());
@@ -27,7 +27,7 @@ void write_ring_gather(Writer& w) {
   for (int step = 0; step + 1 < n; ++step) {
     w.begin_step();
     w.send(w.next(), output(w.shard((w.rank() + n - step) % n)));
-    w.receive(w.previous(), output(w.shard((w.rank() + 2 * n - step - 1) % n)));
+    w.receive(w.previous(), output(w.shard((w.rank() + n - step - 1) % n)));
   }
 }
 

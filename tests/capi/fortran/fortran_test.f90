@@ -80,9 +80,29 @@ contains
       call expect(taken .and. loss > 0 .and. norm > 0, name // ': a step has a loss and a gradient')
     end do
     call model%save(folder // '/' // name)
+    call save_beside(model)
     call model%destroy()
     call inputs%destroy()
     call wanted%destroy()
+  end subroutine
+
+  subroutine save_beside(model)
+    type(keel_model), intent(inout) :: model
+    integer :: state, status
+
+    call model%save_poll(state)
+    call expect(state == KEEL_SAVE_NONE, 'no save is under way')
+    call model%save_finish(stat=status)
+    call expect(status == KEEL_ERROR_INPUT, 'and none can be waited for')
+    call model%save_begin(folder // '/beside')
+    state = KEEL_SAVE_UNDER_WAY
+    do while (state == KEEL_SAVE_UNDER_WAY)
+      call model%save_poll(state)
+    end do
+    call expect(state == KEEL_SAVE_THERE, 'a save ends')
+    call model%save_begin(folder // '/beside')
+    call model%save_finish()
+    call model%load(folder // '/beside')
   end subroutine
 
   subroutine has_the_bits_of_row_major_c()

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "keel/dist/comm/mpi_transport.h"
+#include "tests/capi/full_disk.h"
 #include "tests/capi/learner.h"
 #include "tests/dist/comm/mpi/mpi_ranks.h"
 #include "tests/dist/parallel/mpi/live_objects.h"
@@ -91,6 +93,67 @@ TEST(CRanks, GoOnFromAFolderInAnotherStageToTheSameBits) {
   });
 }
 
+// The first line in which two folders' manifests differ; empty where they do not.
+std::string difference(const std::string& folder, const std::string& other) {
+  std::istringstream lines(read_text_file(folder + "/manifest.json")), others(read_text_file(other + "/manifest.json"));
+  for (int number = 1;; ++number) {
+    std::string line, its;
+    const bool has_line = !std::getline(lines, line).fail(), has_its = !std::getline(others, its).fail();
+    if (has_line != has_its || line != its)
+      return concat("line ", number, " of ", folder, ": ", line, "\n", other, ": ", its);
+    if (!has_line) return {};
+  }
+}
+
+TEST(CRanks, SaveWhileTheyTrain) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const SharedFolder place(comm);
+    const std::string at_once = place / "at_once", beside = place / "beside";
+    for (const char* stage : kStages) {
+      CContext context = context_of(comm);
+      CLearner learner(context, c_settings({{"strategy", stage}}));
+      int step = 0;
+      const auto train_until_saved = [&] {
+        int state = KEEL_SAVE_UNDER_WAY;
+        keel_status status = KEEL_OK;
+        while (status == KEEL_OK && state == KEEL_SAVE_UNDER_WAY) {
+          learner.step(++step, process());
+          status = keel_model_save_poll(learner.model, &state);
+        }
+        return status;
+      };
+      learner.step(++step, process());
+      const keel_status saved_at_once = keel_model_save(learner.model, at_once.c_str());
+      const std::string said_at_once = saved_at_once == KEEL_OK ? "which was saved" : keel_last_error();
+      EXPECT_EQ(saved_at_once, KEEL_OK) << said_at_once << ", " << stage;
+      EXPECT_KEEL(keel_model_save_begin(learner.model, beside.c_str()));
+      EXPECT_KEEL(train_until_saved());
+      EXPECT_EQ(difference(beside, at_once), "") << stage << ", " << said_at_once;
+      MPI_Barrier(comm);
+      {
+        // The last process cannot write, be it no more than what it tells the first one.
+        std::optional<FullDisk> full;
+        if (process() == processes() - 1) full.emplace();
+        EXPECT_KEEL(keel_model_save_begin(learner.model, beside.c_str()));
+        EXPECT_EQ(train_until_saved(), KEEL_ERROR_IO);
+        const std::string said = keel_last_error();
+        EXPECT_NE(said.find("File too large"), std::string::npos) << said << ", " << stage;
+        MPI_Barrier(comm);
+      }
+      EXPECT_EQ(difference(beside, at_once), "") << stage << ", " << said_at_once;
+      MPI_Barrier(comm);
+      EXPECT_KEEL(keel_model_save_begin(learner.model, beside.c_str()));
+      learner.step(++step, process());
+      EXPECT_KEEL(keel_model_save_finish(learner.model));
+      EXPECT_KEEL(keel_model_load(learner.model, beside.c_str()));
+      // Nobody waits for a save that is given up.
+      EXPECT_KEEL(keel_model_save_begin(learner.model, (place / "never").c_str()));
+    }
+    MPI_Barrier(comm);
+    EXPECT_FALSE(std::filesystem::exists(place / "never"));
+  });
+}
+
 TEST(CRanks, MayBeWithoutSamples) {
   on_first_processes(processes(), [](MPI_Comm comm) {
     CContext context = context_of(comm);
@@ -172,6 +235,19 @@ TEST(CRanks, TellEachOtherWhenOneCannotGoOn) {
     CModel none;
     EXPECT_EQ(keel_model_create_mlp(context, broken, widths, 2, "tanh", "mse", none.out()), KEEL_ERROR_INPUT);
     EXPECT_NE(std::string(keel_last_error()).find("clip"), std::string::npos);
+    CLearner learner(context, CSettings());
+    learner.step(1, process());
+  });
+}
+
+// Nobody begins to allocate where one rank's memory is too small.
+TEST(CRanks, RefuseAModelThatIsLargerThanTheirMachine) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    CContext context = context_of(comm);
+    const std::int64_t widths[] = {std::int64_t{1} << 24, std::int64_t{1} << 24, 1};
+    CModel model;
+    EXPECT_EQ(keel_model_create_mlp(context, nullptr, widths, 3, "tanh", "mse", model.out()), KEEL_ERROR_INPUT);
+    EXPECT_NE(std::string(keel_last_error()).find("training needs "), std::string::npos) << keel_last_error();
     CLearner learner(context, CSettings());
     learner.step(1, process());
   });

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -40,11 +39,6 @@ class MpiLaunch : public ::testing::Test {
   std::string processes() const { return testing::processes_in(sandbox / ""); }
   std::string processes_left() const { return testing::processes_left_in(sandbox / ""); }
 
-  static std::string text_of(const std::string& path) {  // whose size the system does not tell
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
   void write_program(const std::string& name, const std::string& text) const {
     sandbox.write(name, "#!/bin/sh\n" + text);
     std::filesystem::permissions(sandbox / name, std::filesystem::perms::owner_all);
@@ -54,20 +48,7 @@ class MpiLaunch : public ::testing::Test {
   std::string process_named(const std::string& name) const {
     std::istringstream list(processes());
     for (std::string id; std::getline(list, id);)
-      if (text_of(concat("/proc/", id, "/comm")) == name + "\n") return id;
-    return "";
-  }
-
-  // The process that trains as one rank.
-  static std::string process_of_rank(int rank, const std::string& among) {
-    std::istringstream list(among);
-    for (std::string id; std::getline(list, id);) {
-      const std::string command = text_of(concat("/proc/", id, "/cmdline"));
-      const std::string environment = text_of(concat("/proc/", id, "/environ"));
-      const bool trains = command.find(std::string("keel\0train", 10)) != std::string::npos &&
-                          command.find("--rank") == std::string::npos;
-      if (trains && environment.find(concat("OMPI_COMM_WORLD_RANK=", rank)) != std::string::npos) return id;
-    }
+      if (testing::text_of(concat("/proc/", id, "/comm")) == name + "\n") return id;
     return "";
   }
 
@@ -225,7 +206,7 @@ TEST_F(MpiLaunch, AWarningBeforeTheTimeIsOverStopsAllRanksAfterTheSameStep) {
     std::filesystem::remove_all(sandbox / "made");
     RunningProgram program = sandbox.start(concat("launch -N 3 text.yaml batch.global=6 run=made", kForEver));
     wait_for_steps();
-    if (of_one_rank) ::kill(std::stoi(process_of_rank(1, processes())), SIGUSR1);
+    if (of_one_rank) ::kill(testing::process_of_rank(1, sandbox / ""), SIGUSR1);
     else program.send(SIGUSR1);
     const Outcome stopped = program.wait();
     EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
@@ -239,9 +220,9 @@ TEST_F(MpiLaunch, AWarningBeforeTheTimeIsOverStopsAllRanksAfterTheSameStep) {
 TEST_F(MpiLaunch, NamesARankThatIsKilledAndLeavesNoOrphan) {
   RunningProgram program = sandbox.start(concat("launch -N 4 text.yaml run=made", kForEver));
   wait_for_steps();
-  const std::string killed = process_of_rank(2, processes());
-  ASSERT_NE(killed, "");
-  ::kill(std::stoi(killed), SIGKILL);
+  const pid_t killed = testing::process_of_rank(2, sandbox / "");
+  ASSERT_NE(killed, 0);
+  ::kill(killed, SIGKILL);
   const Outcome outcome = program.wait();
   EXPECT_EQ(outcome.code, 128 + SIGKILL);
   EXPECT_TRUE(outcome.err.starts_with(concat("keel: error: rank 2 was killed by signal 9 (Killed; process ", killed)))

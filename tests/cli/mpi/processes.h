@@ -3,19 +3,23 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 
 namespace keel::testing {
 
-// The ids of the processes whose working directory is `folder`, a line each.
+// The ids of the processes whose working directory is `folder` or lies in it, a line each.
 inline std::string processes_in(const std::string& folder) {
   std::string found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/" == folder) found += name + "\n";
+    const std::string place = std::filesystem::read_symlink(entry.path() / "cwd", error).string() + "/";
+    if (place.starts_with(folder)) found += name + "\n";
   }
   return found;
 }
@@ -28,6 +32,24 @@ inline std::string processes_left_in(const std::string& folder) {
     left = processes_in(folder);
   }
   return left;
+}
+
+inline std::string text_of(const std::string& path) {  // whose size the system does not tell
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The process that trains as one rank in `folder`, which MPI or an address connects with the others; 0: none.
+inline pid_t process_of_rank(int rank, const std::string& folder) {
+  std::istringstream list(processes_in(folder));
+  for (std::string id; std::getline(list, id);) {
+    const std::string command = text_of("/proc/" + id + "/cmdline"), environment = text_of("/proc/" + id + "/environ");
+    const bool trains = command.find(std::string("keel\0train", 10)) != std::string::npos &&
+                        command.find("--rank") == std::string::npos;
+    for (const char* name : {"OMPI_COMM_WORLD_RANK=", "KEEL_RANK="})
+      if (trains && environment.find(name + std::to_string(rank) + '\0') != std::string::npos) return std::stoi(id);
+  }
+  return 0;
 }
 
 }  // namespace keel::testing

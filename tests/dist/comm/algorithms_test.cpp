@@ -376,6 +376,7 @@ TEST(AlgorithmNames, OfConfigurationsLeadToTheAlgorithms) {
     if (!one.algorithm.empty()) { EXPECT_EQ(find_algorithm(one.algorithm).name, one.algorithm); }
   }
   EXPECT_EQ(find_algorithm_name("halving").name, "rhd");
+  for (const AlgorithmName& one : algorithm_names()) EXPECT_EQ(one.shared_memory, one.name == "ordered") << one.name;
   EXPECT_NE(error_of([] { find_algorithm_name("rign"); }).find("did you mean 'ring'?"), std::string::npos);
 }
 

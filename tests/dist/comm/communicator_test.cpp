@@ -165,6 +165,41 @@ TEST(Communicator, TransposesByAllToAll) {
   });
 }
 
+TEST(Communicator, TakesATensorOfAnyShapeForItsNumbersInARow) {
+  KEEL_NEEDS_RANKS(3);
+  for (const bool shared : {true, false})
+    on_ranks(3,
+             [](Communicator& comm) {
+               const Context context = testing::context(1);
+               const auto shaped = [&](const Dims& shape) {
+                 const auto count = static_cast<std::int64_t>(empty(context, shape).numel());
+                 return tensor_of(context, brought(comm.rank(), count), shape);
+               };
+               const std::vector<double> sums = sum_of_all(3, 12);
+               const Span shard = part({0, 12}, 3, comm.rank());
+               const Tensor x = shaped({3, 4}), mine = zeros(context, {2, 2}), all = zeros(context, {2, 3, 2});
+               comm.reduce_scatter(shaped({4, 3}), mine).wait();
+               comm.all_gather(mine, all).wait();
+               comm.all_reduce(x).wait();
+               EXPECT_EQ(doubles(mine), cut(sums, shard));
+               EXPECT_EQ(doubles(all), sums);
+               EXPECT_EQ(doubles(x), sums);
+               const Tensor told = shaped({2, 5}), swapped = zeros(context, {3, 2});
+               comm.broadcast(told, 1).wait();
+               EXPECT_EQ(doubles(told), brought(1, 10));
+               comm.all_to_all(shaped({2, 3}), swapped).wait();
+               for (int r = 0; r < 3; ++r)
+                 EXPECT_EQ(cut(doubles(swapped), {2 * r, 2 * r + 2}),
+                           cut(brought(r, 6), {2 * comm.rank(), 2 * comm.rank() + 2}));
+               const Tensor arrived = zeros(context, {4, 1});
+               const Work sent = comm.send(shaped({2, 2}), (comm.rank() + 1) % 3);
+               comm.receive(arrived, (comm.rank() + 2) % 3).wait();
+               sent.wait();
+               EXPECT_EQ(doubles(arrived), brought((comm.rank() + 2) % 3, 4));
+             },
+             {.shared_memory = shared});
+}
+
 TEST(Communicator, PassesMessagesBetweenTwoRanksInOrderAndBothWays) {
   KEEL_NEEDS_RANKS(4);
   on_ranks(4, [](Communicator& comm) {

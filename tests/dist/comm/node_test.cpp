@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "keel/dist/comm/node_memory.h"
@@ -171,6 +172,25 @@ TEST(NodeMemory, IsLeftAloneByARankThatComesAfterTheOthersGaveUp) {
                                {.timeout = std::chrono::milliseconds(200)});
     for (const std::string& text : told) EXPECT_NE(text.find("nothing came from rank 1"), std::string::npos) << text;
   }
+}
+
+TEST(NodeMemory, WhoeverDoesNotComeIsNamed) {
+  KEEL_NEEDS_RANKS(3);
+  const std::pair<std::set<int>, std::string> cases[] = {
+      {{0}, "rank 0"}, {{1}, "rank 1"}, {{2}, "rank 2"}, {{0, 1}, "ranks 0, 1"}, {{1, 2}, "ranks 1, 2"}};
+  for (const auto& [late, text] : cases)
+    for (const std::int64_t count : {8, 300'000}) {
+      const auto told = messages(3,
+                                 [&, &absent = late](Communicator& comm) {
+                                   const Tensor x = zeros(testing::context(1), {count});
+                                   comm.barrier();
+                                   if (absent.count(comm.rank()) != 0)
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                                   comm.all_reduce(x).wait();
+                                 },
+                                 {.timeout = std::chrono::milliseconds(100)});
+      for (const std::string& each : told) EXPECT_NE(each.find("nothing came from " + text), std::string::npos) << each;
+    }
 }
 
 // A rank fails while large collectives are under way on all: nobody hangs, and all hear why.

@@ -7,6 +7,7 @@
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/kernels/elementwise.h"
+#include "tests/dist/comm/forwarding_transport.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -15,31 +16,17 @@ namespace {
 using namespace keel::testing;
 
 // Between processes, as it says, of a system that has shared memory for the ranks' areas and no more.
-class Stingy : public Transport {
+class Stingy : public ForwardingTransport {
  public:
-  explicit Stingy(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) override {
-    return inner_->send(to, tag, data, bytes);
-  }
-  std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) override {
-    return inner_->receive(from, tag, data, bytes);
-  }
-  std::unique_ptr<Transport> split(int color, int key) override { return inner_->split(color, key); }
+  using ForwardingTransport::ForwardingTransport;
   std::optional<SharedAreas> share(std::size_t bytes) override {
     if (std::exchange(has_shared_, true)) return {};
-    std::optional<SharedAreas> areas = inner_->share(bytes);
+    std::optional<SharedAreas> areas = inner().share(bytes);
     areas->one_address_space = false;
     return areas;
   }
-  void announce(bool for_others) override { inner_->announce(for_others); }
-  void idle(std::chrono::microseconds limit) override { inner_->idle(limit); }
-  void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
-  void check() override { inner_->check(); }
 
  private:
-  std::unique_ptr<Transport> inner_;
   bool has_shared_ = false;
 };
 

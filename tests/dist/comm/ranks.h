@@ -1,8 +1,10 @@
 #pragma once
 // The ranks of tests that hold for every transport: threads in test_comm (thread_ranks.cpp), processes in test_comm_mpi
-// (mpi/mpi_ranks.cpp), where every process runs every test.
+// (mpi/mpi_ranks.cpp), where every process runs every test, and processes that a test forks (forked_ranks.cpp).
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "keel/dist/comm/transport_communicator.h"
 
@@ -10,6 +12,8 @@ namespace keel::testing {
 
 // Whether this program, as it was started, is the one that tests n ranks. Otherwise the functions below do nothing.
 bool has_ranks(int n);
+// Whether they are processes, which take their time to come and go.
+bool has_processes();
 
 // Calls f on each of n ranks, as keel::run_ranks does.
 void on_ranks(int n, const std::function<void(Communicator&)>& f, const CommunicatorOptions& options = {});
@@ -21,6 +25,10 @@ std::vector<std::vector<double>> results(int n, const std::function<std::vector<
 // What the exception of each rank said; empty for a rank without one.
 std::vector<std::string> messages(int n, const std::function<void(Communicator&)>& f,
                                   const CommunicatorOptions& options = {});
+
+// What the first process of the program says; every process calls it, and they meet. Where a test has one process
+// alone: what that one says.
+std::string told_by_first_process(const std::string& mine);
 
 }  // namespace keel::testing
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/dist/comm/thread_transport.h"
 #include "keel/runtime/error.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -15,6 +17,12 @@ TEST(RunRanks, RethrowsTheFailureThatCausedTheOthers) {
     });
     FAIL();
   } catch (const Error& error) { EXPECT_STREQ(error.what(), "bad weather"); }
+}
+
+TEST(ThreadHub, HasThePlacesOfItsRanksAlone) {
+  const ThreadHub hub(2);
+  for (const int rank : {-1, 2, 3})
+    EXPECT_EQ(testing::error_of([&] { hub.connect(rank); }), concat("there is no rank ", rank, " of 2"));
 }
 
 }  // namespace

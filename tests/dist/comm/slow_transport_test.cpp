@@ -41,6 +41,15 @@ TEST(EmulatedLink, TakesTheDelayOfEachStepAndTheTimeOfEveryByte) {
   }
 }
 
+TEST(EmulatedLink, WithoutABandwidthTakesTheDelaysAlone) {
+  const int n = 2;
+  KEEL_NEEDS_RANKS(n);
+  on_ranks(n, [&](Communicator& ranks) {
+    const auto slow = ranks.regroup({.link = Link{.delay = std::chrono::milliseconds(3), .bandwidth = 0}});
+    EXPECT_GE(seconds_of(*slow, 12'000), 0.003);
+  });
+}
+
 TEST(EmulatedLink, GivesTheSameResultsToGroupsThatAreSplitOff) {
   const Link link{.delay = std::chrono::microseconds(100), .bandwidth = 1e8};
   for (const int n : {2, 3, 4}) {

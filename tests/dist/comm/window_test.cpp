@@ -10,6 +10,7 @@
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/dist/comm/schedule.h"
 #include "keel/dist/comm/thread_transport.h"
+#include "tests/dist/comm/forwarding_transport.h"
 #include "tests/support.h"
 
 namespace keel {
@@ -42,30 +43,17 @@ class Board {
 
 // Between processes, as it says. Counts what this rank tells the others of shared memory: that it has asked and that it
 // is done, and of each round of pieces that it has shown, added and taken one.
-class Processes : public Transport {
+class Processes : public ForwardingTransport {
  public:
   Processes(std::unique_ptr<Transport> inner, Board& board, int& announcements)
-      : inner_(std::move(inner)), board_(board), announcements_(announcements) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::unique_ptr<Message> send(int to, std::uint64_t tag, const void* data, std::size_t bytes) override {
-    return inner_->send(to, tag, data, bytes);
-  }
-  std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) override {
-    return inner_->receive(from, tag, data, bytes);
-  }
-  std::unique_ptr<Transport> split(int color, int key) override { return inner_->split(color, key); }
+      : ForwardingTransport(std::move(inner)), board_(board), announcements_(announcements) {}
   std::optional<SharedAreas> share(std::size_t bytes) override { return board_.areas(requests_++, size(), bytes); }
   void announce(bool for_others) override {
     ++announcements_;
-    inner_->announce(for_others);
+    ForwardingTransport::announce(for_others);
   }
-  void idle(std::chrono::microseconds limit) override { inner_->idle(limit); }
-  void fail(const std::string& reason) noexcept override { inner_->fail(reason); }
-  void check() override { inner_->check(); }
 
  private:
-  std::unique_ptr<Transport> inner_;
   Board& board_;
   int& announcements_;
   int requests_ = 0;

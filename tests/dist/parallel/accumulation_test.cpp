@@ -70,7 +70,7 @@ struct DrawnRun {
           const auto seed = static_cast<std::uint64_t>(100 * step + 10 * micro + comm.rank());
           const Tensor x = uniform_tensor(context, {2 + micro + comm.rank(), 33}, seed, own.policy.parameter);
           const Tensor y = uniform_tensor(context, {2 + micro + comm.rank(), 33}, seed + 9'000, own.policy.parameter);
-          engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0), .last = micro + 1 == own.micro_batches});
+          engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0), .last = micro + 1 == own.micro_batches});
         }
         engine.step(0.3);  // a rate that lets the last bit of a gradient be seen
       }
@@ -134,6 +134,7 @@ TEST(Accumulation, OfOneMicroBatchIsTheSameEitherWay) {
                        way == 0 ? stage(number) : each_backward(number));
         engine.backward(mean(net(uniform_tensor(context, {2, kWidth}, 1))));
         EXPECT_TRUE(engine.step(1e-3).get().taken);
+        for (const auto& unit : engine.units()) unit->wait_gathered();
         const std::lock_guard lock(mutex);
         kept[way] += context.memory()[Purpose::gradient].peak;
         sent[way] += engine.data_traffic().sent();

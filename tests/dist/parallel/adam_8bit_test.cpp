@@ -68,7 +68,7 @@ void train_in_8bit(Sharded& engine, const TableNet& net, int first, int last) {
     const Tensor batch = from_values(engine.context(), ids, {24});
     const Variable wanted(uniform_tensor(engine.context(), {24, kWidth}, 50 + static_cast<std::uint64_t>(step),
                                          engine.options().policy.parameter));
-    engine.backward(mse_loss(net(batch), wanted), {.tokens = engine.rank() == 0 ? 24 : 0});
+    engine.backward(mse_loss(net(batch), wanted), {.weight = engine.rank() == 0 ? 24 : 0});
     EXPECT_TRUE(engine.step(1e-2 / (1 + step)).get().taken);
   }
 }

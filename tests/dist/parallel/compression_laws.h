@@ -91,7 +91,7 @@ inline Trained train(const World& world, const Training& training) {
       before = engine.data_traffic().sent();
       if (is_bad && ranks.rank() == 1)
         loss = mul(loss, Variable(kernels::full(context, loss.shape(), std::numeric_limits<double>::infinity())));
-      engine.backward(loss, {.tokens = rows(context, 0, ranks, 0, 1, 1, DType::f32).dim(0)});
+      engine.backward(loss, {.weight = rows(context, 0, ranks, 0, 1, 1, DType::f32).dim(0)});
       EXPECT_EQ(engine.step(training.rate).get().taken, !is_bad);
     }
     for (const auto& unit : engine.units()) unit->wait_gathered();
@@ -292,6 +292,32 @@ TEST_P(CompressionLaws, KeepsWhatIsUndeliveredOnOtherNumbersOfRanks) {
         for (std::size_t i = 0; i < left[r].size(); ++i) EXPECT_EQ(taken[r][i].values, left[r][i].values);
     }
   }
+}
+
+// What a rank keeps beside weights is all that the steps to come depend on.
+TEST_P(CompressionLaws, GoesOnFromItsStateAsIfItHadNeverStopped) {
+  for (const Compression& compression : all_kinds())
+    GetParam().run(2, [&](Communicator& ranks, const Context& context) {
+      UnitNet net = GetParam().net(), copy = GetParam().net();
+      Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+      Sharded other(copy, context, ranks, make_sgd(), options_of(1, compression));
+      const auto train_from = [&](Sharded& trained, const UnitNet& of, int first) {
+        for (int step = first; step < first + 2; ++step) {
+          trained.backward(loss_of(of, context, step, ranks));
+          EXPECT_TRUE(trained.step(0.5).get().taken);
+        }
+      };
+      train_from(engine, net, 0);
+      other.load_weights(engine.weights());
+      other.load_optimizer_state(engine.optimizer_state(), engine.state());
+      for (const TensorPart& part : engine.compression_state())
+        EXPECT_EQ(part.values.numel(), part.numel()) << part.name;
+      const TensorParts state = engine.compression_state();
+      other.load_compression_state(std::span(&state, 1));
+      train_from(engine, net, 2);
+      train_from(other, copy, 2);
+      EXPECT_EQ(whole_values(other), whole_values(engine)) << text_of(compression);
+    });
 }
 
 }  // namespace keel::testing

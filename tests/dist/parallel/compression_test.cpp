@@ -76,7 +76,7 @@ TEST(Compression, AStepThatIsNotTakenLeavesNothingBetweenParameters) {
         Forward pass;
         Variable loss = mean(square(net(Variable(uniform_tensor(context, {8, 36}, seed)), pass)));
         if (is_bad) loss = scale(loss, INFINITY);
-        engine.backward(loss, {.tokens = 8});
+        engine.backward(loss, {.weight = 8});
         EXPECT_EQ(engine.step(1e-2).get().taken, !is_bad) << "step " << step;
       }
       const std::vector<double> all = whole_values(engine);
@@ -90,6 +90,105 @@ TEST(Compression, AStepThatIsNotTakenLeavesNothingBetweenParameters) {
       // The first three steps of both take the same batches.
       EXPECT_EQ(train_mlp(options_of(number, compression), 1), train_mlp(options_of(number, compression), 3));
     }
+}
+
+TEST(Compression, PowerSgdTakesMatricesWhoseFactorsHaveFewerNumbers) {
+  FlatBuffer layout;
+  for (const Dims& shape : std::vector<Dims>{{8, 8}, {64}, {2, 100}, {3, 4, 5}, {0, 4}, {1, 50}, {100, 2}, {9, 8}})
+    layout.segments.push_back({"", shape, 0, zeros(testing::context(1), shape).numel(), nullptr});
+  const auto taken = [&](std::int64_t rank) {
+    std::vector<std::vector<std::int64_t>> all;
+    for (const LowRank& part : low_rank_parts(layout, rank))
+      all.push_back({static_cast<std::int64_t>(part.segment), part.rows, part.columns, part.rank});
+    return all;
+  };
+  using Parts = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(taken(1), (Parts{{0, 8, 8, 1}, {2, 2, 100, 1}, {3, 3, 20, 1}, {6, 100, 2, 1}, {7, 9, 8, 1}}));
+  EXPECT_EQ(taken(2), (Parts{{0, 8, 8, 2}, {3, 3, 20, 2}, {7, 9, 8, 2}}));
+  EXPECT_EQ(taken(4), (Parts{{7, 9, 8, 4}})) << "4 (8 + 8) are as many";
+  EXPECT_EQ(taken(5), Parts{});
+}
+
+// Vectors before and behind the matrix.
+TEST(Compression, PowerSgdDeliversWhatIsNoMatrixAsItIs) {
+  struct Net : Module {
+    LayerNorm norm{kWidth};
+    Linear linear{kWidth, kWidth};
+    Variable operator()(const Variable& x) const {
+      const Scope scope(*this);
+      return linear(norm(x));
+    }
+    void visit(Visitor& v) override {
+      v("norm", norm);
+      v("linear", linear);
+    }
+  };
+  const auto trained = [](const Compression& compression, int number) {
+    std::vector<double> weights;
+    run_ranks(2, [&](Communicator& ranks) {
+      const Context context = testing::context(1);
+      Net net;
+      Sharded engine(net, context, ranks, make_sgd(), options_of(number, compression));
+      const Variable x(uniform_tensor(context, {8, kWidth}, static_cast<std::uint64_t>(ranks.rank())));
+      engine.backward(mean(square(net(x))), {.weight = 8});
+      engine.step(0.1);
+      const std::vector<double> all = whole_values(engine);
+      if (ranks.rank() == 0) weights = all;
+    });
+    return weights;
+  };
+  for (const int number : {0, 1, 2, 3}) {
+    const std::vector<double> plain = trained({}, number), compressed = trained(kPowerSgd, number);
+    constexpr std::size_t kMatrix = kWidth * kWidth, kBefore = 2 * kWidth;
+    ASSERT_EQ(plain.size(), kBefore + kMatrix + kWidth);
+    double differs = 0;
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const double difference = std::abs(plain[i] - compressed[i]);
+      if (i >= kBefore && i < kBefore + kMatrix) differs = std::max(differs, difference);
+      else EXPECT_LT(difference, 1e-6) << "element " << i << ", stage " << number;
+    }
+    EXPECT_GT(differs, 1e-6);
+  }
+}
+
+// Matrices of different shapes, of which three examples make gradients of three independent rows.
+TEST(Compression, PowerSgdKeepsTheMatricesOfAUnitApart) {
+  struct Net : Module {
+    Linear narrow{kWidth, 40}, wide{40, kWidth};
+    Variable operator()(const Variable& x) const {
+      const Scope scope(*this);
+      return wide(tanh(narrow(x)));
+    }
+    void visit(Visitor& v) override {
+      v("narrow", narrow);
+      v("wide", wide);
+    }
+  };
+  const auto gradients = [](const Compression& compression) {
+    std::vector<double> of_all;
+    run_ranks(2, [&](Communicator& ranks) {
+      const Context context = testing::context(1);
+      Net net;
+      Sharded engine(net, context, ranks, make_sgd(), options_of(0, compression));
+      engine.backward(mean(square(net(Variable(uniform_tensor(context, {3, kWidth}, 1))))));
+      if (ranks.rank() == 0) of_all = doubles(engine.units()[0]->own_gradient());
+    });
+    return of_all;
+  };
+  EXPECT_LT(relative_error(gradients({.type = Compression::Type::power_sgd, .rank = 4}), gradients({})), 1e-5);
+}
+
+TEST(Compression, TellsTheTimeThatItTookWhereThereIsAny) {
+  for (const Compression& compression : {Compression{}, kInt8, kPowerSgd})
+    run_ranks(2, [&](Communicator& ranks) {
+      const Context context = testing::context(1);
+      UnitNet net;
+      Sharded engine(net, context, ranks, make_sgd(), options_of(1, compression));
+      EXPECT_EQ(engine.codec_ms(), 0);
+      engine.backward(loss_of(net, context, 0, ranks));
+      engine.step(0.1);
+      EXPECT_EQ(engine.codec_ms() > 0, compression.kind().feedback);
+    });
 }
 
 TEST(Compression, RefusesWhatItCannotDo) {

@@ -1,15 +1,19 @@
-// Steps of optimizers that ask the other ranks in the middle of them, among ranks that come late or fail.
+// Steps of optimizers that ask the other ranks in the middle of them, among ranks that come late or fail: threads,
+// processes that TCP connects, and processes of MPI.
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <mutex>
+#include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "keel/dist/comm/decorators.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
+#include "tests/by_commit.h"
+#include "tests/dist/comm/ranks.h"
+#include "tests/dist/parallel/late_results.h"
 #include "tests/dist/parallel/rows_support.h"
-#include "tests/temporary_folder.h"
 
 namespace keel {
 namespace {
@@ -21,7 +25,7 @@ struct Disturbed {
   // Trains on one rank, and returns what it has then.
   std::vector<double> (*train)(Communicator& ranks, int stage);
 };
-void PrintTo(const Disturbed& each, std::ostream* out) { *out << each.name; }
+void PrintTo(const Disturbed& each, std::ostream* out) { *out << each.name; }  // NOLINT(readability-identifier-naming)
 
 Variable loss_of(const UnitNet& net, Sharded& engine, Communicator& ranks, int step) {
   const Tensor x = rows(engine.context(), step, ranks, 0, 1, 100, DType::f32);
@@ -38,10 +42,29 @@ void step_lbfgs(Sharded& engine, const UnitNet& net, Communicator& ranks, int st
   const std::int64_t mine = part({0, kBatch}, ranks.size(), ranks.rank()).count();
   const Closure closure = [&] {
     const Variable loss = loss_of(net, engine, ranks, step);
-    engine.backward(loss, {.tokens = mine});
+    engine.backward(loss, {.weight = mine});
     return loss.value().item();
   };
   EXPECT_GT(engine.step(closure, 0.5).get().evaluations, 1);
+}
+
+// bf16, so that the order of additions is seen.
+std::vector<double> trained_in_micro_batches(Communicator& ranks, const ShardedOptions& order) {
+  constexpr int kMicros = 3;
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = order;
+  options.policy = PrecisionPolicy::of(DType::bf16);
+  options.micro_batches = kMicros;
+  Sharded engine(net, context, ranks, make_adamw({}), options);
+  for (int step = 0; step < 2; ++step) {
+    for (int micro = 0; micro < kMicros; ++micro) {
+      const Tensor x = rows(context, step, ranks, micro, kMicros, 100, DType::bf16);
+      engine.backward(mean(square(net(x))), {.weight = x.dim(0), .last = micro + 1 == kMicros});
+    }
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  return state_of(engine);
 }
 
 constexpr Disturbed kDisturbed[] = {
@@ -74,72 +97,145 @@ constexpr Disturbed kDisturbed[] = {
                       stage(number));
        for (int step = 0; step < 3; ++step) {
          engine.backward(loss_of(net, engine, ranks, step),
-                         {.tokens = part({0, kBatch}, ranks.size(), ranks.rank()).count()});
+                         {.weight = part({0, kBatch}, ranks.size(), ranks.rank()).count()});
          EXPECT_TRUE(engine.step(1e-2).get().taken);
        }
        return state_of(engine);
      }},
+    {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
+    {"EachBackward",
+     [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };
 
-class DisturbedSteps : public ::testing::TestWithParam<Disturbed> {
- protected:
-  static std::vector<double> trained(int ranks, int number, std::uint64_t delays) {
-    std::vector<double> outcome;
-    std::mutex mutex;
-    run_ranks(ranks, [&](Communicator& direct) {
-      DelayedCommunicator delayed(direct, delays, std::chrono::microseconds(delays == 0 ? 0 : 500));
-      const std::vector<double> mine = GetParam().train(delayed, number);
-      const std::lock_guard lock(mutex);
-      if (outcome.empty()) outcome = mine;
-      EXPECT_TRUE(outcome == mine) << "rank " << direct.rank();
-    });
-    return outcome;
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Of, DisturbedSteps, ::testing::ValuesIn(kDisturbed),
-                         [](const auto& info) { return info.param.name; });
+// How much is tried: whatever there is, or what fits into a few seconds.
+enum class Density { all, some };
 
-TEST_P(DisturbedSteps, GiveTheSameBitsHoweverLateRanksCome) {
-  for (const int ranks : {2, 3, 4}) {
-    const std::vector<double> reference = trained(ranks, 0, 0);
-    for (const int number : {0, 1, 2, 3})
-      for (const std::uint64_t seed : {1, 2})
-        EXPECT_TRUE(trained(ranks, number, seed) == reference)
-            << ranks << " ranks, stage " << number << ", seed " << seed;
+// The numbers of ranks: of processes that a test forks one that the commit decides, for each case another one.
+std::vector<int> sizes_of(const Disturbed& each, Density density) {
+  std::vector<int> sizes;
+  for (const int n : {2, 3, 4})
+    if (has_ranks(n)) sizes.push_back(n);
+  if (density == Density::all || !has_processes() || sizes.size() < 2) return sizes;
+  const auto kind =
+      static_cast<std::size_t>(std::find_if(std::begin(kDisturbed), std::end(kDisturbed),
+                                            [&](const Disturbed& other) { return other.name == each.name; }) -
+                               std::begin(kDisturbed));
+  return {sizes[(by_commit()() + kind) % sizes.size()]};
+}
+
+CommunicatorOptions impatient() {
+  CommunicatorOptions options;
+  options.timeout = std::chrono::seconds(20);
+  return options;
+}
+
+void expect_no_result_before_it_was_waited_for(const Disturbed& each) {
+  const int n = sizes_of(each, Density::some).front();
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto by_rank = [&](bool late) {
+      return results(
+          n,
+          [&](Communicator& direct) {
+            LateCommunicator ranks(direct);
+            return each.train(late ? ranks : direct, stage);
+          },
+          impatient());
+    };
+    EXPECT_TRUE(by_rank(true) == by_rank(false)) << "stage " << stage;
   }
 }
 
-// Whatever collective it is, in making the engine or in a step.
-TEST_P(DisturbedSteps, EndOnEveryRankWithTheReasonWhereOneFailsBeforeACollective) {
-  for (const int ranks : {2, 3})
-    for (const int number : {0, 3}) {
-      const int failing = ranks - 1;
-      std::int64_t asked = 0;
-      run_ranks(ranks, [&](Communicator& direct) {
+// What every rank has at the end; the same on all.
+std::vector<double> trained(const Disturbed& each, int n, int stage, std::uint64_t delays) {
+  const auto by_rank = results(
+      n,
+      [&](Communicator& direct) {
+        DelayedCommunicator delayed(direct, delays, std::chrono::microseconds(delays == 0 ? 0 : 500));
+        return each.train(delayed, stage);
+      },
+      impatient());
+  for (const std::vector<double>& theirs : by_rank) EXPECT_TRUE(theirs == by_rank.front());
+  return by_rank.front();
+}
+
+void expect_same_bits(const Disturbed& each, Density density) {
+  const int seeds = density == Density::all ? 20 : has_processes() ? 1 : 2;
+  for (const int n : sizes_of(each, density)) {
+    const std::vector<double> reference = trained(each, n, 0, 0);
+    EXPECT_GT(reference.size(), 10u);
+    for (const int stage : {0, 1, 2, 3})
+      for (int seed = 1; seed <= seeds; ++seed)
+        EXPECT_TRUE(trained(each, n, stage, static_cast<std::uint64_t>(seed)) == reference)
+            << n << " ranks, stage " << stage << ", seed " << seed;
+  }
+}
+
+// How many collectives a rank asks for.
+std::int64_t asked_by(const Disturbed& each, int n, int stage, int rank) {
+  const auto by_rank = results(
+      n,
+      [&](Communicator& direct) {
+        std::int64_t asked = 0;
+        WatchedCommunicator watched(direct, [&](std::int64_t at, const Collective&) { asked = at + 1; });
+        each.train(watched, stage);
+        return std::vector<double>{static_cast<double>(asked)};
+      },
+      impatient());
+  return static_cast<std::int64_t>(by_rank[static_cast<std::size_t>(rank)].front());
+}
+
+void expect_end_of_all(const Disturbed& each, int n, int stage, int failing, std::int64_t fault) {
+  const std::string reason = concat("the fault before collective ", fault);
+  const std::vector<std::string> said = messages(
+      n,
+      [&](Communicator& direct) {
         WatchedCommunicator watched(direct, [&](std::int64_t at, const Collective&) {
-          if (direct.rank() == failing) asked = at + 1;
+          if (at == fault && direct.rank() == failing) throw Error(reason, ErrorKind::io);
         });
-        GetParam().train(watched, number);
-      });
-      EXPECT_GT(asked, 15);
-      for (std::int64_t fault = 0; fault < asked; fault += 1 + asked / 30) {
-        const std::string reason = concat("the fault before collective ", fault);
-        std::atomic<int> told = 0;
-        const auto train = [&](Communicator& direct) {
-          WatchedCommunicator watched(direct, [&](std::int64_t at, const Collective&) {
-            if (at == fault && direct.rank() == failing) throw Error(reason, ErrorKind::io);
-          });
-          try {
-            GetParam().train(watched, number);
-          } catch (const Error& error) {
-            told += std::string(error.what()).find(reason) != std::string::npos;
-            throw;
-          }
-        };
-        EXPECT_EQ(error_of([&] { run_ranks(ranks, train); }), reason);
-        EXPECT_EQ(told, ranks) << reason << ", stage " << number;
-      }
+        each.train(watched, stage);
+      },
+      impatient());
+  for (int r = 0; r < n; ++r) {
+    const std::string& text = said[static_cast<std::size_t>(r)];
+    EXPECT_TRUE(r == failing ? text == reason : text.find(reason) != std::string::npos)
+        << n << " ranks, stage " << stage << ", " << reason << " of rank " << failing << ": rank " << r << " says '"
+        << text << "'";
+  }
+}
+
+// Before some of the collectives, in making the engine or in a step, or before each of them.
+void expect_end_of_all(const Disturbed& each, Density density) {
+  std::mt19937 random = by_commit();
+  for (const int n : sizes_of(each, density))
+    for (const int stage : {0, 1, 2, 3}) {
+      const int failing = static_cast<int>(random() % static_cast<unsigned>(n));
+      const std::int64_t asked = asked_by(each, n, stage, failing);
+      EXPECT_GT(asked, 10);
+      std::vector<std::int64_t> faults(static_cast<std::size_t>(asked));
+      std::iota(faults.begin(), faults.end(), 0);
+      std::shuffle(faults.begin(), faults.end(), random);
+      if (density == Density::some) faults.resize(has_processes() ? 2 : 8);
+      for (const std::int64_t fault : faults) expect_end_of_all(each, n, stage, failing, fault);
     }
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<Disturbed>& info) { return info.param.name; }
+
+struct DisturbedSteps : ::testing::TestWithParam<Disturbed> {};
+INSTANTIATE_TEST_SUITE_P(Of, DisturbedSteps, ::testing::ValuesIn(kDisturbed), name_of_case);
+
+TEST_P(DisturbedSteps, GiveTheSameBitsHoweverLateRanksCome) { expect_same_bits(GetParam(), Density::some); }
+TEST_P(DisturbedSteps, ReadNoResultBeforeTheyHaveWaitedForIt) { expect_no_result_before_it_was_waited_for(GetParam()); }
+TEST_P(DisturbedSteps, EndOnEveryRankWithTheReasonWhereOneFailsBeforeACollective) {
+  expect_end_of_all(GetParam(), Density::some);
+}
+
+struct SlowDisturbedSteps : ::testing::TestWithParam<Disturbed> {};
+INSTANTIATE_TEST_SUITE_P(SlowOf, SlowDisturbedSteps, ::testing::ValuesIn(kDisturbed), name_of_case);
+
+TEST_P(SlowDisturbedSteps, GiveTheSameBitsHoweverLateRanksCome) { expect_same_bits(GetParam(), Density::all); }
+TEST_P(SlowDisturbedSteps, EndOnEveryRankWithTheReasonWhereOneFailsBeforeAnyCollective) {
+  expect_end_of_all(GetParam(), Density::all);
 }
 
 }  // namespace

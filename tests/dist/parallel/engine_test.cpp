@@ -42,11 +42,11 @@ TEST(Engine, WeighsMicroBatchesByTheirTokens) {
   Sharded whole(whole_net, context, make_sgd({.momentum = 0.9}));
   Sharded parts(parts_net, context, make_sgd({.momentum = 0.9}), {.micro_batches = 3});
   for (int step = 0; step < 3; ++step) {
-    whole.backward(loss_of(whole_net, x, y), {.tokens = 6});
+    whole.backward(loss_of(whole_net, x, y), {.weight = 6});
     const StepResult a = whole.step(0.1).get();
     for (const auto& [begin, end] : {std::pair(0, 1), std::pair(1, 3), std::pair(3, 6)})
       parts.backward(loss_of(parts_net, x.slice(0, begin, end), y.slice(0, begin, end)),
-                     {.tokens = end - begin, .last = end == 6});
+                     {.weight = end - begin, .last = end == 6});
     const StepResult b = parts.step(0.1).get();
     EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
   }
@@ -131,6 +131,26 @@ TEST(Engine, RoundsEveryWeightWithADrawOfItsOwn) {
   const std::vector<double> first(after.begin(), after.begin() + 20), second(after.begin() + 20, after.end());
   EXPECT_NE(first, second);
   for (const double value : after) EXPECT_TRUE(value == 1 || value == 1 - 0x1p-8) << value;
+}
+
+// The tokens of a loss, times the loss scale, may be a number that the loss's 16 bits do not have.
+TEST(Engine, ALossInSixteenBitsHasTheGradientOfOneInThirtyTwo) {
+  const auto norm_of = [](DType dtype, std::int64_t tokens, double scale) {
+    const Context context = testing::context(1);
+    TwoLinears net;
+    Sharded engine(net, context, make_adamw(), {.micro_batches = 2, .loss_scale = scale});
+    const Tensor x = uniform_tensor(context, {6, 5}, 1), y = uniform_tensor(context, {6, 3}, 2);
+    for (const bool last : {false, true})
+      engine.backward(cast(loss_of(net, x, y), dtype), {.weight = last ? tokens : 3, .last = last});
+    const StepResult result = engine.step(1e-3).get();
+    EXPECT_TRUE(result.taken);
+    return result.grad_norm;
+  };
+  for (const std::int64_t tokens : {1, 771, 65'409, 1'000'001})
+    for (const double scale : {1.0, 65'536.0})
+      for (const DType dtype : {DType::bf16, DType::f16})
+        EXPECT_EQ(norm_of(dtype, tokens, scale), norm_of(DType::f32, tokens, scale))
+            << dtype << ' ' << tokens << " tokens, scale " << scale;
 }
 
 TEST(Engine, LeavesHooksOfOthersWhereTheyAreWhenItEnds) {

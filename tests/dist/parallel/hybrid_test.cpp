@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "keel/dist/parallel/plan.h"
 #include "tests/dist/parallel/sharding_support.h"
 
 namespace keel {
@@ -44,11 +45,11 @@ GroupedOutcome train_in_groups(const Groups& groups, ShardedOptions options, DTy
       for (int micro = 0; micro < micro_batches; ++micro) {
         const Tensor x = rows(context, step, comm, micro, micro_batches, 100, dtype);
         const Tensor y = rows(context, step, comm, micro, micro_batches, 900, dtype);
-        engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0), .last = micro + 1 == micro_batches});
+        engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0), .last = micro + 1 == micro_batches});
       }
       const StepResult result = engine.step(1e-2).get();
       EXPECT_TRUE(result.taken);
-      EXPECT_EQ(result.tokens, kBatch);
+      EXPECT_EQ(result.weight, kBatch);
       norms.push_back(result.grad_norm);
     }
     for (const auto& unit : engine.units()) unit->wait_gathered();
@@ -131,6 +132,35 @@ TEST(Hybrid, GroupsThatDoNotDivideTheRanksAreOneClearLine) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("groups of 3 ranks do not divide the 4"), std::string::npos);
   }
+}
+
+// What is saved, and what plans say of it: the ranks that save have every number once between them.
+TEST(Hybrid, RanksThatSaveHaveEachNumberOnce) {
+  for (const Groups& groups : {Groups{3, 0}, Groups{4, 2}, Groups{4, 1}, Groups{6, 3}})
+    for (const int number : {0, 1, 2, 3}) {
+      ShardedOptions options = stage(number);
+      options.sharding.group = groups.group;
+      std::int64_t weights = 0, state = 0, planned = 0, whole = 0;
+      std::mutex mutex;
+      run_ranks(groups.ranks, [&](Communicator& comm) {
+        const Context context = testing::context(1);
+        UnitNet net;
+        Sharded engine(net, context, comm, make_adamw(), options);
+        const std::vector<FlatBuffer> layout = lay_out(net, shard_ranks(options.sharding, comm.size()));
+        const RankPlan plan = plan_rank(layout, *make_adamw(), options, comm.size(), comm.rank());
+        const std::lock_guard lock(mutex);
+        planned += plan.memory.checkpoint;
+        if (comm.rank() == 0)
+          for (const FlatBuffer& unit : layout) whole += unit.numel;
+        if (!engine.holds_parts()) return;
+        weights += static_cast<std::int64_t>(numbers_of(engine.weights()).size());
+        state += static_cast<std::int64_t>(numbers_of(engine.optimizer_state()).size());
+      });
+      EXPECT_EQ(weights, whole) << groups.ranks << " ranks in groups of " << groups.group << ", stage " << number;
+      EXPECT_EQ(state, 2 * whole) << groups.ranks << " ranks in groups of " << groups.group << ", stage " << number;
+      EXPECT_EQ(planned, 3 * 4 * whole) << groups.ranks << " ranks in groups of " << groups.group << ", stage "
+                                        << number;
+    }
 }
 
 }  // namespace

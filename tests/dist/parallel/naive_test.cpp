@@ -21,7 +21,7 @@ TEST(NaiveDataParallel, FollowsTheEngine) {
         const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
         const Tensor y = rows(context, step, ranks, 0, 1, 900, DType::f32);
         naive.step(mse_loss(plain(x), Variable(y)), 0.1);
-        engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0)});
+        engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0)});
         engine.step(0.1);
       }
       std::vector<double> values;

@@ -94,6 +94,18 @@ TEST(Plan, OfOneRankSendsNothingAndKeepsAll) {
     EXPECT_EQ(plan.traffic.sent() + plan.traffic.control, 0);
     EXPECT_EQ(plan.memory.kept(), std::int64_t{4} * 1024 * 1025 * 16);
     EXPECT_EQ(plan.memory.buckets, 0);
+    ShardedOptions options = in_bf16(number, 4);
+    const std::int64_t kept = plan_of(model, 1, options).memory.kept();
+    options.sharding.accumulation = Accumulation::each_backward;
+    EXPECT_EQ(plan_of(model, 1, options).memory.kept(), kept) << "there is nothing to add up among ranks";
+  }
+}
+
+TEST(Plan, KeepsAsMuchForTwoMicroBatchesAsForMore) {
+  LargeNet model;
+  for (const int number : {0, 1, 2, 3}) {
+    EXPECT_EQ(plan_of(model, 4, in_bf16(number, 2)).memory.kept(), plan_of(model, 4, in_bf16(number, 4)).memory.kept());
+    EXPECT_GT(plan_of(model, 4, in_bf16(number, 2)).memory.kept(), plan_of(model, 4, in_bf16(number)).memory.kept());
   }
 }
 
@@ -105,6 +117,10 @@ TEST(Plan, OfAnOffloadedOptimizerMovesGradientsAndWeightsOnce) {
   EXPECT_EQ(plan.memory.optimizer, 0);
   EXPECT_EQ(plan.memory.host, 14 * 1'049'600);
   EXPECT_EQ(plan.traffic.offload, 4'198'400);
+  // The weights of a unit come back through memory that sums of gradients had before, or that nothing else needs.
+  EXPECT_EQ(plan.memory.buckets, 2 * 2'099'200);
+  options.sharding.stage = 1;
+  EXPECT_EQ(plan_of(model, 4, options).memory.buckets, 2'099'200 / 4);
 }
 
 TEST(Plan, NamesARankOrStageThatThereIsNot) {
@@ -235,7 +251,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
     const std::vector<FlatBuffer> layout =
-        lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->block());
+        lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->requirements().block);
     const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank());
     const std::vector<TraceNode> trace = trace_step(layout, *optimizer(), options, ranks, comm.rank(), 3);
     Sharded engine(*model, context, comm, optimizer(), options);

@@ -69,7 +69,7 @@ inline void train_tables(Sharded& engine, const Tables& net, int first, int last
     for (int micro = 0; micro < micros; ++micro) {
       const Span samples = part(mine, micros, micro);
       engine.backward(loss_of(net, engine.context(), step, samples),
-                      {.tokens = samples.count(), .last = micro + 1 == micros});
+                      {.weight = samples.count(), .last = micro + 1 == micros});
     }
     EXPECT_TRUE(engine.step(1e-2 / (1 + step)).get().taken);
   }

@@ -24,7 +24,7 @@ TEST(Zero, TheNormIsThatOfAnFp64Sum) {
     Sharded engine(net, context, comm, make_sgd(), options);
     const std::vector<double> before = whole_values(engine);
     const Tensor x = rows(context, 0, comm, 0, 1, 100, DType::f32);
-    engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+    engine.backward(mean(net(x)), {.weight = x.dim(0)});
     const double norm = engine.step(1).get().grad_norm;
     // A step of rate 1 moves the weights by the clipped gradient.
     const std::vector<double> after = whole_values(engine);
@@ -118,7 +118,7 @@ TEST(Zero, FrozenSharedAndRecomputedParametersKeepTheBits) {
         for (int step = 0; step < 5; ++step) {
           const Tensor x = rows(context, step, comm, 0, 1, 100, DType::f32);
           engine.backward(mse_loss(net(x), Variable(rows(context, step, comm, 0, 1, 900, DType::f32))),
-                          {.tokens = x.dim(0)});
+                          {.weight = x.dim(0)});
           EXPECT_TRUE(engine.step(1e-2).get().taken);
         }
         const std::vector<double> values = whole_values(engine);
@@ -183,7 +183,7 @@ TEST(Zero, AnInfinityOnOneRankSkipsTheStepOfAllAndHalvesTheScale) {
         const auto backward = [&](bool bad) {
           const Tensor x = kernels::clone(rows(context, 0, comm, 0, 1, 100, dtype));
           if (bad) kernels::fill(x.slice(0, 0, 1), std::numeric_limits<double>::infinity());
-          engine.backward(mean(net(x)), {.tokens = x.dim(0)});
+          engine.backward(mean(net(x)), {.weight = x.dim(0)});
         };
         backward(false);
         EXPECT_TRUE(engine.step(1e-2).get().taken);
@@ -259,6 +259,71 @@ TEST(Zero, ADifferentModelOrOptionIsNamedOnEveryRankBeforeTraining) {
     Sharded engine(net, testing::context(1), comm, make_sgd(), options);
   });
   EXPECT_NE(prefetch.find("prefetch 2;"), std::string::npos) << prefetch;
+}
+
+// Parameters without elements, and of one, beside one of several.
+struct Few : Module {
+  Parameter none{{0}, Initializer::ones()}, one{{1}, Initializer::ones()}, several{{7}, Initializer::normal(1)};
+  Variable operator()() const {
+    return add(sum(square(none.variable())), add(sum(square(one.variable())), sum(square(several.variable()))));
+  }
+  void visit(Visitor& v) override {
+    v("none", none);
+    v("one", one);
+    v("several", several);
+  }
+};
+
+TEST(Zero, ParametersOfNoAndOfOneElementAreKeptAsTheOthersAre) {
+  for (const int number : {0, 1, 2, 3})
+    run_ranks(3, [&](Communicator& comm) {
+      const Context context = testing::context(1);
+      Few net, copy;
+      Sharded engine(net, context, comm, make_adamw(), stage(number)),
+          other(copy, context, comm, make_adamw(), stage(number));
+      const auto train = [](Sharded& trained, const Few& of) {
+        trained.backward(of());
+        EXPECT_TRUE(trained.step(1e-1).get().taken);
+      };
+      train(engine, net);
+      const TensorParts state = engine.optimizer_state();
+      other.load_weights(engine.weights());
+      other.load_optimizer_state(state, engine.state());
+      train(engine, net);
+      train(other, copy);
+      EXPECT_EQ(whole_values(other), whole_values(engine)) << "stage " << number;
+      Tensor counted = tensor_of(context, {static_cast<double>(numbers_of(state).size())}, {1}, DType::f64);
+      if (number > 0) comm.all_reduce(counted).wait();
+      EXPECT_EQ(counted.item(), 2 * (0 + 1 + 7)) << "stage " << number;
+    });
+}
+
+// In the second forward pass, when the order of the units is known.
+TEST(Zero, AsManyUnitsAreGatheredAheadAsPrefetchSays) {
+  for (const int prefetch : {0, 1, 2})
+    run_ranks(2, [&](Communicator& comm) {
+      const Context context = testing::context(1);
+      UnitNet net;
+      ShardedOptions options = stage(3);
+      options.sharding.prefetch = prefetch;
+      Sharded engine(net, context, comm, make_sgd(), options);
+      const Tensor x = rows(context, 0, comm, 0, 1, 100, DType::f32);
+      std::vector<int> whole;
+      for (int pass = 0; pass < 2; ++pass) {
+        const NoGrad no_grad;
+        Variable y(x);
+        whole.clear();
+        for (const UnitLayer& layer : net.layers) {
+          const UnitLayer::Scope scope(layer);
+          whole.push_back(0);
+          for (const auto& unit : engine.units()) whole.back() += unit->layout().values.storage()->resident() ? 1 : 0;
+          y = layer(y);
+        }
+      }
+      const int ahead[] = {std::min(prefetch, 3), std::min(prefetch, 2), std::min(prefetch, 1), 0};
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_EQ(whole[i], 1 + ahead[i]) << "unit " << i << ", prefetch " << prefetch;
+    });
 }
 
 }  // namespace

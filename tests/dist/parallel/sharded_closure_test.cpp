@@ -30,7 +30,7 @@ Closure closure_of(Sharded& engine, const UnitNet& net, Communicator& comm, int 
       const Tensor x = rows(engine.context(), step, comm, micro, kMicros, 100, dtype);
       const Tensor y = rows(engine.context(), step, comm, micro, kMicros, 900, dtype);
       const Variable loss = mse_loss(net(x), Variable(y));
-      engine.backward(loss, {.tokens = x.dim(0), .last = micro + 1 == kMicros});
+      engine.backward(loss, {.weight = x.dim(0), .last = micro + 1 == kMicros});
       sum += loss.value().item() * static_cast<double>(x.dim(0));
       tokens += static_cast<double>(x.dim(0));
     }
@@ -66,7 +66,7 @@ ClosureOutcome train_by_closure(int ranks, const ShardedOptions& options, const 
       EXPECT_TRUE(result.taken);
       EXPECT_GT(result.evaluations, 1);
       EXPECT_EQ(result.lr, 0.5);
-      EXPECT_EQ(result.tokens, kBatch);
+      EXPECT_EQ(result.weight, kBatch);
       norms.push_back(result.grad_norm);
     }
     const std::vector<double> whole = whole_values(engine);
@@ -204,7 +204,7 @@ TEST(ShardedClosure, FindsTheLeastSquaresOfTheNormalEquations) {
         const Closure closure = [&] {
           const Variable loss =
               mse_loss(model(Variable(x.slice(0, mine.begin, mine.end))), Variable(y.slice(0, mine.begin, mine.end)));
-          engine.backward(loss, {.tokens = mine.count()});
+          engine.backward(loss, {.weight = mine.count()});
           return loss.value().item();
         };
         for (int step = 0; step < 3; ++step) engine.step(closure, 1);

@@ -35,7 +35,7 @@ void train_steps(Sharded& engine, const UnitNet& net, Communicator& comm, int fi
   for (int step = first; step < last; ++step) {
     const Tensor x = rows(engine.context(), step, comm, 0, 1, 100, DType::f32);
     const Tensor y = rows(engine.context(), step, comm, 0, 1, 900, DType::f32);
-    engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0)});
+    engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0)});
     EXPECT_TRUE(engine.step(1e-2 / (1 + step)).get().taken);
   }
 }

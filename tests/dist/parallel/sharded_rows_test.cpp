@@ -29,7 +29,7 @@ TablesOutcome outcome_of(int ranks, const ShardedOptions& options, int steps, in
     const bool stochastic = options.policy.parameter == DType::bf16;
     Sharded engine(net, context, comm, sparse_adam(stochastic), options);
     train_tables(engine, net, 0, steps, micros);
-    engine.backward(loss_of(net, context, steps, part({0, kSamples}, comm.size(), comm.rank())), {.tokens = 1});
+    engine.backward(loss_of(net, context, steps, part({0, kSamples}, comm.size(), comm.rank())), {.weight = 1});
     const double norm = engine.step(0).get().grad_norm;
     const std::vector<double> weights = whole_values(engine);
     const std::lock_guard lock(mutex);
@@ -105,7 +105,7 @@ TEST(ShardedRows, EqualOneRankWhereGradientsAreExact) {
         if (part.numel() > 0) part.values = kernels::full(context, part.values.shape(), 0.5, DType::f32);
       engine.load_weights(ones);
       const Span mine = part({0, kSamples}, comm.size(), comm.rank());
-      engine.backward(scale(loss_of(net, context, 0, mine), static_cast<double>(kFeatures)), {.tokens = mine.count()});
+      engine.backward(scale(loss_of(net, context, 0, mine), static_cast<double>(kFeatures)), {.weight = mine.count()});
       EXPECT_TRUE(engine.step(1e-2).get().taken);
       const std::vector<double> mine_too = whole_values(engine);
       if (comm.rank() == 0) weights = mine_too;
@@ -239,7 +239,7 @@ TEST(ShardedRows, OfARankWithoutTokensDoNotCount) {
     const std::vector<double> before = whole_values(engine);
     // The second rank looks at other samples, which are nobody's.
     const Span samples = comm.rank() == 0 ? Span{0, 1} : Span{1, 3};
-    engine.backward(loss_of(net, context, 0, samples), {.tokens = comm.rank() == 0 ? 1 : 0});
+    engine.backward(loss_of(net, context, 0, samples), {.weight = comm.rank() == 0 ? 1 : 0});
     engine.step(1e-2).get();
     const std::vector<double> after = whole_values(engine);
     int changed = 0;

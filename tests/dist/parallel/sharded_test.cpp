@@ -51,7 +51,7 @@ UnitOutcome train_units(const Plan& plan) {
         const Tensor x = rows(context, step, comm, micro, plan.micro_batches, 100, plan.dtype);
         const Tensor y = rows(context, step, comm, micro, plan.micro_batches, 900, plan.dtype);
         const Variable loss = mse_loss(net(x), Variable(y));
-        engine.backward(loss, {.tokens = x.dim(0), .last = micro + 1 == plan.micro_batches});
+        engine.backward(loss, {.weight = x.dim(0), .last = micro + 1 == plan.micro_batches});
         sum += loss.value().item() * static_cast<double>(x.dim(0));
       }
       const StepResult result = engine.step(1e-2).get();

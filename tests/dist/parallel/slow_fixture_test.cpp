@@ -38,7 +38,7 @@ Curve curve_of(int ranks, int number, DType dtype, int micro_batches, bool adam 
       for (int micro = 0; micro < micro_batches; ++micro) {
         const Tensor x = cut(100, micro);
         const Variable loss = mse_loss(net(x), Variable(cut(900, micro)));
-        engine.backward(loss, {.tokens = x.dim(0), .last = micro + 1 == micro_batches});
+        engine.backward(loss, {.weight = x.dim(0), .last = micro + 1 == micro_batches});
         sum += loss.value().item() * static_cast<double>(x.dim(0));
       }
       EXPECT_TRUE(engine.step(1e-4).get().taken);

@@ -45,7 +45,7 @@ std::vector<double> trained_weights(const RuleCase& rule, Communicator& comm, Sh
     for (int micro = 0; micro < 2; ++micro) {
       const Tensor x = rows(context, step, comm, micro, 2, 100, dtype);
       const Tensor y = rows(context, step, comm, micro, 2, 900, dtype);
-      engine.backward(mse_loss(net(x), Variable(y)), {.tokens = x.dim(0), .last = micro == 1});
+      engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0), .last = micro == 1});
     }
     EXPECT_TRUE(engine.step(1e-2).get().taken);
   }
@@ -117,7 +117,7 @@ TensorParts state_of_ranks(const RuleCase& rule, int ranks, const Context& host,
         if (part.values.defined()) part.values = transfer(part.values, context);
       engine.load_optimizer_state(mine, {});
     } else {
-      engine.backward(mean(net(uniform_tensor(context, {4, kWidth}, 1))), {.tokens = 4});
+      engine.backward(mean(net(uniform_tensor(context, {4, kWidth}, 1))), {.weight = 4});
       EXPECT_TRUE(engine.step(1e-2).get().taken);
     }
     const std::lock_guard lock(mutex);

@@ -93,6 +93,26 @@ TEST(TracedStep, HoldsEveryCollectiveAndAsMuchWaitingAsIsExposed) {
   });
 }
 
+TEST(TracedStep, ABackwardSpanEndsOnceAllGradientsOfItsUnitAreThere) {
+  const Context context = testing::context(1);
+  UnitNet net(kWidth, 2);
+  Sharded engine(net, context, make_sgd());
+  Trace trace(0);
+  TracedModules modules(net, trace);
+  std::vector<std::size_t> spans;  // of computing, at each gradient
+  const auto note = [&](BackwardPass&) { spans.push_back(names_of(trace.spans(), TraceRow::compute).size()); };
+  for_each_parameter(net,
+                     [&](const std::string&, Parameter& each) { each.variable().leaf()->when_ready(&spans, note); });
+  for (std::size_t step = 0; step < 2; ++step) {
+    trace.clear();
+    spans.clear();
+    engine.backward(mean(net(uniform_tensor(context, {4, kWidth}, step))));
+    EXPECT_EQ(spans, (std::vector<std::size_t>{2, 3, 3, 4})) << "two spans of the forward pass are before";
+    engine.step(1e-2);
+  }
+  for_each_parameter(net, [&](const std::string&, Parameter& each) { each.variable().leaf()->forget_hooks(&spans); });
+}
+
 TEST(TracedStep, ChangesNoBit) {
   std::mutex mutex;
   run_ranks(2, [&](Communicator& comm) {

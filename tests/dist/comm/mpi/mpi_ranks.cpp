@@ -64,6 +64,8 @@ int processes() {
 
 // The program is started with 1, 2, 3, 4 and 8 processes; 5 and 6 ranks are a part of the 8.
 bool has_ranks(int n) { return n == processes() || (processes() == 8 && (n == 5 || n == 6)); }
+bool has_processes() { return true; }
+std::string told_by_first_process(const std::string& mine) { return gather(mine).front(); }
 
 void on_first_processes(int n, const std::function<void(MPI_Comm)>& f) {
   MPI_Comm comm = MPI_COMM_NULL;

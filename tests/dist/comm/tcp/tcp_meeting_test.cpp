@@ -3,15 +3,20 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <thread>
 
 #include "keel/dist/comm/tcp_door.h"
 #include "keel/dist/comm/tcp_meeting.h"
+#include "tests/dist/comm/messages.h"
 #include "tests/dist/comm/tcp/tcp_ranks.h"
 #include "tests/temporary_folder.h"
 
@@ -31,6 +36,47 @@ TEST(TcpAddress, IsHostAndPort) {
   EXPECT_EQ(to_string(TcpAddress::parse("[::1]:80")), "[::1]:80");
   for (const char* text : {"", "node7", "node7:", ":4000", "node7:x", "node7:70000", "node7:-1", "::1:80", "a:1 "})
     EXPECT_TRUE(has(error_of([&] { TcpAddress::parse(text); }), "an address is written HOST:PORT")) << text;
+}
+
+TEST(TcpAddress, KnowsALoopbackByItsText) {
+  for (const char* host : {"localhost", "::1", "127.0.0.1", "127.9.8.7"})
+    EXPECT_TRUE((TcpAddress{host, 1}.is_loopback())) << host;
+  for (const char* host : {"", "node7", "10.0.0.1", "128.0.0.1", "127.example", "127.0.0", "::2", "localhost.org"})
+    EXPECT_FALSE((TcpAddress{host, 1}.is_loopback())) << host;
+}
+
+TEST(TcpAddress, HasAnyPortOfSixteenBits) {
+  for (const int port : {0, 1, 65'534, 65'535}) EXPECT_EQ(TcpAddress::parse(concat("node7:", port)).port, port);
+  for (const char* port : {"65536", "-1", "1 ", " 1", "+1", "0x1", ""})
+    EXPECT_NE(error_of([&] { TcpAddress::parse(concat("node7:", port)); }), "") << port;
+}
+
+// Many times what the system takes at once.
+TEST(TcpDoor, MovesAllBytesByTheDeadlineOrSaysThatItDidNot) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  Socket from(ends[0]);
+  const Socket to(ends[1]);
+  const auto later = [](auto time) { return std::chrono::steady_clock::now() + time; };
+  const Bytes sent = numbered(3'000'000);
+  Bytes arrived(sent.size());
+  {
+    const std::jthread writes([&] { EXPECT_TRUE(write_all(from, sent.data(), sent.size(), later(20s))); });
+    EXPECT_TRUE(read_all(to, arrived.data(), arrived.size(), later(20s)));
+  }
+  EXPECT_TRUE(arrived == sent);
+  EXPECT_FALSE(write_all(from, sent.data(), sent.size(), later(20ms))) << "nobody reads";
+  from.close();
+  EXPECT_FALSE(read_all(to, arrived.data(), arrived.size(), later(20s))) << "fewer have come";
+  char any = 0;
+  EXPECT_FALSE(read_all(to, &any, 1, later(20s))) << "at the end";
+}
+
+TEST(TcpMeeting, OfOneRankHasASeatForItAlone) {
+  const TcpPeers alone = meet({.rank = 0, .size = 1, .address = "127.0.0.1:9"});
+  ASSERT_EQ(alone.sockets.size(), 1u);
+  EXPECT_FALSE(alone.sockets[0].is_open());
+  EXPECT_EQ(alone.hosts.size(), 1u);
 }
 
 TEST(TcpMeeting, JoinsAnyNumberOfRanksInAnyOrder) {
@@ -91,17 +137,19 @@ TEST(TcpMeeting, TellsThatRankZeroDoesNotAnswer) {
 }
 
 TEST(TcpMeeting, TellsThatARankDiedBeforeTheOthersCame) {
-  std::vector<TcpOptions> options = tcp_options(4);
-  const TcpAddress address = options[0].listener->address();
-  options.resize(1);
-  const std::jthread one([&] {
-    const Socket socket = connect_to(address, "rank 0", std::chrono::steady_clock::now() + 20s);
-    // What rank 1 of 4 says first, without a token.
-    const std::uint64_t said[] = {0x1'6c65'656b, 0xcbf2'9ce4'8422'2325, 1 | std::uint64_t{4} << 32, 1, 0};
-    socket.send_some(said, sizeof(said));
-    std::this_thread::sleep_for(20ms);
-  });
-  EXPECT_EQ(messages(options, join)[0], "rank 1 is gone before all ranks had come");
+  for (const std::uint64_t port : {1, 65'535}) {  // where it says that it listens
+    std::vector<TcpOptions> options = tcp_options(4);
+    const TcpAddress address = options[0].listener->address();
+    options.resize(1);
+    const std::jthread one([&] {
+      const Socket socket = connect_to(address, "rank 0", std::chrono::steady_clock::now() + 20s);
+      // What rank 1 of 4 says first, without a token.
+      const std::uint64_t said[] = {0x1'6c65'656b, 0xcbf2'9ce4'8422'2325, 1 | std::uint64_t{4} << 32, port, 0};
+      socket.send_some(said, sizeof(said));
+      std::this_thread::sleep_for(20ms);
+    });
+    EXPECT_EQ(messages(options, join)[0], "rank 1 is gone before all ranks had come");
+  }
 }
 
 TEST(TcpMeeting, SendsStraysAwayAndGoesOn) {
@@ -129,6 +177,26 @@ TEST(TcpMeeting, SendsStraysAwayAndGoesOn) {
   EXPECT_EQ(texts, std::vector<std::string>(4));
   char any = 0;
   EXPECT_EQ(browser.receive_some(&any, 1), -1);
+}
+
+TEST(TcpMeeting, TellsAnyTwoTokensApart) {
+  const std::pair<std::string, std::string> pairs[] = {
+      {"run 1", "run 2"}, {"ab", "ba"}, {"a", ""}, {"", "a"}, {"aa", "a"}};
+  for (const auto& pair : pairs) {
+    std::vector<TcpOptions> options = tcp_options(2);
+    for (TcpOptions& one : options) one.token = pair.first;
+    EXPECT_EQ(messages(options,
+                       [&](const TcpOptions& mine) {
+                         TcpOptions wrong = mine;
+                         wrong.token = pair.second;
+                         if (mine.rank == 1) {
+                           EXPECT_EQ(error_of([&] { join(wrong); }), "rank 0 belongs to another run: its token differs")
+                               << pair.first << " and " << pair.second;
+                         }
+                         join(mine);
+                       }),
+              std::vector<std::string>(2));
+  }
 }
 
 TEST(TcpMeeting, EndsWhereRanksOfOneTokenContradictEachOther) {
@@ -169,7 +237,7 @@ TEST(TcpMeeting, SendsStrangersAwayThatCannotBeRanksAndGoesOn) {
       {3, 3, 99, "there is no rank 3 of 3"},
       {std::numeric_limits<int>::min(), 3, 99, "there is no rank -2147483648 of 3"},
       {1, 3, 0, "rank 1 cannot listen at port 0"},
-      {1, 3, 70'000, "rank 1 cannot listen at port 70000"}};
+      {1, 3, 65'536, "rank 1 cannot listen at port 65536"}};
   std::promise<void> have_gone;
   const std::shared_future<void> gone = have_gone.get_future().share();
   std::vector<std::string> expected;
@@ -189,6 +257,51 @@ TEST(TcpMeeting, SendsStrangersAwayThatCannotBeRanksAndGoesOn) {
   for (const auto& [rank, size, port, reason] : strangers)
     expected.push_back("sent a process away: " + reason + " (from 127.0.0.1)");
   EXPECT_EQ(told, expected) << "each once";
+}
+
+// Rank 2 is played by hand. Rank 1 waits for it alone, and does not count others that know where it listens.
+TEST(TcpMeeting, ARankThatWaitsLetsInOnlyThoseThatItWaitsFor) {
+  std::vector<TcpOptions> options = tcp_options(3);
+  options.resize(2);
+  constexpr std::uint64_t kNoToken = 0xcbf2'9ce4'8422'2325;
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const TcpAddress address = options[0].listener->address();
+  const TcpListener own({"127.0.0.1", 0});
+  const auto introduced = [&](const TcpAddress& to, int rank, int size) {
+    Socket socket = connect_to(to, "a rank", deadline);
+    const TcpIntroduction words{.hello = {.token = kNoToken}, .rank = rank, .size = size, .port = own.address().port};
+    EXPECT_TRUE(write_all(socket, &words, sizeof(words), deadline));
+    return socket;
+  };
+  std::atomic<bool> is_over = false;
+  const std::jthread two([&] {
+    const Socket first = introduced(address, 2, 3);
+    TcpAnswer answer;
+    EXPECT_TRUE(read_all(first, &answer, sizeof(answer), deadline));
+    // A host, a port and an address for each rank.
+    std::vector<std::array<std::byte, 64>> seats(3);
+    ASSERT_EQ(answer.bytes, 3 * 64);
+    EXPECT_TRUE(read_all(first, seats.data(), answer.bytes, deadline));
+    std::int32_t port = 0;
+    std::memcpy(&port, seats[1].data() + 8, sizeof(port));
+    const TcpAddress one{"127.0.0.1", port};
+    for (const auto& [rank, size] : {std::pair(0, 3), {1, 3}, {3, 3}, {-1, 3}, {2, 2}, {2, 4}}) {
+      const Socket wrong = introduced(one, rank, size);
+      char any = 0;
+      EXPECT_FALSE(read_all(wrong, &any, 1, deadline)) << "rank " << rank << " of " << size << " is let in";
+    }
+    EXPECT_FALSE(is_over);
+    const Socket right = introduced(one, 2, 3);
+    std::this_thread::sleep_for(50ms);
+  });
+  EXPECT_EQ(messages(options,
+                     [&](const TcpOptions& mine) {
+                       const TcpPeers peers = meet(mine);
+                       if (mine.rank == 1) is_over = true;
+                       for (int r = 0; r < 3; ++r)
+                         EXPECT_EQ(peers.sockets[static_cast<std::size_t>(r)].is_open(), r != mine.rank);
+                     }),
+            std::vector<std::string>(2));
 }
 
 TEST(TcpMeeting, TellsWhomItSentAwayWhereARankDoesNotCome) {

@@ -71,6 +71,7 @@ void on_transports(int n, const std::function<void(std::unique_ptr<TcpTransport>
 }
 
 bool has_ranks(int /*n*/) { return true; }
+bool has_processes() { return false; }
 
 void on_ranks(int n, const std::function<void(Communicator&)>& f, const CommunicatorOptions& options) {
   for (const auto& failure : failures(n, f, options))

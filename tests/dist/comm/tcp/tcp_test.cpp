@@ -1,18 +1,16 @@
-// What only ranks that TCP connects have: frames, messages given up, connections that end.
+// What only ranks that TCP connects have: messages given up, calls that fail, connections that end.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <thread>
 
 #include "keel/dist/comm/tcp_meeting.h"
-#include "keel/dist/comm/tcp_program.h"
 #include "keel/runtime/error.h"
 #include "tests/dist/comm/messages.h"
 #include "tests/dist/comm/ranks.h"
@@ -27,13 +25,27 @@ thread_local std::int64_t sendmsg_calls = 0;
 
 std::int64_t sends_of_this_thread() { return sendmsg_calls; }
 
+// Errors that this thread's next calls answer with, instead of doing anything.
+thread_local std::vector<int> errors_of_sends, errors_of_receives;
+
+bool fails(std::vector<int>& errors) {
+  if (errors.empty()) return false;
+  errno = errors.back();
+  errors.pop_back();
+  return true;
+}
+
 }  // namespace
 }  // namespace keel
 
-// Stands before that of the system's library, and counts.
+// They stand before those of the system's library: one counts, and both may fail.
 extern "C" ssize_t sendmsg(int file, const msghdr* message, int flags) {
   ++keel::sendmsg_calls;
-  return ::syscall(SYS_sendmsg, file, message, flags);
+  return keel::fails(keel::errors_of_sends) ? -1 : ::syscall(SYS_sendmsg, file, message, flags);
+}
+extern "C" ssize_t recv(int file, void* data, size_t bytes, int flags) {
+  if (keel::fails(keel::errors_of_receives)) return -1;
+  return ::syscall(SYS_recvfrom, file, data, bytes, flags, nullptr, nullptr);
 }
 
 namespace keel {
@@ -61,7 +73,11 @@ TEST(TcpTransport, SendsAtOnceWhatIsHeldTogether) {
     const std::int64_t before = sends_of_this_thread();
     {
       const HeldSends held(*transport);
-      for (std::size_t i = 0; i < kMessages; ++i) messages.push_back(transport->send(other, i, out.data(), out.size()));
+      {
+        const HeldSends also_held(*transport);
+        for (std::size_t i = 0; i < kMessages; ++i)
+          messages.push_back(transport->send(other, i, out.data(), out.size()));
+      }
       EXPECT_EQ(sends_of_this_thread(), before);
     }
     EXPECT_EQ(sends_of_this_thread(), before + 1);
@@ -71,6 +87,54 @@ TEST(TcpTransport, SendsAtOnceWhatIsHeldTogether) {
     for (const Bytes& each : in) EXPECT_TRUE(each == out);
     EXPECT_EQ(sends_of_this_thread(), before + 1) << "waiting sends nothing";
   });
+}
+
+TEST(TcpTransport, TriesAgainWhereTheSystemHasNothingOrNoRoomForNow) {
+  on_transports(2, [](std::unique_ptr<TcpTransport> transport) {
+    for (const int error : {EAGAIN, EINTR, ENOBUFS}) {
+      errors_of_sends.assign(3, error);
+      errors_of_receives.assign(3, error);
+      pass_on(*transport, 1, 100'000);
+      EXPECT_EQ(errors_of_sends.size() + errors_of_receives.size(), 0u);
+    }
+  });
+}
+
+// What the other rank has said is still read, and tells more.
+TEST(TcpTransport, ReadsOnWhereItCanSendNoMore) {
+  const auto told = messages(tcp_options(2), [](const TcpOptions& options) {
+    const auto transport = make_tcp_transport(options);
+    Bytes data = numbered(100'000);
+    if (options.rank == 1) {
+      finish(*transport, *transport->send(0, 1, data.data(), data.size()));
+      transport->fail("out of paper");
+      return;
+    }
+    errors_of_sends.assign(1, EPIPE);
+    const auto lost = transport->send(1, 2, data.data(), data.size());
+    finish(*transport, *transport->receive(1, 1, data.data(), data.size()));
+    EXPECT_TRUE(data == numbered(100'000));
+    EXPECT_EQ(error_of([&] { finish(*transport, *lost); }), "out of paper");
+  });
+  EXPECT_EQ(told, std::vector<std::string>(2));
+}
+
+TEST(TcpTransport, TakesARankForGoneWhereItCannotBeHeard) {
+  const auto said = [](TcpTransport& transport) {
+    return error_of([&] {
+      for (;;) {
+        transport.check();
+        transport.idle(1ms);
+      }
+    });
+  };
+  const auto told = messages(tcp_options(2), [&](const TcpOptions& options) {
+    const auto transport = make_tcp_transport(options);
+    if (options.rank == 0) errors_of_receives.assign(1, ECONNRESET);
+    const auto send = transport->send(1 - options.rank, 1, "", 1);
+    EXPECT_EQ(said(*transport), options.rank == 0 ? "rank 1 is gone" : "rank 0 is gone");
+  });
+  EXPECT_EQ(told, std::vector<std::string>(2));
 }
 
 // A small collective: its signature travels with what the first step sends.
@@ -295,20 +359,6 @@ TEST(TcpTransport, RefusesABrokenFrame) {
     make_tcp_communicator(options)->barrier();
   });
   EXPECT_EQ(told[0], "rank 1 is gone; rank 0 was joining its group");
-}
-
-TEST(TcpProgram, HearsAFailureThatGivesNoReason) {
-  std::array<int, 2> ends = {};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
-  const auto connected = [&](int rank) {
-    std::vector<Socket> sockets(2);
-    sockets[static_cast<std::size_t>(1 - rank)] = Socket(ends[static_cast<std::size_t>(rank)]);
-    return TcpPeers{std::move(sockets), {0, 0}};
-  };
-  TcpProgram fails(1, connected(1)), hears(0, connected(0));
-  fails.fail(0, "");
-  hears.look();
-  for (const TcpProgram* program : {&fails, &hears}) EXPECT_EQ(program->failure(0), "rank 1 failed and gave no reason");
 }
 
 TEST(TcpTransport, KnowsThatRanksShareThisMachine) {

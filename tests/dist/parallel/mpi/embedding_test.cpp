@@ -45,7 +45,7 @@ struct Learner {
     const Variable x(uniform_tensor(context, {kRows, 4}, seed));
     const Variable wanted(uniform_tensor(context, {kRows, 1}, seed + 5));
     const Variable loss = mse_loss(net(x), wanted);
-    engine.backward(loss, {.tokens = kRows});
+    engine.backward(loss, {.weight = kRows});
     engine.step(1e-2);
     return loss.value().item();
   }

@@ -1,0 +1,127 @@
+// `keel get`: the weights of a checkpoint as one file for other programs.
+
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "bar.h"
+#include "commands.h"
+#include "keel/dist/checkpoint/export.h"
+#include "keel/runtime/printable.h"
+#include "keel/trainer/checkpoint_list.h"
+
+namespace keel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGetFooter = R"(
+Examples:
+  keel get runs/mine --out mine.safetensors                the newest checkpoint that is whole
+  keel get runs/mine --step 500 --out step-500.safetensors
+  keel get runs/mine --out mine.safetensors --dtype bf16   rounded to the nearest, to even where two are
+  keel get runs/mine/checkpoints/step-00000500 --out step-500.safetensors
+
+The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
+is passed over, and the reason is told.)";
+
+constexpr std::int64_t kNewest = -1, kHighestStep = std::int64_t{1} << 40;
+
+struct GetArguments {
+  std::string source, out;
+  std::string dtype = "f32";
+  std::int64_t step = kNewest;
+  bool force = false;
+};
+
+DType dtype_of(const std::string& name) {
+  for (const DType each : {DType::f32, DType::bf16, DType::f16})
+    if (name == name_of(each)) return each;
+  throw Error(concat("--dtype is f32, bf16 or f16, not '", name, "'"));
+}
+
+// Of a run: its newest checkpoint of fewer steps than `below`, or the one that was asked for.
+Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
+  const RunFolder run(arguments.source);
+  if (arguments.step == kNewest) {
+    const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
+    std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below);
+    KEEL_CHECK(newest || run.checkpoint_steps().empty(), "no checkpoint in '", arguments.source, "' is whole");
+    KEEL_CHECK(newest, "the run in '", arguments.source, "' has no checkpoint yet");
+    return *std::move(newest);
+  }
+  std::string steps;
+  for (const std::int64_t step : run.checkpoint_steps()) steps += concat(steps.empty() ? "" : ", ", step);
+  std::error_code ignored;
+  KEEL_CHECK(fs::exists(run.checkpoint(arguments.step), ignored), "the run in '", arguments.source,
+             "' has no checkpoint of step ", arguments.step, "; it has ", steps.empty() ? "none yet" : steps);
+  return open_checkpoint_of_run(run.checkpoint(arguments.step));
+}
+
+void check_target(const GetArguments& arguments) {
+  std::error_code ignored;
+  KEEL_CHECK(!fs::is_directory(arguments.out, ignored), "--out '", arguments.out, "' is a folder; name a file");
+  KEEL_CHECK(arguments.force || !fs::exists(fs::symlink_status(arguments.out, ignored)), "'", arguments.out,
+             "' is there already; --force replaces it");
+  const fs::path folder = fs::path(arguments.out).parent_path();
+  KEEL_CHECK(!is_checkpoint(folder.empty() ? "." : folder.string()), "--out '", arguments.out,
+             "' lies in a checkpoint, which is to stay as it is; name another folder");
+}
+
+void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
+  std::uint64_t done = 0, numbers = 0;
+  const TensorParts tensors = checkpoint.manifest.tensors_of("weights");
+  for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
+  {
+    Bar bar("exporting");
+    export_weights(checkpoint.path, checkpoint.manifest, arguments.out, dtype,
+                   [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); });
+  }
+  std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
+            << ", of step " << checkpoint.state.step << '\n';
+}
+
+int run(const GetArguments& arguments) {
+  const DType dtype = dtype_of(arguments.dtype);
+  check_target(arguments);
+  if (!means_run(arguments.source)) {
+    KEEL_CHECK(arguments.step == kNewest, "'", arguments.source, "' is one checkpoint; leave --step out");
+    get(open_checkpoint_of_run(arguments.source), arguments, dtype);
+    return 0;
+  }
+  for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {
+    const Checkpoint checkpoint = choose(arguments, below);
+    try {
+      get(checkpoint, arguments, dtype);
+      return 0;
+    } catch (const UnreadableCheckpoint& error) {
+      if (arguments.step != kNewest) throw;
+      below = checkpoint.state.step;
+      std::cerr << concat("keel: warning: the checkpoint of step ", below, " is not usable: ", printable(error.what()),
+                          '\n');
+    }
+  }
+}
+
+}  // namespace
+
+Command get_command() {
+  const auto arguments = std::make_shared<GetArguments>();
+  return {.name = "get",
+          .help = "Write the weights of a checkpoint into one safetensors file.",
+          .positionals = {{"RUN", "", &arguments->source, "Folder of a run, or of one checkpoint.", kRequired}},
+          .options = {{"--out", "FILE", &arguments->out, "The file to write.", kRequired},
+                      {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},
+                      {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
+                      {"--force", "", &arguments->force, "Replace the file where it is there already."}},
+          .footer = kGetFooter,
+          .run = [arguments](const Call&) { return run(*arguments); }};
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,26 @@
+#include "keel/data/divide_rows.h"
+
+#include <algorithm>
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+
+std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_t rank, std::int64_t world) {
+  KEEL_CHECK(world >= 1 && rank >= 0 && rank < world, "rank ", rank, " is not one of ", world);
+  KEEL_CHECK(micro >= 1, "micro-batches have at least one sequence, not ", micro);
+  KEEL_CHECK(rows >= world, "a global batch of ", rows, " sequences is too small for ", world, " ranks");
+  // The i-th of n parts, the longer ones first.
+  const auto part = [](Rows all, std::int64_t n, std::int64_t i) {
+    const std::int64_t count = all.end - all.begin, shorter = count / n, longer = count % n;
+    const std::int64_t begin = all.begin + i * shorter + std::min(i, longer);
+    return Rows{begin, begin + shorter + (i < longer ? 1 : 0)};
+  };
+  const std::int64_t most = (rows + world - 1) / world, micro_batches = (most + micro - 1) / micro;
+  std::vector<Rows> ranges;
+  for (std::int64_t i = 0; i < micro_batches; ++i)
+    ranges.push_back(part(part({0, rows}, world, rank), micro_batches, i));
+  return ranges;
+}
+
+}  // namespace keel

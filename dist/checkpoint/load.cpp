@@ -1,0 +1,89 @@
+#include "keel/dist/checkpoint/load.h"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "keel/dist/checkpoint/extent_reader.h"
+#include "keel/dist/checkpoint/save.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+std::string other_model(const std::string& folder) { return concat("'", folder, "' has weights of another model"); }
+
+std::string other_optimizer(const std::string& folder, const Sharded& engine) {
+  return concat("'", folder, "' has no state of ", engine.optimizer().name(), " for this model");
+}
+
+// Fewer ranks take over what several have not delivered; of more ranks the first do.
+std::vector<TensorParts> residuals_of(const ExtentReader& reader, const Manifest& manifest, const Sharded& engine) {
+  std::vector<TensorParts> mine;
+  const std::vector<std::string> sections = manifest.sections("compression.");
+  for (auto r = static_cast<std::size_t>(engine.rank()); r < sections.size();
+       r += static_cast<std::size_t>(engine.size()))
+    mine.push_back(reader.read(sections[r], engine.context().host()));
+  return mine;
+}
+
+}  // namespace
+
+// Extents travel as they lie in memory: there may be many.
+static_assert(std::is_trivially_copyable_v<Extent>);
+Manifest broadcast_manifest(Manifest manifest, Communicator& ranks) {
+  const bool is_first = ranks.rank() == 0;
+  std::vector<Extent> extents = std::exchange(manifest.extents, {});
+  const std::string text = broadcast_text(ranks, is_first ? part_text(manifest) : "");
+  const std::string state = broadcast_text(ranks, is_first ? manifest.state.dump() : "");
+  const std::string bytes = broadcast_text(ranks, std::string(reinterpret_cast<const char*>(extents.data()),
+                                                              is_first ? extents.size() * sizeof(Extent) : 0));
+  if (!is_first) {
+    manifest = parse_part(text, "the first rank's manifest");
+    manifest.state = Json::parse(state);
+    extents.resize(bytes.size() / sizeof(Extent));
+    std::memcpy(extents.data(), bytes.data(), bytes.size());
+  }
+  manifest.extents = std::move(extents);
+  return manifest;
+}
+
+void check_checkpoint(const std::string& folder, const Manifest& manifest, const Sharded& engine) {
+  const ExtentReader reader(folder, manifest);
+  reader.check("weights", engine.weights(), other_model(folder));
+  reader.check("optimizer", engine.optimizer_state(), other_optimizer(folder, engine));
+}
+
+void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
+  const ExtentReader reader(folder, manifest);
+  std::vector<TensorParts> residuals;
+  StepState steps;
+  together(ranks, [&] {
+    check_checkpoint(folder, manifest, engine);
+    steps = parse_steps(manifest.state.at("optimizer"));
+  });
+  engine.wait_until_released();
+  together(ranks, [&] { reader.verify_rest(ranks.rank(), ranks.size()); });
+  reader.fill_among("weights", engine.weights(), ranks);
+  reader.fill_among("optimizer", engine.optimizer_state(), ranks);
+  together(ranks, [&] { residuals = residuals_of(reader, manifest, engine); });
+  engine.adopt_weights();
+  engine.adopt_steps(steps);
+  together(ranks, [&] { engine.load_compression_state(residuals); });
+}
+
+void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks) {
+  Manifest manifest;
+  together(ranks, [&] {
+    manifest = describe_files(folder, "weights", files);
+    ExtentReader(folder, manifest).check("weights", engine.weights(), other_model(folder));
+  });
+  engine.wait_until_released();
+  ExtentReader(folder, manifest).fill_among("weights", engine.weights(), ranks);
+  engine.adopt_weights();
+}
+
+}  // namespace keel

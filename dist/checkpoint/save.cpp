@@ -1,0 +1,41 @@
+#include "keel/dist/checkpoint/save.h"
+
+#include <utility>
+
+#include "keel/dist/checkpoint/save_job.h"
+#include "keel/dist/comm/agreement.h"
+
+namespace keel {
+
+SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const Json& state,
+                           std::function<void()> on_commit) {
+  const FileNumber number = number_files(engine, ranks);
+  Json whole = state;
+  whole["optimizer"] = json_of(engine.state());
+  SaveJob job(path, 1, ranks, whole, std::move(on_commit));
+  // Its tensors, which a thread that a hanging disk holds up may outlive the engine with.
+  job.write([sections = sections_of(engine, number)] { return sections; });
+  SaveResult result = job.finish();
+  if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
+  return result;
+}
+
+Json json_of(const StepState& steps) {
+  return {{"taken", steps.steps},
+          {"loss_scale", steps.loss_scale},
+          {"hysteresis_left", steps.hysteresis_left},
+          {"good_in_a_row", steps.good_in_a_row},
+          {"skips_in_a_row", steps.skips_in_a_row}};
+}
+
+StepState parse_steps(const Json& json) {
+  StepState steps;
+  steps.steps = json.at("taken").integer();
+  steps.loss_scale = static_cast<float>(json.at("loss_scale").number());
+  steps.hysteresis_left = static_cast<std::int32_t>(json.at("hysteresis_left").integer());
+  steps.good_in_a_row = json.at("good_in_a_row").integer();
+  steps.skips_in_a_row = json.at("skips_in_a_row").integer();
+  return steps;
+}
+
+}  // namespace keel

@@ -1,0 +1,100 @@
+#include "keel/dist/checkpoint/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "keel/dist/comm/exchange.h"
+#include "keel/runtime/parallel.h"
+
+namespace keel {
+namespace {
+
+constexpr std::int64_t kCopyGrain = std::int64_t{1} << 20;  // bytes
+
+// "model.safetensors" for one file, "model-2-of-4.safetensors" for one of several, counted from 1.
+std::string file_name(std::string_view kind, int index, int count) {
+  if (count == 1) return concat(kind, ".safetensors");
+  return concat(kind, '-', index + 1, "-of-", count, ".safetensors");
+}
+
+void copy_bytes(const Tensor& from, const Tensor& to) {
+  const std::byte* source = from.raw();
+  std::byte* target = to.raw();
+  parallel_for(from.context(), static_cast<std::int64_t>(from.bytes()), kCopyGrain,
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+               });
+}
+
+}  // namespace
+
+FileNumber number_files(const Sharded& engine, Communicator& ranks) {
+  const std::vector<int> writes = gather_values(ranks, engine.holds_parts() ? 1 : 0);
+  FileNumber number{.count = std::accumulate(writes.begin(), writes.end(), 0)};
+  if (engine.holds_parts()) number.index = std::accumulate(writes.begin(), writes.begin() + ranks.rank(), 0);
+  return number;
+}
+
+std::vector<Section> sections_of(const Sharded& engine, FileNumber number) {
+  std::vector<Section> sections;
+  if (number.index >= 0) {
+    sections.push_back(
+        {"weights", file_name("model", number.index, number.count), engine.weights(), {{"format", "keel"}}});
+    sections.push_back({"optimizer",
+                        file_name("optimizer", number.index, number.count),
+                        engine.optimizer_state(),
+                        {{"optimizer", std::string(engine.optimizer().name())}}});
+  }
+  if (engine.size() > 1 && engine.options().compression.kind().feedback)
+    sections.push_back({concat("compression.", engine.rank()),
+                        file_name("compression", engine.rank(), engine.size()),
+                        engine.compression_state(),
+                        {{"format", "keel"}}});
+  return sections;
+}
+
+std::int64_t bytes_of(const std::vector<Section>& sections) {
+  std::int64_t sum = 0;
+  for (const Section& section : sections)
+    for (const TensorPart& part : section.parts)
+      if (part.values.defined()) sum += static_cast<std::int64_t>(part.values.bytes());
+  return sum;
+}
+
+Snapshot::Snapshot(const std::vector<Section>& sections) : copies_(sections) {
+  for (Section& section : copies_)
+    for (TensorPart& part : section.parts) {
+      if (!part.values.defined()) continue;
+      const Context& context = part.values.context();
+      if (context.stream().is_asynchronous() && !stream_.is_asynchronous()) stream_ = context.make_stream();
+      part.values = zeros(context.host(), part.values.shape(), part.values.dtype(), Purpose::checkpoint);
+    }
+}
+
+void Snapshot::take(const std::vector<Section>& sections, Sharded& engine) {
+  this->sections();  // the copy before has arrived
+  if (stream_.is_asynchronous()) stream_.wait(engine.context().stream().record());
+  for (std::size_t s = 0; s < sections.size(); ++s)
+    for (std::size_t p = 0; p < sections[s].parts.size(); ++p) {
+      const Tensor& from = sections[s].parts[p].values;
+      const Tensor& to = copies_[s].parts[p].values;
+      if (!from.defined() || from.numel() == 0) continue;
+      if (from.context().stream().is_asynchronous()) {
+        const StreamScope aside(from.context(), stream_);
+        const HostCopy copy(from, to);
+      } else {
+        copy_bytes(from, to);
+      }
+    }
+  if (!stream_.is_asynchronous()) return;
+  arrived_ = stream_.record();
+  engine.hold_updates(arrived_);
+}
+
+const std::vector<Section>& Snapshot::sections() const {
+  arrived_.synchronize();
+  return copies_;
+}
+
+}  // namespace keel

@@ -1,0 +1,39 @@
+#pragma once
+// What a rank has to save, and a copy of it as it is at one moment, while the originals change again.
+
+#include <vector>
+
+#include "keel/dist/checkpoint/extent_writer.h"
+#include "keel/dist/parallel/sharded.h"
+
+namespace keel {
+
+// Which of the ranks that hold parts this one is, counted from 0, and of how many: for the names of files. -1: none.
+struct FileNumber {
+  int index = -1, count = 1;
+};
+// Every rank calls it.
+FileNumber number_files(const Sharded& engine, Communicator& ranks);
+
+// Views of the weights, the optimizer's state and the residuals that this rank is to save.
+std::vector<Section> sections_of(const Sharded& engine, FileNumber number);
+std::int64_t bytes_of(const std::vector<Section>& sections);
+
+// A copy of sections in the processor's memory (Purpose::checkpoint), which is kept from one time to the next. From a
+// device the copy travels on a stream of its own; the engine's next update waits for it, the training thread does not.
+class Snapshot {
+ public:
+  // Makes the memory, so that the first take() costs no more than the next.
+  explicit Snapshot(const std::vector<Section>& sections);
+  // Copies the numbers of sections of the same sizes.
+  void take(const std::vector<Section>& sections, Sharded& engine);
+  // What was taken. Blocks until all of it is there; any thread may call it.
+  const std::vector<Section>& sections() const;
+
+ private:
+  std::vector<Section> copies_;
+  Stream stream_;
+  Event arrived_;
+};
+
+}  // namespace keel

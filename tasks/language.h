@@ -1,0 +1,27 @@
+#pragma once
+// Language models: next tokens of windows (keel/data/token_batch.h).
+
+#include "keel/data/batch.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/tasks/loss.h"
+#include "keel/tasks/metric.h"
+
+namespace keel {
+
+// The mean cross-entropy of the labels that count.
+Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass);
+
+// The fraction of rows whose every label that counts is the likeliest token.
+class ExactMatch : public SumMetric {
+ public:
+  ExactMatch() : SumMetric(2) {}
+  // `likeliest`: whole numbers, in the shape of `labels` (rows, block).
+  void update(const Tensor& likeliest, const Tensor& labels);
+  double rows() const { return sum(1); }
+  std::vector<NamedNumber> result() const override;
+};
+
+// Feeds "loss" and, where it is there, "exact_match".
+void validate_language(const Gpt& model, const Batch& batch, Forward& pass, Metrics& metrics);
+
+}  // namespace keel

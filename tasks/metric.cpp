@@ -1,0 +1,151 @@
+#include "keel/tasks/metric.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "keel/data/token_batch.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+
+namespace keel {
+namespace {
+
+template <class T>
+std::string bytes_of(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+// Takes `count` values from the front of `bytes`.
+template <class T>
+std::vector<T> take_values(std::string_view& bytes, std::size_t count) {
+  KEEL_CHECK(bytes.size() >= count * sizeof(T), "what a metric was told ends too early");
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes.remove_prefix(count * sizeof(T));
+  return values;
+}
+
+double ratio(double sum, double count) { return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN(); }
+
+}  // namespace
+
+std::string SumMetric::take() {
+  std::string bytes = bytes_of(std::span<const double>(batch_));
+  std::ranges::fill(batch_, 0.0);
+  return bytes;
+}
+
+void SumMetric::join(std::string_view added) {
+  const std::vector<double> sums = take_values<double>(added, joined_.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) joined_[i] += sums[i];
+}
+
+void ListMetric::add(std::int64_t example, std::span<const double> values) {
+  KEEL_CHECK(std::ssize(values) == static_cast<std::ptrdiff_t>(width_), "a metric of ", width_,
+             " values an example was fed with ", values.size());
+  KEEL_CHECK(example >= 0, "a metric that needs all examples was fed with one that has no number");
+  taken_.push_back(example);
+  batch_.insert(batch_.end(), values.begin(), values.end());
+}
+
+std::string ListMetric::take() {
+  const auto count = static_cast<std::int64_t>(taken_.size());
+  std::string bytes = bytes_of(std::span(&count, 1)) + bytes_of(std::span<const std::int64_t>(taken_)) +
+                      bytes_of(std::span<const double>(batch_));
+  taken_.clear();
+  batch_.clear();
+  return bytes;
+}
+
+void ListMetric::join(std::string_view added) {
+  const auto count = static_cast<std::size_t>(take_values<std::int64_t>(added, 1).front());
+  for (const std::int64_t example : take_values<std::int64_t>(added, count)) {
+    KEEL_CHECK(places_.emplace(example, places_.size()).second, "example ", example,
+               " was fed to a metric twice; no example may count twice");
+  }
+  const std::vector<double> values = take_values<double>(added, count * width_);
+  joined_.insert(joined_.end(), values.begin(), values.end());
+}
+
+std::vector<std::span<const double>> ListMetric::in_order() const {
+  std::vector<std::span<const double>> rows;
+  for (const auto& [example, place] : places_) rows.push_back(std::span(joined_).subspan(place * width_, width_));
+  return rows;
+}
+
+void MeanMetric::update(double mean, double weight) {
+  if (weight == 0) return;
+  add(0, mean * weight);
+  add(1, weight);
+}
+
+std::vector<NamedNumber> MeanMetric::result() const { return {{"", ratio(sum(0), sum(1))}}; }
+
+void Accuracy::update(const Tensor& guesses, const Tensor& targets) {
+  const auto is_whole = [](const Tensor& t) { return t.dtype() == DType::i32 || t.dtype() == DType::i64; };
+  KEEL_CHECK(is_whole(guesses) && is_whole(targets) && guesses.shape() == targets.shape(),
+             "guesses and targets are whole numbers of one shape, not ", guesses.dtype(), ' ', guesses.shape(), " and ",
+             targets.dtype(), ' ', targets.shape());
+  const std::vector<double> guessed = whole_numbers(guesses), wanted = whole_numbers(targets);
+  double right = 0, count = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == kIgnoreTarget) continue;
+    right += guessed[i] == wanted[i] ? 1 : 0;
+    ++count;
+  }
+  add(0, right);
+  add(1, count);
+}
+
+std::vector<NamedNumber> Accuracy::result() const { return {{"", ratio(sum(0), sum(1))}}; }
+
+std::vector<double> whole_numbers(const Tensor& tensor) {
+  if (tensor.dtype() == DType::i64) {
+    const std::vector<std::int64_t> values = tensor.to_vector<std::int64_t>();
+    return {values.begin(), values.end()};
+  }
+  const std::vector<std::int32_t> values = tensor.to_vector<std::int32_t>();
+  return {values.begin(), values.end()};
+}
+
+void Metrics::insert(const std::string& name, std::unique_ptr<Metric> metric) {
+  KEEL_CHECK(is_name(name), "'", printable(name, 64), "' is no name of a metric: letters, digits and _ are possible");
+  KEEL_CHECK(!metrics_.contains(name), "there is a metric '", name, "' already");
+  metrics_.emplace(name, std::move(metric));
+}
+
+Metric* Metrics::find(std::string_view name) const {
+  const auto place = metrics_.find(name);
+  return place == metrics_.end() ? nullptr : place->second.get();
+}
+
+void Metrics::refuse(std::string_view name) const {
+  std::string others;
+  for (const auto& [each, metric] : metrics_) others += concat(others.empty() ? "" : ", ", each);
+  throw Error(concat("there is no metric '", printable(name, 64), "' of that kind; there are ",
+                     others.empty() ? std::string("none") : others));
+}
+
+std::string take_added(Metrics& metrics) {
+  std::string bytes;
+  for (const auto& [name, metric] : metrics.all()) {
+    const std::string own = metric->take();
+    const auto size = static_cast<std::int64_t>(own.size());
+    bytes += bytes_of(std::span(&size, 1)) + own;
+  }
+  return bytes;
+}
+
+void join_added(Metrics& metrics, std::string_view added) {
+  for (const auto& [name, metric] : metrics.all()) {
+    const auto size = static_cast<std::size_t>(take_values<std::int64_t>(added, 1).front());
+    KEEL_CHECK(size <= added.size(), "what a metric was told ends too early");
+    metric->join(added.substr(0, size));
+    added.remove_prefix(size);
+  }
+  KEEL_CHECK(added.empty(), "ranks have different metrics");
+}
+
+}  // namespace keel

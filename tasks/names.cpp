@@ -1,0 +1,19 @@
+#include "keel/tasks/names.h"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+constexpr std::string_view kRecordNames[] = {
+    "step",        "loss",       "lr",         "grad_norm",  "tokens",          "tokens_per_s", "step_ms",  "elapsed_s",
+    "evaluations", "loss_scale", "exposed_ms", "sent_bytes", "validation_loss", "exact_match",  "nonfinite"};
+
+}  // namespace
+
+bool is_record_name(std::string_view name) {
+  const bool is_peak = name.starts_with("peak_") && name.ends_with("_bytes");
+  return is_peak || std::ranges::find(kRecordNames, name) != std::end(kRecordNames);
+}
+
+}  // namespace keel

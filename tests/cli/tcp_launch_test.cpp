@@ -1,0 +1,103 @@
+// `keel launch --tcp`: ranks that keel starts itself, without MPI.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "tests/cli/mpi/processes.h"
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::RunningProgram;
+using testing::Sandbox;
+
+constexpr const char* kEndlessRun = "text.yaml run=made steps=1000000 checkpoint.every=0 eval.every=0 log.every=1";
+
+class TcpLaunch : public ::testing::Test {
+ protected:
+  void wait_for_steps() const {
+    for (int i = 0; i < 6000 && !(sandbox.has("made/metrics.jsonl") && sandbox.read("made/metrics.jsonl") != ""); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::string processes_left() const { return testing::processes_left_in(sandbox / ""); }
+
+  const Sandbox sandbox;
+};
+
+TEST_F(TcpLaunch, TrainsToTheBitsOfThreadsWithNothingOnTheStandardError) {
+  const Outcome outcome = sandbox.keel("launch -N 3 --tcp --strat zero2-bf16 text.yaml batch.global=6 run=made");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 7) << "one rank prints: " << outcome.out;
+  ASSERT_EQ(sandbox.keel("launch -N 3 --threads --strat zero2-bf16 text.yaml batch.global=6 run=threads").code, 0);
+  EXPECT_EQ(sandbox.read("made/model.safetensors"), sandbox.read("threads/model.safetensors"));
+}
+
+TEST_F(TcpLaunch, GivesAProgramItsArgumentsItsRankAndAnEmptyInput) {
+  const Outcome outcome = sandbox.keel("launch -N 3 --tcp sh -c 'echo $KEEL_RANK/$KEEL_SIZE \"$1\"; cat' x 'one two'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::set<std::string> found;
+  for (std::string line; std::getline(lines, line);) found.insert(line);
+  EXPECT_EQ(found, (std::set<std::string>{"0/3 one two", "1/3 one two", "2/3 one two"}));
+}
+
+TEST_F(TcpLaunch, ARankThatFailsEndsTheOthersAndItsCodeIsThatOfAll) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = sandbox.keel("launch -N 3 --tcp sh -c '[ $KEEL_RANK != 1 ] || exit 7; sleep 1000'");
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_LE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(processes_left(), "");
+}
+
+TEST_F(TcpLaunch, OneThatDoesNotListenIsKilled) {
+  const Outcome outcome =
+      sandbox.keel("launch -N 2 --tcp sh -c '[ $KEEL_RANK = 1 ] || exit 5; trap \"\" TERM; exec sleep 1000'");
+  EXPECT_EQ(outcome.code, 5);
+  EXPECT_EQ(processes_left(), "");
+}
+
+TEST_F(TcpLaunch, SignalsReachTheRanksWhichSaveAndGoOn) {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(concat("launch -N 2 --tcp ", kEndlessRun));
+    wait_for_steps();
+    program.send(number);
+    const Outcome stopped = program.wait();
+    EXPECT_EQ(stopped.code, 128 + (number == SIGUSR1 ? SIGTERM : number)) << stopped.err;
+    EXPECT_EQ(stopped.err, "");
+    EXPECT_TRUE(sandbox.has("made/model.safetensors"));
+    EXPECT_EQ(processes_left(), "");
+  }
+}
+
+TEST_F(TcpLaunch, NamesARankThatIsKilledAndLeavesNoOrphanHoweverItEnds) {
+  for (const bool of_launcher : {false, true}) {
+    std::filesystem::remove_all(sandbox / "made");
+    RunningProgram program = sandbox.start(concat("launch -N 3 --tcp ", kEndlessRun, " batch.global=6"));
+    wait_for_steps();
+    const pid_t rank = testing::process_of_rank(2, sandbox / "");
+    ASSERT_NE(rank, 0);
+    if (of_launcher) program.send(SIGKILL);
+    else ::kill(rank, SIGKILL);
+    const Outcome outcome = program.wait();
+    if (of_launcher) EXPECT_EQ(outcome.code, 128 + SIGKILL);
+    else
+      EXPECT_NE(outcome.err.find(concat("keel: error: rank 2 was killed by signal 9 (Killed; process ", rank, " on ")),
+                std::string::npos)
+          << outcome.err;
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ(processes_left(), "");
+  }
+}
+
+}  // namespace
+}  // namespace keel::cli

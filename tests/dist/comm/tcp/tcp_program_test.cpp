@@ -1,0 +1,118 @@
+// What a program keeps of its groups, and a connection of a frame: two ends in one thread.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "keel/dist/comm/tcp_program.h"
+#include "keel/runtime/error.h"
+#include "tests/dist/comm/messages.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+std::array<Socket, 2> connected_sockets() {
+  std::array<int, 2> ends = {};
+  KEEL_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0, "no sockets");
+  return {Socket(ends[0]), Socket(ends[1])};
+}
+// What rank 0 and rank 1 of two have.
+std::array<TcpPeers, 2> connected_pair() {
+  std::array<TcpPeers, 2> pair;
+  std::array<Socket, 2> ends = connected_sockets();
+  for (const std::size_t rank : {0, 1}) {
+    pair[rank] = {std::vector<Socket>(2), {0, 0}};
+    pair[rank].sockets[1 - rank] = std::move(ends[rank]);
+  }
+  return pair;
+}
+
+// It says who has left while somebody is in the group; then nothing is kept of it.
+TEST(TcpProgram, ForgetsAGroupThatAllHaveLeft) {
+  for (const bool is_first_to_leave : {true, false}) {
+    std::array<TcpPeers, 2> pair = connected_pair();
+    auto one = std::make_unique<TcpProgram>(0, std::move(pair[0])),
+         other = std::make_unique<TcpProgram>(1, std::move(pair[1]));
+    constexpr std::uint64_t kGroup = 5;
+    const auto look = [&] {
+      one->look();
+      other->look();
+    };
+    TcpProgram &first = is_first_to_leave ? *one : *other, &second = is_first_to_leave ? *other : *one;
+    first.leave(kGroup, {0, 1});
+    look();
+    EXPECT_TRUE(second.departure(kGroup, first.rank()));
+    EXPECT_FALSE(second.departure(kGroup, first.rank())->abruptly);
+    EXPECT_FALSE(second.departure(kGroup + 1, first.rank()));
+    EXPECT_FALSE(first.departure(kGroup, second.rank()));
+    second.leave(kGroup, {0, 1});
+    look();
+    EXPECT_FALSE(second.departure(kGroup, first.rank()));
+    EXPECT_FALSE(first.departure(kGroup, second.rank()));
+    const std::jthread ends([&] { other.reset(); });  // they wait for each other
+    one.reset();
+  }
+}
+
+TEST(TcpProgram, SaysThatItLeavesAbruptlyOnceItHasFailed) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  TcpProgram fails(1, std::move(pair[1])), hears(0, std::move(pair[0]));
+  fails.fail(0, "out of paper");
+  fails.leave(7, {0, 1});
+  hears.look();
+  ASSERT_TRUE(hears.departure(7, 1));
+  EXPECT_TRUE(hears.departure(7, 1)->abruptly);
+}
+
+// Only what has arrived takes memory.
+TEST(TcpConnection, ANumberInAHeaderCostsNothing) {
+  class Keeps : public TcpConnection::Listener {
+   public:
+    std::shared_ptr<TcpIncoming> place_for(int, const TcpHeader&) override {
+      incoming->has_own = true;
+      return incoming;
+    }
+    void hear(int, const TcpHeader&, const std::string&) override { ++heard; }
+    std::shared_ptr<TcpIncoming> incoming = std::make_shared<TcpIncoming>();
+    int heard = 0;
+  } listener;
+  std::array<Socket, 2> ends = connected_sockets();
+  TcpConnection connection(1, std::move(ends[0]));
+  const TcpHeader header{.bytes = std::uint64_t{1} << 50};
+  ASSERT_EQ(ends[1].send_some(&header, sizeof(header)), static_cast<std::ptrdiff_t>(sizeof(header)));
+  const Bytes all = numbered(3'000'000);
+  for (std::size_t sent = 0; sent < all.size();) {
+    const std::ptrdiff_t some = ends[1].send_some(all.data() + sent, all.size() - sent);
+    ASSERT_GE(some, 0);
+    sent += static_cast<std::size_t>(some);
+    connection.read(listener);
+    ASSERT_TRUE(connection.is_open());
+  }
+  while (connection.read(listener)) continue;
+  const TcpIncoming& incoming = *listener.incoming;
+  ASSERT_EQ(incoming.received, all.size());
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), reinterpret_cast<const unsigned char*>(incoming.own.get())));
+  EXPECT_LE(incoming.own_bytes, 4 * all.size());
+  EXPECT_EQ(listener.heard, 0);
+}
+
+TEST(TcpProgram, HearsAFailureThatGivesNoReason) {
+  std::array<TcpPeers, 2> pair = connected_pair();
+  TcpProgram fails(1, std::move(pair[1])), hears(0, std::move(pair[0]));
+  fails.fail(0, "");
+  hears.look();
+  for (const TcpProgram* program : {&fails, &hears}) EXPECT_EQ(program->failure(0), "rank 1 failed and gave no reason");
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,424 @@
+// Two engines whose graphs meet, as those of a GAN do: on points of a ring, in every stage.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <numbers>
+
+#include "keel/autograd/backward.h"
+#include "keel/autograd/checkpoint.h"
+#include "keel/dist/comm/decorators.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/optim/lbfgs.h"
+#include "tests/dist/parallel/rows_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr std::int64_t kHidden = 24, kPoints = 12;
+
+// Two units between two layers of the root.
+struct PointNet : Module {
+  PointNet(std::int64_t in, std::int64_t out) : first(in, kHidden), last(kHidden, out) {
+    for (int i = 0; i < 2; ++i) units.emplace_back(kHidden);
+  }
+  Linear first, last;
+  std::vector<UnitLayer> units;
+  Variable operator()(const Variable& x) const {
+    Variable y = tanh(first(x));
+    for (const UnitLayer& unit : units) y = unit(y);
+    return last(y);
+  }
+  void visit(Visitor& v) override {
+    v("first", first);
+    v("units", units);
+    v("last", last);
+  }
+};
+
+// This rank's points of a ring in a micro-batch; the ranks have different numbers of them.
+Variable ring(const Context& context, const Communicator& comm, int at) {
+  std::vector<double> points;
+  const std::int64_t count = kPoints + comm.rank();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>((i * 7 + at * 5 + comm.rank()) % 37) / 37;
+    points.insert(points.end(), {std::cos(angle), std::sin(angle)});
+  }
+  return Variable(tensor_of(context, points, {count, 2}));
+}
+
+Variable noise(const Context& context, const Communicator& comm, int at) {
+  const std::uint64_t seed = 100 * static_cast<std::uint64_t>(at) + static_cast<std::uint64_t>(comm.rank());
+  return Variable(uniform_tensor(context, {kPoints + comm.rank(), 3}, seed));
+}
+
+ShardedOptions in_micros(int number, int micros) {
+  ShardedOptions options = stage(number);
+  options.micro_batches = micros;
+  return options;
+}
+
+// Generator and discriminator of one rank. The losses are those of least squares (Mao et al. 2017).
+struct Gan {
+  Gan(Communicator& ranks, int number_of_generator, int number_of_discriminator, int micros = 1)
+      : comm(ranks),
+        context(testing::context(1)),
+        generator(make_g, context, comm, make_adamw(), in_micros(number_of_generator, micros)),
+        discriminator(make_d, context, comm, make_adamw(), in_micros(number_of_discriminator, micros)) {}
+
+  Variable score(const Variable& x) const { return make_d(x); }
+  void train_discriminator(int at, bool last = true) {
+    const Variable real = ring(context, comm, at);
+    const Variable fake = make_g(noise(context, comm, at)).detach();
+    discriminator.backward(add(mean(square(shift(score(real), -1))), mean(square(score(fake)))),
+                           {.weight = real.dim(0), .last = last});
+  }
+  Variable generator_loss(int at) const { return mean(square(shift(score(make_g(noise(context, comm, at))), -1))); }
+  void train_generator(int at, bool last = true) {
+    generator.backward(generator_loss(at), {.weight = kPoints + comm.rank(), .last = last});
+  }
+
+  Communicator& comm;
+  Context context;
+  PointNet make_g{3, 2}, make_d{2, 1};
+  Sharded generator, discriminator;
+};
+
+// Runs `body` on each rank, and returns the numbers that rank 0 gives back.
+std::vector<double> of_rank_0(int ranks, const std::function<std::vector<double>(Communicator&)>& body) {
+  std::vector<double> outcome;
+  std::mutex mutex;
+  run_ranks(ranks, [&](Communicator& comm) {
+    const std::vector<double> mine = body(comm);
+    const std::lock_guard lock(mutex);
+    if (comm.rank() == 0) outcome = mine;
+  });
+  return outcome;
+}
+
+void append(std::vector<double>& to, const std::vector<double>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+TEST(Engines, AGanHasTheSameBitsInEveryStage) {
+  const auto train = [](int ranks, int of_generator, int of_discriminator) {
+    return of_rank_0(ranks, [=](Communicator& comm) {
+      Gan gan(comm, of_generator, of_discriminator, 2);
+      std::vector<double> outcome;
+      for (int step = 0; step < 3; ++step) {
+        for (const int micro : {0, 1}) gan.train_discriminator(2 * step + micro, micro == 1);
+        outcome.push_back(gan.discriminator.step(1e-2).get().grad_norm);
+        for (const int micro : {0, 1}) gan.train_generator(2 * step + micro, micro == 1);
+        outcome.push_back(gan.generator.step(1e-2).get().grad_norm);
+      }
+      append(outcome, whole_values(gan.generator));
+      append(outcome, whole_values(gan.discriminator));
+      return outcome;
+    });
+  };
+  for (const int ranks : {1, 2, 3, 4}) {
+    const std::vector<double> reference = train(ranks, 0, 0);
+    for (const auto& [g, d] : {std::pair{1, 1}, {2, 2}, {3, 3}, {0, 3}, {3, 0}})
+      EXPECT_TRUE(train(ranks, g, d) == reference) << ranks << " ranks, stages " << g << " and " << d;
+  }
+}
+
+// Between the micro-batches of the discriminator's step the generator does whole steps through it, or nothing.
+TEST(Engines, AStepIsWhatItIsWithoutTheOtherEngine) {
+  const auto train = [](int ranks, int number, bool meet) {
+    return of_rank_0(ranks, [=](Communicator& comm) {
+      Gan gan(comm, number, number, 2);
+      const Variable points = ring(gan.context, comm, 50);
+      std::vector<double> outcome;
+      for (int step = 0; step < 2; ++step) {
+        for (const int micro : {0, 1}) {
+          if (meet) {
+            for (const int of_generator : {0, 1}) gan.train_generator(step + of_generator, of_generator == 1);
+            EXPECT_TRUE(gan.generator.step(1e-2).get().taken);
+          }
+          gan.discriminator.backward(mean(square(gan.score(ring(gan.context, comm, step + micro)))),
+                                     {.weight = points.dim(0), .last = micro == 1});
+        }
+        const StepResult result = gan.discriminator.step(1e-2).get();
+        append(outcome, {result.grad_norm, result.weight});
+      }
+      append(outcome, whole_values(gan.discriminator));
+      return outcome;
+    });
+  };
+  for (const int ranks : {1, 2, 3})
+    for (const int number : {0, 1, 2, 3})
+      EXPECT_TRUE(train(ranks, number, true) == train(ranks, number, false)) << ranks << " ranks, stage " << number;
+}
+
+// The discriminator never had a backward pass of its own. Frozen and without an engine it gives the same gradient.
+TEST(Engines, ALossGoesThroughAModelWhoseEngineNeverRan) {
+  const auto outcome_of = [](Sharded& generator) {
+    const StepResult result = generator.step(1e-2).get();
+    std::vector<double> outcome = {result.grad_norm, result.weight};
+    append(outcome, whole_values(generator));
+    return outcome;
+  };
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int number : {0, 1, 2, 3}) {
+      const std::vector<double> meeting = of_rank_0(ranks, [&](Communicator& comm) {
+        Gan gan(comm, number, number);
+        gan.train_generator(0);
+        return outcome_of(gan.generator);
+      });
+      const std::vector<double> frozen = of_rank_0(ranks, [&](Communicator& comm) {
+        const Context context = testing::context(1);
+        PointNet g(3, 2), d(2, 1);
+        for_each_parameter(d, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
+        materialize(d, context);
+        Sharded generator(g, context, comm, make_adamw(), stage(number));
+        generator.backward(mean(square(shift(d(g(noise(context, comm, 0))), -1))), {.weight = kPoints + comm.rank()});
+        return outcome_of(generator);
+      });
+      EXPECT_TRUE(meeting == frozen) << ranks << " ranks, stage " << number;
+    }
+}
+
+// The discriminator is looked at without gradients, and computed again in the generator's backward pass.
+TEST(Engines, RecomputationAndEvaluationInBetweenChangeNoBit) {
+  enum class Way { plain, evaluated, recomputed, recomputed_together };
+  const auto train = [](int ranks, int number, Way way) {
+    return of_rank_0(ranks, [=](Communicator& comm) {
+      Gan gan(comm, number, number);
+      std::vector<double> outcome;
+      for (int step = 0; step < 2; ++step) {
+        gan.train_discriminator(step);
+        if (way == Way::evaluated) {
+          const NoGrad no_grad;
+          EXPECT_TRUE(std::isfinite(gan.generator_loss(step).value().item()));
+        }
+        outcome.push_back(gan.discriminator.step(1e-2).get().grad_norm);
+        const std::function<Variable(const Variable&)> score = [&](const Variable& x) { return gan.score(x); };
+        const std::function<Variable(const Variable&)> both = [&](const Variable& z) {
+          return gan.score(gan.make_g(z));
+        };
+        const Variable z = noise(gan.context, comm, step);
+        const Variable result = way == Way::recomputed            ? checkpoint(score, gan.make_g(z))
+                                : way == Way::recomputed_together ? checkpoint(both, z)
+                                                                  : both(z);
+        const Variable loss = mean(square(shift(result, -1)));
+        if (way == Way::evaluated) {
+          const NoGrad no_grad;
+          EXPECT_TRUE(std::isfinite(gan.generator_loss(step).value().item()));
+        }
+        gan.generator.backward(loss, {.weight = z.dim(0)});
+        outcome.push_back(gan.generator.step(1e-2).get().grad_norm);
+      }
+      append(outcome, whole_values(gan.generator));
+      append(outcome, whole_values(gan.discriminator));
+      return outcome;
+    });
+  };
+  for (const int ranks : {1, 3})
+    for (const int number : {0, 3}) {
+      const std::vector<double> plain = train(ranks, number, Way::plain);
+      for (const Way way : {Way::evaluated, Way::recomputed, Way::recomputed_together})
+        EXPECT_TRUE(train(ranks, number, way) == plain)
+            << ranks << " ranks, stage " << number << ", way " << static_cast<int>(way);
+    }
+}
+
+bool is_whole(const ShardUnit& unit) { return unit.layout().values.storage()->resident(); }
+
+int whole_units(const Sharded& engine) {
+  int count = 0;
+  for (const auto& unit : engine.units()) count += is_whole(*unit) ? 1 : 0;
+  return count;
+}
+
+// Stage 3: the weights that the generator's backward pass went through are released before it comes to the generator.
+TEST(Engines, WeightsOfTheOtherEngineAreReleasedInThePassAndAfterIt) {
+  for (const bool recomputes : {false, true})
+    run_ranks(3, [&](Communicator& comm) {
+      Gan gan(comm, 0, 3);
+      int whole = -1;
+      gan.make_g.last.weight.variable().leaf()->when_ready(
+          &whole, [&](BackwardPass&) { whole = whole_units(gan.discriminator); });
+      const std::function<Variable(const Variable&)> score = [&](const Variable& x) { return gan.score(x); };
+      const Variable fake = gan.make_g(noise(gan.context, comm, 0));
+      gan.generator.backward(mean(square(recomputes ? checkpoint(score, fake) : score(fake))));
+      EXPECT_EQ(whole, 0) << recomputes;
+      EXPECT_EQ(whole_units(gan.discriminator), 0) << recomputes;
+      gan.make_g.last.weight.variable().leaf()->forget_hooks(&whole);
+    });
+}
+
+// A pass in which weights are constants gathers them as often as the pass that trains them.
+TEST(Engines, APassThroughTheOtherModelGathersItsUnitsAsOftenAsItsOwn) {
+  run_ranks(2, [&](Communicator& direct) {
+    std::int64_t gathers = 0;
+    WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
+      gathers += collective.kind == CollectiveKind::all_gather ? 1 : 0;
+    });
+    Gan gan(comm, 0, 3);
+    const auto counted = [&](Sharded& engine, const Variable& loss) {
+      const std::int64_t before = gathers;
+      engine.backward(loss, {.last = false});
+      return gathers - before;
+    };
+    const auto fake = [&] { return gan.make_g(noise(gan.context, comm, 0)); };
+    counted(gan.discriminator, mean(square(gan.score(fake().detach()))));  // after which the order of units is known
+    const std::int64_t own = counted(gan.discriminator, mean(square(gan.score(fake().detach()))));
+    EXPECT_EQ(counted(gan.generator, mean(square(gan.score(fake())))), own);
+  });
+}
+
+// A pass through one unit alone: what the forward pass has left, and what was gathered ahead, is released at its end.
+TEST(Engines, APassThroughAPartOfTheOtherModelLeavesNothingBehind) {
+  run_ranks(2, [&](Communicator& comm) {
+    Gan gan(comm, 0, 3);
+    const Variable fake = gan.make_g(noise(gan.context, comm, 0));
+    gan.score(Variable(fake.value()));
+    gan.generator.backward(mean(gan.make_d.units[1](tanh(linear(fake, gan.make_d.first.weight.variable(), {})))));
+    EXPECT_EQ(whole_units(gan.discriminator), 0);
+  });
+}
+
+// Nothing of the other model is trained: no parameter of it tells that a pass has come by.
+TEST(Engines, FrozenWeightsOfTheOtherEngineAreReleasedAfterThePass) {
+  run_ranks(3, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    PointNet student(3, 2);
+    UnitNet teacher(kWidth, 3);
+    for_each_parameter(teacher, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
+    ShardedOptions options = stage(3);
+    options.sharding.keep_last_unit = false;
+    Sharded trained(student, context, comm, make_adamw()), fixed(teacher, context, comm, make_adamw(), options);
+    const Variable y = student(noise(context, comm, 0));
+    Variable wide = matmul(y, Variable(uniform_tensor(context, {2, kWidth}, 3)));
+    for (const UnitLayer& layer : teacher.layers) wide = layer(wide);
+    EXPECT_EQ(whole_units(fixed), 0);
+    trained.backward(mean(square(wide)));
+    EXPECT_EQ(whole_units(fixed), 0);
+    EXPECT_GT(trained.step(1e-2).get().grad_norm, 0);
+  });
+}
+
+// Rows of tables that another engine's loss looks up are no rows of the step.
+TEST(Engines, LookUpsOfAnotherEnginesLossDoNotCount) {
+  const auto train = [](int number, bool meet) {
+    return of_rank_0(3, [=](Communicator& comm) {
+      const Context context = testing::context(1);
+      PointNet g(3, kFeatures);
+      Tables tables;
+      Sharded generator(g, context, comm, make_adamw(), stage(number));
+      Sharded owner(tables, context, comm, sparse_adam(), stage(number));
+      for (int step = 0; step < 3; ++step) {
+        const std::int64_t count = kPoints + comm.rank();
+        const Tensor ids = kernels::full(context, {count}, kUnused, DType::i64),
+                     tags = ids_of(context, step, {0, count}, tag_of);
+        if (meet) {
+          generator.backward(mean(mul(g(noise(context, comm, step)), tables(ids, tags))), {.weight = count});
+          EXPECT_TRUE(generator.step(1e-2).get().taken);
+        }
+        train_tables(owner, tables, step, step + 1);
+      }
+      return whole_values(owner);
+    });
+  };
+  for (const int number : {0, 3}) EXPECT_TRUE(train(number, true) == train(number, false)) << "stage " << number;
+}
+
+// fp16 numbers and a loss scale of the generator alone.
+TEST(Engines, ALossScaleOfOneEngineIsNotSeenByTheOther) {
+  const auto train = [](int number, bool meet) {
+    return of_rank_0(2, [=](Communicator& comm) {
+      const Context context = testing::context(1);
+      PointNet g(3, 2), d(2, 1);
+      ShardedOptions half = stage(number);
+      half.policy = PrecisionPolicy::of(DType::f16);
+      half.scaling = LossScaling::dynamic();
+      half.loss_scale = 0x1p40;  // infinite in fp16 at first
+      Sharded generator(g, context, comm, make_adamw(), half);
+      Sharded discriminator(d, context, comm, make_adamw(), stage(number));
+      std::vector<double> outcome;
+      int taken = 0;
+      for (int step = 0; step < 30; ++step) {
+        if (meet) {
+          const Variable z(uniform_tensor(context, {kPoints, 3}, 1, DType::f16));
+          generator.backward(mean(square(d(cast(g(z), DType::f32)))), {.weight = kPoints});
+          taken += generator.step(1e-3).get().taken ? 1 : 0;
+        }
+        if (step % 10 != 0) continue;
+        discriminator.backward(mean(square(d(ring(context, comm, step)))), {.weight = kPoints});
+        const StepResult result = discriminator.step(1e-3).get();
+        append(outcome, {result.grad_norm, result.loss_scale});
+      }
+      if (meet) {
+        EXPECT_GT(taken, 0);
+        EXPECT_LT(taken, 30);
+      }
+      append(outcome, whole_values(discriminator));
+      return outcome;
+    });
+  };
+  for (const int number : {0, 3}) EXPECT_TRUE(train(number, true) == train(number, false)) << "stage " << number;
+}
+
+// A closure evaluates the loss several times, through the other engine's model.
+TEST(Engines, EvaluationsOfAClosureLeaveTheOtherEngineAlone) {
+  const auto train = [](int number, bool meet) {
+    return of_rank_0(3, [=](Communicator& comm) {
+      const Context context = testing::context(1);
+      PointNet g(3, 2), d(2, 1);
+      Sharded generator(g, context, comm, make_lbfgs({.max_iterations = 3}), stage(number));
+      Sharded discriminator(d, context, comm, make_adamw(), in_micros(number, 2));
+      const auto half = [&](int micro) {
+        discriminator.backward(mean(square(d(ring(context, comm, micro)))), {.weight = kPoints, .last = micro == 1});
+      };
+      half(0);
+      if (meet) {
+        const StepResult result = generator
+                                      .step(
+                                          [&] {
+                                            const Variable loss =
+                                                mean(square(shift(d(g(noise(context, comm, 0))), -1)));
+                                            generator.backward(loss, {.weight = kPoints});
+                                            return loss.value().item();
+                                          },
+                                          1.0)
+                                      .get();
+        EXPECT_GT(result.evaluations, 1);
+      }
+      half(1);
+      std::vector<double> outcome = {discriminator.step(1e-2).get().grad_norm};
+      append(outcome, whole_values(discriminator));
+      return outcome;
+    });
+  };
+  for (const int number : {0, 3}) EXPECT_TRUE(train(number, true) == train(number, false)) << "stage " << number;
+}
+
+// The graph of what is a constant stays for the engine that trains it.
+TEST(Engines, ALossOfTheDiscriminatorDoesNotConsumeTheGeneratorsGraph) {
+  run_ranks(2, [](Communicator& comm) {
+    Gan gan(comm, 3, 3);
+    const Variable fake = gan.make_g(noise(gan.context, comm, 0));
+    gan.discriminator.backward(mean(square(gan.score(fake))));
+    gan.generator.backward(mean(square(gan.score(fake))));
+    EXPECT_GT(gan.generator.step(1e-2).get().grad_norm, 0);
+    EXPECT_GT(gan.discriminator.step(1e-2).get().grad_norm, 0);
+  });
+}
+
+TEST(Engines, ALossOfAnotherEngineAloneIsAnError) {
+  const Context context = testing::context(1);
+  PointNet g(3, 2), d(2, 1);
+  Sharded generator(g, context, make_adamw()), discriminator(d, context, make_adamw());
+  const Variable points(uniform_tensor(context, {4, 2}, 1));
+  EXPECT_THROW(generator.backward(mean(d(points))), Error);
+  EXPECT_THROW(backward(mean(d(points))), Error);  // of no engine
+  discriminator.zero_grad();
+  discriminator.backward(mean(d(points)));
+  EXPECT_TRUE(discriminator.step(1e-2).get().taken);
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,112 @@
+// What the engine is told of a configuration, and which device a rank has.
+
+#include "keel/trainer/assembly.h"
+
+#include <atomic>
+
+#include "keel/runtime/device_api.h"
+#include "keel/trainer/device.h"
+#include "keel/trainer/stack.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+ShardedOptions options_by(std::vector<std::string> settings, std::int64_t micro_batches = 1) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", std::move(settings));
+  struct Nothing : Module {
+    void visit(Visitor&) override {}
+  } model;
+  return engine_options(config, micro_batches, model);
+}
+
+TEST(EngineOptions, AreThoseOfTheConfigurationWithBucketsInBytes) {
+  const ShardedOptions plain = options_by({"strategy=ddp-fp32"});
+  EXPECT_EQ(plain.sharding.stage, 0);
+  EXPECT_EQ(plain.sharding.bucket, 25 * 1024 * 1024);
+  EXPECT_EQ(plain.sharding.first_bucket, 1024 * 1024);
+  EXPECT_TRUE(plain.sharding.overlap);
+  EXPECT_EQ(plain.micro_batches, 1);
+  const ShardedOptions told = options_by(
+      {"strategy=zero3-bf16", "sharding.bucket=3", "sharding.first_bucket=0.25", "sharding.overlap=false",
+       "sharding.accumulation=each_backward", "sharding.reshard_after_forward=false", "sharding.prefetch=3",
+       "sharding.persistence_threshold=77", "sharding.strict=true", "sharding.group=2", "clip=0.5", "seed=9"},
+      4);
+  EXPECT_EQ(told.sharding.stage, 3);
+  EXPECT_EQ(told.sharding.bucket, 3 * 1024 * 1024);
+  EXPECT_EQ(told.sharding.first_bucket, 256 * 1024);
+  EXPECT_FALSE(told.sharding.overlap);
+  EXPECT_EQ(told.sharding.accumulation, Accumulation::each_backward);
+  EXPECT_FALSE(told.sharding.reshard_after_forward);
+  EXPECT_EQ(told.sharding.prefetch, 3);
+  EXPECT_EQ(told.sharding.persistence_threshold, 77);
+  EXPECT_TRUE(told.sharding.strict);
+  EXPECT_EQ(told.sharding.group, 2);
+  EXPECT_EQ(told.policy.parameter, DType::bf16);
+  EXPECT_EQ(told.clip, 0.5);
+  EXPECT_EQ(told.seed, 9u);
+  EXPECT_EQ(told.micro_batches, 4);
+}
+
+TEST(EngineOptions, ScaleLossesAsTheConfigurationSays) {
+  const auto scale_by = [](const std::string& type, const std::string& precision) {
+    std::vector<std::string> settings = {"strategy=ddp-" + precision, "loss_scale.type=" + type};
+    if (type != "none") settings.push_back("loss_scale.initial=512");
+    if (type == "dynamic" || type == "auto")
+      settings.insert(settings.end(), {"loss_scale.growth=4", "loss_scale.interval=7"});
+    return options_by(settings);
+  };
+  for (const char* precision : {"fp32", "fp16"}) {
+    EXPECT_EQ(scale_by("none", precision).loss_scale, 1);
+    EXPECT_EQ(scale_by("none", precision).scaling.growth, 1);
+    EXPECT_EQ(scale_by("fixed", precision).loss_scale, 512);
+    EXPECT_EQ(scale_by("fixed", precision).scaling.growth, 1);
+    EXPECT_EQ(scale_by("dynamic", precision).loss_scale, 512);
+    EXPECT_EQ(scale_by("dynamic", precision).scaling.growth, 4);
+    EXPECT_EQ(scale_by("dynamic", precision).scaling.interval, 7);
+  }
+  EXPECT_EQ(scale_by("auto", "fp16").scaling.growth, 4);
+  EXPECT_EQ(scale_by("auto", "fp16").loss_scale, 512);
+  EXPECT_EQ(scale_by("auto", "fp32").scaling.growth, 1);
+  EXPECT_EQ(scale_by("auto", "fp32").loss_scale, 1);
+}
+
+// A thread for communication beside those that compute, where all of a node's ranks have a processor for it.
+TEST(Background, IsThereWhereItIsAskedForOrAProcessorIsFreeOnAllRanks) {
+  const TemporaryFolder place;
+  const auto has_one = [&](int n, std::vector<std::string> settings) {
+    const Config config = small_run(place, "run", std::move(settings));
+    std::atomic<int> with = 0;
+    run_ranks(n, [&](Communicator& ranks) { with += make_background(config, ranks) == nullptr ? 0 : 1; });
+    EXPECT_TRUE(with == 0 || with == n);
+    return with == n;
+  };
+  for (const int n : {2, 3}) {
+    for (int threads = 1; threads <= default_threads() + 1; ++threads)
+      EXPECT_EQ(has_one(n, {concat("threads=", threads)}), (threads + 1) * n <= default_threads())
+          << threads << " threads of each of " << n << " ranks";
+    EXPECT_TRUE(has_one(n, {"sharding.progress=thread", "threads=64"}));
+    EXPECT_FALSE(has_one(n, {"sharding.progress=poll", "threads=1"}));
+    EXPECT_FALSE(has_one(n, {"threads=0"})) << "all processors compute";
+  }
+  EXPECT_FALSE(has_one(1, {"sharding.progress=thread"}));
+}
+
+TEST(Device, OfARankIsTheOneOfItsPlaceAmongThoseThatThereAre) {
+  for (const int place : {0, 1, 5}) {
+    EXPECT_EQ(choose_device("cpu", place), Device{});
+    for (const DeviceType type : {DeviceType::cuda, DeviceType::emulated}) {
+      const int count = count_devices(type).count;
+      const std::string name = type == DeviceType::cuda ? "cuda" : "emulated";
+      EXPECT_EQ(choose_device(name, place), (Device{type, count == 0 ? 0 : place % count})) << name;
+      EXPECT_EQ(choose_device(name + ":3", place), (Device{type, 3}));
+    }
+    if (count_devices(DeviceType::cuda).count == 0) { EXPECT_EQ(choose_device("auto", place), Device{}); }
+  }
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,174 @@
+#include "keel/trainer/checkpoint_list.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "keel/dist/checkpoint/extent_reader.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> paths_in(const RunFolder& run) {
+  const std::string folder = fs::path(run.latest()).parent_path().string();
+  std::error_code code;
+  const fs::directory_iterator readable(folder, code);
+  if (code && code != std::errc::no_such_file_or_directory)
+    throw Error(concat("cannot read '", folder, "': ", code.message()), ErrorKind::io);
+  std::vector<std::string> paths = run.set_aside();
+  for (const std::int64_t step : run.checkpoint_steps()) paths.push_back(run.checkpoint(step));
+  return paths;
+}
+
+// Bytes in a folder, and when the manifest there was written; what cannot be read counts for nothing.
+void measure(ListedCheckpoint& checkpoint) {
+  std::error_code code;
+  for (fs::directory_iterator entry(checkpoint.path, code), end; !code && entry != end; entry.increment(code)) {
+    std::error_code ignored;
+    if (const std::uint64_t bytes = entry->file_size(ignored); !ignored) checkpoint.bytes += bytes;
+  }
+  // The last thing that is written in it.
+  struct ::stat found = {};
+  if (::stat(concat(checkpoint.path, '/', Manifest::kFile).c_str(), &found) == 0 ||
+      ::stat(checkpoint.path.c_str(), &found) == 0)
+    checkpoint.written = found.st_mtime;
+}
+
+int writers_of(const Manifest& manifest) {
+  std::set<std::uint32_t> files;
+  for (const Extent& extent : manifest.extents)
+    if (manifest.tensors[extent.tensor].section == "weights") files.insert(extent.file);
+  return static_cast<int>(files.size());
+}
+
+struct Opened {
+  ListedCheckpoint listed;
+  std::optional<Manifest> manifest;
+};
+
+Opened open(const std::string& path) {
+  Opened opened;
+  opened.listed.path = path;
+  fs::path name(path);
+  opened.listed.step =
+      RunFolder::step_named(path).value_or(RunFolder::step_named(name.replace_extension()).value_or(0));
+  measure(opened.listed);
+  try {
+    Checkpoint checkpoint = open_checkpoint_of_run(path);
+    opened.listed.step = checkpoint.state.step;
+    opened.listed.files = static_cast<int>(checkpoint.manifest.files.size());
+    opened.listed.ranks = writers_of(checkpoint.manifest);
+    opened.manifest = std::move(checkpoint.manifest);
+  } catch (const Error& error) { opened.listed.damage = error.what(); }
+  return opened;
+}
+
+void verify_all(std::vector<Opened>& all, const VerifyProgress& progress) {
+  std::uint64_t done = 0, total = 0;
+  for (const Opened& each : all)
+    if (each.manifest) total += ExtentReader(each.listed.path, *each.manifest).bytes_with_hash();
+  for (Opened& each : all) {
+    if (!each.manifest) continue;
+    const ExtentReader reader(each.listed.path, *each.manifest);
+    const std::uint64_t before = done;
+    try {
+      reader.verify(0, 1, [&](std::uint64_t bytes) { progress(done += bytes, total); });
+    } catch (const Error& error) { each.listed.damage = error.what(); }
+    progress(done = before + reader.bytes_with_hash(), total);
+  }
+}
+
+void read_latest(const RunFolder& run, CheckpointList& list) {
+  std::error_code ignored;
+  if (!fs::exists(run.latest(), ignored)) return;
+  try {
+    list.latest = read_text_file(run.latest());
+    if (list.latest.ends_with('\n')) list.latest.pop_back();
+  } catch (const Error& error) {
+    list.latest_damage = error.what();
+    return;
+  }
+  const auto is_named = [&](const ListedCheckpoint& each) { return fs::path(each.path).filename() == list.latest; };
+  if (std::none_of(list.checkpoints.begin(), list.checkpoints.end(), is_named))
+    list.latest_damage = concat("'", run.latest(), "' names ", list.latest, ", which is not there");
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const Schema>& schema) {
+  Checkpoint checkpoint = open_checkpoint(path);
+  const std::optional<std::int64_t> named = RunFolder::step_named(path);
+  KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
+             ", not the step of its name; give it a name without a step, or its own again");
+  parse_config(schema, checkpoint.state.config, path);
+  return checkpoint;
+}
+
+std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
+                                            const std::function<void(std::string_view)>& complain, std::int64_t below,
+                                            const std::shared_ptr<const Schema>& schema) {
+  std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  std::erase_if(steps, [&](std::int64_t step) { return step >= below; });
+  std::reverse(steps.begin(), steps.end());
+  for (const std::int64_t step : steps) {
+    try {
+      return open_checkpoint_of_run(folder.checkpoint(step), schema);
+    } catch (const Error& error) {
+      complain(concat("the checkpoint of step ", step, " is not usable: ", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+const ListedCheckpoint* CheckpointList::next() const {
+  const auto found = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
+                                  [](const ListedCheckpoint& each) { return each.damage.empty(); });
+  return found == checkpoints.rend() ? nullptr : &*found;
+}
+
+bool CheckpointList::is_damaged() const {
+  return !latest_damage.empty() || std::any_of(checkpoints.begin(), checkpoints.end(),
+                                               [](const ListedCheckpoint& each) { return !each.damage.empty(); });
+}
+
+bool means_run(const std::string& path) {
+  std::error_code code;
+  const bool is_there = fs::exists(path, code);
+  // Whoever may not enter a folder sees nothing in it.
+  const bool is_open = !is_there || !fs::is_directory(path, code) || fs::exists(concat(path, "/."), code);
+  if (code || !is_open) throw Error(concat("cannot read '", path, "': ", code.message()), ErrorKind::io);
+  KEEL_CHECK(is_there, "there is no '", path, "'; name the folder of a run, or a checkpoint");
+  if (RunFolder::is_run(path)) return true;
+  if (is_checkpoint(path) || RunFolder::step_named(path)) return false;
+  KEEL_CHECK(fs::is_directory(path, code), "'", path, "' is a file; name the folder of a run, or a checkpoint");
+  KEEL_CHECK(RunFolder(path).holds_run(), "'", path,
+             "' is neither the folder of a run nor a checkpoint: nothing that a run writes is there");
+  return true;
+}
+
+CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify) {
+  const RunFolder run(path);
+  CheckpointList list;
+  list.is_of_run = means_run(path);
+  std::vector<Opened> all;
+  for (const std::string& each : list.is_of_run ? paths_in(run) : std::vector<std::string>{path})
+    all.push_back(open(each));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Opened& a, const Opened& b) { return a.listed.step < b.listed.step; });
+  if (verify) verify_all(all, verify);
+  std::error_code ignored;
+  for (Opened& each : all)
+    if (fs::exists(each.listed.path, ignored)) list.checkpoints.push_back(std::move(each.listed));
+  if (list.is_of_run) read_latest(run, list);
+  return list;
+}
+
+}  // namespace keel

@@ -1,0 +1,60 @@
+#pragma once
+// The checkpoints of a run: which there are, which of them are whole, and which one a session goes on from.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/trainer/checkpoint.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/run_folder.h"
+
+namespace keel {
+
+// As open_checkpoint(), and its configuration can be read by the schema, and a step in its name is its own.
+Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const Schema>& schema = keel_schema());
+
+// The newest one of fewer steps than `below` that can be opened, if any. What is wrong with later ones is told to
+// `complain`.
+std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
+                                            const std::function<void(std::string_view)>& complain,
+                                            std::int64_t below = std::numeric_limits<std::int64_t>::max(),
+                                            const std::shared_ptr<const Schema>& schema = keel_schema());
+
+// Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
+bool means_run(const std::string& path);
+
+struct ListedCheckpoint {
+  std::string path;
+  std::int64_t step = 0;     // as its name says, or else its state
+  std::uint64_t bytes = 0;   // of all that lies in its folder
+  int files = 0;             // of numbers
+  int ranks = 0;             // that have written a file of weights
+  std::int64_t written = 0;  // seconds since 1970
+  std::string damage;        // why it cannot be gone on from; empty: it can
+};
+
+struct CheckpointList {
+  bool is_of_run = true;                      // and not of one checkpoint
+  std::vector<ListedCheckpoint> checkpoints;  // by step
+  // The name that the file `latest` says; empty: there is none. And what is wrong with that.
+  std::string latest, latest_damage;
+
+  // What a session with resume=auto goes on from, where the configuration fits; null: nothing is whole.
+  const ListedCheckpoint* next() const;
+  bool is_damaged() const;
+};
+
+// How much of `total` bytes have been compared with their hashes.
+using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+// Of a run's folder, or of one checkpoint's. Reads manifests and sizes, and where `verify` is given every byte. A
+// folder that is neither, or cannot be read, is an Error. A run may go on meanwhile: what it removes is left out.
+CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify = {});
+
+}  // namespace keel

@@ -1,0 +1,54 @@
+// Pages about configurations: --help-config and docs/config.md.
+
+#include <fmt/format.h>
+
+#include "keel/config/pages.h"
+#include "keel/trainer/schema.h"
+
+namespace keel {
+namespace {
+
+constexpr std::string_view kExample = R"(seed: 1
+steps: 2000
+model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}
+data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}
+batch: {global: 48, micro: 12}
+optimizer: {type: AdamW, lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1}
+scheduler: {type: cosine, warmup: 100, min_lr: 1e-4}
+eval: {every: 250}
+checkpoint: {every: 500, keep: 2}
+strategy: bf16
+device: auto
+)";
+
+constexpr std::string_view kConfigIntroduction = R"(# Configuration
+
+`keel train CONFIG.yaml [KEY=VALUE ...]` reads one YAML file. Every key is listed below; a key that is unknown,
+contradicts another one or has a value out of range is an error that names file, line and the nearest key, and
+nothing is started. A file gives only what differs from the defaults:
+
+```yaml
+{}```
+
+- On the command line `optimizer.lr=3e-4` replaces one value and `model={{layers: 2, width: 64}}` a whole section.
+  Later ones win. Where one replaces a type, as `data.type=tokens` does, keys of the file that do not apply to the new type
+  are left out, with a note.
+- In paths `~/` is the home folder.
+- The run writes `config.yaml` into its folder, with every default filled in. Training from that file repeats the run.
+- Anchors, tags, tabs as indentation and several documents in a file are refused.
+)";
+
+}  // namespace
+
+std::string_view config_example() { return kExample; }
+
+std::string config_help() {
+  return "Keys of a configuration: name = default, then its values and its meaning.\n" + key_help(*keel_schema());
+}
+
+std::string config_reference() {
+  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(*keel_schema()) +
+         "\nThis page is written by `keel docs config`.\n";
+}
+
+}  // namespace keel

@@ -1,0 +1,127 @@
+// Fields of rows that are members of Config.
+
+#include <type_traits>
+
+#include "keel/config/values.h"
+#include "keel/trainer/schema_rows.h"
+
+namespace keel {
+namespace {
+
+// Rows of keel's own keys are in schemas of Configs alone.
+Config& config_of(Settings& settings) { return static_cast<Config&>(settings); }
+const Config& config_of(const Settings& settings) { return static_cast<const Config&>(settings); }
+
+template <class T>
+class MemberField : public KeyField {
+ public:
+  explicit MemberField(Access<T> access) : access_(access) {}
+  std::string values(const SchemaRow& row) const override { return words_for(T{}, row.range); }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    read_value(row, node, access_(config_of(settings)));
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return yaml_of(access_(const_cast<Config&>(config_of(settings))));  // which is only read
+  }
+
+ private:
+  Access<T> access_;
+};
+
+class GroupsField : public KeyField {
+ public:
+  explicit GroupsField(Access<std::vector<GroupPattern>> access) : access_(access) {}
+  std::string values(const SchemaRow& /*row*/) const override { return "a list of groups"; }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    if (node.kind != YamlNode::Kind::list) refuse_value(row, node);
+    set_groups(access_(config_of(settings)), node);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return groups_text(access_(const_cast<Config&>(config_of(settings))));  // which is only read
+  }
+
+ private:
+  Access<std::vector<GroupPattern>> access_;
+};
+
+class ChoiceField : public KeyField {
+ public:
+  ChoiceField(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,
+              std::string_view other_words)
+      : get_(get), set_(set), choices_(choices), other_words_(other_words) {}
+  std::string values(const SchemaRow& /*row*/) const override { return listed(choices_); }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    set_(config_of(settings), read_choice(row, node, choices_, other_words_));
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return std::string(split_choices(choices_).at(static_cast<std::size_t>(get_(config_of(settings)))));
+  }
+  std::string_view choices() const override { return choices_; }
+
+ private:
+  int (*get_)(const Config&);
+  void (*set_)(Config&, int);
+  std::string_view choices_, other_words_;
+};
+
+class ParsedField : public KeyField {
+ public:
+  ParsedField(std::string (*get)(const Config&), void (*set)(Config&, std::string_view), std::string_view grammar)
+      : get_(get), set_(set), grammar_(grammar) {}
+  std::string values(const SchemaRow& /*row*/) const override { return std::string(grammar_); }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    if (node.kind != YamlNode::Kind::scalar) refuse_value(row, node);
+    set_(config_of(settings), node.text);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return get_(config_of(settings));
+  }
+
+ private:
+  std::string (*get_)(const Config&);
+  void (*set_)(Config&, std::string_view);
+  std::string_view grammar_;
+};
+
+class ScheduleField : public KeyField {
+ public:
+  explicit ScheduleField(const ScheduleUse& use) : use_(use) {}
+  std::string values(const SchemaRow& /*row*/) const override { return describe_schedule_values(use_); }
+  void set(const SchemaRow& /*row*/, Settings& settings, const YamlNode& node) const override {
+    set_schedule_value(use_, config_of(settings).scheduler.settings, node);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return schedule_field_text(use_, config_of(settings).scheduler.settings);
+  }
+
+ private:
+  const ScheduleUse& use_;
+};
+
+template <class T>
+FieldPtr field_of(Access<T> access) {
+  return std::make_shared<MemberField<T>>(access);
+}
+
+}  // namespace
+
+FieldPtr member(Access<bool> access) { return field_of(access); }
+FieldPtr member(Access<int> access) { return field_of(access); }
+FieldPtr member(Access<std::int64_t> access) { return field_of(access); }
+FieldPtr member(Access<std::uint64_t> access) { return field_of(access); }
+FieldPtr member(Access<double> access) { return field_of(access); }
+FieldPtr member(Access<std::array<double, 2>> access) { return field_of(access); }
+FieldPtr member(Access<std::string> access) { return field_of(access); }
+FieldPtr member(Access<std::vector<GroupPattern>> access) { return std::make_shared<GroupsField>(access); }
+
+FieldPtr choice_field(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,
+                      std::string_view other_words) {
+  return std::make_shared<ChoiceField>(get, set, choices, other_words);
+}
+FieldPtr parsed_field(std::string (*get)(const Config&), void (*set)(Config&, std::string_view),
+                      std::string_view grammar) {
+  return std::make_shared<ParsedField>(get, set, grammar);
+}
+FieldPtr schedule_field(const ScheduleUse& use) { return std::make_shared<ScheduleField>(use); }
+
+}  // namespace keel

@@ -1,0 +1,69 @@
+#pragma once
+// A stack: a model with its optimizer, engine and curves, put together from a configuration. The one place that does
+// so: train, compare, plan and the C interface use it.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keel/dist/parallel/plan.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/dist/parallel/step_trace.h"
+
+namespace keel {
+
+struct Config;
+
+// What a stack needs of a run. All of it must outlive the stack.
+struct StackSite {
+  const Config& config;  // whose precision has been decided
+  const Context& context;
+  Communicator& ranks;             // that the engine uses
+  std::int64_t micro_batches = 1;  // calls of backward between two updates, at most
+};
+
+class Stack {
+ public:
+  // Gives the model its memory and initial numbers; it must outlive the stack. Collective. Errors: see Sharded; a group
+  // of the configuration that fits no parameter is one, too.
+  Stack(const StackSite& site, Module& model);
+
+  Module& model() const { return model_; }
+  Sharded& engine() { return engine_; }
+  const Sharded& engine() const { return engine_; }
+  // Of the configuration's schedule, on the device; tabulated when they are first asked for.
+  const StepCurves& curves();
+  // What the configuration says in vain; empty: nothing.
+  const std::string& warning() const { return warning_; }
+  // What whole gradients cost that stages 2 and 3 keep until a step's last micro-batch; empty: they keep none.
+  std::string note() const;
+  // What this rank needs and sends, by formulas.
+  RankPlan plan() const;
+
+ private:
+  StackSite site_;
+  Module& model_;
+  Sharded engine_;
+  std::string warning_;
+  StepCurves curves_;
+};
+
+// A stack on so many ranks as formulas see it; needs no memory for numbers.
+class PlannedStack {
+ public:
+  // `on_processor`: the device is the processor, so nothing is offloaded.
+  PlannedStack(const Config& config, Module& model, int ranks, bool on_processor);
+  RankPlan plan(int rank) const;
+  // What the rank does in a step whose first micro-batch has so many tokens, in order.
+  std::vector<TraceNode> trace(int rank, std::int64_t tokens) const;
+
+ private:
+  const Config& config_;
+  int ranks_;
+  ShardedOptions options_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<FlatBuffer> layout_;
+};
+
+}  // namespace keel
