@@ -6,6 +6,18 @@
 #include "keel/dist/comm/agreement.h"
 
 namespace keel {
+namespace {
+
+// The tensors, on which no collective is under way: touching one that others still gather would have the thread that
+// writes call the communicator.
+std::vector<Section> settled(std::vector<Section> sections) {
+  for (const Section& section : sections)
+    for (const TensorPart& part : section.parts)
+      if (part.values.defined()) part.values.storage()->make_ready();
+  return sections;
+}
+
+}  // namespace
 
 SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const Json& state,
                            std::function<void()> on_commit) {
@@ -14,7 +26,7 @@ SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Commu
   whole["optimizer"] = json_of(engine.state());
   SaveJob job(path, 1, ranks, whole, std::move(on_commit));
   // Its tensors, which a thread that a hanging disk holds up may outlive the engine with.
-  job.write([sections = sections_of(engine, number)] { return sections; });
+  job.write([sections = settled(sections_of(engine, number))] { return sections; });
   SaveResult result = job.finish();
   if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
   return result;

@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <deque>
+#include <thread>
 
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/dist/comm/thread_transport.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"
+#include "tests/dist/comm/forwarding_transport.h"
 
 namespace keel {
 namespace {
@@ -32,6 +36,52 @@ TEST(AsyncSave, WritesTheBytesOfItsMomentWhileTheNumbersChange) {
       EXPECT_TRUE(files_of(place / "beside") == files_of(place / "at-once")) << n << " ranks, stage " << number;
       EXPECT_FALSE(files_of(place / "later") == files_of(place / "at-once")) << n << " ranks, stage " << number;
       EXPECT_EQ(names_of(place.path()), (std::vector<std::string>{"at-once", "beside", "later"}));
+    }
+}
+
+// MPI's at MPI_THREAD_FUNNELED: one thread may call. Its large messages take a while.
+class OneThreaded : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  std::unique_ptr<Message> receive(int from, std::uint64_t tag, void* data, std::size_t bytes) override {
+    std::unique_ptr<Message> message = ForwardingTransport::receive(from, tag, data, bytes);
+    if (bytes < kLarge) return message;
+    return std::make_unique<LateMessage>(std::move(message));
+  }
+  std::optional<SharedAreas> share(std::size_t /*bytes*/) override { return {}; }
+  void check_thread() const override {
+    KEEL_CHECK(std::this_thread::get_id() == thread_, "another thread calls the communicator");
+  }
+
+ private:
+  static constexpr std::size_t kLarge = 2000;  // bytes
+  class LateMessage : public Message {
+   public:
+    explicit LateMessage(std::unique_ptr<Message> inner) : inner_(std::move(inner)) {}
+    bool has_finished() override { return std::chrono::steady_clock::now() >= due_ && inner_->has_finished(); }
+    void keep(const std::shared_ptr<const void>& owner) override { inner_->keep(owner); }
+
+   private:
+    std::unique_ptr<Message> inner_;
+    std::chrono::steady_clock::time_point due_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  };
+  std::thread::id thread_ = std::this_thread::get_id();
+};
+
+TEST(SaveCheckpoint, LeavesCollectivesThatAreUnderWayToTheThreadThatTrains) {
+  for (const int n : {2, 3})
+    for (const int number : {0, 1, 2, 3}) {
+      const TemporaryFolder place;
+      ThreadHub hub(n);
+      run_ranks(n, [&](Communicator& ranks) {
+        const auto slow = make_communicator(std::make_unique<OneThreaded>(hub.connect(ranks.rank())));
+        Trained rank(ranks, stage(number)), late(*slow, stage(number));
+        rank.train(0, 2);
+        late.train(0, 2);
+        save_checkpoint(place / "late", late.engine, *slow, {{"step", 2}});
+        save_checkpoint(place / "at-once", rank.engine, ranks, {{"step", 2}});
+      });
+      EXPECT_TRUE(files_of(place / "late") == files_of(place / "at-once")) << n << " ranks, stage " << number;
     }
 }
 
