@@ -51,7 +51,8 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
   among_ranks([&] {
     Strategy::Precision& precision = config_.strategy.precision;
     if (precision == Strategy::Precision::automatic)
-      precision = gather_values(ranks, choose_precision(site_->context, config_.model.width).precision).front();
+      precision =
+          gather_values(ranks, choose_precision(site_->context, inner_extent(network_->module())).precision).front();
     check_memory(config_, network_->module(), ranks, site_->context);
     ranks_.emplace(config_, site_->context, ranks);
     stack_.emplace(StackSite{config_, site_->context, **ranks_, parts_}, network_->module());

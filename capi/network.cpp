@@ -3,7 +3,7 @@
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "keel/nn/models/gpt.h"
-#include "keel/trainer/opened_data.h"
+#include "keel/tasks/language.h"
 
 namespace keel::capi {
 namespace {
@@ -148,11 +148,12 @@ std::unique_ptr<Network> make_mlp_network(const std::vector<std::int64_t>& width
 }
 
 std::unique_ptr<Network> make_gpt_network(const Config& config) {
-  KEEL_CHECK(config.model.vocabulary > 0, "model.vocabulary is missing; without data nothing else says it");
-  if (config.model.dropout != 0)
+  const std::int64_t vocabulary = config.integer("model.vocabulary");
+  KEEL_CHECK(vocabulary > 0, "model.vocabulary is missing; without data nothing else says it");
+  if (config.number("model.dropout") != 0)
     throw Error("model.dropout: the samples have no numbers of their own here, which it needs; set it to 0",
                 ErrorKind::unsupported);
-  return std::make_unique<GptNetwork>(gpt_options(config, config.model.vocabulary));
+  return std::make_unique<GptNetwork>(gpt_options(config, vocabulary));
 }
 
 }  // namespace keel::capi

@@ -4,6 +4,7 @@
 
 #include "keel/capi/handles.h"
 #include "keel/config/schema.h"
+#include "keel/trainer/config_keys.h"
 
 namespace keel::capi {
 namespace {
@@ -53,13 +54,14 @@ keel_status keel_settings_load(keel_settings* settings, const char* yaml_file) {
 keel_status keel_settings_set(keel_settings* settings, const char* key, const char* value) {
   return call("keel_settings_set", [&] {
     const auto object = object_of(settings);
+    const Schema& schema = keel_keys()->schema(keel_keys()->tasks().standard().name);
     YamlNode node = YamlNode::scalar(&given(value, "value"));
-    const std::string own = keel_schema()->own_key(&given(key, "key"), node);
+    const std::string own = schema.own_key(&given(key, "key"), node);
     for (const std::string_view section : kOfRuns)
       KEEL_CHECK(own != section && !is_inside(own, section), "the key '", own,
                  "' says nothing here: data and loop are the host's");
-    const bool is_known = keel_schema()->is_key(own) || keel_schema()->is_section(own);
-    const std::string likely = is_known ? "" : keel_schema()->likely_key(own);
+    const bool is_known = schema.is_key(own) || schema.is_section(own);
+    const std::string likely = is_known ? "" : schema.likely_key(own);
     KEEL_CHECK(is_known, "unknown key '", key, "'",
                likely.empty() ? "; docs/config.md lists them" : concat(", did you mean '", likely, "'?"));
     std::erase_if(object->changes, [&](const capi::Settings::Change& change) {

@@ -15,6 +15,7 @@
 #include "keel/runtime/json.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
 #include "machine.h"
@@ -82,18 +83,18 @@ bool decide_precision(Config& config) {
   return true;
 }
 
-std::vector<Row> plan_rows(Config config, int ranks, std::int64_t vocabulary, bool all_stages) {
+std::vector<Row> plan_rows(Config config, Module& model, int ranks, bool all_stages) {
   using Stage = Strategy::Stage;
   std::vector<Row> rows;
   for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
     if (all_stages) config.strategy.stage = stage;
-    rows.push_back({to_string(config.strategy), plan_run(config, ranks, vocabulary)});
+    rows.push_back({to_string(config.strategy), plan_run(config, model, ranks)});
     const bool shards_gradients = config.strategy.stage >= Stage::zero2 && ranks > 1;
     if (shards_gradients && planned_micro_batches(config, ranks) > 1 &&
         config.sharding.accumulation == Accumulation::deferred) {
       Config each = config;
       each.sharding.accumulation = Accumulation::each_backward;
-      rows.back().each_backward = plan_run(each, ranks, vocabulary);
+      rows.back().each_backward = plan_run(each, model, ranks);
     }
     if (!all_stages) break;
   }
@@ -230,7 +231,7 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
   std::cout << json.dump(2) << '\n';
 }
 
-std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, std::int64_t vocabulary,
+std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, Module& model,
                                     const std::optional<Comparison>& measured) {
   if (arguments.predict.empty()) return {};
   KEEL_CHECK(!arguments.from.empty(),
@@ -242,7 +243,7 @@ std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config
   for (const std::string& name : arguments.from) reports.push_back(lab::load_report(name));
   std::vector<StepPrediction> predictions;
   for (const int ranks : arguments.predict)
-    predictions.push_back(predict_step(config, measured->run, reports, vocabulary, ranks, arguments.ranks_per_node));
+    predictions.push_back(predict_step(config, measured->run, reports, model, ranks, arguments.ranks_per_node));
   return predictions;
 }
 
@@ -257,13 +258,13 @@ void print_predictions(const std::vector<StepPrediction>& predictions, const std
                each.is_extrapolated ? "  extrapolated" : "");
 }
 
-void write_traces(const std::string& folder, const Config& config, int ranks, std::int64_t vocabulary) {
+void write_traces(const std::string& folder, const Config& config, int ranks, Task& task) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (code) throw Error(concat("cannot make the folder '", folder, "': ", code.message()), ErrorKind::io);
   for (int rank = 0; rank < ranks; ++rank)
     write_text_file(concat(folder, "/step.", rank, ".json"),
-                    to_chakra(trace_run(config, ranks, rank, vocabulary), ranks, rank).dump(1) + "\n");
+                    to_chakra(trace_run(config, task, ranks, rank), ranks, rank).dump(1) + "\n");
 }
 
 void run(PlanArguments arguments) {
@@ -273,21 +274,21 @@ void run(PlanArguments arguments) {
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
   Config config = read_configuration(arguments.config, arguments.overrides);
   const bool chose_precision = decide_precision(config);
-  const std::int64_t vocabulary = planned_vocabulary(config);
-  const ModelSize model = measure_model(config, vocabulary);
-  const std::vector<Row> rows = plan_rows(config, ranks, vocabulary, arguments.strategy.empty());
+  const std::unique_ptr<Task> task = make_task(config);
+  const ModelSize size = measure_model(task->model());
+  const std::vector<Row> rows = plan_rows(config, task->model(), ranks, arguments.strategy.empty());
   std::optional<Comparison> measured;
   if (auto found = read_measured_run(config.run)) {
     decide_precision(found->config);
     // A run on a processor has offloaded nothing, whatever its strategy is called.
     const RankPlan plan =
-        plan_run(found->config, found->ranks, planned_vocabulary(found->config), found->optimizer > 0);
+        plan_run(found->config, make_task(found->config)->model(), found->ranks, found->optimizer > 0);
     measured = Comparison{std::move(*found), plan};
   }
-  const std::vector<StepPrediction> predictions = predict(arguments, config, vocabulary, measured);
-  if (!arguments.trace.empty()) write_traces(arguments.trace, config, ranks, vocabulary);
-  if (arguments.json) return print_json(config, model, ranks, rows, measured, predictions);
-  print_text(config, model, ranks, chose_precision, rows, measured);
+  const std::vector<StepPrediction> predictions = predict(arguments, config, task->model(), measured);
+  if (!arguments.trace.empty()) write_traces(arguments.trace, config, ranks, *task);
+  if (arguments.json) return print_json(config, size, ranks, rows, measured, predictions);
+  print_text(config, size, ranks, chose_precision, rows, measured);
   print_predictions(predictions, to_string(config.strategy));
   if (!arguments.trace.empty())
     fmt::print("\na step of each rank as {} is in {}/step.<rank>.json\n", to_string(config.strategy), arguments.trace);

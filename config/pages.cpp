@@ -64,6 +64,7 @@ std::string key_help(const Schema& schema) {
   std::string text;
   std::string_view section = "?";
   for (const SchemaRow& row : schema.rows()) {
+    if (row.fixed) continue;
     if (first_section_of(row.key) != section || section.empty()) text += '\n';
     section = first_section_of(row.key);
     text += heading(row);
@@ -82,7 +83,7 @@ std::string key_tables(const Schema& schema) {
     text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : section);
     text += "| key | values | default | applies when | meaning |\n|---|---|---|---|---|\n";
     for (const SchemaRow& row : schema.rows())
-      if (first_section_of(row.key) == section)
+      if (first_section_of(row.key) == section && !row.fixed)
         text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, cell(describe_values(row)),
                             cell(default_cell(row)), cell(describe_condition(row)), cell(row.help));
   }

@@ -22,7 +22,30 @@ std::size_t last_of_cut(const std::vector<std::string>& texts, std::size_t first
   return first;
 }
 
+// Knows no key but one, of which it tells the value.
+class Reader : public Resolver {
+ public:
+  Reader(const Schema& schema, Settings& settings) : Resolver(schema, settings, "", "") {}
+  std::optional<std::string> value_of(std::string_view key) const {
+    const Given* given = find(key);
+    const bool is_one = given != nullptr && given->value.kind == YamlNode::Kind::scalar;
+    return is_one ? std::optional(given->value.text) : std::nullopt;
+  }
+};
+
 }  // namespace
+
+std::optional<std::string> written_value(std::string_view yaml, const std::vector<std::string>& overrides,
+                                         std::string_view key) {
+  SchemaRow row;
+  row.key = key;
+  const Schema schema({row});
+  Settings none;
+  Reader reader(schema, none);
+  reader.add_file(yaml);
+  reader.add_overrides(overrides);
+  return reader.value_of(key);
+}
 
 // A key may be given by its own name or by another program's word for it, and only once.
 void Resolver::add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out) {
@@ -169,7 +192,7 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   const std::string_view key = rows[0].key;
   if (broken_.contains(key)) return;
   const Given* given = find(key);
-  const SchemaRow* applicable = nullptr;
+  const SchemaRow *applicable = nullptr, *fixed = nullptr;
   std::string actual;
   for (const SchemaRow& row : rows) {
     if (!row.when.key.empty()) {
@@ -180,8 +203,9 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
       }
       actual = *choice;
     }
-    if (row.when.accepts(actual)) applicable = &row;
+    if (row.when.accepts(actual)) (row.fixed ? fixed : applicable) = &row;
   }
+  if (fixed != nullptr) resolve_default(*fixed);
   if (applicable == nullptr) {
     if (given == nullptr) return;
     if (const Given* replacement = replacement_of(rows[0].when.key, *given))
@@ -250,8 +274,8 @@ void Resolver::resolve_default(const SchemaRow& row) {
   }
 }
 
-void Resolver::require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
-                       ErrorKind kind, std::string_view shown) {
+void Resolver::require(bool holds, std::span<const std::string_view> keys, std::string_view message, ErrorKind kind,
+                       std::string_view shown) {
   for (const std::string_view key : keys)
     if (broken_.contains(key)) return;
   if (holds) return;
@@ -259,7 +283,7 @@ void Resolver::require(bool holds, std::initializer_list<std::string_view> keys,
   for (const std::string_view key : keys)
     if (const Given* given = find(key); given && (place.line == kNoLine || place.order() < given->place.order()))
       place = given->place;
-  problems_.push_back({place, concat(shown.empty() ? *keys.begin() : shown, ": ", message), kind});
+  problems_.push_back({place, concat(shown.empty() ? keys.front() : shown, ": ", message), kind});
 }
 
 void Resolver::resolve() {

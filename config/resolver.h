@@ -60,8 +60,12 @@ class Resolver {
 
   // Reports `message` under the first of `keys`, or as `shown`, at the last place that gave one of them; not where the
   // value of one of them is unknown.
-  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
+  void require(bool holds, std::span<const std::string_view> keys, std::string_view message,
                ErrorKind kind = ErrorKind::input, std::string_view shown = {});
+  void require(bool holds, std::initializer_list<std::string_view> keys, std::string_view message,
+               ErrorKind kind = ErrorKind::input, std::string_view shown = {}) {
+    require(holds, std::span(keys.begin(), keys.size()), message, kind, shown);
+  }
   const Given* find(std::string_view key) const;
   // Keys whose value is unknown after an error, and sections.
   const std::set<std::string, std::less<>>& broken() const { return broken_; }
@@ -105,5 +109,10 @@ class Resolver {
   bool readable_ = true;
   int overrides_ = 0;
 };
+
+// What the file and the texts that replace some of it say of a key, as it is written; nothing where they say nothing,
+// or no single value. For a key that decides which schema the others belong to; what is wrong is left to that one.
+std::optional<std::string> written_value(std::string_view yaml, const std::vector<std::string>& overrides,
+                                         std::string_view key);
 
 }  // namespace keel

@@ -115,7 +115,7 @@ std::vector<std::pair<const SchemaRow*, std::string>> applying_values(const Sche
   std::map<std::string_view, std::string> values;
   for (const SchemaRow& row : schema.rows()) {
     const auto chosen = values.find(row.when.key);
-    if (!row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
+    if (row.fixed || !row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
     applying.emplace_back(&row, values[row.key] = value_text(row, settings));
   }
   return applying;

@@ -49,7 +49,8 @@ std::string describe_condition(const SchemaRow& row) {
 
 std::string describe_conditions(std::span<const SchemaRow> rows) {
   std::string values;
-  for (const SchemaRow& row : rows) values += concat(values.empty() ? "" : "|", row.when.values);
+  for (const SchemaRow& row : rows)
+    if (!row.fixed) values += concat(values.empty() ? "" : "|", row.when.values);
   SchemaRow any = rows[0];
   any.when.values = values;
   return describe_condition(any);

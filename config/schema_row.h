@@ -70,6 +70,7 @@ struct SchemaRow {
   std::string_view aliases = {};        // their words that are read as this key
   std::string_view ratio_aliases = {};  // those among them that make a whole number a ratio: "warmup_ratio"
   OnResume on_resume = OnResume::warns;
+  bool fixed = false;  // where it applies the value is `standard`, which nobody gives: no key, and on no page
 };
 
 // The parts of "a|b|c"; none for an empty text.

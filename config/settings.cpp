@@ -1,6 +1,7 @@
 #include "keel/config/settings.h"
 
 #include <algorithm>
+#include <set>
 
 #include "keel/config/resolver.h"
 #include "keel/config/schema.h"
@@ -63,19 +64,27 @@ const std::vector<std::string>& Settings::texts(std::string_view key) const {
 }
 
 std::shared_ptr<const Schema> joined(const Schema& base, std::span<const KeyRow> rows) {
-  std::vector<SchemaRow> all(base.rows().begin(), base.rows().end());
-  for (SchemaRow& row : schema_rows(rows)) {
-    const std::string_view section = section_of(row.key);
-    const auto behind_last = [&](const auto& fits) { return std::find_if(all.rbegin(), all.rend(), fits).base(); };
-    auto place = behind_last([&](const SchemaRow& other) { return other.key == row.key; });
-    if (place == all.begin())
-      place = behind_last([&](const SchemaRow& other) { return section_of(other.key) == section; });
-    if (place == all.begin())
-      place = section != "task" ? all.end() : std::find_if(all.begin(), all.end(), [](const SchemaRow& other) {
-        return !section_of(other.key).empty();
-      });
-    all.insert(place, std::move(row));
+  const std::vector<SchemaRow> made = schema_rows(rows);
+  std::vector<SchemaRow> all;
+  std::set<std::string_view> begun;
+  const auto begin = [&](std::string_view section) {
+    if (!begun.insert(section).second) return;
+    for (const SchemaRow& row : made)
+      if (section_of(row.key) == section) all.push_back(row);
+  };
+  const auto begin_new_ones = [&] {
+    begin("task");
+    for (const SchemaRow& row : made)
+      if (!base.is_section(section_of(row.key))) begin(section_of(row.key));
+  };
+  for (const SchemaRow& row : base.rows()) {
+    if (const std::string_view section = section_of(row.key); !section.empty()) {
+      begin_new_ones();
+      begin(section);
+    }
+    all.push_back(row);
   }
+  begin_new_ones();
   const std::span<const RetiredKey> retired = base.retired();
   return std::make_shared<const Schema>(std::move(all), std::vector<RetiredKey>(retired.begin(), retired.end()));
 }

@@ -31,14 +31,14 @@ enum class ResumeRule : unsigned char {
   ignores,     // the same training
 };
 
-// A key of the section `task`, `model` or `data`: "model.width". Texts live as long as the program. The same row gives
-// parser, checks, --help-config, docs/config.md and the resolved file, as keel's own rows do. A key whose default
-// depends on another key has one row for each case, next to each other.
+// A key of the section `task`, `model`, `data` or `eval`: "model.width". Texts live as long as the program. The same
+// row gives parser, checks, --help-config, docs/config.md and the resolved file, as keel's own rows do. A key whose
+// default depends on another key has one row for each case, next to each other.
 struct KeyRow {
   std::string_view key;  // "task.classes": a section, a dot, and letters, digits and _
   KeyType type = KeyType::text;
-  std::string_view standard;  // as YAML; empty: the key is required; "=seed": the value of that earlier key
-  std::string_view help;      // one line, with the unit
+  std::string_view standard = {};  // as YAML; empty: the key is required; "=seed": the value of that earlier key
+  std::string_view help = {};      // one line, with the unit
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   std::string_view choices = {};  // of a choice: "a|b|c"
   // It applies where an earlier choice or flag, of the task's or keel's, has one of these values; without a key,
@@ -46,6 +46,16 @@ struct KeyRow {
   std::string_view when_key = {}, when_values = {};
   ResumeRule on_resume = ResumeRule::by_section;
   std::string_view known_as = {};  // "n_layer|depth": other programs' words, for suggestions; none is read as the key
+  bool low_open = false, high_open = false;  // the limit itself is refused
+  // Where the condition holds, the choice decides the value: it is `standard`, and nobody may give another one.
+  bool fixed = false;
+};
+
+// What values ask of each other, and do not have: told at the last place that gave one of the keys, as what is wrong
+// with the first.
+struct SettingsComplaint {
+  std::vector<std::string_view> keys;
+  std::string message;
 };
 
 // The values of keys that are in no member of a struct, by key. Asking for a key that has none here, or by another
@@ -85,8 +95,8 @@ std::string complaint_about(std::span<const KeyRow> rows, std::span<const std::s
 
 // The rows as those of a schema whose Settings keep the values.
 std::vector<SchemaRow> schema_rows(std::span<const KeyRow> rows);
-// `base` and these rows in one order: each behind the rows of its key, or else of its section; a new section `task`
-// stands before all others. An Error where a condition or a default then names a later key.
+// `base` and these rows in one order. In a section that both have, these stand first; new sections stand before all
+// others, in their order. An Error where a condition or a default then names a later key.
 std::shared_ptr<const Schema> joined(const Schema& base, std::span<const KeyRow> rows);
 
 }  // namespace keel

@@ -1,6 +1,7 @@
 // What is wrong with the rows that a task brings.
 
 #include <algorithm>
+#include <iterator>
 
 #include "keel/config/schema.h"
 #include "keel/config/settings.h"
@@ -8,10 +9,13 @@
 namespace keel {
 namespace {
 
-// "task", "model" or "data", a dot, and a name.
+// "task", "model", "data" or "eval", a dot, and a name.
 bool is_name_of_key(std::string_view key) {
   const std::string_view section = key.substr(0, key.find('.'));
-  if (section.size() == key.size() || (section != "task" && section != "model" && section != "data")) return false;
+  constexpr std::string_view kSections[] = {"task", "model", "data", "eval"};
+  if (section.size() == key.size() ||
+      std::find(std::begin(kSections), std::end(kSections), section) == std::end(kSections))
+    return false;
   const std::string_view name = key.substr(section.size() + 1);
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -48,7 +52,7 @@ class Complaints {
   void check_key(std::size_t i) {
     const KeyRow& row = rows_[i];
     if (!is_name_of_key(row.key))
-      return complain(row, "a key is task, model or data, a dot, and letters, digits and _");
+      return complain(row, "a key is task, model, data or eval, a dot, and letters, digits and _");
     if (is_taken(row.key)) complain(row, "there is a key of this name already");
     bool is_new = true;
     for (const KeyRow& other : earlier(i)) {
@@ -72,7 +76,8 @@ class Complaints {
     if (row.help.empty() || row.help.find('\n') != std::string_view::npos) complain(row, "needs a help of one line");
     if ((row.type == KeyType::choice) != !row.choices.empty())
       complain(row, row.choices.empty() ? "a choice needs choices, as in \"a|b\"" : "only a choice has choices");
-    if (!(row.low <= row.high)) complain(row, "no number is within its limits");
+    if (row.low_open || row.high_open ? !(row.low < row.high) : !(row.low <= row.high))
+      complain(row, "no number is within its limits");
   }
 
   void check_condition(std::size_t i) {

@@ -123,10 +123,11 @@ std::vector<SchemaRow> schema_rows(std::span<const KeyRow> rows) {
     next.key = row.key;
     next.field = std::make_shared<StoredField>(row);
     next.standard = row.standard;
-    next.range = {.low = row.low, .high = row.high};
+    next.range = {.low = row.low, .high = row.high, .low_open = row.low_open, .high_open = row.high_open};
     next.when = {row.when_key, row.when_values};
     next.help = row.help;
     next.known_as = row.known_as;
+    next.fixed = row.fixed;
     switch (row.on_resume) {
       case ResumeRule::by_section:
         next.on_resume = row.key.starts_with("model.") ? OnResume::refuses : OnResume::warns;

@@ -5,6 +5,7 @@
 // targets. Draws are counter-based (keel/runtime/random.h) with the key (seed, what is drawn).
 
 #include <cstdint>
+#include <string>
 
 #include "keel/data/batch.h"
 #include "keel/data/tokens.h"
@@ -12,9 +13,10 @@
 namespace keel {
 
 struct WindowOptions {
-  std::int64_t rows = 1;   // windows of a global batch
-  std::int64_t block = 1;  // inputs of a window
-  std::uint64_t seed = 0;  // not used by SequentialLoader
+  std::int64_t rows = 1;         // windows of a global batch
+  std::int64_t block = 1;        // inputs of a window
+  std::uint64_t seed = 0;        // not used by SequentialLoader
+  std::string fingerprint = {};  // of the data set that the tokens are a part of; empty: not told
 };
 
 // Every window begins at a place drawn uniformly from all that leave room for its targets. Endless.
@@ -24,6 +26,7 @@ class RandomWindowLoader final : public BatchSource {
   RandomWindowLoader(Context context, Tokens tokens, const WindowOptions& options);
   std::int64_t rows(std::int64_t) const override { return options_.rows; }
   Batch load(std::int64_t step, Rows range) const override;
+  std::string fingerprint() const override { return options_.fingerprint; }
 
  private:
   Context context_;

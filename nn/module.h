@@ -80,8 +80,9 @@ class Module {
 // What a forward pass knows besides its input. The default is evaluation.
 struct Forward {
   bool training = false;
-  RandomStream random;  // of dropout masks
-  Tensor sample_ids;    // i64 (batch): global ids of the samples; needed when training with dropout
+  RandomStream random;       // of dropout masks
+  Tensor sample_ids;         // i64 (batch): global ids of the samples; needed when training with dropout
+  DType dtype = DType::f32;  // of weights and activations, to which inputs are cast
 };
 
 // Calls f(path, parameter) for every parameter present, in visiting order; tied ones at each place.

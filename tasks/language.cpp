@@ -1,12 +1,204 @@
 #include "keel/tasks/language.h"
 
 #include <limits>
+#include <optional>
 
+#include "keel/data/addition.h"
+#include "keel/data/loader.h"
+#include "keel/data/text_dataset.h"
 #include "keel/data/token_batch.h"
+#include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/language_keys.h"
 
 namespace keel {
+namespace {
+
+constexpr const char* kTokenizerFile = "tokenizer.json";
+
+// Rows of the model's embedding that belong to no token.
+std::string unused_rows_note(std::int64_t rows, std::int64_t vocabulary) {
+  // Models are widened a little for speed on GPUs; that is no mistake.
+  if (rows < 4 * vocabulary || rows - vocabulary < 1024) return "";
+  return concat("model.vocabulary is ", rows, ", but the data has ", vocabulary,
+                " different tokens: ", rows - vocabulary,
+                " rows of the embedding belong to none; model.vocabulary=", vocabulary, " leaves them out");
+}
+
+class LanguageTask : public Task {
+ public:
+  explicit LanguageTask(const TaskSite& site) : site_(site) {}
+
+  Module& model() override {
+    if (!model_) model_.emplace(gpt_options(site_.settings, vocabulary()));
+    return *model_;
+  }
+
+  Data data() override {
+    Data data = is_addition() ? sums() : windows();
+    if (const auto& tokenizer = this->tokenizer()) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
+    return data;
+  }
+
+  Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
+
+  std::string why_not_recordable() const override {
+    return site_.settings.number("model.dropout") == 0
+               ? ""
+               : "model.dropout must be 0: a recorded step would drop the same activations again and again";
+  }
+
+  void make_metrics(std::string_view /*set*/, Metrics& metrics) override {
+    if (is_addition()) metrics.make<ExactMatch>("exact_match");
+  }
+
+  void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override {
+    validate_language(*model_, batch, pass, metrics);
+  }
+
+  void answer(std::string_view prompt, const AnswerOptions& options,
+              const std::function<void(std::string_view)>& on_text) override {
+    if (is_addition()) return answer_sum(prompt, on_text);
+    on_text(prompt);
+    const SamplingOptions sampling{
+        .tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed};
+    continue_text(prompt, sampling, [&](std::uint32_t token) {
+      on_text(tokenizer()->decode(std::span(&token, 1)));
+      return true;
+    });
+  }
+
+  std::string_view unit() const override { return kTokenWeight; }
+  std::int64_t positions() const override { return site_.settings.integer("model.block"); }
+
+  std::vector<std::string> notes() override {
+    const std::int64_t tokens = vocabulary();
+    const std::string note = tokens == 0 ? "" : unused_rows_note(site_.settings.integer("model.vocabulary"), tokens);
+    return note.empty() ? std::vector<std::string>() : std::vector{note};
+  }
+
+ private:
+  bool is_addition() const { return site_.settings.text("data.type") == "addition"; }
+
+  const AdditionTask& addition() {
+    if (!addition_) addition_.emplace(static_cast<int>(site_.settings.integer("data.digits")));
+    return *addition_;
+  }
+
+  const TextDataset& text() {
+    if (!text_) {
+      const SplitOptions split{.validation = site_.settings.number("data.validation"), .block = positions()};
+      const std::string& path = site_.settings.text("data.path");
+      text_ = site_.settings.text("data.type") == "text" ? open_text(path, site_.settings.text("data.tokenizer"), split)
+                                                         : open_tokens(path, split);
+    }
+    return *text_;
+  }
+
+  // Null for a token file without one. Opens the data where nothing else says it.
+  const std::shared_ptr<const Tokenizer>& tokenizer() {
+    if (is_addition()) {
+      if (!tokenizer_) tokenizer_ = addition().tokenizer();
+      return tokenizer_;
+    }
+    if (site_.run.empty()) return text().tokenizer;
+    if (!tokenizer_) tokenizer_ = load_tokenizer(concat(site_.run, '/', kTokenizerFile));
+    return tokenizer_;
+  }
+
+  // Of the data.
+  std::int64_t vocabulary() {
+    const Settings& settings = site_.settings;
+    if (is_addition() || !site_.run.empty()) return tokenizer()->vocabulary_size();
+    // Where the file says nothing more, it need not be there yet.
+    if (!text_ && settings.integer("model.vocabulary") > 0) return 0;
+    if (!text_ && settings.text("data.type") == "text" && settings.text("data.tokenizer") == "byte")
+      return ByteTokenizer().vocabulary_size();
+    return text().train.vocabulary_size();
+  }
+
+  Data sums() {
+    const AdditionTask& task = addition();
+    KEEL_CHECK(positions() >= task.block(), "model.block is ", positions(), ", but sums of ", task.digits(),
+               " digits have ", task.block(), " tokens; set model.block=", task.block());
+    const std::int64_t samples = site_.settings.integer("eval.samples");
+    return {.training = std::make_shared<ExampleLoader>(task.training_loader(site_.host, site_.rows, site_.data_seed)),
+            .validation = {{"", std::make_shared<ExampleLoader>(
+                                    task.held_out_loader(site_.host, std::min<std::int64_t>(samples, 256), samples))}}};
+  }
+
+  Data windows() {
+    const TextDataset& text = this->text();
+    (void)gpt_options(site_.settings, vocabulary());  // before anything is made of it
+    Data data{
+        .training = std::make_shared<RandomWindowLoader>(site_.host, text.train,
+                                                         WindowOptions{.rows = site_.rows,
+                                                                       .block = positions(),
+                                                                       .seed = site_.data_seed,
+                                                                       .fingerprint = fingerprint_of(text.whole)}),
+        .note = text.note};
+    if (site_.settings.number("data.validation") > 0)
+      data.validation.push_back(
+          {"", std::make_shared<SequentialLoader>(site_.host, text.validation,
+                                                  WindowOptions{.rows = site_.validation_rows, .block = positions()})});
+    return data;
+  }
+
+  // Calls on_token with each new token; returning false stops.
+  void continue_text(std::string_view prompt, const SamplingOptions& sampling,
+                     const std::function<bool(std::uint32_t)>& on_token) {
+    const std::vector<std::uint32_t> tokens = tokenizer()->encode(prompt);
+    KEEL_CHECK(!tokens.empty(), "--prompt is empty; give the text that the model shall continue");
+    const std::vector<std::int64_t> wide(tokens.begin(), tokens.end());
+    generate(*model_, wide, sampling, [&](std::int64_t token) {
+      // A vocabulary that was rounded up has numbers that mean nothing.
+      return token >= tokenizer()->vocabulary_size() || on_token(static_cast<std::uint32_t>(token));
+    });
+  }
+
+  void answer_sum(std::string_view asked, const std::function<void(std::string_view)>& on_text) {
+    const std::string prompt = addition().prompt(addition().parse_prompt(asked));
+    std::string written;
+    continue_text(prompt, {.tokens = addition().digits() + 2, .temperature = 0}, [&](std::uint32_t token) {
+      written += tokenizer()->decode(std::span(&token, 1));
+      return written.back() != '\n';
+    });
+    const std::optional<std::int64_t> sum = addition().parse_answer(written);
+    on_text(prompt);
+    on_text(sum ? std::to_string(*sum) : written + " (no number)");
+  }
+
+  TaskSite site_;
+  std::optional<AdditionTask> addition_;
+  std::optional<TextDataset> text_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<Gpt> model_;
+};
+
+}  // namespace
+
+TaskEntry language_task() {
+  TaskEntry entry =
+      task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
+  entry.complain = complain_of_language;
+  return entry;
+}
+
+GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary) {
+  const std::int64_t asked = settings.integer("model.vocabulary");
+  KEEL_CHECK(asked == 0 || asked >= vocabulary, "model.vocabulary is ", asked, ", but the data has ", vocabulary,
+             " different tokens; leave it out, or make it at least as many");
+  GptOptions options;
+  options.layers = static_cast<int>(settings.integer("model.layers"));
+  options.heads = static_cast<int>(settings.integer("model.heads"));
+  options.width = settings.integer("model.width");
+  options.vocabulary = asked == 0 ? vocabulary : asked;
+  options.block = settings.integer("model.block");
+  options.dropout = settings.number("model.dropout");
+  options.bias = settings.flag("model.bias");
+  return options;
+}
 
 Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass) {
   return {model.loss(batch[kInputIds], batch[kLabels], pass), std::string(kTokenWeight)};

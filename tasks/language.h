@@ -1,12 +1,20 @@
 #pragma once
-// Language models: next tokens of windows (keel/data/token_batch.h).
+// Language models: next tokens of windows (keel/data/token_batch.h), of texts, token files or sums that are made up.
 
+#include "keel/config/settings.h"
 #include "keel/data/batch.h"
 #include "keel/nn/models/gpt.h"
+#include "keel/tasks/catalog.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
 
 namespace keel {
+
+// The task `language`, and its keys model.* and data.*.
+TaskEntry language_task();
+
+// The model's shape by these keys; `vocabulary` is that of the data. A model that cannot hold the data is an Error.
+GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary);
 
 // The mean cross-entropy of the labels that count.
 Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass);

@@ -103,24 +103,24 @@ void read_latest(const RunFolder& run, CheckpointList& list) {
 
 }  // namespace
 
-Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const Schema>& schema) {
+Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
   Checkpoint checkpoint = open_checkpoint(path);
   const std::optional<std::int64_t> named = RunFolder::step_named(path);
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
-  parse_config(schema, checkpoint.state.config, path);
+  parse_config(keys, checkpoint.state.config, path);
   return checkpoint;
 }
 
 std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
                                             const std::function<void(std::string_view)>& complain, std::int64_t below,
-                                            const std::shared_ptr<const Schema>& schema) {
+                                            const std::shared_ptr<const ConfigKeys>& keys) {
   std::vector<std::int64_t> steps = folder.checkpoint_steps();
   std::erase_if(steps, [&](std::int64_t step) { return step >= below; });
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {
     try {
-      return open_checkpoint_of_run(folder.checkpoint(step), schema);
+      return open_checkpoint_of_run(folder.checkpoint(step), keys);
     } catch (const Error& error) {
       complain(concat("the checkpoint of step ", step, " is not usable: ", error.what()));
     }

@@ -16,15 +16,15 @@
 
 namespace keel {
 
-// As open_checkpoint(), and its configuration can be read by the schema, and a step in its name is its own.
-Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const Schema>& schema = keel_schema());
+// As open_checkpoint(), and its configuration can be read by these keys, and a step in its name is its own.
+Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 // The newest one of fewer steps than `below` that can be opened, if any. What is wrong with later ones is told to
 // `complain`.
 std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
                                             const std::function<void(std::string_view)>& complain,
                                             std::int64_t below = std::numeric_limits<std::int64_t>::max(),
-                                            const std::shared_ptr<const Schema>& schema = keel_schema());
+                                            const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 // Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
 bool means_run(const std::string& path);

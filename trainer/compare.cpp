@@ -17,10 +17,9 @@
 #include "keel/dist/lab/sizes.h"
 #include "keel/dist/lab/student.h"
 #include "keel/dist/parallel/plan.h"
-#include "keel/tasks/language.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/stack.h"
 #include "keel/trainer/training_step.h"
 
@@ -52,25 +51,26 @@ struct Training {
 // A training of one variant.
 class Candidate {
  public:
-  Candidate(const Config& config, const OpenedData& task, const Context& context, Communicator& ranks)
+  Candidate(const Config& config, Task& task, const std::shared_ptr<const BatchSource>& source, const Context& context,
+            Communicator& ranks)
       : context_(context),
         ranks_(ranks),
         micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
-        model_(gpt_options(config, task.vocabulary)),
         device_ranks_(config, context, ranks),
         stack_({.config = config,
                 .context = context,
                 .ranks = *device_ranks_,
                 .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
-               model_),
-        steps_({.model = model_,
-                .loss = [this](const Batch& batch, Forward& pass) { return language_loss(model_, batch, pass); },
+               task.model()),
+        steps_({.model = task.model(),
+                .loss = [&task](const Batch& batch, Forward& pass) { return task.training_step(batch, pass); },
                 .engine = stack_.engine(),
                 .ranks = ranks,
-                .loader = task.training,
+                .loader = source,
                 .micro_batches = micro_batches_,
                 .curves = stack_.curves(),
-                .seed = config.seed},
+                .seed = config.seed,
+                .unit = std::string(task.unit())},
                0) {}
 
   Training run(std::int64_t steps) {
@@ -119,7 +119,6 @@ class Candidate {
   const Context& context_;
   Communicator& ranks_;
   std::vector<Rows> micro_batches_;
-  Gpt model_;
   DeviceCommunicator device_ranks_;
   Stack stack_;
   TrainingSteps steps_;
@@ -218,7 +217,7 @@ void set_compression(Config& config, const std::string& text) {
   const std::string kind = text.substr(0, colon), number = text.substr(std::min(colon + 1, text.size()));
   std::string setting = concat("gradient_compression={type: ", text_to_yaml(kind));
   if (colon < text.size()) setting += concat(kind == "powersgd" ? ", rank: " : ", fraction: ", text_to_yaml(number));
-  config = parse_config(config.schema, to_yaml(config), concat("--compression ", text), {setting + '}'});
+  config = parse_config(config.keys, to_yaml(config), concat("--compression ", text), {setting + '}'});
 }
 
 }  // namespace
@@ -264,18 +263,19 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
       Config config = variants[at].config;  // its steps stay those of the run, whose schedule this begins
       config.checkpoint.async = false;      // it makes none
       std::optional<Context> context;
-      std::optional<OpenedData> task;
+      std::unique_ptr<Task> task;
+      Data data;
       together(*ranks, [&] {
         KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps);
         divide_rows(config.batch.global, config.batch.micro, ranks->rank(), ranks->size());
         context.emplace(make_context(config, *ranks, log));
-        task.emplace(open_data(config, context->host()));
+        task = make_task(config, context->host());
+        data = open_training_data(config, *task);
       });
-      Gpt model(gpt_options(config, task->vocabulary));
-      check_memory(config, model, *ranks, *context);
+      check_memory(config, task->model(), *ranks, *context);
       check_agreement(*ranks, concat(to_yaml(config), "compared: ", options.steps, "\n"),
                       "ranks were given different configurations");
-      trainings[at].push_back(Candidate(config, *task, *context, *ranks).run(options.steps));
+      trainings[at].push_back(Candidate(config, *task, data.training, *context, *ranks).run(options.steps));
     }
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < variants.size() && options.repeats > 0; ++i)

@@ -5,16 +5,20 @@
 #include "keel/config/yaml_reader.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
 
-Config parse_config(const std::shared_ptr<const Schema>& schema, std::string_view yaml, std::string_view name,
+Config parse_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
                     const std::vector<std::string>& overrides, std::string_view source,
                     std::vector<std::string>* notes) {
   Config config;
-  config.schema = schema;
+  config.keys = keys;
+  const std::string task = written_value(yaml, overrides, "task.type").value_or("");
+  // An unknown one is refused by its row, which all schemas have.
+  config.task = (keys->tasks().find(task) != nullptr ? *keys->tasks().find(task) : keys->tasks().standard()).name;
   ConfigResolver resolver(config, name, source);
   resolver.add_file(yaml);
   resolver.add_overrides(overrides);
@@ -25,10 +29,10 @@ Config parse_config(const std::shared_ptr<const Schema>& schema, std::string_vie
 
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides,
                     std::string_view source, std::vector<std::string>* notes) {
-  return parse_config(keel_schema(), yaml, name, overrides, source, notes);
+  return parse_config(keel_keys(), yaml, name, overrides, source, notes);
 }
 
-Config load_config(const std::shared_ptr<const Schema>& schema, const std::filesystem::path& file,
+Config load_config(const std::shared_ptr<const ConfigKeys>& keys, const std::filesystem::path& file,
                    const std::vector<std::string>& overrides, std::string_view source,
                    std::vector<std::string>* notes) {
   std::error_code error;
@@ -41,14 +45,16 @@ Config load_config(const std::shared_ptr<const Schema>& schema, const std::files
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw Error(concat(printable(file.string()), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_config(schema, text, file.string(), overrides, source, notes);
+  return parse_config(keys, text, file.string(), overrides, source, notes);
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                    std::string_view source, std::vector<std::string>* notes) {
-  return load_config(keel_schema(), file, overrides, source, notes);
+  return load_config(keel_keys(), file, overrides, source, notes);
 }
 
-std::string to_yaml(const Config& config) { return to_yaml(*config.schema, config); }
+const Schema& Config::schema() const { return keys->schema(task); }
+
+std::string to_yaml(const Config& config) { return to_yaml(config.schema(), config); }
 
 }  // namespace keel

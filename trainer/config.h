@@ -2,8 +2,8 @@
 // Everything that a training run needs to know, read from a YAML file and checked.
 //
 // The keys, their defaults and their limits are the rows of a schema (keel/trainer/schema.h). Keys of keel's own have
-// members; Settings keep the values of others. Members of keys that do not apply (momentum under AdamW) keep the values
-// below, so equal runs have equal Configs.
+// members; Settings keep the values of the task's (keel/tasks/catalog.h). Members of keys that do not apply (momentum
+// under AdamW) keep the values below, so equal runs have equal Configs.
 
 #include <array>
 #include <cstdint>
@@ -24,35 +24,14 @@
 
 namespace keel {
 
-struct ModelConfig {
-  enum class Type : unsigned char { gpt };
-  enum class Name : unsigned char { custom, gpt2, gpt2_medium, gpt2_large, gpt2_xl };
-  Type type = Type::gpt;
-  Name name = Name::custom;     // another name has set layers, heads and width
-  std::int64_t layers = 0;      // transformer blocks
-  std::int64_t heads = 0;       // attention heads; divides width
-  std::int64_t width = 0;       // channels
-  std::int64_t block = 0;       // longest sequence, in tokens
-  std::int64_t vocabulary = 0;  // 0: as many tokens as the tokenizer has
-  double dropout = 0;
-  bool bias = false;  // biases in linear layers and layer norms
-  bool operator==(const ModelConfig&) const = default;
-};
-
 struct DataConfig {
-  enum class Type : unsigned char { text, tokens, addition };
-  enum class Tokenizer : unsigned char { byte, character };
-  Type type = Type::text;
-  std::string path;  // text, tokens
-  Tokenizer tokenizer = Tokenizer::byte;
   bool allow_changes = false;
-  double validation = 0;    // the last fraction of the data, never trained on
-  std::int64_t digits = 0;  // of each addend
-  std::uint64_t seed = 0;   // order of the data
+  std::uint64_t seed = 0;  // order of the data
   bool operator==(const DataConfig&) const = default;
 };
 
-// Sequences. A step sums the gradients of `global` of them; `micro` are computed at a time on one rank.
+// Rows: sequences, or other samples. A step sums the gradients of `global` of them; `micro` are computed at a time on
+// one rank.
 struct BatchConfig {
   std::int64_t global = 0;
   std::int64_t micro = 0;
@@ -112,8 +91,7 @@ struct LossScaleConfig {
 
 struct EvalConfig {
   std::int64_t every = 0;    // steps; 0: only at the end
-  std::int64_t batches = 0;  // 0: the whole validation part
-  std::int64_t samples = 0;  // held-out pairs, of data that is made up
+  std::int64_t batches = 0;  // of each validation set; 0: all
   bool operator==(const EvalConfig&) const = default;
 };
 
@@ -135,16 +113,19 @@ struct LogConfig {
   bool operator==(const LogConfig&) const = default;
 };
 
-// The schema that everybody uses who brings no keys of their own. Made once; never changes.
-const std::shared_ptr<const Schema>& keel_schema();
+class ConfigKeys;
+// Those of a program without tasks of its own (keel/trainer/config_keys.h).
+const std::shared_ptr<const ConfigKeys>& keel_keys();
 
 struct Config : Settings {
-  std::shared_ptr<const Schema> schema = keel_schema();  // of its keys; Configs of different schemas differ
+  std::shared_ptr<const ConfigKeys> keys = keel_keys();  // Configs of different keys differ
+  std::string task;                                      // its name in the catalog of `keys`
+  // Of its keys, those of the task among them.
+  const Schema& schema() const;
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
   double time_limit = 0;     // seconds; 0: none
   double session_limit = 0;  // likewise
-  ModelConfig model;
   DataConfig data;
   BatchConfig batch;
   OptimizerConfig optimizer;
@@ -177,18 +158,18 @@ struct Config : Settings {
 // left out, as if they were not there; `notes` gets a line for each of them.
 Config parse_config(std::string_view yaml, std::string_view name, const std::vector<std::string>& overrides = {},
                     std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
-// Likewise with the keys of another schema: that of the Config whose stored text this is.
-Config parse_config(const std::shared_ptr<const Schema>& schema, std::string_view yaml, std::string_view name,
+// Likewise with the keys of another program: those of the Config whose stored text this is.
+Config parse_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
                     const std::vector<std::string>& overrides = {}, std::string_view source = "command line",
                     std::vector<std::string>* notes = nullptr);
 // Likewise from a file. A file that cannot be read is an Error of kind io.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
                    std::string_view source = "command line", std::vector<std::string>* notes = nullptr);
-Config load_config(const std::shared_ptr<const Schema>& schema, const std::filesystem::path& file,
+Config load_config(const std::shared_ptr<const ConfigKeys>& keys, const std::filesystem::path& file,
                    const std::vector<std::string>& overrides = {}, std::string_view source = "command line",
                    std::vector<std::string>* notes = nullptr);
 
-// The resolved file: every value that applies, defaults included; parse_config with its schema gives the same Config
+// The resolved file: every value that applies, defaults included; parse_config with its keys gives the same Config
 // back.
 std::string to_yaml(const Config& config);
 

@@ -1,37 +1,26 @@
 // What the values of a configuration ask of each other.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/learning_rate.h"
 
 namespace keel {
-namespace {
-
-struct PublishedSize {
-  std::int64_t layers, heads, width;
-};
-// The sizes of GPT-2 as published (Radford et al. 2019, table 2), in the order of ModelConfig::Name.
-constexpr PublishedSize kPublished[] = {{0, 0, 0}, {12, 12, 768}, {24, 16, 1024}, {36, 20, 1280}, {48, 25, 1600}};
-
-}  // namespace
 
 bool ConfigResolver::is_read_through(std::string_view key) {
   is_deepspeeds_ |= key == "optimizer.params";
   return key == "scheduler.params" || key == "optimizer.params";
 }
 
-void ConfigResolver::set_published_size() {
-  ModelConfig& model = config_.model;
-  if (model.name == ModelConfig::Name::custom) return;
-  const PublishedSize& size = kPublished[static_cast<std::size_t>(model.name)];
-  model.layers = size.layers;
-  model.heads = size.heads;
-  model.width = size.width;
+void ConfigResolver::check_task() {
+  const TaskEntry& task = *config_.keys->tasks().find(config_.task);
+  const bool has_all =
+      std::none_of(task.rows.begin(), task.rows.end(), [&](const KeyRow& row) { return broken().contains(row.key); });
+  if (task.complain == nullptr || !has_all) return;
+  for (const SettingsComplaint& each : task.complain(config_)) require(false, each.keys, each.message);
 }
 
 void ConfigResolver::check_strategy() {
@@ -152,11 +141,8 @@ void ConfigResolver::leave_out_replaced_rate() {
 
 void ConfigResolver::check_together() {
   const Config& c = config_;
-  set_published_size();
   leave_out_replaced_rate();
-  require(c.model.heads == 0 || c.model.width % c.model.heads == 0, {"model.heads", "model.width"},
-          fmt::format("{} heads do not divide the width {}; choose a width that is a multiple", c.model.heads,
-                      c.model.width));
+  check_task();
   check_schedule_of_rates();
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
@@ -165,8 +151,6 @@ void ConfigResolver::check_together() {
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();
   check_compression();
-  require(!c.cuda_graph || c.model.dropout == 0, {"cuda_graph", "model.dropout"},
-          "needs model.dropout 0: a recorded step would drop the same activations again and again");
 }
 
 }  // namespace keel

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "keel/config/pages.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/schema.h"
 
 namespace keel {
@@ -38,16 +39,19 @@ nothing is started. A file gives only what differs from the defaults:
 - Anchors, tags, tabs as indentation and several documents in a file are refused.
 )";
 
+// With the keys of the task that a configuration means where it names none.
+const Schema& standard_schema() { return keel_keys()->schema(keel_keys()->tasks().standard().name); }
+
 }  // namespace
 
 std::string_view config_example() { return kExample; }
 
 std::string config_help() {
-  return "Keys of a configuration: name = default, then its values and its meaning.\n" + key_help(*keel_schema());
+  return "Keys of a configuration: name = default, then its values and its meaning.\n" + key_help(standard_schema());
 }
 
 std::string config_reference() {
-  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(*keel_schema()) +
+  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(standard_schema()) +
          "\nThis page is written by `keel docs config`.\n";
 }
 

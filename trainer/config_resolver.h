@@ -10,16 +10,16 @@ namespace keel {
 
 class ConfigResolver : public Resolver {
  public:
-  // Fills `config` with the values of its schema's keys.
+  // Fills `config` with the values of its task's schema.
   ConfigResolver(Config& config, std::string_view name, std::string_view source)
-      : Resolver(*config.schema, config, name, source), config_(config) {}
+      : Resolver(config.schema(), config, name, source), config_(config) {}
 
  private:
   void check_together() override;
   // DeepSpeed's JSON has the parameters of a schedule and of an optimizer one level deeper.
   bool is_read_through(std::string_view key) override;
 
-  void set_published_size();
+  void check_task();
   void leave_out_replaced_rate();
   void check_strategy();
   void check_schedule_of_rates();

@@ -1,20 +1,16 @@
 #include "keel/trainer/data_fingerprint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "keel/config/schema.h"
 #include "keel/dist/comm/exchange.h"
-#include "keel/runtime/xxh3.h"
+#include "keel/trainer/config.h"
 
 namespace keel {
 namespace {
 
-constexpr std::int64_t kPieces = 1024, kPieceTokens = 1024;
 constexpr std::size_t kMostNamed = 8;  // ranks, and fingerprints
 
 // "rank 3", "ranks 0, 2 and 5", "ranks 0, 1, ... (40 ranks)".
@@ -27,24 +23,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 }  // namespace
-
-std::string fingerprint_of(const Tokens& tokens) {
-  const std::int64_t count = tokens.size();
-  const bool is_whole = count <= kPieces * kPieceTokens;
-  const std::int64_t pieces = is_whole ? (count + kPieceTokens - 1) / kPieceTokens : kPieces;
-  std::vector<std::int32_t> piece(kPieceTokens);
-  Xxh3 hash;
-  for (std::int64_t i = 0; i < pieces; ++i) {
-    const std::int64_t begin =
-        is_whole ? i * kPieceTokens
-                 : static_cast<std::int64_t>(static_cast<double>(count - kPieceTokens) * static_cast<double>(i) /
-                                             static_cast<double>(kPieces - 1));
-    const std::span values(piece.data(), static_cast<std::size_t>(std::min(kPieceTokens, count - begin)));
-    tokens.copy(begin, values);
-    hash.add(std::as_bytes(values));
-  }
-  return fmt::format("{} tokens, {:016x}", count, hash.hash().low);
-}
 
 std::string compare_fingerprints(Communicator& ranks, const std::string& fingerprint) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;
@@ -59,6 +37,12 @@ std::string compare_fingerprints(Communicator& ranks, const std::string& fingerp
     text += concat(i == 0 ? "" : ", ", ranks_text(groups[i].second), groups[i].second.size() == 1 ? " has " : " have ",
                    groups[i].first);
   return groups.size() <= kMostNamed ? text : text + ", and others still others";
+}
+
+std::string name_of_data(const Config& config) {
+  for (const auto& [row, value] : applying_values(config.schema(), config))
+    if (row->key == "data.path") return concat("'", config.text("data.path"), "'");
+  return "the task's data";
 }
 
 }  // namespace keel

@@ -25,7 +25,7 @@ class Path : public ForwardObserver {
 
 }  // namespace
 
-std::string first_bad_tensor(Module& model, const LossFunction& loss, const Batch& batch, const RandomStream& random) {
+std::string first_bad_tensor(Module& model, const LossFunction& loss, const Batch& batch, Forward pass) {
   std::string bad;
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
     if (bad.empty() && !kernels::all_finite(parameter.value())) bad = "weight " + path;
@@ -40,7 +40,6 @@ std::string first_bad_tensor(Module& model, const LossFunction& loss, const Batc
         bad = concat("output of ", name, " in ", path->innermost());
   });
   const NoGrad no_grad;
-  Forward pass{.training = true, .random = random, .sample_ids = batch.sample_ids()};
   loss(batch, pass);
   for_each_module(model, [&](const std::string&, Module& module) { module.unsubscribe(path); });
   return bad;

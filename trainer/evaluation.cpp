@@ -9,7 +9,7 @@
 
 namespace keel {
 
-void evaluate(const BatchSource& source, std::int64_t batches, const Context& device,
+void evaluate(const BatchSource& source, std::int64_t batches, const Context& device, DType dtype,
               const ValidationFunction& validate, Metrics& metrics, Communicator& ranks) {
   const NoGrad no_grad;
   for (std::int64_t first = 0; first < batches; first += ranks.size()) {
@@ -17,8 +17,9 @@ void evaluate(const BatchSource& source, std::int64_t batches, const Context& de
     const std::int64_t mine = std::min(first + ranks.rank(), batches - 1);
     Batch loaded;
     together(ranks, [&] { loaded = source.load_all(mine); });
-    Forward pass{.training = false, .random = {}, .sample_ids = {}};
-    validate(transfer(loaded, device), pass, metrics);
+    const Batch batch = transfer(loaded, device);
+    Forward pass{.training = false, .random = {}, .sample_ids = batch.sample_ids(), .dtype = dtype};
+    validate(batch, pass, metrics);
     const std::vector<std::string> added = gather_texts(ranks, take_added(metrics));
     for (std::int64_t i = 0; i < ranks.size() && first + i < batches; ++i)
       join_added(metrics, added[static_cast<std::size_t>(i)]);

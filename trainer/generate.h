@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "keel/runtime/language.h"
+#include "keel/trainer/config.h"
 
 namespace keel {
 
@@ -20,9 +21,11 @@ struct GenerateOptions {
   std::string device = "auto";  // see keel/trainer/device.h
 };
 
-// Calls on_text with the prompt, then with each piece of its continuation as it is made. A run that has learnt to
-// add is given a sum ("347+586=") and answers with the number in its usual order. A folder without a model, or whose
+// Calls on_text with each piece of what the run's task answers (Task::answer()). `language` repeats the prompt and
+// continues it; one that has learnt to add is given a sum ("347+586=") and answers with the number in its usual order.
+// A folder without a model, or whose
 // files do not belong together, is an Error.
-void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
+              const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 }  // namespace keel

@@ -94,7 +94,8 @@ void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool
 }
 
 Loss GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
-  Forward pass{.training = true, .random = {}, .sample_ids = batch.sample_ids()};
+  Forward pass{
+      .training = true, .random = {}, .sample_ids = batch.sample_ids(), .dtype = engine_.options().policy.parameter};
   Loss loss = loss_(batch, pass);
   if (loss.terms().size() != 1 || loss.terms().front().is_sum)
     throw Error("cuda_graph repeats a loss of one term that is a mean; set it to false", ErrorKind::unsupported);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
@@ -38,6 +39,16 @@ class Products {
 };
 
 }  // namespace
+
+std::int64_t inner_extent(Module& model) {
+  std::map<std::int64_t, std::int64_t> numbers;  // by inner extent
+  for_each_parameter(model, [&](const std::string&, Parameter& parameter) {
+    if (const Dims& shape = parameter.shape(); shape.size() == 2) numbers[shape[1]] += shape[0] * shape[1];
+  });
+  const auto most = std::max_element(numbers.begin(), numbers.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == numbers.end() ? 1 : most->first;
+}
 
 ProbeRound best_round(const std::function<ProbeRound()>& probe, double least, double most) {
   constexpr double kBetter = 0.98;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "keel/nn/module.h"
 #include "keel/runtime/context.h"
 #include "keel/trainer/config.h"
 
@@ -13,6 +14,9 @@ struct PrecisionChoice {
   Strategy::Precision precision = Strategy::Precision::fp32;
   std::string reason;  // one line
 };
+
+// The inner extent of most products with the model's matrices, by their numbers; 1 where it has none.
+std::int64_t inner_extent(Module& model);
 
 // A processor without instructions for bf16 computes in fp32. One that has them, and a GPU, is asked: matrices of a
 // model of this width are multiplied in both, on one thread, in turns, for 50 to 500 ms. The best of each counts, since

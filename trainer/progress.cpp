@@ -44,7 +44,7 @@ std::vector<std::string> parts_of(const StepReport& report) {
   std::vector<std::string> parts = {fmt::format("loss {:.4f}", report.loss)};
   if (ends_by_time(report)) parts.push_back(fmt::format("step {}", report.step));
   else if (report.seconds_left) parts.push_back(compact_duration(*report.seconds_left) + " left");
-  parts.push_back(compact_number(report.tokens_per_s) + " tok/s");
+  parts.push_back(concat(compact_number(report.units_per_s), ' ', report.unit == "tokens" ? "tok" : report.unit, "/s"));
   parts.push_back(fmt::format("lr {:.3g}", report.lr));
   parts.push_back(fmt::format("grad {:.2f}", report.grad_norm));
   return parts;
@@ -161,11 +161,20 @@ void ConsoleObserver::print_line(std::string_view line) {
   else out_ << concat(kReturn, line, kEraseRest, '\n', shown_, kEraseRest) << std::flush;
 }
 
+std::optional<double> EvalReport::find(std::string_view name) const {
+  for (const NamedNumber& each : values)
+    if (each.name == name) return each.value;
+  return std::nullopt;
+}
+
 void ConsoleObserver::on_eval(const EvalReport& report) {
   const std::lock_guard lock(mutex_);
   std::string line = fmt::format("step {}", report.step);
-  if (report.exact_match) line += fmt::format("  held-out exact match {:.1f}%", 100 * *report.exact_match);
-  if (report.loss) line += fmt::format("  validation loss {:.4f}", *report.loss);
+  for (const NamedNumber& each : report.values) {
+    std::string name = each.name;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    line += fmt::format("  {} {:.4f}", name, each.value);
+  }
   print_line(line + fmt::format("  ({:.1f} s)", report.seconds));
 }
 

@@ -8,16 +8,19 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "keel/runtime/context.h"
+#include "keel/tasks/metric.h"
 
 namespace keel {
 
 struct StepReport {
   std::int64_t step = 0;               // steps done
   std::int64_t steps = 0;              // of the whole run
-  double loss = 0;                     // mean over the step's tokens, in nats
-  double tokens_per_s = 0;             // trained
+  double loss = 0;                     // mean over the step's weights, in nats where it is a cross-entropy
+  std::string unit = "tokens";         // that speed is told in, see Task::unit()
+  double units_per_s = 0;              // trained
   double lr = 0;                       // used by this step
   double grad_norm = 0;                // before clipping
   std::optional<double> seconds_left;  // nothing while it cannot be estimated
@@ -25,11 +28,15 @@ struct StepReport {
   double time_limit = 0;               // seconds; 0: none
 };
 
+// What an evaluation calls the loss of the only validation set; that of a set with a name is "NAME/loss".
+inline constexpr std::string_view kValidationLoss = "validation_loss";
+
 struct EvalReport {
   std::int64_t step = 0;
-  std::optional<double> loss;         // mean over the evaluated tokens, in nats
-  std::optional<double> exact_match;  // fraction of held-out tasks answered without a mistake
-  double seconds = 0;                 // that the evaluation took
+  std::vector<NamedNumber> values = {};  // of all metrics; one that is not defined is NaN
+  double seconds = 0;                    // that the evaluation took
+  // Nothing where there is no such value.
+  std::optional<double> find(std::string_view name) const;
 };
 
 struct CheckpointReport {

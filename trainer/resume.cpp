@@ -10,6 +10,7 @@
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/run_memory.h"
 #include "keel/trainer/shared_folder.h"
@@ -21,7 +22,7 @@ std::optional<Checkpoint> newest_of(const RunFolder& folder, const Config& confi
                                     std::int64_t below) {
   std::optional<Checkpoint> newest = newest_checkpoint(
       folder, [&](std::string_view complaint) { observer.on_message(LogLevel::warning, complaint); }, below,
-      config.schema);
+      config.keys);
   KEEL_CHECK(newest || folder.checkpoint_steps().empty(), "no checkpoint in '", folder.path(),
              "' is whole; give the run another folder (run=OTHER)");
   return newest;
@@ -32,7 +33,7 @@ Checkpoint open_path(const std::string& path, const Config& config, TrainObserve
   std::error_code ignored;
   KEEL_CHECK(std::filesystem::exists(path, ignored), "resume: there is no '", path,
              "'; name a checkpoint, or the folder of a run, or say resume=auto");
-  if (!RunFolder::is_run(path)) return open_checkpoint_of_run(path, config.schema);
+  if (!RunFolder::is_run(path)) return open_checkpoint_of_run(path, config.keys);
   std::optional<Checkpoint> newest = newest_of(RunFolder(path), config, observer, below);
   KEEL_CHECK(newest, "resume: the run in '", path, "' has no checkpoint yet");
   return *std::move(newest);
@@ -40,9 +41,11 @@ Checkpoint open_path(const std::string& path, const Config& config, TrainObserve
 
 // The numbers of another model fit nowhere.
 void check_same_model(const Checkpoint& resume, const Config& config) {
+  const Config before = parse_config(config.keys, resume.state.config, resume.path);
+  KEEL_CHECK(before.task == config.task, "'", resume.path, "' is a checkpoint of the task ", before.task, ", not of ",
+             config.task);
   std::string differences;
-  for (const ConfigChange& each : changes_between(
-           *config.schema, parse_config(config.schema, resume.state.config, resume.path), config, OnResume::refuses))
+  for (const ConfigChange& each : changes_between(config.schema(), before, config, OnResume::refuses))
     differences += concat(differences.empty() ? "" : ", ", each.key.substr(each.key.rfind('.') + 1), ' ', each.before,
                           " instead of ", each.now);
   KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
@@ -61,7 +64,7 @@ std::string states_of(const Config& config) {
 
 // The state of another optimizer says nothing to this one.
 void check_same_states(const Checkpoint& resume, const Config& config) {
-  const Config before = parse_config(config.schema, resume.state.config, resume.path);
+  const Config before = parse_config(config.keys, resume.state.config, resume.path);
   const std::string then = states_of(before), now = states_of(config);
   KEEL_CHECK(then == now, "'", resume.path, "' was trained by ", before.optimizer.type, ", which keeps ", then,
              ", and ", config.optimizer.type, " would go on from ", now,
@@ -78,33 +81,42 @@ std::string list_of(const std::vector<ConfigChange>& changes) {
 
 // Says which settings are not those of the checkpoint's run; the new ones hold.
 void note_changes(const Checkpoint& resume, const Config& config, TrainObserver& observer) {
-  const Config before = parse_config(config.schema, resume.state.config, resume.path);
+  const Config before = parse_config(config.keys, resume.state.config, resume.path);
   Config now = config;
   if (now.strategy.precision == Strategy::Precision::automatic) now.strategy.precision = before.strategy.precision;
-  std::string changed = list_of(changes_between(*config.schema, before, now, OnResume::warns));
+  std::string changed = list_of(changes_between(config.schema(), before, now, OnResume::warns));
   if (!LearningRate(before).moves_like(LearningRate(now)))
     changed += concat(changed.empty() ? "" : ", ", "scheduler (",
-                      list_of(changes_between(*config.schema, before, now, OnResume::paces)), ")");
+                      list_of(changes_between(config.schema(), before, now, OnResume::paces)), ")");
   if (!changed.empty())
     observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));
 }
 
-// The same file may have become another text since.
-void check_same_tokenizer(const RunFolder& folder, const OpenedData& task) {
-  if (!task.tokenizer || !std::filesystem::exists(folder.tokenizer())) return;
-  KEEL_CHECK(load_tokenizer(folder.tokenizer())->to_json() == task.tokenizer->to_json(), "the run in '", folder.path(),
-             "' was trained with another tokenizer than the data gives now; was the text changed?");
+// The same data may have become other data since, with another tokenizer.
+void check_same_files(const RunFolder& folder, const Data& data) {
+  for (const auto& [name, text] : data.files) {
+    const std::string path = folder.file(name);
+    KEEL_CHECK(!std::filesystem::exists(path) || read_text_file(path) == text, "the run in '", folder.path(),
+               "' was trained with another ", name, " than the data gives now; was the data changed?");
+  }
+}
+
+// Whether the configurations name one data set, in whatever order it is read.
+bool name_same_data(const Config& before, const Config& now) {
+  const std::vector<ConfigChange> changes = changes_between(now.schema(), before, now, OnResume::warns);
+  return std::none_of(changes.begin(), changes.end(), [](const ConfigChange& change) {
+    return is_inside(change.key, "data") && change.key != "data.seed";
+  });
 }
 
 // Data that was asked for by another name may be other data.
-void check_same_data(const Checkpoint& resume, const Config& config, const OpenedData& task, TrainObserver& observer) {
-  if (resume.state.data.empty() || resume.state.data == task.fingerprint) return;
-  const DataConfig before = parse_config(config.schema, resume.state.config, resume.path).data;
-  const DataConfig& now = config.data;
-  if (before.type != now.type || before.path != now.path || before.tokenizer != now.tokenizer) return;
-  const std::string change = concat("'", now.path, "' has changed since '", resume.path, "' was made: it had ",
-                                    resume.state.data, ", and has ", task.fingerprint);
-  if (!now.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
+void check_same_data(const Checkpoint& resume, const Config& config, const Data& data, TrainObserver& observer) {
+  const std::string now = data.training->fingerprint();
+  if (resume.state.data.empty() || resume.state.data == now) return;
+  if (!name_same_data(parse_config(config.keys, resume.state.config, resume.path), config)) return;
+  const std::string change = concat(name_of_data(config), " has changed since '", resume.path, "' was made: it had ",
+                                    resume.state.data, ", and has ", now);
+  if (!config.data.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
   observer.on_message(LogLevel::warning, change);
 }
 
@@ -118,7 +130,7 @@ std::string why_done(const TrainState& state, const Config& config) {
   return "";
 }
 
-std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder& folder, const OpenedData& task,
+std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder& folder, const Data& data,
                                           TrainObserver& observer, std::int64_t below,
                                           const std::optional<Promotion>& promoted) {
   if (config.resume == "never") {
@@ -142,8 +154,8 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
   if (promoted) resume->hosts = promoted->hosts;
   check_same_model(*resume, config);
   check_same_states(*resume, config);
-  check_same_tokenizer(folder, task);
-  check_same_data(*resume, config, task, observer);
+  check_same_files(folder, data);
+  check_same_data(*resume, config, data, observer);
   note_changes(*resume, config, observer);
   const std::string done = why_done(resume->state, config);
   observer.on_message(LogLevel::info,
@@ -155,15 +167,15 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
 
 }  // namespace
 
-std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& folder, const OpenedData& task,
+std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& folder, const Data& data,
                                       TrainObserver& observer, Communicator& ranks, std::int64_t below,
                                       std::int64_t copies_below) {
   std::optional<Promotion> promoted;
   if (config.resume == "auto")
-    promoted = promote_newest_copy(folder, config.schema, observer, ranks, below, copies_below);
+    promoted = promote_newest_copy(folder, config.keys, observer, ranks, below, copies_below);
   std::optional<Checkpoint> resume;
   together(ranks, [&] {
-    if (ranks.rank() == 0) resume = look_for_resume(config, folder, task, observer, below, promoted);
+    if (ranks.rank() == 0) resume = look_for_resume(config, folder, data, observer, below, promoted);
   });
   Checkpoint found = broadcast_checkpoint(resume.value_or(Checkpoint()), ranks);
   if (promoted) found.hosts = promoted->hosts;
@@ -172,7 +184,7 @@ std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& fol
   return found;
 }
 
-void load_beginning(const Config& config, const RunFolder& folder, const OpenedData& task, TrainObserver& observer,
+void load_beginning(const Config& config, const RunFolder& folder, const Data& data, TrainObserver& observer,
                     Communicator& ranks, Sharded& engine, std::optional<Checkpoint>& resume) {
   while (resume) {
     try {
@@ -186,7 +198,7 @@ void load_beginning(const Config& config, const RunFolder& folder, const OpenedD
     }
     // A copy of the same step may be whole.
     const std::int64_t step = resume->state.step;
-    resume = find_resume(config, folder, task, observer, ranks, step, resume->hosts.empty() ? step + 1 : step);
+    resume = find_resume(config, folder, data, observer, ranks, step, resume->hosts.empty() ? step + 1 : step);
   }
 }
 

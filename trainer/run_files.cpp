@@ -40,7 +40,8 @@ void RunFiles::take() {
                                                    "' has no locks; start no second run in this folder"));
 }
 
-void RunFiles::begin(std::string config, std::shared_ptr<const Tokenizer> tokenizer, std::optional<std::int64_t> step) {
+void RunFiles::begin(std::string config, std::vector<std::pair<std::string, std::string>> files,
+                     std::optional<std::int64_t> step) {
   const bool was_there = lock_.has_value();
   make_folders(folder_.path());
   take();
@@ -49,7 +50,7 @@ void RunFiles::begin(std::string config, std::shared_ptr<const Tokenizer> tokeni
              "' holds a run by now; resume=auto goes on with it, run=OTHER leaves it alone");
   if (lock_->state() == FileLock::State::held) folder_.remove_strays();
   config_ = std::move(config);
-  tokenizer_ = std::move(tokenizer);
+  task_files_ = std::move(files);
   write_description();
   metrics_.emplace(folder_.metrics(), step.value_or(0));
 }
@@ -57,7 +58,7 @@ void RunFiles::begin(std::string config, std::shared_ptr<const Tokenizer> tokeni
 void RunFiles::write_description() const {
   for (const char* name : {"/checkpoints", "/logs"}) make_folders(folder_.path() + name);
   write_text_file(folder_.config(), config_);
-  if (tokenizer_) save_tokenizer(folder_.tokenizer(), *tokenizer_);
+  for (const auto& [name, text] : task_files_) write_text_file(folder_.file(name), text);
 }
 
 void RunFiles::write(std::int64_t step, std::span<const Logged> metrics) {

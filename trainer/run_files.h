@@ -7,8 +7,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "keel/data/tokenizer.h"
 #include "keel/runtime/file_lock.h"
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/progress.h"
@@ -26,7 +27,9 @@ class RunFiles {
   void take();
   // Makes the folder where there is none, takes it, removes what killed sessions left, and writes what a run begins
   // with. `step`: of the checkpoint that it goes on from, if any. A run that came there after take() is an Error.
-  void begin(std::string config, std::shared_ptr<const Tokenizer> tokenizer, std::optional<std::int64_t> step);
+  // `files`: of the task (keel/tasks/task.h, Data).
+  void begin(std::string config, std::vector<std::pair<std::string, std::string>> files,
+             std::optional<std::int64_t> step);
   bool has_begun() const { return metrics_.has_value(); }
   // A line of metrics.
   void write(std::int64_t step, std::span<const Logged> metrics);
@@ -45,7 +48,7 @@ class RunFiles {
   TrainObserver& observer_;
   std::optional<FileLock> lock_;
   std::string config_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<std::pair<std::string, std::string>> task_files_;  // by name and text
   std::optional<MetricsWriter> metrics_;
   bool was_made_again_ = false;
 };

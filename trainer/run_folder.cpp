@@ -44,7 +44,7 @@ bool RunFolder::is_run(const std::string& path) {
 
 bool RunFolder::holds_run() const {
   std::error_code ignored;
-  for (const std::string& file : {config(), metrics(), tokenizer(), model(), path_ + "/checkpoints"})
+  for (const std::string& file : {config(), metrics(), model(), path_ + "/checkpoints"})
     if (std::filesystem::exists(file, ignored)) return true;
   return false;
 }

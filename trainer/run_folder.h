@@ -17,7 +17,8 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string config() const { return path_ + "/config.yaml"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
-  std::string tokenizer() const { return path_ + "/tokenizer.json"; }
+  // A small file of the task's, such as its tokenizer.
+  std::string file(const std::string& name) const { return concat(path_, '/', name); }
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
   std::string checkpoint(std::int64_t step) const;

@@ -36,7 +36,7 @@ MemoryFolder copies_of(const RunFolder& folder, const std::string& session, Comm
 
 }  // namespace
 
-std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std::shared_ptr<const Schema>& schema,
+std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std::shared_ptr<const ConfigKeys>& keys,
                                              TrainObserver& observer, Communicator& ranks, std::int64_t below,
                                              std::int64_t copies_below) {
   const std::string session = noted_session(folder, ranks);
@@ -44,7 +44,7 @@ std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std:
   std::int64_t above = -1;
   if (ranks.rank() == 0)
     if (const auto newest = newest_checkpoint(
-            folder, [](std::string_view) {}, below, schema))
+            folder, [](std::string_view) {}, below, keys))
       above = newest->state.step;
   above = gather_values(ranks, above).front();
   const std::optional<Promotion> made = promote_copy(

@@ -16,9 +16,9 @@ namespace keel {
 
 // Makes a checkpoint in the run's folder of the newest copy that the run's last session has left in memory, if one is
 // whole, of a step below `copies_below`, and newer than what can be opened of the checkpoints below `below`, whose
-// configurations are of the schema. What is wrong with a copy is told to the observer of the first rank. Every rank
+// configurations are of these keys. What is wrong with a copy is told to the observer of the first rank. Every rank
 // calls it.
-std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std::shared_ptr<const Schema>& schema,
+std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std::shared_ptr<const ConfigKeys>& keys,
                                              TrainObserver& observer, Communicator& ranks, std::int64_t below,
                                              std::int64_t copies_below);
 

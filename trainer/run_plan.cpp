@@ -8,22 +8,13 @@
 #include "keel/optim/catalog.h"
 #include "keel/runtime/json.h"
 #include "keel/trainer/metrics.h"
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/stack.h"
 
 namespace keel {
 
-std::int64_t planned_vocabulary(const Config& config) {
-  if (config.model.vocabulary > 0) return config.model.vocabulary;
-  if (config.data.type == DataConfig::Type::text && config.data.tokenizer == DataConfig::Tokenizer::byte)
-    return ByteTokenizer().vocabulary_size();
-  return open_data(config, Context::create({.threads = 1})).vocabulary;
-}
-
-ModelSize measure_model(const Config& config, std::int64_t vocabulary) {
+ModelSize measure_model(Module& model) {
   ModelSize size;
-  Gpt model(gpt_options(config, vocabulary));
   for (const FlatBuffer& unit : lay_out(model)) {
     size.parameters += unit.numel;
     ++size.units;
@@ -63,18 +54,12 @@ std::int64_t planned_files(const Config& config, Module& model, int ranks, int r
   return PlannedStack(config, model, ranks, true).plan(rank).memory.checkpoint;
 }
 
-RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor) {
-  Gpt model(gpt_options(config, vocabulary));
-  return plan_run(config, model, ranks, on_processor);
-}
-
-std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary) {
-  Gpt model(gpt_options(config, vocabulary));
+std::vector<TraceNode> trace_run(const Config& config, Task& task, int ranks, int rank) {
   const Rows rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
-  return PlannedStack(config, model, ranks, false).trace(rank, (rows.end - rows.begin) * config.model.block);
+  return PlannedStack(config, task.model(), ranks, false).trace(rank, (rows.end - rows.begin) * task.positions());
 }
 
-std::optional<MeasuredRun> read_measured_run(const std::string& path) {
+std::optional<MeasuredRun> read_measured_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
   const RunFolder folder(path);
   if (!std::filesystem::exists(folder.metrics()) || !std::filesystem::exists(folder.config())) return std::nullopt;
   MeasuredRun run;
@@ -112,7 +97,7 @@ std::optional<MeasuredRun> read_measured_run(const std::string& path) {
     if (const Json* const copied = record.find("peak_checkpoint_bytes")) run.checkpoint = copied->integer();
   }
   if (!ended) return std::nullopt;
-  run.config = load_config(folder.config());
+  run.config = load_config(keys, folder.config());
   const bool evaluates_once = !find_optimizer(run.config.optimizer.type).requirements.closure;
   if (steps > 0 && evaluates_once) run.sent = sent / steps;
   while (std::filesystem::exists(folder.log(run.ranks))) ++run.ranks;

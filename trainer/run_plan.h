@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/dist/parallel/step_trace.h"
+#include "keel/tasks/task.h"
 #include "keel/trainer/config.h"
 
 namespace keel {
@@ -18,27 +19,23 @@ struct ModelSize {
   std::string largest_name;       // "h.0"; "the rest" for what is in no unit of its own
 };
 
-// Opens the data only where the vocabulary depends on it.
-std::int64_t planned_vocabulary(const Config& config);
-
-ModelSize measure_model(const Config& config, std::int64_t vocabulary);
+ModelSize measure_model(Module& model);
 
 // Calls of backward() between two steps on each rank.
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
-// Rank 0's plan; no rank needs more. `config.strategy.precision` must have been decided. `on_processor`: the device is
-// the processor, so nothing needs to be offloaded. `memory.checkpoint` is there where checkpoints are asynchronous.
+// Rank 0's plan; no rank needs more. The model, that of the configuration's task (keel/trainer/make_task.h) or another
+// one, may have no memory yet. `config.strategy.precision` must have been decided. `on_processor`: the device is the
+// processor, so nothing needs to be offloaded. `memory.checkpoint` is there where checkpoints are asynchronous.
 // `memory.copies` is there with checkpoint.memory_every: two copies of the files of ranks 0 and 1. Where hosts have
 // different numbers of ranks, a rank may keep the files of several others.
-RankPlan plan_run(const Config& config, int ranks, std::int64_t vocabulary, bool on_processor = false);
-// The same of another model than the configuration's; it may have no memory yet.
-RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor);
+RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor = false);
 
 // Bytes of a rank's files in a checkpoint.
 std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank);
 
 // What a rank does in a step, in order.
-std::vector<TraceNode> trace_run(const Config& config, int ranks, int rank, std::int64_t vocabulary);
+std::vector<TraceNode> trace_run(const Config& config, Task& task, int ranks, int rank);
 
 // Mean times of the steps between two records, in milliseconds, without evaluations and checkpoints.
 struct StepTime {
@@ -60,6 +57,7 @@ struct MeasuredRun {
 };
 
 // Nothing where the folder holds no run that came to an end.
-std::optional<MeasuredRun> read_measured_run(const std::string& folder);
+std::optional<MeasuredRun> read_measured_run(const std::string& folder,
+                                             const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 }  // namespace keel

@@ -121,21 +121,12 @@ constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 
 constexpr Condition kAlways = {};
-constexpr Condition kSized = {"model.name", "custom"};
-constexpr Condition kNamed = {"model.name", "gpt2|gpt2-medium|gpt2-large|gpt2-xl"};
-constexpr Condition kText = {"data.type", "text"};
-constexpr Condition kFile = {"data.type", "text|tokens"};
-constexpr Condition kAddition = {"data.type", "addition"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
 const Condition kByClosure = {"optimizer.type", closure_optimizers()};
 constexpr Condition kScaled = {"loss_scale.type", "auto|dynamic|fixed"};
 
-SchemaRow of_model(SchemaRow row) {
-  row.on_resume = OnResume::refuses;
-  return row;
-}
 SchemaRow pacing(SchemaRow row) {
   row.on_resume = OnResume::paces;
   return row;
@@ -163,42 +154,10 @@ std::vector<SchemaRow> own_rows() {
            "queues: the "
            "learning rates do not know of it."}),
 
-      of_model({"model.type", choice(KEEL_AT(model.type), "gpt"), "gpt", kAny, kAlways,
-                "Architecture; gpt is GPT-2's: learned positions, tied output layer."}),
-      ignored({"model.name", choice(KEEL_AT(model.name), "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl"), "custom", kAny,
-               kAlways, "A published size, which sets layers, heads and width; custom: they are given.", "size"}),
-      of_model({"model.layers", KEEL_FIELD(model.layers), "4", between(1, 1024), kSized, "Transformer blocks.",
-                "n_layer|num_layers|depth"}),
-      of_model({"model.heads", KEEL_FIELD(model.heads), "4", between(1, 1024), kSized,
-                "Attention heads; must divide the width.", "n_head|num_heads"}),
-      of_model({"model.width", KEEL_FIELD(model.width), "128", between(1, 65536), kSized,
-                "Channels between the blocks.", "n_embd|hidden_size|d_model"}),
-      of_model({"model.block", KEEL_FIELD(model.block), "64", between(1, 1048576), kSized,
-                "Longest sequence, in tokens.", "block_size|context|sequence_length|seq_len"}),
-      of_model({"model.block", KEEL_FIELD(model.block), "1024", between(1, 1048576), kNamed,
-                "Longest sequence, in tokens."}),
-      of_model({"model.vocabulary", KEEL_FIELD(model.vocabulary), "0", between(0, 16777216), kSized,
-                "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.", "vocab_size|vocab"}),
-      of_model({"model.vocabulary", KEEL_FIELD(model.vocabulary), "50257", between(0, 16777216), kNamed,
-                "Rows of the embedding table; 0: as many as the data's tokenizer has tokens."}),
-      {"model.dropout", KEEL_FIELD(model.dropout), "0", kFraction, kAlways,
-       "Probability that an activation is dropped in training."},
-      of_model(
-          {"model.bias", KEEL_FIELD(model.bias), "true", kAny, kAlways, "Biases in linear layers and layer norms."}),
-
-      {"data.type", choice(KEEL_AT(data.type), "text|tokens|addition"), "text", kAny, kAlways,
-       "A text file, a file of token numbers, or sums like 347+586= made up on the fly.", "dataset"},
-      {"data.path", KEEL_FIELD(data.path), "", kAny, kFile, "The file, relative to the folder keel is started in.",
-       "file|text"},
-      {"data.tokenizer", choice(KEEL_AT(data.tokenizer), "byte|character"), "byte", kAny, kText,
-       "One token for each byte, or for each different character of the text."},
-      {"data.validation", KEEL_FIELD(data.validation), "0.1", between(0, 0.5), kFile,
-       "Fraction at the end of the file that is never trained on; 0: no evaluation.", "validation_fraction|val_split"},
-      ignored({"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kFile,
+      ignored({"data.allow_changes", KEEL_FIELD(data.allow_changes), "false", kAny, kAlways,
                "Train on where ranks find different data at the path, or a resumed run other data than before; false: "
                "that is an "
                "error."}),
-      {"data.digits", KEEL_FIELD(data.digits), "3", between(1, 9), kAddition, "Digits of each number to add."},
       {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
 
       {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
@@ -214,10 +173,8 @@ std::vector<SchemaRow> own_rows() {
 
       ignored({"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
                "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"}),
-      ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kFile,
-               "Batches of one evaluation; 0: the whole validation part.", "eval_iters"}),
-      ignored({"eval.samples", KEEL_FIELD(eval.samples), "1000", at_least(1), kAddition,
-               "Held-out sums that one evaluation answers."}),
+      ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kAlways,
+               "Batches of one evaluation; 0: all that is held out.", "eval_iters"}),
 
       ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
                "Steps between two checkpoints; 0: none by steps. The end of a session makes one in any case.",
@@ -392,7 +349,7 @@ std::vector<SchemaRow> all_rows() {
 
 }  // namespace
 
-const std::shared_ptr<const Schema>& keel_schema() {
+const std::shared_ptr<const Schema>& own_schema() {
   static const std::shared_ptr<const Schema> schema = std::make_shared<const Schema>(all_rows(), retired_keys());
   return schema;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // keel's own configuration keys: the table from which parser, checks, help and docs/config.md are made.
 //
-// A new key is a member of Config and a row in schema.cpp.
+// A new key is a member of Config and a row in schema.cpp. What a task's keys are says its entry in the catalog.
 
 #include <string>
 #include <string_view>

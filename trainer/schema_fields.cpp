@@ -8,10 +8,6 @@
 namespace keel {
 namespace {
 
-// Rows of keel's own keys are in schemas of Configs alone.
-Config& config_of(Settings& settings) { return static_cast<Config&>(settings); }
-const Config& config_of(const Settings& settings) { return static_cast<const Config&>(settings); }
-
 template <class T>
 class MemberField : public KeyField {
  public:

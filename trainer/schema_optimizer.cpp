@@ -304,7 +304,7 @@ std::vector<OptimizerValues> group_options(const Config& config) {
     Config own = config;
     for (const auto& [option, value] : group.options) {
       const std::string key = concat("optimizer.", option);
-      const std::span<const SchemaRow> rows = keel_schema()->rows();
+      const std::span<const SchemaRow> rows = own_schema()->rows();
       const auto row = std::find_if(rows.begin(), rows.end(), [&](const SchemaRow& each) {
         return each.key == key && (each.when.key.empty() || each.when.accepts(entry.name));
       });

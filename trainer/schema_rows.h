@@ -24,6 +24,13 @@ inline std::string_view kept(std::string text) {
   return texts.emplace_back(std::move(text));
 }
 
+// Rows of keel's own keys are in schemas of Configs alone.
+inline Config& config_of(Settings& settings) { return static_cast<Config&>(settings); }
+inline const Config& config_of(const Settings& settings) { return static_cast<const Config&>(settings); }
+
+// All of keel's own rows, without task.type and without those of tasks. Made once; never changes.
+const std::shared_ptr<const Schema>& own_schema();
+
 // Fields of rows that only a Config has values of. A text is a path, in which a leading ~ is the home folder.
 template <class T>
 using Access = T& (*)(Config&);

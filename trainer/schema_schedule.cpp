@@ -106,7 +106,7 @@ ScheduleSettings read_schedule(const YamlNode& node, const std::string& where) {
     if (entry.key == "type") continue;
     YamlNode value = entry.value;
     const std::string own =
-        keel_schema()->own_key("scheduler." + entry.key, value).substr(std::string_view("scheduler.").size());
+        own_schema()->own_key("scheduler." + entry.key, value).substr(std::string_view("scheduler.").size());
     at(entry.line, own, [&] {
       const ScheduleUse* use = use_named(kind, own);
       if (use == nullptr) {

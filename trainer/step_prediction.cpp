@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "keel/config/schema.h"
 #include "keel/data/divide_rows.h"
 #include "keel/dist/lab/cost_model.h"
 #include "keel/optim/catalog.h"
@@ -79,20 +80,27 @@ double most_rows(const Config& config, int ranks) {
   return static_cast<double>(rows);
 }
 
+bool has_same_model(const Config& a, const Config& b) {
+  const std::span<const SchemaRow> rows = a.schema().rows();
+  return a.task == b.task && std::all_of(rows.begin(), rows.end(), [&](const SchemaRow& row) {
+           return !is_inside(row.key, "model") || value_text(row, a) == value_text(row, b);
+         });
+}
+
 void check_same(const Config& config, const MeasuredRun& run) {
   const auto require = [&](bool same, std::string_view what) {
     KEEL_CHECK(same, "the run in '", config.run, "' was trained with another ", what,
                ", so its times say nothing about this one; train it anew, or name its folder with run=FOLDER");
   };
-  require(run.config.model == config.model, "model");
+  require(has_same_model(run.config, config), "model");
   require(run.config.strategy.precision == config.strategy.precision, "precision");
   require(run.config.batch.micro == config.batch.micro, "batch.micro");
 }
 
 }  // namespace
 
-CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports,
-                                        std::int64_t vocabulary, int ranks, int ranks_per_node) {
+CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports, Module& model,
+                                        int ranks, int ranks_per_node) {
   CommunicationTime time;
   if (ranks == 1) return time;
   KEEL_CHECK(config.sharding.group == 0, "sharding.group: the time of collectives of groups is not predicted");
@@ -105,14 +113,14 @@ CommunicationTime predict_communication(const Config& config, std::span<const la
     time.high_ms += each * one.high_us;
     time.is_extrapolated |= one.is_extrapolated;
   };
-  for (const PlannedCollective& each : plan_run(config, ranks, vocabulary).collectives)
+  for (const PlannedCollective& each : plan_run(config, model, ranks).collectives)
     add(each.kind, dtype_of_width(each.width), each.count * each.width, each.times);
   add(CollectiveKind::all_gather, DType::u8, control_bytes(ranks), 1);
   return time;
 }
 
 StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::span<const lab::Report> reports,
-                            std::int64_t vocabulary, int ranks, int ranks_per_node) {
+                            Module& model, int ranks, int ranks_per_node) {
   check_same(config, run);
   for (const Config* each : {&config, &run.config})
     KEEL_CHECK(!find_optimizer(each->optimizer.type).requirements.closure, "optimizer.type: how often a step of ",
@@ -127,8 +135,8 @@ StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::s
   KEEL_CHECK(median(computing) > 0, "by the records of '", config.run, "' a step computes for ", median(computing),
              " ms: they have no step_ms, since an older keel has written them, and tokens_per_s is a mean over many "
              "steps; train some steps anew");
-  const CommunicationTime there = predict_communication(run.config, reports, vocabulary, run.ranks, ranks_per_node);
-  const CommunicationTime here = predict_communication(config, reports, vocabulary, ranks, ranks_per_node);
+  const CommunicationTime there = predict_communication(run.config, reports, model, run.ranks, ranks_per_node);
+  const CommunicationTime here = predict_communication(config, reports, model, ranks, ranks_per_node);
 
   StepPrediction prediction{.ranks = ranks, .communication_ms = here.ms, .is_extrapolated = here.is_extrapolated};
   prediction.compute_ms = median(computing) * most_rows(config, ranks) / most_rows(run.config, run.ranks);

@@ -15,13 +15,12 @@
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/stopwatch.h"
-#include "keel/tasks/language.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/evaluation.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/metrics.h"
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_checkpoints.h"
@@ -38,14 +37,14 @@ namespace keel {
 namespace {
 
 // Chosen once, when the run begins: a probe may come out differently the next time, and on another rank.
-Strategy::Precision decide_precision(const Config& config, const Context& context,
+Strategy::Precision decide_precision(const Config& config, const Context& context, Module& model,
                                      const std::optional<Checkpoint>& resume, TrainObserver& observer,
                                      Communicator& ranks) {
   Strategy::Precision precision = config.strategy.precision;
   if (precision == Strategy::Precision::automatic && resume)
-    precision = parse_config(config.schema, resume->state.config, resume->path).strategy.precision;
+    precision = parse_config(config.keys, resume->state.config, resume->path).strategy.precision;
   if (precision != Strategy::Precision::automatic) return precision;
-  const PrecisionChoice choice = choose_precision(context, config.model.width);
+  const PrecisionChoice choice = choose_precision(context, inner_extent(model));
   if (ranks.rank() == 0) observer.on_message(LogLevel::info, choice.reason);
   return gather_values(ranks, choice.precision).front();
 }
@@ -74,14 +73,15 @@ class Run {
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
-        task_(agreed(ranks, [&] { return open_data(config, context_.host()); })),
+        task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
+        data_(agreed(ranks, [&] { return open_training_data(config, *task_); })),
         micro_batches_(agreed(
             ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
-        model_(agreed(ranks, [&] { return Gpt(gpt_options(config, task_.vocabulary)); })),
+        model_(*agreed(ranks, [&] { return &task_->model(); })),
         resume_(find_beginning(config)) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     check_same_data();
-    config_.strategy.precision = decide_precision(config, context_, resume_, observer_, ranks);
+    config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
     check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, config.log.trace);
@@ -91,11 +91,11 @@ class Run {
                              .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
                    model_);
     tell_once(LogLevel::warning, stack_->warning());
-    tell_once(LogLevel::warning, unused_rows_note(config, task_.vocabulary));
+    for (const std::string& note : task_->notes()) tell_once(LogLevel::warning, note);
     tell_once(LogLevel::info, stack_->note());
-    tell_once(LogLevel::info, task_.note);
+    tell_once(LogLevel::info, data_.note);
     trace_->watch(model_);
-    load_beginning(config_, folder_, task_, observer_, ranks_, engine(), resume_);
+    load_beginning(config_, folder_, data_, observer_, ranks_, engine(), resume_);
     if (resume_) state_ = resume_->state;
     trace_->begin(state_.step + 1);
     checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, resume_);
@@ -103,7 +103,7 @@ class Run {
     time_.emplace(config_, state_.time);
     skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
-    state_.data = task_.fingerprint;
+    state_.data = data_.training->fingerprint();
     measured_step_ = known_step_ = state_.step;
     if (ranks.size() == 1) tell_once(LogLevel::info, single_process_note(config.strategy));
   }
@@ -112,17 +112,18 @@ class Run {
     // A schedule that cannot be tabulated is refused before anything is written.
     const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
     write_description();
+    const auto loss = [this](const Batch& batch, Forward& pass) { return task_->training_step(batch, pass); };
     steps_.emplace(TrainingSteps::Parts{.model = model_,
-                                        .loss = [this](const Batch& batch,
-                                                       Forward& pass) { return language_loss(model_, batch, pass); },
+                                        .loss = loss,
                                         .engine = engine(),
                                         .ranks = ranks_,
-                                        .loader = task_.training,
+                                        .loader = data_.training,
                                         .micro_batches = micro_batches_,
                                         .curves = curves,
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
-                                        .cuda_graph = config_.cuda_graph},
+                                        .cuda_graph = config_.cuda_graph,
+                                        .unit = std::string(task_->unit())},
                    state_.step);
     try {
       loop();
@@ -153,13 +154,13 @@ class Run {
       if (is_first()) files_.take();
     });
     check_shared_folder(folder_.path(), ranks_);
-    return find_resume(config, folder_, task_, observer_, ranks_);
+    return find_resume(config, folder_, data_, observer_, ranks_);
   }
 
   void check_same_data() {
-    const std::string differences = compare_fingerprints(ranks_, task_.fingerprint);
+    const std::string differences = compare_fingerprints(ranks_, data_.training->fingerprint());
     if (differences.empty()) return;
-    const std::string text = concat("ranks find different data at '", config_.data.path, "': ", differences);
+    const std::string text = concat("ranks find different data at ", name_of_data(config_), ": ", differences);
     if (!config_.data.allow_changes)
       throw AgreedError(text + "; give all the same file, or train on with data.allow_changes=true");
     if (is_first()) observer_.on_message(LogLevel::warning, text);
@@ -168,7 +169,7 @@ class Run {
   void write_description() {
     together(ranks_, [&] {
       if (!is_first()) return;
-      files_.begin(to_yaml(config_), task_.tokenizer, resume_ ? std::optional(state_.step) : std::nullopt);
+      files_.begin(to_yaml(config_), data_.files, resume_ ? std::optional(state_.step) : std::nullopt);
     });
     together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
     checkpoints_->begin();
@@ -268,7 +269,7 @@ class Run {
   void report(const StepOutcome& outcome) {
     const double now = seconds_now();
     clock_.end_step(now, steps_->waited_ms());
-    state_.tokens += outcome.tokens;
+    state_.tokens += outcome.units;
     result_.loss = outcome.loss;
     if (!outcome.result.taken)
       observer_.on_message(skipped_->are_expected() ? LogLevel::info : LogLevel::warning,
@@ -277,7 +278,8 @@ class Run {
     report.step = outcome.step;
     report.steps = config_.steps;
     report.loss = outcome.loss;
-    report.tokens_per_s = static_cast<double>(outcome.tokens) / clock_.mean_seconds();
+    report.unit = task_->unit();
+    report.units_per_s = static_cast<double>(outcome.units) / clock_.mean_seconds();
     report.lr = outcome.result.lr;
     report.grad_norm = outcome.result.grad_norm;
     double left = clock_.mean_seconds() * static_cast<double>(config_.steps - outcome.step);
@@ -287,10 +289,11 @@ class Run {
     report.seconds_left = left;
     if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
       const StepClock::Interval times = clock_.take_interval();
+      const std::string speed = report.unit + "_per_s";
       std::vector<Logged> metrics = {{"loss", outcome.loss},          {"lr", report.lr},
-                                     {"grad_norm", report.grad_norm}, {"tokens_per_s", report.tokens_per_s},
+                                     {"grad_norm", report.grad_norm}, {speed, report.units_per_s},
                                      {"step_ms", times.step_ms},      {"elapsed_s", now - began_},
-                                     {"tokens", state_.tokens}};
+                                     {report.unit, state_.tokens}};
       if (engine().optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
       if (engine().options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {
@@ -306,27 +309,37 @@ class Run {
   }
 
   void evaluate_now() {
-    if (!task_.validation) return;
+    if (data_.validation.empty()) return;
     const double start = seconds_now();
-    Metrics metrics;
-    const auto& loss = metrics.make<MeanMetric>("loss");
-    const auto* const exact = task_.answers ? &metrics.make<ExactMatch>("exact_match") : nullptr;
-    const auto validate = [this](const Batch& batch, Forward& pass, Metrics& fed) {
-      validate_language(model_, batch, pass, fed);
-    };
-    evaluate(*task_.validation, task_.validation_batches, context_, validate, metrics, ranks_);
-    EvalReport report;
-    report.step = state_.step;
-    if (loss.weight() > 0) report.loss = loss.result().front().value;
-    if (exact != nullptr && exact->rows() > 0) report.exact_match = exact->result().front().value;
+    EvalReport report{.step = state_.step};
+    for (const ValidationSet& set : data_.validation) evaluate_on(set, report);
     report.seconds = seconds_now() - start;
     result_.evaluation = report;
+    std::vector<Logged> record;
+    for (const NamedNumber& each : report.values) record.push_back({each.name, each.value});
     together(ranks_, [&] {
-      if (files_.has_begun() && report.exact_match)
-        files_.write(state_.step, {{"validation_loss", *report.loss}, {"exact_match", *report.exact_match}});
-      else if (files_.has_begun()) files_.write(state_.step, {{"validation_loss", *report.loss}});
+      if (files_.has_begun()) files_.write(state_.step, record);
       observer_.on_eval(report);
     });
+  }
+
+  void evaluate_on(const ValidationSet& set, EvalReport& report) {
+    Metrics metrics;
+    metrics.make<MeanMetric>("loss");
+    task_->make_metrics(set.name, metrics);
+    const std::int64_t all = set.source->steps();
+    const auto validate = [this](const Batch& batch, Forward& pass, Metrics& fed) {
+      task_->validation_step(batch, pass, fed);
+    };
+    evaluate(*set.source, config_.eval.batches == 0 ? all : std::min(config_.eval.batches, all), context_,
+             engine().options().policy.parameter, validate, metrics, ranks_);
+    const std::string prefix = set.name.empty() ? "" : set.name + '/';
+    for (const auto& [name, metric] : metrics.all())
+      for (const NamedNumber& each : metric->result()) {
+        std::string full = concat(prefix, name, each.name.empty() ? "" : "_", each.name);
+        if (full == "loss") full = kValidationLoss;
+        report.values.push_back({std::move(full), each.value});
+      }
   }
 
   void write_memory() {
@@ -383,9 +396,10 @@ class Run {
   RunFolder folder_;
   RunFiles files_;  // of the first rank
   Context context_;
-  OpenedData task_;
+  std::unique_ptr<Task> task_;
+  Data data_;
   std::vector<Rows> micro_batches_;  // of this rank
-  Gpt model_;
+  Module& model_;                    // the task's
   std::optional<Checkpoint> resume_;
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;

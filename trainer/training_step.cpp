@@ -125,13 +125,20 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
   }
 }
 
+Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const {
+  return {.training = true,
+          .random = pending.random,
+          .sample_ids = batch.sample_ids(),
+          .dtype = parts_.engine.options().policy.parameter};
+}
+
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == parts_.micro_batches.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     return;
   }
-  Forward pass{.training = true, .random = pending.random, .sample_ids = batch.sample_ids()};
+  Forward pass = pass_of(pending, batch);
   const Loss loss = parts_.loss(batch, pass);
   if (step_ == first_step_ && !batch.is_stand_in()) check_count(loss, batch);
   pending.micro_batches.push_back({batch, StepLoss(loss, batch)});
@@ -158,7 +165,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
   if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
 }
 
-TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) {
+TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) const {
   Note note{.stop = flags.stop,
             .late = flags.late,
             .failed = flags.failed,
@@ -168,6 +175,7 @@ TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags fla
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
     const double weight = micro.loss.weight();
+    note.units += micro.batch.weight(parts_.unit);
     if (weight == 0) continue;
     const double loss = micro.loss.get();
     if (!std::isfinite(loss) && note.bad_micro < 0) {
@@ -201,14 +209,15 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<
   const std::vector<Note> all = hear(told);
   Turn turn = turn_of(all);
   check_notes(pending, all);
-  StepOutcome outcome{.step = pending.step, .loss = 0, .tokens = 0, .result = {}};
-  double weight = 0;
+  StepOutcome outcome{.step = pending.step, .loss = 0, .units = 0, .result = {}};
+  double weight = 0, units = 0;
   for (const Note& note : all) {
     outcome.loss += note.loss_sum;
     weight += note.weight;
+    units += note.units;
   }
   outcome.loss /= weight;
-  outcome.tokens = static_cast<std::int64_t>(weight);
+  outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);
   return turn;
@@ -216,8 +225,8 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<
 
 // Every rank repeats the forward pass, since they may gather weights from each other.
 void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
-  std::string bad =
-      first_bad_tensor(parts_.model, parts_.loss, pending.micro_batches[micro_batch].batch, pending.random);
+  const Batch& batch = pending.micro_batches[micro_batch].batch;
+  std::string bad = first_bad_tensor(parts_.model, parts_.loss, batch, pass_of(pending, batch));
   bad = broadcast_text(parts_.ranks, bad, rank);
   const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
   throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",

@@ -29,8 +29,8 @@ struct StepFlags {
 
 struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
-  double loss = 0;        // mean over the tokens of all ranks
-  std::int64_t tokens = 0;
+  double loss = 0;        // mean over the weights of all ranks
+  std::int64_t units = 0;
   StepResult result;
 };
 
@@ -47,6 +47,7 @@ class TrainingSteps {
     std::int64_t last_step = 0;  // whose batches are the last that are needed
     std::uint64_t seed = 0;      // of dropout
     bool cuda_graph = false;
+    std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
   };
   struct Turn {
     std::optional<StepOutcome> outcome;
@@ -91,6 +92,7 @@ class TrainingSteps {
   struct Note {
     double loss_sum = 0;  // over the weight
     double weight = 0;
+    double units = 0;
     std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
     double bad_loss = 0;
     bool stop = false, late = false, failed = false, save = false;
@@ -103,7 +105,8 @@ class TrainingSteps {
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
   PendingStep step_with_closure(Pending& pending);
-  static Note note_of(const Pending& pending, StepFlags flags);
+  Forward pass_of(const Pending& pending, const Batch& batch) const;
+  Note note_of(const Pending& pending, StepFlags flags) const;
   // What the others have told.
   std::vector<Note> hear(GatheringOf<Note>& told);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);

@@ -1,7 +1,6 @@
 #include "keel/nn/models/gpt.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "keel/autograd/functions.h"
@@ -10,14 +9,6 @@
 
 namespace keel {
 namespace {
-
-struct GptSize {
-  std::string_view name;
-  int layers, heads;
-  std::int64_t width;
-};
-constexpr std::array<GptSize, 4> kGptSizes = {
-    {{"gpt2", 12, 12, 768}, {"gpt2-medium", 24, 16, 1024}, {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}}};
 
 BlockOptions block_options(const GptOptions& options) {
   BlockOptions block;
@@ -30,26 +21,6 @@ BlockOptions block_options(const GptOptions& options) {
 }
 
 }  // namespace
-
-double training_flops_of_token(const GptOptions& options, std::int64_t parameters) {
-  const double attention = options.layers * static_cast<double>(options.width) * static_cast<double>(options.block);
-  return 6 * (static_cast<double>(parameters) + attention);
-}
-
-GptOptions gpt_by_name(std::string_view name) {
-  std::string known;
-  for (const GptSize& size : kGptSizes) {
-    if (size.name == name) {
-      GptOptions options;
-      options.layers = size.layers;
-      options.heads = size.heads;
-      options.width = size.width;
-      return options;
-    }
-    known += concat(known.empty() ? "" : ", ", size.name);
-  }
-  throw Error(concat("unknown model '", name, "'; known are ", known));
-}
 
 Gpt::Gpt(const GptOptions& given)
     : options(given),

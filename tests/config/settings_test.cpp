@@ -238,13 +238,13 @@ TEST(Settings, JoinASchemaInItsOrder) {
   for (const SchemaRow& row : both->rows()) order += concat(order.empty() ? "" : " ", row.key);
   EXPECT_EQ(
       order,
-      "task.type task.kind task.strict task.classes task.smoothing task.title task.teacher model.depth model.sizes "
-      "model.rates model.names model.width model.width data.path data.classes");
+      "task.kind task.strict task.classes task.smoothing task.title task.teacher task.type model.sizes model.rates "
+      "model.names model.width model.width model.depth data.classes data.path");
   EXPECT_EQ(base.rows().size(), 3u);
   Settings settings;
   EXPECT_EQ(told(*both, "task: {classes: 4, type: two}\nmodel: {depth: 3}", settings), "");
   EXPECT_EQ(settings.integer("model.depth"), 3);
-  EXPECT_EQ(to_yaml(*both, settings).substr(0, 40), "task:\n  type: two\n  kind: small\n  strict");
+  EXPECT_EQ(to_yaml(*both, settings).substr(0, 40), "task:\n  kind: small\n  strict: true\n  clas");
   EXPECT_NE(key_help(*both).find("model.width = 64   (when task.kind is small)\n    a whole number >= 1. Width.\n"),
             std::string::npos);
   EXPECT_NE(key_tables(*both).find("| `task.classes` | a whole number from 2 to 1000 | required |  | Classes"),
@@ -264,7 +264,7 @@ TEST(Settings, AWrongListOfRowsIsToldALineForEachMistake) {
   };
   const KeyRow a = {"task.a", KeyType::integer, "1", "A."};
   EXPECT_EQ(about({when({"task.a", KeyType::integer, "=seed", "A."}, "data.type", "x")}), "");
-  const std::string no_name = "a key is task, model or data, a dot, and letters, digits and _";
+  const std::string no_name = "a key is task, model, data or eval, a dot, and letters, digits and _";
   for (const std::string_view key : {"optimizer.a", "task", "task.", "task.a-b", "task.a.b", "a"})
     EXPECT_EQ(about({{key, KeyType::integer, "1", "A."}}), concat(key, ": ", no_name));
   EXPECT_EQ(about({{"", KeyType::integer, "1", "A."}}), "a key without a name: " + no_name);

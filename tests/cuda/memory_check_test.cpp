@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/cuda/device.h"
 #include "tests/error_of.h"
+#include "tests/trainer/planned_model.h"
 #include "tests/trainer/run_support.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
@@ -44,7 +44,7 @@ TEST_F(DeviceMemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfADevice) {
     for (const int n : {1, 2}) {
       const Config config =
           small_run(place_, "run", {concat("strategy=", strategy), concat("device=", to_string(kTestDevice))});
-      const MemoryPlan plan = plan_run(config, n, kVocabulary, false).memory;
+      const MemoryPlan plan = plan_run(config, *planned_model(config, kVocabulary), n, false).memory;
       const std::int64_t all = n * (plan.kept() + plan.buckets), plenty = std::int64_t{1} << 50;
       run_ranks(n, [&](Communicator& ranks) {
         EXPECT_EQ(refusal(config, ranks, all, 1), "") << "the processor's memory is not asked for";
@@ -64,7 +64,7 @@ TEST_F(DeviceMemoryCheck, RefusesWhatDevicesWouldLeaveToAProcessorWithTooLittle)
     const Config config = small_run(place_, "run",
                                     {"strategy=zero2-bf16", "sharding.offload_optimizer=true",
                                      concat("checkpoint.async=", async), concat("device=", to_string(kTestDevice))});
-    const MemoryPlan plan = plan_run(config, 2, kVocabulary, false).memory;
+    const MemoryPlan plan = plan_run(config, *planned_model(config, kVocabulary), 2, false).memory;
     ASSERT_GT(plan.host, 0);
     EXPECT_EQ(plan.checkpoint > 0, config.checkpoint.async);
     const std::int64_t left = 2 * (plan.host + plan.checkpoint);

@@ -19,7 +19,7 @@
 #include "keel/data/token_batch.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
-#include "keel/trainer/opened_data.h"
+#include "keel/tasks/language.h"
 #include "keel/trainer/trainer.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -53,7 +53,7 @@ void take_over(const NamedTensors& state) {
 
 // The sums that keel trains on in a step (the first has number 0).
 std::vector<std::string> examples_of(const Config& config, std::int64_t step) {
-  const AdditionTask task(static_cast<int>(config.data.digits));
+  const AdditionTask task(static_cast<int>(config.integer("data.digits")));
   std::vector<std::string> examples;
   for (std::int64_t row = 0; row < config.batch.global; ++row) {
     const Addends pair = task.training_pair(config.data.seed, step, row);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "keel/data/token_file.h"
+#include "keel/data/token_fingerprint.h"
 #include "keel/trainer/checkpoint.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "tests/error_of.h"

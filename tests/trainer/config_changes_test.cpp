@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "tests/trainer/language_schema.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -21,7 +22,7 @@ Config config_of(const std::vector<std::string>& overrides) {
 
 std::string keys_of(const Config& before, const Config& now, OnResume kind) {
   std::string keys;
-  for (const ConfigChange& each : changes_between(*keel_schema(), before, now, kind))
+  for (const ConfigChange& each : changes_between(language_schema(), before, now, kind))
     keys += concat(keys.empty() ? "" : " ", each.key, '=', each.now);
   return keys;
 }
@@ -44,14 +45,14 @@ std::optional<Config> changed(const SchemaRow& row, const Config& config) {
 
 TEST(ConfigChanges, FindEveryKeyThatDiffersUnderItsOwnKindAndNoOther) {
   const Config config = config_of({"gradient_compression={type: topk}", "checkpoint.async=true"});
-  for (const auto& [row, value] : applying_values(*config.schema, config)) {
+  for (const auto& [row, value] : applying_values(config.schema(), config)) {
     if (row->key == "precision") continue;  // kept in the strategy
     if (split_choices(row->field->choices()).size() == 1) continue;
     const std::optional<Config> other = changed(*row, config);
     ASSERT_TRUE(other.has_value()) << row->key << " needs a value in changed()";
     for (const OnResume kind : kKinds) {
       std::vector<std::string_view> keys;
-      for (const ConfigChange& each : changes_between(*keel_schema(), config, *other, kind)) {
+      for (const ConfigChange& each : changes_between(language_schema(), config, *other, kind)) {
         keys.push_back(each.key);
         EXPECT_EQ(each.before, value);
         EXPECT_EQ(each.now, value_text(*row, *other));

@@ -23,14 +23,14 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
   const Config config = parse_config(config_example(), "c.yaml");
   EXPECT_EQ(config.seed, 1u);
   EXPECT_EQ(config.steps, 2000);
-  EXPECT_EQ(config.model.layers, 4);
-  EXPECT_EQ(config.model.heads, 4);
-  EXPECT_EQ(config.model.width, 128);
-  EXPECT_EQ(config.model.block, 64);
-  EXPECT_EQ(config.data.type, DataConfig::Type::text);
-  EXPECT_EQ(config.data.path, "corpus.txt");
-  EXPECT_EQ(config.data.tokenizer, DataConfig::Tokenizer::byte);
-  EXPECT_EQ(config.data.validation, 0.1);
+  EXPECT_EQ(config.integer("model.layers"), 4);
+  EXPECT_EQ(config.integer("model.heads"), 4);
+  EXPECT_EQ(config.integer("model.width"), 128);
+  EXPECT_EQ(config.integer("model.block"), 64);
+  EXPECT_EQ(config.text("data.type"), "text");
+  EXPECT_EQ(config.text("data.path"), "corpus.txt");
+  EXPECT_EQ(config.text("data.tokenizer"), "byte");
+  EXPECT_EQ(config.number("data.validation"), 0.1);
   EXPECT_EQ(config.batch.global, 48);
   EXPECT_EQ(config.batch.micro, 12);
   EXPECT_EQ(config.optimizer.type, "AdamW");
@@ -56,16 +56,15 @@ TEST(Config, DefaultsFollowFromOtherValues) {
   EXPECT_EQ(config.clip, 1);
   EXPECT_EQ(config.optimizer.weight_decay, 0.01);
   EXPECT_EQ(parse_config(with("optimizer: {type: SGD}"), "c").optimizer.weight_decay, 0);
-  EXPECT_EQ(config.data.path, "");  // does not apply, so it keeps the value of Config{}
 }
 
 TEST(Config, NamedModelsHaveThePublishedSizes) {
   const Config config = parse_config(with("model: {name: gpt2-xl, block: 256}"), "c.yaml");
-  EXPECT_EQ(config.model.layers, 48);
-  EXPECT_EQ(config.model.heads, 25);
-  EXPECT_EQ(config.model.width, 1600);
-  EXPECT_EQ(config.model.block, 256);
-  EXPECT_EQ(config.model.vocabulary, 50257);
+  EXPECT_EQ(config.integer("model.layers"), 48);
+  EXPECT_EQ(config.integer("model.heads"), 25);
+  EXPECT_EQ(config.integer("model.width"), 1600);
+  EXPECT_EQ(config.integer("model.block"), 256);
+  EXPECT_EQ(config.integer("model.vocabulary"), 50257);
   EXPECT_EQ(message_of(with("model: {name: gpt2, layers: 3}")),
             "c.yaml:3: model.layers: applies only when model.name is custom, and model.name is gpt2; remove one of the "
             "two");
@@ -77,10 +76,10 @@ TEST(Config, OverridesReplaceValuesAndSections) {
   const Config config =
       parse_config("steps: 9\nmodel: {layers: 9, width: 90}\ndata: {type: addition}\n", "c", overrides);
   EXPECT_EQ(config.optimizer.lr, 3e-4);
-  EXPECT_EQ(config.model.width, 64);
-  EXPECT_EQ(config.model.layers, 4);  // the section was replaced, so this is the default again
+  EXPECT_EQ(config.integer("model.width"), 64);
+  EXPECT_EQ(config.integer("model.layers"), 4);  // the section was replaced, so this is the default again
   EXPECT_EQ(config.steps, 6);
-  EXPECT_EQ(config.data.path, "my corpus.txt");
+  EXPECT_EQ(config.text("data.path"), "my corpus.txt");
 }
 
 // DeepSpeed's hpZ keeps a second copy of the weights alone in each node, and PyTorch's find_unused_parameters = true is

@@ -11,6 +11,7 @@
 
 #include "keel/trainer/schema.h"
 #include "tests/trainer/config_mistakes.h"
+#include "tests/trainer/language_schema.h"
 
 namespace keel {
 namespace {
@@ -52,7 +53,7 @@ TEST(ConfigWords, AHomeFolderIsReplacedInEveryPath) {
   ::setenv("HOME", "/home/ada", 1);
   const Config config =
       parse_config("steps: 1\ndata: {path: ~/a b.txt}\nrun: '~/runs/x'", "c.yaml", {"resume=~/runs/y"});
-  EXPECT_EQ(config.data.path, "/home/ada/a b.txt");
+  EXPECT_EQ(config.text("data.path"), "/home/ada/a b.txt");
   EXPECT_EQ(config.run, "/home/ada/runs/x");
   EXPECT_EQ(config.resume, "/home/ada/runs/y");
   EXPECT_EQ(parse_config(with(""), "c.yaml", {"run=~ada/x"}).run, "~ada/x");
@@ -90,9 +91,9 @@ TEST(ConfigWords, WhatAReplacedChoiceMakesMeaninglessIsLeftOutWithANote) {
 // Values that other keys depend on.
 std::vector<std::pair<std::string, std::string>> all_choices() {
   std::set<std::string_view> deciding;
-  for (const SchemaRow& row : keel_schema()->rows()) deciding.insert(row.when.key);
+  for (const SchemaRow& row : language_schema().rows()) deciding.insert(row.when.key);
   std::vector<std::pair<std::string, std::string>> choices;
-  for (const SchemaRow& row : keel_schema()->rows())
+  for (const SchemaRow& row : language_schema().rows())
     if (deciding.contains(row.key))
       for (const std::string_view choice : split_choices(row.field->choices())) choices.emplace_back(row.key, choice);
   return choices;

@@ -99,7 +99,7 @@ TEST(Evaluation, CountsRowsWhoseEveryTargetIsTheLikeliestToken) {
         const auto& loss = metrics.make<MeanMetric>("loss");
         const auto& exact = metrics.make<ExactMatch>("exact_match");
         evaluate(
-            loader, batches, context,
+            loader, batches, context, DType::f32,
             [&](const Batch& batch, Forward& pass, Metrics& fed) { validate_language(model, batch, pass, fed); },
             metrics, ranks);
         return std::array{loss.result().front().value, loss.weight(), exact.result().front().value};

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
 #include "tests/trainer/run_support.h"
@@ -55,11 +56,11 @@ TEST(LbfgsRun, ItsPlanIsOfOneEvaluation) {
   train_by(3, config);
   const std::optional<MeasuredRun> run = read_measured_run(config.run);
   ASSERT_TRUE(run.has_value());
-  const std::int64_t vocabulary = planned_vocabulary(config);
-  EXPECT_EQ(run->optimizer, plan_run(config, 3, vocabulary).memory.optimizer);
+  const std::unique_ptr<Task> task = make_task(config);
+  EXPECT_EQ(run->optimizer, plan_run(config, task->model(), 3).memory.optimizer);
   EXPECT_GT(run->optimizer, 0);
   EXPECT_FALSE(run->sent.has_value());
-  EXPECT_EQ(error_of([&] { predict_step(config, *run, {}, vocabulary, 4, 0); }),
+  EXPECT_EQ(error_of([&] { predict_step(config, *run, {}, task->model(), 4, 0); }),
             "optimizer.type: how often a step of LBFGS evaluates the loss is not predicted");
 }
 

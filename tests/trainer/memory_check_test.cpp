@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "keel/trainer/compare.h"
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
+#include "tests/trainer/planned_model.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -19,7 +19,7 @@ TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
   for (const char* strategy : {"ddp-fp32", "zero2-bf16", "zero3-fp32"})
     for (const int n : {1, 3}) {
       const Config config = small_run(place, "run", {concat("strategy=", strategy)});
-      const MemoryPlan plan = plan_run(config, n, 40, true).memory;
+      const MemoryPlan plan = plan_run(config, *planned_model(config), n, true).memory;
       const std::int64_t all = n * (plan.kept() + plan.buckets);
       run_ranks(n, [&](Communicator& ranks) {
         const Context context = Context::create({.threads = 1});
@@ -45,7 +45,7 @@ TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
 TEST(MemoryCheck, CountsTheCopyOfAnAsynchronousSave) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run", {"strategy=zero2-bf16", "checkpoint.async=true"});
-  const MemoryPlan plan = plan_run(config, 2, 40, true).memory;
+  const MemoryPlan plan = plan_run(config, *planned_model(config), 2, true).memory;
   ASSERT_GT(plan.checkpoint, 0);
   const std::int64_t all = 2 * (plan.kept() + plan.buckets + plan.checkpoint);
   run_ranks(2, [&](Communicator& ranks) {

@@ -21,13 +21,13 @@ namespace {
 
 using namespace std::string_view_literals;
 
-struct Metrics : ::testing::Test {
+struct MetricsFile : ::testing::Test {
   testing::TemporaryFolder folder;
   std::string path = folder / "metrics.jsonl";
   std::string text() const { return read_text_file(path); }
 };
 
-TEST_F(Metrics, EachRecordIsOneLineInTheGivenOrder) {
+TEST_F(MetricsFile, EachRecordIsOneLineInTheGivenOrder) {
   MetricsWriter writer(path);
   writer.write(1, {{"loss", 2.5}, {"tokens", std::int64_t{768}}, {"phase", "warm-up"}});
   EXPECT_EQ(text(), "{\"step\":1,\"loss\":2.5,\"tokens\":768,\"phase\":\"warm-up\"}\n");  // before the writer ends
@@ -35,14 +35,14 @@ TEST_F(Metrics, EachRecordIsOneLineInTheGivenOrder) {
   EXPECT_EQ(text().substr(text().find('\n') + 1), "{\"step\":2}\n");
 }
 
-TEST_F(Metrics, NumbersThatAreNotFiniteStayValidJson) {
+TEST_F(MetricsFile, NumbersThatAreNotFiniteStayValidJson) {
   MetricsWriter(path).write(3, {{"loss", NAN}, {"norm", INFINITY}, {"x", -INFINITY}, {"lr", 0.5}});
   EXPECT_EQ(text(),
             "{\"step\":3,\"loss\":null,\"norm\":null,\"x\":null,\"lr\":0.5,"
             "\"nonfinite\":{\"loss\":\"nan\",\"norm\":\"inf\",\"x\":\"-inf\"}}\n");
 }
 
-TEST_F(Metrics, EveryFiniteNumberReadsBackExactly) {
+TEST_F(MetricsFile, EveryFiniteNumberReadsBackExactly) {
   std::mt19937_64 random(3);
   MetricsWriter writer(path);
   std::vector<double> values;
@@ -59,7 +59,7 @@ TEST_F(Metrics, EveryFiniteNumberReadsBackExactly) {
   EXPECT_EQ(i, values.size());
 }
 
-TEST_F(Metrics, AResumedRunDropsWhatCameAfterItsStep) {
+TEST_F(MetricsFile, AResumedRunDropsWhatCameAfterItsStep) {
   {
     MetricsWriter writer(path);
     for (int step = 1; step <= 5; ++step) writer.write(step, {{"loss", 1.0 * step}});
@@ -72,7 +72,7 @@ TEST_F(Metrics, AResumedRunDropsWhatCameAfterItsStep) {
   EXPECT_EQ(text(), "{\"step\":1}\n");
 }
 
-TEST_F(Metrics, ALineThatACrashCutShortIsDropped) {
+TEST_F(MetricsFile, ALineThatACrashCutShortIsDropped) {
   for (const std::string_view rest : {"{\"step\":2,\"lo"sv, "{\"step\":2}"sv, "\0\0"sv}) {
     std::ofstream(path, std::ios::binary) << "{\"step\":1}\n" << rest;
     MetricsWriter(path).write(2, {});
@@ -80,7 +80,7 @@ TEST_F(Metrics, ALineThatACrashCutShortIsDropped) {
   }
 }
 
-TEST_F(Metrics, AForeignFileIsRefusedAndLeftAlone) {
+TEST_F(MetricsFile, AForeignFileIsRefusedAndLeftAlone) {
   for (const char* foreign : {"my notes\n", "{\"step\":1}\n\n", "[]\n", "{\"step\":\"1\"}\n", "{}\n{\"step\":9}\n"}) {
     std::ofstream(path, std::ios::binary) << foreign;
     EXPECT_THROW(MetricsWriter(path, 0), Error) << foreign;
@@ -88,7 +88,7 @@ TEST_F(Metrics, AForeignFileIsRefusedAndLeftAlone) {
   }
 }
 
-TEST_F(Metrics, AFullDiskIsAnErrorThatLeavesWholeLines) {
+TEST_F(MetricsFile, AFullDiskIsAnErrorThatLeavesWholeLines) {
   MetricsWriter writer(path);
   writer.write(1, {});
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
@@ -109,14 +109,14 @@ TEST_F(Metrics, AFullDiskIsAnErrorThatLeavesWholeLines) {
   EXPECT_EQ(text(), "{\"step\":1}\n{\"step\":3}\n");
 }
 
-TEST_F(Metrics, AMissingFolderIsAnError) {
+TEST_F(MetricsFile, AMissingFolderIsAnError) {
   try {
     MetricsWriter(path + "/no/such/folder");
     ADD_FAILURE();
   } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::io); }
 }
 
-TEST_F(Metrics, ANameIsUsedOnce) {
+TEST_F(MetricsFile, ANameIsUsedOnce) {
   MetricsWriter writer(path);
   EXPECT_THROW(writer.write(1, {{"loss", 1.0}, {"loss", 2.0}}), Error);
   EXPECT_THROW(writer.write(1, {{"step", 1.0}}), Error);

@@ -13,7 +13,7 @@ StepReport report_of(std::int64_t step, std::int64_t steps = 2000) {
   return {.step = step,
           .steps = steps,
           .loss = 2.34567,
-          .tokens_per_s = 20100,
+          .units_per_s = 20100,
           .lr = 1e-3,
           .grad_norm = 0.5,
           .seconds_left = 83};
@@ -58,14 +58,14 @@ TEST(Progress, APipeGetsPlainLinesAtIntervals) {
 TEST(Progress, OtherEventsAreOneLineEach) {
   FakeConsole console;
   ConsoleObserver observer(console.out, console.options(false));
-  observer.on_eval({.step = 250, .loss = 1.88, .exact_match = {}, .seconds = 0.25});
-  observer.on_eval({.step = 300, .loss = 0.01, .exact_match = 0.9876, .seconds = 2});
+  observer.on_eval({.step = 250, .values = {{"validation_loss", 1.88}}, .seconds = 0.25});
+  observer.on_eval({.step = 300, .values = {{"exact_match", 0.9876}, {"validation_loss", 0.01}}, .seconds = 2});
   observer.on_checkpoint({.step = 500, .path = "runs/add/step-500"});
   observer.on_message(LogLevel::info, "auto chose bf16");
   observer.on_message(LogLevel::warning, "few threads");
   EXPECT_EQ(console.take(),
             "step 250  validation loss 1.8800  (0.2 s)\n"
-            "step 300  held-out exact match 98.8%  validation loss 0.0100  (2.0 s)\n"
+            "step 300  exact match 0.9876  validation loss 0.0100  (2.0 s)\n"
             "step 500  saved runs/add/step-500\n"
             "auto chose bf16\n"
             "warning: few threads\n");

@@ -150,7 +150,7 @@ TEST(RemovedFolder, IsMadeAgainAndTheRunEndsAsItWould) {
           << messages;
       const RunFolder folder(config.run);
       EXPECT_EQ(folder.checkpoint_steps().back(), 12);
-      for (const std::string& file : {folder.config(), folder.metrics(), folder.tokenizer(), folder.model()})
+      for (const std::string& file : {folder.config(), folder.metrics(), folder.model()})
         EXPECT_TRUE(fs::exists(file)) << file;
       train_by(n, small_run(place, "whole"));
       EXPECT_TRUE(weights_of(config) == weights_of(small_run(place, "whole")));
@@ -164,7 +164,7 @@ TEST(RemovedFolder, ThatItWasMadeAgainIsToldOnce) {
   const RunFolder folder(place / "run");
   Recorder recorder;
   RunFiles files(folder, recorder);
-  files.begin("steps: 3\n", nullptr, {});
+  files.begin("steps: 3\n", {}, {});
   EXPECT_FALSE(files.keep(1));
   for (const bool by_metrics : {false, true}) {
     fs::remove_all(folder.path());

@@ -11,9 +11,9 @@
 
 #include "keel/dist/checkpoint/memory_folder.h"
 #include "keel/trainer/memory_check.h"
-#include "keel/trainer/opened_data.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
+#include "tests/trainer/planned_model.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -168,7 +168,7 @@ TEST(RunMemory, TakesWhatThePlanSays) {
       // A file has a head of a page or two.
       EXPECT_GE(counted, planned);
       EXPECT_LE(counted, planned + n * 4 * (16 << 10));
-      EXPECT_EQ(plan_run(config, n, 40).memory.copies,
+      EXPECT_EQ(plan_run(config, *planned_model(config), n).memory.copies,
                 2 * (planned_files(config, model, n, 0) + (n > 1 ? planned_files(config, model, n, 1) : 0)));
       fs::remove_all(memory.root);
       fs::create_directory(memory.root);
@@ -181,7 +181,7 @@ TEST(RunMemory, IsPartOfWhatARunIsRefusedFor) {
   run_ranks(3, [&](Communicator& ranks) {
     const Context context = Context::create({.threads = 1});
     Gpt model(gpt_options(config, 40));
-    const MemoryPlan plan = plan_run(config, 3, 40, true).memory;
+    const MemoryPlan plan = plan_run(config, *planned_model(config), 3, true).memory;
     std::int64_t copies = 0;
     for (int rank = 0; rank < 3; ++rank) copies += 2 * planned_files(config, model, 3, rank);
     const std::int64_t all = 3 * (plan.kept() + plan.buckets) + copies;

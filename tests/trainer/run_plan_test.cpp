@@ -9,7 +9,9 @@
 
 #include "keel/data/tokenizer.h"
 #include "keel/dist/comm/run_ranks.h"
+#include "keel/nn/models/gpt.h"
 #include "keel/runtime/file.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/trainer.h"
 #include "tests/temporary_folder.h"
 
@@ -42,7 +44,7 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
         Quiet quiet;
         train(config, quiet, communicator);
       });
-      const RankPlan plan = plan_run(config, ranks, planned_vocabulary(config));
+      const RankPlan plan = plan_run(config, make_task(config)->model(), ranks);
       const auto measured = read_measured_run(config.run);
       ASSERT_TRUE(measured.has_value());
       EXPECT_EQ(measured->ranks, ranks);
@@ -64,10 +66,12 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
 TEST(RunPlan, TheVocabularyOfBytesNeedsNoText) {
   const testing::TemporaryFolder folder;
   const std::string head = "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n";
-  EXPECT_EQ(planned_vocabulary(parse_config(
-                concat(head, "data: {type: text, tokenizer: byte, path: ", folder / "nowhere", "}\n"), "bytes.yaml")),
+  const auto rows = [&](const std::string& data) {
+    return dynamic_cast<Gpt&>(make_task(parse_config(head + data, "c.yaml"))->model()).options.vocabulary;
+  };
+  EXPECT_EQ(rows(concat("data: {type: text, tokenizer: byte, path: ", folder / "nowhere", "}\n")),
             ByteTokenizer().vocabulary_size());
-  EXPECT_LT(planned_vocabulary(parse_config(head + "data: {type: addition, digits: 2}\n", "addition.yaml")), 20);
+  EXPECT_LT(rows("data: {type: addition, digits: 2}\n"), 20);
 }
 
 TEST(RunPlan, CopiesInMemoryAreOfRunsThatMakeThem) {
@@ -77,7 +81,7 @@ TEST(RunPlan, CopiesInMemoryAreOfRunsThatMakeThem) {
                "checkpoint: {memory_every: ",
                every, "}\n"),
         "copies.yaml");
-    return plan_run(config, ranks, planned_vocabulary(config)).memory.copies;
+    return plan_run(config, make_task(config)->model(), ranks).memory.copies;
   };
   for (const int ranks : {1, 2}) {
     EXPECT_EQ(copies("0", ranks), 0);

@@ -7,8 +7,12 @@
 #include <set>
 #include <sstream>
 
+#include "tests/trainer/language_schema.h"
+
 namespace keel {
 namespace {
+
+using testing::language_schema;
 
 bool is_choice(const SchemaRow& row) { return !row.field->choices().empty(); }
 
@@ -22,7 +26,7 @@ std::vector<std::string_view> choices_of(const SchemaRow& row) {
 TEST(Schema, ConditionsAndDefaultsNameEarlierRows) {
   std::set<std::string_view> earlier, choices;
   std::string_view previous;
-  for (const SchemaRow& row : keel_schema()->rows()) {
+  for (const SchemaRow& row : language_schema().rows()) {
     EXPECT_TRUE(row.key == previous || !earlier.contains(row.key))
         << row.key << ": its rows must be next to each other";
     EXPECT_TRUE(row.when.key.empty() || choices.contains(row.when.key)) << row.key;
@@ -34,9 +38,9 @@ TEST(Schema, ConditionsAndDefaultsNameEarlierRows) {
 }
 
 TEST(Schema, ConditionsUseChoicesThatExist) {
-  for (const SchemaRow& row : keel_schema()->rows())
+  for (const SchemaRow& row : language_schema().rows())
     for (const std::string_view value : split_choices(row.when.values))
-      for (const SchemaRow& other : keel_schema()->rows())
+      for (const SchemaRow& other : language_schema().rows())
         if (other.key == row.when.key) {
           const auto known = choices_of(other);
           EXPECT_NE(std::find(known.begin(), known.end(), value), known.end()) << row.key << ": " << value;
@@ -46,7 +50,7 @@ TEST(Schema, ConditionsUseChoicesThatExist) {
 TEST(Schema, SectionsAreContiguousAndHelpIsOneSentenceOrMore) {
   std::set<std::string_view> closed;
   std::string_view current;
-  for (const SchemaRow& row : keel_schema()->rows()) {
+  for (const SchemaRow& row : language_schema().rows()) {
     const std::size_t dot = row.key.find('.');
     const std::string_view section = dot == std::string_view::npos ? row.key : row.key.substr(0, dot);
     EXPECT_TRUE(section == current || closed.insert(section).second) << row.key;
@@ -57,7 +61,7 @@ TEST(Schema, SectionsAreContiguousAndHelpIsOneSentenceOrMore) {
 }
 
 TEST(Schema, EveryChoiceSetsAndReadsBack) {
-  for (const SchemaRow& row : keel_schema()->rows())
+  for (const SchemaRow& row : language_schema().rows())
     if (is_choice(row))
       for (const std::string_view value : split_choices(row.field->choices())) {
         Config config;
@@ -68,11 +72,11 @@ TEST(Schema, EveryChoiceSetsAndReadsBack) {
 
 TEST(Schema, EveryRowWritesItsOwnMember) {
   // A row bound to another row's member would change the text of both.
-  for (const SchemaRow& row : keel_schema()->rows()) {
+  for (const SchemaRow& row : language_schema().rows()) {
     Config changed;
     if (row.standard.empty() || row.standard[0] == '=') continue;
     set_value(row, changed, read_yaml(row.standard).root);
-    for (const SchemaRow& other : keel_schema()->rows())
+    for (const SchemaRow& other : language_schema().rows())
       EXPECT_TRUE(other.key == row.key || value_text(other, changed) == value_text(other, Config{}))
           << row.key << " changes " << other.key;
   }

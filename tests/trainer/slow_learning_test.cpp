@@ -38,7 +38,7 @@ double mean_loss(const std::string& text, const std::string& precision) {
     const Config config =
         parse_config(kSetting, "tinyshakespeare.yaml",
                      {concat("seed=", seed), "strategy=" + precision, "data.path=" + text, "run=" + (folder / "run")});
-    const double loss = train(config, silent).evaluation->loss.value();
+    const double loss = *train(config, silent).evaluation->find(kValidationLoss);
     std::cout << precision << ", seed " << seed << ": validation loss " << loss << std::endl;
     sum += loss;
   }

@@ -150,7 +150,7 @@ eval: {every: 0, samples: 400}
 )",
                                      "two.yaml", {"run=" + (place / "add")});
   const TrainResult result = train(config, recorder);
-  EXPECT_GE(*result.evaluation->exact_match, 0.98);
+  EXPECT_GE(*result.evaluation->find("exact_match"), 0.98);
   std::string answer;
   generate({.run = config.run, .prompt = "47+58="}, [&](std::string_view text) { answer += text; });
   EXPECT_EQ(answer, "47+58=105");
@@ -159,7 +159,7 @@ eval: {every: 0, samples: 400}
 TEST(Trainer, CountsEvaluationsInNoStepsTokensPerSecond) {
   class Slow : public Recorder {
    public:
-    void on_step(const StepReport& report) override { rates.push_back(report.tokens_per_s); }
+    void on_step(const StepReport& report) override { rates.push_back(report.units_per_s); }
     void on_eval(const EvalReport& report) override {
       if (report.step == 4) std::this_thread::sleep_for(std::chrono::seconds(1));
     }

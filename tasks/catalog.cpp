@@ -1,0 +1,41 @@
+#include "keel/tasks/catalog.h"
+
+#include <algorithm>
+
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+#include "keel/tasks/language.h"
+
+namespace keel {
+
+std::span<const TaskEntry> keel_tasks() {
+  static const std::vector<TaskEntry> tasks = {language_task()};
+  return tasks;
+}
+
+TaskCatalog::TaskCatalog(std::span<const TaskEntry> own, std::span<const std::string_view> taken)
+    : entries_(keel_tasks().begin(), keel_tasks().end()) {
+  if (!own.empty()) standard_ = entries_.size();
+  std::string problems;
+  const auto complain = [&](const TaskEntry& entry, std::string_view what) {
+    problems += concat(problems.empty() ? "" : "\n", "task '", printable(entry.name, 64), "': ", what);
+  };
+  for (const TaskEntry& entry : own) {
+    if (!is_name(entry.name)) complain(entry, "a name is letters, digits and _");
+    if (find(entry.name) != nullptr) complain(entry, "there is one of this name already");
+    if (entry.summary.empty() || entry.summary.find('\n') != std::string_view::npos)
+      complain(entry, "needs a summary of one line");
+    if (entry.make == nullptr) complain(entry, "has no function that makes it");
+    if (const std::string rows = complaint_about(entry.rows, taken); !rows.empty()) complain(entry, rows);
+    entries_.push_back(entry);
+  }
+  if (!problems.empty()) throw Error(concat("the program's tasks: ", problems), ErrorKind::internal);
+}
+
+const TaskEntry* TaskCatalog::find(std::string_view name) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const TaskEntry& entry) { return entry.name == name; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+}  // namespace keel

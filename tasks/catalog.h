@@ -1,0 +1,54 @@
+#pragma once
+// The catalog of tasks: those of keel, and those of a program that was built with it.
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "keel/config/settings.h"
+#include "keel/tasks/task.h"
+
+namespace keel {
+
+// `keel tasks` lists it, `task.type` names it, and its rows join the configuration's keys where it is named.
+struct TaskEntry {
+  std::string_view name;     // letters, digits and _
+  std::string_view summary;  // one line
+  std::vector<KeyRow> rows = {};
+  // Opens no data and makes no memory. A setting that makes no sense with another is an Error that names both keys.
+  std::unique_ptr<Task> (*make)(const TaskSite& site) = nullptr;
+  // The same, where a configuration is read and file and line can be told; not called where a value is missing or
+  // wrong. Null: nothing to say.
+  std::vector<SettingsComplaint> (*complain)(const Settings& settings) = nullptr;
+};
+
+// The entry of a class that is made of a TaskSite.
+template <class T>
+TaskEntry task_entry(std::string_view name, std::string_view summary, std::vector<KeyRow> rows = {}) {
+  return {name, summary, std::move(rows),
+          [](const TaskSite& site) -> std::unique_ptr<Task> { return std::make_unique<T>(site); }};
+}
+
+// keel's own, in the order of documentation.
+std::span<const TaskEntry> keel_tasks();
+
+// Entries as one list. An Error that lists everything wrong with it: two of one name (a program's own may not replace
+// keel's), a name that is none, and complaint_about() its rows.
+class TaskCatalog {
+ public:
+  // keel's first, then these. `taken`: keys of the program that are no task's.
+  explicit TaskCatalog(std::span<const TaskEntry> own = {}, std::span<const std::string_view> taken = {});
+  std::span<const TaskEntry> entries() const { return entries_; }
+  // What a configuration means that names none: the first of a program's own; without any, keel's first.
+  const TaskEntry& standard() const { return entries_[standard_]; }
+  // Null: there is none of this name.
+  const TaskEntry* find(std::string_view name) const;
+
+ private:
+  std::vector<TaskEntry> entries_;
+  std::size_t standard_ = 0;
+};
+
+}  // namespace keel

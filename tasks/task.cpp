@@ -1,0 +1,58 @@
+#include "keel/tasks/task.h"
+
+#include "keel/autograd/elementwise.h"
+#include "keel/data/sampler.h"
+#include "keel/data/split.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+
+Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator) {
+  DatasetPtr trained = examples;
+  Data data;
+  if (held_out > 0) {
+    const std::vector<DatasetPtr> parts = split(examples, {1 - held_out, held_out}, site.data_seed);
+    trained = parts[0];
+    if (const std::int64_t size = parts[1]->size(); size > 0)
+      data.validation.push_back(
+          {"", make_source(site.host, parts[1], sequential(size, site.validation_rows), collator)});
+  }
+  const SamplerPtr sampler = shuffled(trained->size(), {.rows = site.rows, .seed = site.data_seed});
+  data.training = make_source(site.host, trained, sampler, collator, {.seed = site.data_seed, .varying = {}});
+  return data;
+}
+
+Variable input(const Batch& batch, std::string_view field, const Forward& pass) {
+  const Tensor& values = batch[field];
+  return is_floating(values.dtype()) ? cast(Variable(values), pass.dtype) : Variable(values);
+}
+
+void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
+  KEEL_CHECK(!loss.terms().empty(), "a loss without a term says nothing");
+  const std::string& weight = loss.terms().front().weight;
+  const double total = batch.weight(weight);
+  double sum = 0;
+  for (const LossTerm& term : loss.terms()) {
+    if (term.weight != weight)
+      throw Error(concat("terms of different weights, ", weight, " and ", term.weight, ", are not offered yet"),
+                  ErrorKind::unsupported);
+    double mean = term.value.value().item();
+    if (term.is_sum && total > 0) mean /= total;
+    sum += term.factor * mean;
+    if (term.name.empty()) continue;
+    if (!metrics.has(term.name)) metrics.make<MeanMetric>(term.name);
+    metrics.at<MeanMetric>(term.name).update(mean, total);
+  }
+  metrics.at<MeanMetric>("loss").update(sum, total);
+}
+
+void Task::validation_step(const Batch& batch, Forward& pass, Metrics& metrics) {
+  feed(metrics, training_step(batch, pass), batch);
+}
+
+void Task::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/,
+                  const std::function<void(std::string_view)>& /*on_text*/) {
+  throw Error("this task does not continue texts", ErrorKind::unsupported);
+}
+
+}  // namespace keel

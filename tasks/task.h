@@ -1,0 +1,124 @@
+#pragma once
+// What is learnt: data, model, loss, metrics and answers. Everything else (ranks, stages, precision, checkpoints,
+// commands) is the trainer's.
+//
+//   class MyTask : public Task {
+//     Module& model() override { return net_; }
+//     Data data() override { ... }
+//     Loss training_step(const Batch& batch, Forward& pass) override {
+//       return cross_entropy(net_(input(batch, "x", pass), pass), batch["label"]);
+//     }
+//   };
+//
+// Rules that stages, resuming and other numbers of ranks rest on:
+//   - A step is a function of batch, pass and parameters. A member that it writes is forgotten with the process.
+//   - Every rank makes one task of the same settings, and calls the same functions the same number of times.
+//   - Random draws come from pass.random (in models) or from the collator (in data).
+//   - The number of forward passes does not depend on the data of one rank.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "keel/config/settings.h"
+#include "keel/data/collator.h"
+#include "keel/data/dataset.h"
+#include "keel/nn/module.h"
+#include "keel/tasks/loss.h"
+#include "keel/tasks/metric.h"
+
+namespace keel {
+
+// What a task is made of: the same on every rank.
+struct TaskSite {
+  Settings settings = {};  // values of the task's rows
+  std::uint64_t seed = 1;  // of the run
+  std::uint64_t data_seed = 1;
+  std::int64_t rows = 1;             // of a step, of all ranks together
+  std::int64_t validation_rows = 1;  // of a batch of validation that takes no more memory than training
+  Context host = {};                 // where batches are made
+  std::string run = {};              // folder of a run whose model is asked without its data; it has Data::files
+};
+
+struct ValidationSet {
+  // "": the only one; letters, digits and _; not "train".
+  std::string name = {};
+  std::shared_ptr<const BatchSource> source = {};  // finite
+};
+
+struct Data {
+  std::shared_ptr<const BatchSource> training = {};  // null: there is nothing to train on
+  std::vector<ValidationSet> validation = {};
+  std::string note = {};  // on what the data was taken for; empty: nothing
+  // Small files that belong to what was learnt, by name and text, such as "tokenizer.json". A run's folder keeps them,
+  // and a run that goes on with another text is an Error. Plain names, none of the run folder's own.
+  std::vector<std::pair<std::string, std::string>> files = {};
+};
+
+// Training and validation of one data set, for most tasks: a fraction of its examples, drawn by the data's seed, is
+// held out (0: none); the others are shuffled in each epoch.
+Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator);
+
+// A field as input of a model: floating numbers in the dtype that the pass computes in, others as they are.
+Variable input(const Batch& batch, std::string_view field, const Forward& pass);
+// The loss and its terms join the means of a validation set, by the batch's weights.
+void feed(Metrics& metrics, const Loss& loss, const Batch& batch);
+
+struct AnswerOptions {
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest token
+  std::int64_t top_k = 0;    // 0: among all
+  std::uint64_t seed = 1;
+};
+
+// A task that is one function to be made small. It has one model that is trained (a struct of several, if need be:
+// groups of options go by names of parameters), and one engine, whose norm, loss scale and skipped steps hold for all
+// of it.
+class Task {
+ public:
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // Needs no data() before: a task whose model depends on its data opens it. Makes no memory for numbers, so that `keel
+  // plan` can ask. The same object at every call.
+  virtual Module& model() = 0;
+  // Opens the data. Called once. Missing or malformed data is an Error with file and line. The default: a task without
+  // data, which `keel train` refuses.
+  virtual Data data() { return {}; }
+
+  // The loss of one micro-batch, by weights of the batch. Called again on the same batch where the optimizer evaluates
+  // several times, and where a loss was not finite and the trainer looks for the tensor.
+  virtual Loss training_step(const Batch& batch, Forward& pass) = 0;
+  // Why training_step cannot be recorded once and repeated with other batches of the same extents and weights, as
+  // cuda_graph does; empty: it asks the device for the same work in every step, never reads numbers on the host, and
+  // has one term.
+  virtual std::string why_not_recordable() const { return "the task does not say that it can be recorded"; }
+
+  // Makes the metrics of a validation set. "loss", and each term of the loss by its name, are there without it.
+  virtual void make_metrics(std::string_view /*set*/, Metrics& /*metrics*/) {}
+  // Feeds them with one batch, without gradients; feed() takes the losses of a forward pass that is made anyway. Ranks
+  // without a batch of their own call it with another's, and what they feed is dropped. The default: the losses of
+  // training_step.
+  virtual void validation_step(const Batch& batch, Forward& pass, Metrics& metrics);
+
+  // What the model makes of a text, for `keel generate`, piece by piece. The default refuses: ErrorKind::unsupported.
+  virtual void answer(std::string_view prompt, const AnswerOptions& options,
+                      const std::function<void(std::string_view)>& on_text);
+
+  // The weight that speed is told in: "tokens" or "rows".
+  virtual std::string_view unit() const { return kRowWeight; }
+  // Positions of a row, such as the tokens of a window, for predictions of a step's work without data.
+  virtual std::int64_t positions() const { return 1; }
+  // Warnings about settings that fit together badly.
+  virtual std::vector<std::string> notes() { return {}; }
+
+ protected:
+  Task() = default;
+};
+
+}  // namespace keel

@@ -1,0 +1,77 @@
+#include "keel/trainer/config_keys.h"
+
+#include <algorithm>
+
+#include "keel/config/values.h"
+#include "keel/runtime/error.h"
+#include "keel/trainer/schema_rows.h"
+
+namespace keel {
+namespace {
+
+// task.type, among the program's tasks.
+class TaskField : public KeyField {
+ public:
+  explicit TaskField(std::string_view choices) : choices_(choices) {}
+  std::string values(const SchemaRow& /*row*/) const override { return listed(choices_); }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    const auto place = static_cast<std::size_t>(read_choice(row, node, choices_));
+    config_of(settings).task = split_choices(choices_)[place];
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return config_of(settings).task;
+  }
+  std::string_view choices() const override { return choices_; }
+
+ private:
+  std::string_view choices_;
+};
+
+std::vector<std::string_view> keys_of(const Schema& schema) {
+  std::vector<std::string_view> keys = {"task.type"};
+  for (const SchemaRow& row : schema.rows())
+    if (row.key != keys.back()) keys.push_back(row.key);
+  return keys;
+}
+
+// The row at the head of its section, or of all sections.
+std::shared_ptr<const Schema> with_first(const SchemaRow& row, const Schema& schema) {
+  std::vector<SchemaRow> rows(schema.rows().begin(), schema.rows().end());
+  const bool has_section = schema.is_section(section_of(row.key));
+  const auto place = std::find_if(rows.begin(), rows.end(), [&](const SchemaRow& other) {
+    const std::string_view section = section_of(other.key);
+    return has_section ? section == section_of(row.key) : !section.empty();
+  });
+  rows.insert(place, row);
+  const std::span<const RetiredKey> retired = schema.retired();
+  return std::make_shared<const Schema>(std::move(rows), std::vector<RetiredKey>(retired.begin(), retired.end()));
+}
+
+}  // namespace
+
+ConfigKeys::ConfigKeys(std::span<const TaskEntry> own) : tasks_(own, keys_of(*own_schema())) {
+  std::string names;
+  for (const TaskEntry& entry : tasks_.entries()) names += concat(names.empty() ? "" : "|", entry.name);
+  SchemaRow type;
+  type.key = "task.type";
+  type.field = std::make_shared<TaskField>(kept(std::move(names)));
+  type.standard = tasks_.standard().name;
+  type.help = "What is learnt, and from what data; `keel tasks` lists them with the keys of each.";
+  type.on_resume = OnResume::refuses;
+  for (const TaskEntry& entry : tasks_.entries())
+    schemas_.emplace(entry.name, with_first(type, *joined(*own_schema(), entry.rows)));
+}
+
+const Schema& ConfigKeys::schema(std::string_view task) const {
+  const auto found = schemas_.find(task);
+  if (found == schemas_.end())
+    throw Error(concat("there is no task '", task, "' in this program"), ErrorKind::internal);
+  return *found->second;
+}
+
+const std::shared_ptr<const ConfigKeys>& keel_keys() {
+  static const std::shared_ptr<const ConfigKeys> keys = std::make_shared<const ConfigKeys>();
+  return keys;
+}
+
+}  // namespace keel

@@ -1,0 +1,32 @@
+#pragma once
+// The keys that a program reads configurations by: keel's own, and those of the task that one names.
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "keel/config/schema.h"
+#include "keel/tasks/catalog.h"
+
+namespace keel {
+
+class ConfigKeys {
+ public:
+  // With keel's tasks and these. An Error lists everything that is wrong with them.
+  explicit ConfigKeys(std::span<const TaskEntry> own = {});
+
+  const TaskCatalog& tasks() const { return tasks_; }
+  // Of configurations whose task.type is this one.
+  const Schema& schema(std::string_view task) const;
+
+ private:
+  TaskCatalog tasks_;
+  std::map<std::string, std::shared_ptr<const Schema>, std::less<>> schemas_;
+};
+
+// Those of a program without tasks of its own. Made once; never changes.
+const std::shared_ptr<const ConfigKeys>& keel_keys();
+
+}  // namespace keel

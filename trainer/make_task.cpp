@@ -1,0 +1,34 @@
+#include "keel/trainer/make_task.h"
+
+#include "keel/trainer/config.h"
+#include "keel/trainer/config_keys.h"
+
+namespace keel {
+namespace {
+
+// Rows of a validation batch: memory like that of a micro-batch with gradients, and few small products.
+std::int64_t validation_rows(const Config& config) { return 2 * config.batch.micro; }
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const Config& config, const Context& host, const std::string& run) {
+  return config.keys->tasks().find(config.task)->make({.settings = config,
+                                                       .seed = config.seed,
+                                                       .data_seed = config.data.seed,
+                                                       .rows = config.batch.global,
+                                                       .validation_rows = validation_rows(config),
+                                                       .host = host,
+                                                       .run = run});
+}
+
+Data open_training_data(const Config& config, Task& task) {
+  const std::string obstacle = config.cuda_graph ? task.why_not_recordable() : "";
+  KEEL_CHECK(obstacle.empty(), "cuda_graph: ", obstacle);
+  Data data = task.data();
+  KEEL_CHECK(data.training, "the task ", config.task, " has no data to train on");
+  return data;
+}
+
+std::unique_ptr<Task> make_task(const Config& config) { return make_task(config, Context::create({.threads = 1})); }
+
+}  // namespace keel

@@ -1,0 +1,22 @@
+#pragma once
+// The task that a configuration names.
+
+#include <memory>
+#include <string>
+
+#include "keel/tasks/task.h"
+
+namespace keel {
+
+struct Config;
+
+// `host` is where batches are made. `run`: the folder of a run, whose files stand for the data; empty: none. Opens no
+// data.
+std::unique_ptr<Task> make_task(const Config& config, const Context& host, const std::string& run = {});
+// For formulas, which need no batches.
+std::unique_ptr<Task> make_task(const Config& config);
+
+// An Error where the configuration asks the task for what it cannot do, or the task has nothing to train on.
+Data open_training_data(const Config& config, Task& task);
+
+}  // namespace keel
