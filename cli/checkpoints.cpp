@@ -19,6 +19,7 @@
 #include "keel/runtime/memory_limit.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "program_keys.h"
 #include "table.h"
 
 namespace keel::cli {
@@ -106,7 +107,7 @@ int run(const CheckpointsArguments& arguments) {
     Bar bar("verifying");
     VerifyProgress verify;
     if (arguments.verify) verify = [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); };
-    list = list_checkpoints(arguments.run, verify);
+    list = list_checkpoints(arguments.run, verify, program_keys());
   }
   if (!arguments.json.empty()) write_json(list, arguments);
   print(list, arguments);

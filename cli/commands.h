@@ -16,6 +16,7 @@ Command tokenize_command();
 Command plan_command();
 Command plot_command();
 Command schedule_command();
+Command tasks_command();
 Command strats_command();
 Command env_command();
 Command race_demo_command();

@@ -8,6 +8,7 @@
 
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
+#include "program_keys.h"
 
 namespace keel::cli {
 namespace {
@@ -24,7 +25,7 @@ Option overrides(Words* variable) {
 
 Config read_configuration(const std::string& file, const Words& changes, bool speaks) {
   Words notes;
-  Config config = load_config(file, changes, "command line", &notes);
+  Config config = load_config(program_keys(), file, changes, "command line", &notes);
   for (const std::string& note : notes)
     if (speaks) std::cerr << concat("keel: note: ", note, '\n');
   return config;

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/generate.h"
+#include "program_keys.h"
 
 namespace keel::cli {
 namespace {
@@ -17,7 +18,8 @@ Examples:
   keel generate runs/text --prompt "The " --tokens 200 --temperature 0.8 --top-k 40 --seed 3)";
 
 int run(const GenerateOptions& options) {
-  generate(options, [](std::string_view text) { std::cout << text << std::flush; });
+  generate(
+      options, [](std::string_view text) { std::cout << text << std::flush; }, program_keys());
   std::cout << '\n' << std::flush;
   if (!std::cout) throw Error("the text cannot be written to the standard output", ErrorKind::io);
   return 0;

@@ -15,6 +15,7 @@
 #include "keel/dist/checkpoint/export.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "program_keys.h"
 
 namespace keel::cli {
 namespace {
@@ -51,7 +52,7 @@ Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
   const RunFolder run(arguments.source);
   if (arguments.step == kNewest) {
     const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
-    std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below);
+    std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below, program_keys());
     KEEL_CHECK(newest || run.checkpoint_steps().empty(), "no checkpoint in '", arguments.source, "' is whole");
     KEEL_CHECK(newest, "the run in '", arguments.source, "' has no checkpoint yet");
     return *std::move(newest);
@@ -61,7 +62,7 @@ Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
   std::error_code ignored;
   KEEL_CHECK(fs::exists(run.checkpoint(arguments.step), ignored), "the run in '", arguments.source,
              "' has no checkpoint of step ", arguments.step, "; it has ", steps.empty() ? "none yet" : steps);
-  return open_checkpoint_of_run(run.checkpoint(arguments.step));
+  return open_checkpoint_of_run(run.checkpoint(arguments.step), program_keys());
 }
 
 void check_target(const GetArguments& arguments) {
@@ -92,7 +93,7 @@ int run(const GetArguments& arguments) {
   check_target(arguments);
   if (!means_run(arguments.source)) {
     KEEL_CHECK(arguments.step == kNewest, "'", arguments.source, "' is one checkpoint; leave --step out");
-    get(open_checkpoint_of_run(arguments.source), arguments, dtype);
+    get(open_checkpoint_of_run(arguments.source, program_keys()), arguments, dtype);
     return 0;
   }
   for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {

@@ -19,6 +19,7 @@
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/step_prediction.h"
 #include "machine.h"
+#include "program_keys.h"
 #include "step_trace.h"
 
 namespace keel::cli {
@@ -278,7 +279,7 @@ void run(PlanArguments arguments) {
   const ModelSize size = measure_model(task->model());
   const std::vector<Row> rows = plan_rows(config, task->model(), ranks, arguments.strategy.empty());
   std::optional<Comparison> measured;
-  if (auto found = read_measured_run(config.run)) {
+  if (auto found = read_measured_run(config.run, program_keys())) {
     decide_precision(found->config);
     // A run on a processor has offloaded nothing, whatever its strategy is called.
     const RankPlan plan =

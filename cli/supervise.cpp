@@ -22,6 +22,7 @@
 #include "keel/trainer/run_folder.h"
 #include "launching.h"
 #include "process.h"
+#include "program_keys.h"
 
 namespace keel::cli {
 namespace {
@@ -216,7 +217,7 @@ int supervise(const SupervisionWish& supervision, LaunchWish wish, const Machine
   const std::vector<std::string> question = printing_the_configuration(supervisor.first());
   const std::string configuration = output_of(question);
   if (configuration.empty()) return run_process(question, {}).code;  // which says why
-  const Config config = parse_config(configuration, "the run's configuration");
+  const Config config = parse_config(program_keys(), configuration, "the run's configuration");
   KEEL_CHECK(config.checkpoint.every > 0 || config.checkpoint.minutes > 0 || config.checkpoint.memory_every > 0,
              "--restarts goes on from a checkpoint, and this run makes none before its end: give it checkpoint.every, "
              "checkpoint.minutes or checkpoint.memory_every");

@@ -24,6 +24,7 @@
 #include "launched.h"
 #include "machine.h"
 #include "network.h"
+#include "program_keys.h"
 #include "rank_logs.h"
 #include "ranks.h"
 
@@ -172,7 +173,8 @@ Command train_command() {
                       delay_option(&arguments->network),
                       bandwidth_option(&arguments->network),
                       {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
-                      {"--help-config", "", Value::shown(config_help), "List all keys of a configuration and end."}},
+                      {"--help-config", "", Value::shown([] { return config_help(*program_keys()); }),
+                       "List all keys of a configuration and end."}},
           .footer = kTrainFooter,
           .run = [arguments](const Call&) { return run(*arguments); }};
 }

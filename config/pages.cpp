@@ -61,10 +61,14 @@ std::string heading(const SchemaRow& row) {
 }  // namespace
 
 std::string key_help(const Schema& schema) {
+  return key_help(schema, [](const SchemaRow&) { return true; });
+}
+
+std::string key_help(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows) {
   std::string text;
   std::string_view section = "?";
   for (const SchemaRow& row : schema.rows()) {
-    if (row.fixed) continue;
+    if (row.fixed || !shows(row)) continue;
     if (first_section_of(row.key) != section || section.empty()) text += '\n';
     section = first_section_of(row.key);
     text += heading(row);

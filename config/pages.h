@@ -1,6 +1,7 @@
 #pragma once
 // The keys of a schema as pages: plain text for a terminal, and Markdown.
 
+#include <functional>
 #include <string>
 
 #include "keel/config/schema.h"
@@ -9,6 +10,8 @@ namespace keel {
 
 // Each key with default, condition, values and meaning, in lines of at most 120 characters.
 std::string key_help(const Schema& schema);
+// Of the rows that `shows` says.
+std::string key_help(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows);
 // A table for each section, under a heading.
 std::string key_tables(const Schema& schema);
 

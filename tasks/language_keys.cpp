@@ -33,8 +33,8 @@ void add_published_sizes(std::vector<KeyRow>& rows) {
                                   {"model.width", [](const GptOptions& size) { return size.width; }}};
   for (const Decided& decided : kDecided)
     for (const std::string_view name : split_choices(kPublished)) {
-      const auto place = std::find_if(rows.rbegin(), rows.rend(),
-                                      [&](const KeyRow& row) { return row.key == decided.key; }).base();
+      const auto place =
+          std::find_if(rows.rbegin(), rows.rend(), [&](const KeyRow& row) { return row.key == decided.key; }).base();
       rows.insert(place, {.key = decided.key,
                           .type = KeyType::integer,
                           .standard = kept(decided.of(gpt_by_name(name))),

@@ -54,7 +54,7 @@ struct Opened {
   std::optional<Manifest> manifest;
 };
 
-Opened open(const std::string& path) {
+Opened open(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
   Opened opened;
   opened.listed.path = path;
   fs::path name(path);
@@ -62,7 +62,7 @@ Opened open(const std::string& path) {
       RunFolder::step_named(path).value_or(RunFolder::step_named(name.replace_extension()).value_or(0));
   measure(opened.listed);
   try {
-    Checkpoint checkpoint = open_checkpoint_of_run(path);
+    Checkpoint checkpoint = open_checkpoint_of_run(path, keys);
     opened.listed.step = checkpoint.state.step;
     opened.listed.files = static_cast<int>(checkpoint.manifest.files.size());
     opened.listed.ranks = writers_of(checkpoint.manifest);
@@ -154,13 +154,14 @@ bool means_run(const std::string& path) {
   return true;
 }
 
-CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify) {
+CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify,
+                                const std::shared_ptr<const ConfigKeys>& keys) {
   const RunFolder run(path);
   CheckpointList list;
   list.is_of_run = means_run(path);
   std::vector<Opened> all;
   for (const std::string& each : list.is_of_run ? paths_in(run) : std::vector<std::string>{path})
-    all.push_back(open(each));
+    all.push_back(open(each, keys));
   std::stable_sort(all.begin(), all.end(),
                    [](const Opened& a, const Opened& b) { return a.listed.step < b.listed.step; });
   if (verify) verify_all(all, verify);

@@ -55,6 +55,7 @@ using VerifyProgress = std::function<void(std::uint64_t done, std::uint64_t tota
 
 // Of a run's folder, or of one checkpoint's. Reads manifests and sizes, and where `verify` is given every byte. A
 // folder that is neither, or cannot be read, is an Error. A run may go on meanwhile: what it removes is left out.
-CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify = {});
+CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify = {},
+                                const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 }  // namespace keel

@@ -40,18 +40,19 @@ nothing is started. A file gives only what differs from the defaults:
 )";
 
 // With the keys of the task that a configuration means where it names none.
-const Schema& standard_schema() { return keel_keys()->schema(keel_keys()->tasks().standard().name); }
+const Schema& standard_schema(const ConfigKeys& keys) { return keys.schema(keys.tasks().standard().name); }
 
 }  // namespace
 
 std::string_view config_example() { return kExample; }
 
-std::string config_help() {
-  return "Keys of a configuration: name = default, then its values and its meaning.\n" + key_help(standard_schema());
+std::string config_help(const ConfigKeys& keys) {
+  return "Keys of a configuration: name = default, then its values and its meaning.\n" +
+         key_help(standard_schema(keys));
 }
 
 std::string config_reference() {
-  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(standard_schema()) +
+  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(standard_schema(*keel_keys())) +
          "\nThis page is written by `keel docs config`.\n";
 }
 

@@ -12,13 +12,15 @@ std::int64_t validation_rows(const Config& config) { return 2 * config.batch.mic
 }  // namespace
 
 std::unique_ptr<Task> make_task(const Config& config, const Context& host, const std::string& run) {
-  return config.keys->tasks().find(config.task)->make({.settings = config,
-                                                       .seed = config.seed,
-                                                       .data_seed = config.data.seed,
-                                                       .rows = config.batch.global,
-                                                       .validation_rows = validation_rows(config),
-                                                       .host = host,
-                                                       .run = run});
+  return config.keys->tasks()
+      .find(config.task)
+      ->make({.settings = config,
+              .seed = config.seed,
+              .data_seed = config.data.seed,
+              .rows = config.batch.global,
+              .validation_rows = validation_rows(config),
+              .host = host,
+              .run = run});
 }
 
 Data open_training_data(const Config& config, Task& task) {

@@ -11,9 +11,10 @@
 
 namespace keel {
 
-std::string config_help();         // plain text, for `keel train --help-config`
-std::string config_reference();    // Markdown: docs/config.md
-std::string schedule_reference();  // Markdown: docs/schedules.md
+// With the keys of the task that a configuration means where it names none.
+std::string config_help(const ConfigKeys& keys = *keel_keys());  // plain text, for `keel train --help-config`
+std::string config_reference();                                  // Markdown: docs/config.md
+std::string schedule_reference();                                // Markdown: docs/schedules.md
 std::string_view config_example();
 
 }  // namespace keel

@@ -1,12 +1,15 @@
-// The program `keel`: the list of its commands, and errors as lines and exit codes.
+// The program: the list of its commands, and errors as lines and exit codes.
 
 #include <fmt/core.h>
 
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "build_info.h"
 #include "commands.h"
+#include "main.h"
+#include "program_keys.h"
 #include "report.h"
 #include "run_program.h"
 
@@ -32,6 +35,7 @@ constexpr Listed kCommands[] = {
     {plan_command, "keel plan c.yaml -N 64", "memory and traffic of each stage, before anything runs"},
     {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},
     {schedule_command, "keel schedule c.yaml", "the learning rate of every step, as a curve"},
+    {tasks_command, "keel tasks language", "what can be learnt, and the keys that say how"},
     {strats_command, "keel strats", "the names of strategies"},
     {env_command, "keel env", "what this machine and this build offer"},
     {race_demo_command, "keel race-demo", "the emulator finds a missing barrier in a CUDA kernel"},
@@ -69,7 +73,7 @@ Command version_command() {
 
 int run(const Words& words) {
   Command keel = {.name = "keel",
-                  .help = "keel trains language models: a training runtime written from scratch.",
+                  .help = "keel trains models: a training runtime written from scratch.",
                   .options = {{"--version", "", Value::shown([] { return version_line() + '\n'; }),
                                "Say which keel this is, and end."}},
                   .footer = program_footer()};
@@ -84,11 +88,16 @@ int run(const Words& words) {
 }  // namespace
 }  // namespace keel::cli
 
-int main(int argc, char** argv) {
+namespace keel {
+
+int main(int argc, char** argv, std::span<const TaskEntry> tasks) {
   try {
-    return keel::cli::run({argv + 1, argv + argc});
+    if (!tasks.empty()) cli::set_program_keys(std::make_shared<const ConfigKeys>(tasks));
+    return cli::run({argv + 1, argv + argc});
   } catch (...) {
-    const keel::cli::Failure failure = keel::cli::current_failure();
-    return keel::cli::report(failure.message, failure.code);
+    const cli::Failure failure = cli::current_failure();
+    return cli::report(failure.message, failure.code);
   }
 }
+
+}  // namespace keel

@@ -1,0 +1,70 @@
+// Which arm of three spirals a point lies on: a task of one's own, with all of keel's commands for it.
+//
+//   spirals train spirals.yaml                    one process
+//   spirals launch -N 4 --strat zero3 spirals.yaml
+//   spirals compare spirals.yaml -N 2             all stages, to the bit
+//   spirals tasks spirals                         its keys
+
+#include "keel/autograd/loss.h"
+#include "keel/cli/main.h"
+#include "keel/data/csv.h"
+#include "keel/kernels/reduce.h"
+#include "keel/nn/layers.h"
+
+using namespace keel;
+
+class Spirals : public Task {
+ public:
+  explicit Spirals(const TaskSite& site)
+      : site_(site), net_({2, width(), width(), kArms}, parse_activation(site.settings.text("model.activation"))) {}
+
+  Module& model() override { return net_; }
+
+  Data data() override {
+    const DatasetPtr points =
+        open_csv(site_.settings.text("data.path"), {.fields = {{"point", "x,y"}, {"arm", "#arm"}}});
+    return make_data(site_, points, site_.settings.number("data.validation"), stack());
+  }
+
+  Loss training_step(const Batch& batch, Forward& pass) override { return loss(logits(batch, pass), batch); }
+
+  void make_metrics(std::string_view, Metrics& metrics) override { metrics.make<Accuracy>("accuracy"); }
+
+  void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override {
+    const Variable scores = logits(batch, pass);
+    feed(metrics, loss(scores, batch), batch);
+    metrics.at<Accuracy>("accuracy").update(kernels::argmax(scores.value(), -1), batch["arm"]);
+  }
+
+ private:
+  static constexpr std::int64_t kArms = 3;
+  std::int64_t width() const { return site_.settings.integer("model.width"); }
+  Variable logits(const Batch& batch, Forward& pass) const { return net_(input(batch, "point", pass), pass); }
+  static Loss loss(const Variable& scores, const Batch& batch) { return cross_entropy(scores, batch["arm"]); }
+
+  TaskSite site_;
+  Mlp net_;
+};
+
+int main(int argc, char** argv) {
+  const TaskEntry tasks[] = {task_entry<Spirals>(
+      "spirals", "which arm of three spirals a point lies on",
+      {{.key = "model.width",
+        .type = KeyType::integer,
+        .standard = "32",
+        .help = "Hidden units of both layers.",
+        .low = 1},
+       {.key = "model.activation",
+        .type = KeyType::choice,
+        .standard = "tanh",
+        .help = "Between the layers.",
+        .choices = "relu|gelu|tanh"},
+       {.key = "data.path", .type = KeyType::path, .help = "A csv file of points, with columns x, y and arm."},
+       {.key = "data.validation",
+        .type = KeyType::number,
+        .standard = "0.2",
+        .help = "Fraction that is never trained on.",
+        .low = 0,
+        .high = 0.5}})};
+  return keel::main(argc, argv, tasks);
+}

@@ -1,0 +1,256 @@
+// A task that keel does not have: every stage, number of ranks and division into micro-batches trains it alike.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "keel/autograd/functions.h"
+#include "keel/nn/layers.h"
+#include "keel/runtime/random.h"
+#include "keel/trainer/compare.h"
+#include "keel/trainer/config_keys.h"
+#include "keel/trainer/generate.h"
+#include "keel/trainer/metrics.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+// Points of the plane, and a wave over them.
+class Waves : public Dataset {
+ public:
+  Waves(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed) {}
+  std::int64_t size() const override { return size_; }
+  Example example(std::int64_t i) const override {
+    check_index(i);
+    std::vector<float> place(2);
+    fill_uniform(place, seed_, "place", static_cast<std::uint64_t>(2 * i));
+    Example example;
+    example.set("place", Numbers{{2}, place});
+    example.set("height", Numbers{{1}, {std::sin(3 * place[0]) * place[1]}});
+    return example;
+  }
+  std::string fingerprint() const override { return concat("waves ", size_, ' ', seed_); }
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+};
+
+class Fit : public Task {
+ public:
+  explicit Fit(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override {
+    const std::int64_t points = site_.settings.integer("task.points");
+    if (points == 0) return {};
+    Data data = make_data(site_, std::make_shared<Waves>(points, 1), 0.25, stack());
+    const std::int64_t others = site_.settings.integer("task.others");
+    if (others > 0)
+      data.validation.push_back({"others", make_source(site_.host, std::make_shared<Waves>(others, 2),
+                                                       sequential(others, site_.validation_rows), stack())});
+    data.note = "waves are taken for what they are";
+    data.files = {{"waves.txt", concat(points, '\n')}};
+    return data;
+  }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    const Variable height = net_(input(batch, "place", pass), pass), wanted = input(batch, "height", pass);
+    if (site_.settings.text("task.terms") == "one") return mse_loss(height, wanted);
+    Loss loss;
+    loss.add("fit", mse_loss(height, wanted), "rows");
+    loss.add("distance", mean(abs(sub(height, wanted))), "rows", 0.5);
+    loss.add_regularizer("size", mean(square(height)), 1e-2);
+    return loss;
+  }
+  std::vector<std::string> notes() override { return {"the sea is calm"}; }
+
+ private:
+  TaskSite site_;
+  Mlp net_{{2, 24, 24, 1}, ActivationKind::tanh};
+};
+
+const std::shared_ptr<const ConfigKeys>& keys() {
+  static const std::shared_ptr<const ConfigKeys> made = [] {
+    const TaskEntry fit = task_entry<Fit>(
+        "fit", "the height of a wave",
+        {{.key = "task.points", .type = KeyType::integer, .standard = "96", .help = "Points.", .low = 0},
+         {.key = "task.others", .type = KeyType::integer, .standard = "0", .help = "Other points.", .low = 0},
+         {.key = "task.terms",
+          .type = KeyType::choice,
+          .standard = "one",
+          .help = "Of the loss.",
+          .choices = "one|three"}});
+    return std::make_shared<const ConfigKeys>(std::span(&fit, 1));
+  }();
+  return made;
+}
+
+Config fit_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), concat("run=", place / run));
+  return parse_config(keys(), R"(
+steps: 9
+batch: {global: 12, micro: 2}
+optimizer: {lr: 1e-2}
+eval: {every: 3}
+checkpoint: {every: 4}
+log: {every: 1}
+threads: 1
+)",
+                      "fit.yaml", more);
+}
+
+TEST(OwnTask, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
+  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
+  for (const char* terms : {"task.terms=one", "task.terms=three"})
+    for (const int n : {1, 2, 3, 4}) {
+      const TemporaryFolder place;
+      for (const char* stage : kStages) train_by(n, fit_run(place, stage, {terms, concat("strategy=", stage)}));
+      const std::string bits = weights_of(fit_run(place, kStages[0]));
+      for (const char* stage : kStages) EXPECT_TRUE(weights_of(fit_run(place, stage)) == bits) << stage << ' ' << n;
+      train_by(n, fit_run(place, "resumed", {terms, "strategy=zero1-fp32"}), 5);
+      train_by(n, fit_run(place, "resumed", {terms, "strategy=zero3-fp32", "resume=auto"}));
+      EXPECT_TRUE(weights_of(fit_run(place, "resumed")) == bits) << terms << ' ' << n;
+    }
+}
+
+TEST(OwnTask, LearnsInNumbersOf16Bits) {
+  const TemporaryFolder place;
+  for (const char* strategy : {"ddp-bf16", "zero3-bf16", "zero2-fp16"}) {
+    Recorder told;
+    train(fit_run(place, strategy, {concat("strategy=", strategy), "steps=150", "eval.every=150"}), told);
+    EXPECT_LT(told.losses.back(), 0.3 * told.losses.front()) << strategy;
+  }
+}
+
+// No rank divides a batch, so all have the sums of one process to the bit.
+TEST(OwnTask, IsEvaluatedAlikeByAnyNumberOfRanks) {
+  for (const int points : {2, 9, 1335}) {
+    const TemporaryFolder place;
+    std::vector<NamedNumber> alone;
+    for (const int n : {1, 2, 3, 4}) {
+      const Config config =
+          fit_run(place, concat("run", n),
+                  {"optimizer.lr=0", "steps=1", "task.terms=three", "task.others=7", concat("task.points=", points)});
+      run_ranks(n, [&](Communicator& ranks) {
+        TrainObserver silent;
+        const std::vector<NamedNumber> values = train(config, silent, ranks).evaluation->values;
+        if (n == 1) alone = values;
+        ASSERT_EQ(values.size(), points == 2 ? 4u : 8u);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          EXPECT_EQ(values[i].name, alone[i].name);
+          EXPECT_EQ(values[i].value, alone[i].value) << values[i].name << " by " << n << " ranks";
+        }
+      });
+    }
+    EXPECT_EQ(alone.back().name, "others/size");
+  }
+}
+
+TEST(OwnTask, IsToldInItsOwnWords) {
+  const TemporaryFolder place;
+  Recorder told;
+  const Config config = fit_run(place, "run", {"task.terms=three", "task.others=5"});
+  train(config, told);
+  EXPECT_NE(told.messages.find("waves are taken for what they are\n"), std::string::npos) << told.messages;
+  EXPECT_NE(told.messages.find("the sea is calm\n"), std::string::npos) << told.messages;
+  EXPECT_EQ(read_text_file(RunFolder(config.run).file("waves.txt")), "96\n");
+  const std::vector<Json> records = read_metrics(RunFolder(config.run).metrics());
+  EXPECT_EQ(records.front().at("rows").integer(), 12);
+  EXPECT_TRUE(records.front().contains("rows_per_s"));
+  EXPECT_FALSE(records.front().contains("tokens"));
+  std::string evaluated;
+  for (const Json& record : records)
+    if (record.contains("validation_loss"))
+      for (const char* name : {"fit", "distance", "size", "others/loss", "others/fit"})
+        evaluated += record.contains(name) ? "y" : "n";
+  EXPECT_EQ(evaluated, "yyyyyyyyyyyyyyy");
+}
+
+TEST(OwnTask, IsRefusedWhatItCannotDo) {
+  const TemporaryFolder place;
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    TrainObserver silent;
+    return error_of([&] { train(fit_run(place, "run", more), silent); });
+  };
+  EXPECT_EQ(refusal({"task.points=0"}), "the task fit has no data to train on");
+  EXPECT_EQ(refusal({"cuda_graph=true"}), "cuda_graph: the task does not say that it can be recorded");
+  EXPECT_FALSE(std::filesystem::exists(place / "run"));
+  train_by(1, fit_run(place, "run"), 4);
+  EXPECT_EQ(error_of([&] {
+              generate(
+                  {.run = place / "run", .prompt = "x"}, [](std::string_view) {}, keys());
+            }),
+            "this task does not continue texts");
+  EXPECT_NE(refusal({"resume=auto", "task.points=97"}).find("another waves.txt than the data gives now"),
+            std::string::npos);
+  // The run is of another task.
+  const std::string other = error_of([&] {
+    TrainObserver silent;
+    train(parse_config(keys(), "steps: 9\ntask: {type: language}\ndata: {type: addition}\n", "c.yaml",
+                       {concat("run=", place / "run"), "resume=auto"}),
+          silent);
+  });
+  EXPECT_NE(other.find("is a checkpoint of the task fit, not of language"), std::string::npos) << other;
+}
+
+TEST(OwnTask, IsComparedInAllStages) {
+  const TemporaryFolder place;
+  const Config config = fit_run(place, "run", {"task.terms=three"});
+  std::vector<ComparedRun> runs;
+  run_ranks(2, [&](Communicator& ranks) {
+    TrainObserver silent;
+    CompareAxes axes;
+    axes.strategies = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
+    const std::vector<ComparedRun> all = compare(variants_of(config, axes), {.steps = 3, .repeats = 1}, silent, ranks);
+    if (ranks.rank() == 0) runs = all;
+  });
+  ASSERT_EQ(runs.size(), 4u);
+  for (const ComparedRun& run : runs) {
+    EXPECT_EQ(run.fingerprint, runs.front().fingerprint) << run.name;
+    EXPECT_EQ(run.sent, run.sent_by_formula) << run.name;
+    EXPECT_EQ(run.kept, run.kept_by_formula) << run.name;
+  }
+}
+
+TEST(OwnTask, HasNoKeysOfAnotherTask) {
+  const auto told = [](std::string_view yaml) { return error_of([&] { parse_config(keys(), yaml, "c.yaml"); }); };
+  EXPECT_EQ(told("steps: 1\nmodel: {layers: 2}"),
+            "c.yaml:2: unknown key 'model.layers'; `keel train --help-config` lists all keys");
+  EXPECT_EQ(told("steps: 1\ntask: {type: language, points: 3}\ndata: {type: addition}"),
+            "c.yaml:2: unknown key 'task.points'; task has type");
+  EXPECT_EQ(told("steps: 1\ntask: {type: fits}"), "c.yaml:2: task.type: expects language or fit, got 'fits'");
+  EXPECT_EQ(told("steps: 1\ntask: {type: fit, pionts: 3}"),
+            "c.yaml:2: unknown key 'task.pionts', did you mean 'task.points'?");
+  EXPECT_EQ(parse_config(keys(), "steps: 1", "c").task, "fit") << "a program's own comes first";
+  EXPECT_EQ(
+      parse_config(keys(), "steps: 1\ntask: {type: fit}", "c", {"task.type=language", "data={type: addition}"}).task,
+      "language");
+}
+
+TEST(TaskCatalog, ListsEverythingThatIsWrongWithAProgramsTasks) {
+  const auto told = [](std::vector<TaskEntry> own) { return error_of([&] { const ConfigKeys made(own); }); };
+  TaskEntry fine = task_entry<Fit>("fit", "a wave");
+  EXPECT_EQ(told({fine}), "");
+  TaskEntry twice = fine, unnamed = fine, keels = fine, silent = fine, unmade = fine, clash = fine;
+  unnamed.name = "a-b";
+  keels.name = "language";
+  silent.name = "silent";
+  silent.summary = "";
+  unmade.name = "unmade";
+  unmade.make = nullptr;
+  clash.name = "clash";
+  clash.rows = {{.key = "data.seed", .type = KeyType::integer, .standard = "1", .help = "A seed."}};
+  EXPECT_EQ(told({fine, twice, unnamed, keels, silent, unmade, clash}),
+            "the program's tasks: task 'fit': there is one of this name already\n"
+            "task 'a-b': a name is letters, digits and _\n"
+            "task 'language': there is one of this name already\n"
+            "task 'silent': needs a summary of one line\n"
+            "task 'unmade': has no function that makes it\n"
+            "task 'clash': data.seed: there is a key of this name already");
+}
+
+}  // namespace
+}  // namespace keel
