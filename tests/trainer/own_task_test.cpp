@@ -127,18 +127,18 @@ TEST(OwnTask, LearnsInNumbersOf16Bits) {
 
 // No rank divides a batch, so all have the sums of one process to the bit.
 TEST(OwnTask, IsEvaluatedAlikeByAnyNumberOfRanks) {
-  for (const int points : {2, 9, 1335}) {
+  for (const int others : {1, 7, 1001}) {
     const TemporaryFolder place;
     std::vector<NamedNumber> alone;
     for (const int n : {1, 2, 3, 4}) {
-      const Config config =
-          fit_run(place, concat("run", n),
-                  {"optimizer.lr=0", "steps=1", "task.terms=three", "task.others=7", concat("task.points=", points)});
+      const Config config = fit_run(
+          place, concat("run", n),
+          {"optimizer.lr=1e-30", "steps=1", "task.terms=three", "task.points=16", concat("task.others=", others)});
       run_ranks(n, [&](Communicator& ranks) {
         TrainObserver silent;
         const std::vector<NamedNumber> values = train(config, silent, ranks).evaluation->values;
         if (n == 1) alone = values;
-        ASSERT_EQ(values.size(), points == 2 ? 4u : 8u);
+        ASSERT_EQ(values.size(), 8u);
         for (std::size_t i = 0; i < values.size(); ++i) {
           EXPECT_EQ(values[i].name, alone[i].name);
           EXPECT_EQ(values[i].value, alone[i].value) << values[i].name << " by " << n << " ranks";
@@ -221,7 +221,8 @@ TEST(OwnTask, HasNoKeysOfAnotherTask) {
             "c.yaml:2: unknown key 'model.layers'; `keel train --help-config` lists all keys");
   EXPECT_EQ(told("steps: 1\ntask: {type: language, points: 3}\ndata: {type: addition}"),
             "c.yaml:2: unknown key 'task.points'; task has type");
-  EXPECT_EQ(told("steps: 1\ntask: {type: fits}"), "c.yaml:2: task.type: expects language or fit, got 'fits'");
+  EXPECT_EQ(told("steps: 1\ntask: {type: fits}"),
+            "c.yaml:2: task.type: expects language or fit, got 'fits'; did you mean 'fit'?");
   EXPECT_EQ(told("steps: 1\ntask: {type: fit, pionts: 3}"),
             "c.yaml:2: unknown key 'task.pionts', did you mean 'task.points'?");
   EXPECT_EQ(parse_config(keys(), "steps: 1", "c").task, "fit") << "a program's own comes first";
