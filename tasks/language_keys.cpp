@@ -12,7 +12,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kName = "model.name", kCustom = "custom", kPublished = "gpt2|gpt2-medium|gpt2-large|gpt2-xl",
-                           kNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
+                           kModelNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 constexpr std::string_view kType = "data.type", kFiles = "text|tokens";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
@@ -59,7 +59,7 @@ std::vector<KeyRow> language_keys() {
        .type = choice,
        .standard = kCustom,
        .help = "A published size, which sets layers, heads and width; custom: they are given.",
-       .choices = kNames,
+       .choices = kModelNames,
        .on_resume = ResumeRule::ignores,
        .known_as = "size"},
       {.key = "model.layers",

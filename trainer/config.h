@@ -20,6 +20,7 @@
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
+#include "keel/trainer/keel_keys.h"
 #include "keel/trainer/strategy.h"
 
 namespace keel {
@@ -112,10 +113,6 @@ struct LogConfig {
   std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
 };
-
-class ConfigKeys;
-// Those of a program without tasks of its own (keel/trainer/config_keys.h).
-const std::shared_ptr<const ConfigKeys>& keel_keys();
 
 struct Config : Settings {
   std::shared_ptr<const ConfigKeys> keys = keel_keys();  // Configs of different keys differ

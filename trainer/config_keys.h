@@ -9,6 +9,7 @@
 
 #include "keel/config/schema.h"
 #include "keel/tasks/catalog.h"
+#include "keel/trainer/keel_keys.h"
 
 namespace keel {
 
@@ -25,8 +26,5 @@ class ConfigKeys {
   TaskCatalog tasks_;
   std::map<std::string, std::shared_ptr<const Schema>, std::less<>> schemas_;
 };
-
-// Those of a program without tasks of its own. Made once; never changes.
-const std::shared_ptr<const ConfigKeys>& keel_keys();
 
 }  // namespace keel
