@@ -168,7 +168,8 @@ class CsvDataset final : public Dataset {
     } catch (const BadCell& bad) { refuse(line, bad); }
   }
 
-  static char separator_of(const std::string& path) {
+  static char separator_of(std::string_view path) {
+    if (path.ends_with(".gz")) path.remove_suffix(3);
     return path.ends_with(".tsv") || path.ends_with(".tab") ? '\t' : ',';
   }
 

@@ -4,10 +4,10 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "keel/data/cache_folder.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/random.h"
 
@@ -43,25 +43,17 @@ Hash128 hash_of(const void* header, std::size_t count, std::span<const std::byte
   return hash.hash();
 }
 
-std::string folder_for_caches(const std::string& wanted) {
-  if (!wanted.empty()) return wanted;
-  const char* caches = std::getenv("XDG_CACHE_HOME");
-  if (caches != nullptr && *caches == '/') return concat(caches, "/keel");
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? concat(home, "/.cache/keel") : std::string();
-}
-
 }  // namespace
 
 KeptIndex::KeptIndex(LineIndex& index) : index_(index) {
   static_assert(sizeof(Header) == 96);
   struct stat status = {};
-  if (index.file_.size() < index.options_.kept_from || ::stat(index.path().c_str(), &status) != 0) return;
+  if (index.file_.size() < index.options_.kept_from || ::stat(index.file_.path().c_str(), &status) != 0) return;
   written_ = nanoseconds(status.st_mtim);
   changed_ = nanoseconds(status.st_ctim);
-  places_.push_back(concat(index.path(), ".keel-index"));
+  places_.push_back(concat(index.file_.path(), ".keel-index"));
   std::error_code failed;
-  const std::string full = std::filesystem::absolute(index.path(), failed).string();
+  const std::string full = std::filesystem::absolute(index.file_.path(), failed).string();
   const std::string folder = folder_for_caches(index.options_.cache_folder);
   if (!failed && !folder.empty()) places_.push_back(concat(folder, '/', fnv1a64(full), ".keel-index"));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "keel/data/gzip.h"
 #include "keel/data/kept_index.h"
 #include "keel/data/line_scan.h"
 #include "keel/runtime/error.h"
@@ -29,7 +30,12 @@ std::size_t line_end(std::string_view text, std::size_t at, bool with_quotes) {
 }  // namespace
 
 LineIndex::LineIndex(std::string path, LineIndexOptions options)
-    : file_(std::move(path)), options_(std::move(options)), group_bytes_(kLeastGroup) {
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      file_(is_gzip(path_)
+                ? decompress_once(path_, {.cache_folder = options_.cache_folder, .progress = options_.progress})
+                : path_),
+      group_bytes_(kLeastGroup) {
   while (file_.size() / group_bytes_ >= kMostGroups) group_bytes_ *= 2;
   KeptIndex kept(*this);
   was_kept_ = kept.load();

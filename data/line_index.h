@@ -25,7 +25,7 @@ struct LineIndexOptions {
   // Indices of files from so many bytes on are kept as NAME.keel-index beside the file; where that cannot be written,
   // in `cache_folder`, or in $XDG_CACHE_HOME/keel or ~/.cache/keel where that is empty; else not.
   std::uint64_t kept_from = std::uint64_t{64} << 20;
-  std::string cache_folder = {};
+  std::string cache_folder = {};  // also of what a file holds that gzip has compressed (keel/data/gzip.h)
   // Called now and then while the file is indexed, with the bytes done and those of the file.
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
@@ -42,10 +42,11 @@ struct Line {
 class LineIndex {
  public:
   // Reads the whole file once, with two threads, or an index that was made of it: of the same size and the same times
-  // of writing and of change. An Error where the file cannot be read, or gzip has compressed it.
+  // of writing and of change. A file that gzip has compressed is decompressed into a cache first; lines and bytes are
+  // those of its contents. An Error where the file cannot be read.
   explicit LineIndex(std::string path, LineIndexOptions options = {});
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return path_; }
   std::int64_t size() const { return lines_; }
   // Of all bytes of the file.
   Hash128 hash() const { return hash_; }
@@ -71,8 +72,9 @@ class LineIndex {
   void read_run(std::int64_t first, std::int64_t end, std::vector<char>& buffer,
                 FunctionRef<void(const Line& line)> f) const;
 
-  InputFile file_;
+  std::string path_;  // as it was given
   LineIndexOptions options_;
+  InputFile file_;  // that path, or the cache of what it holds
   std::uint64_t group_bytes_ = 0;
   std::vector<std::uint64_t> lines_before_;  // of each group, and of the file's end
   std::vector<std::uint32_t> first_line_;    // of each group: how far from its begin

@@ -40,8 +40,6 @@ LineScan::LineScan(LineIndex& index)
     : index_(index), size_(index.file_.size()), piece_bytes_(std::max(kScanBytes, index.group_bytes_)) {
   std::array<char, 3> mark = {};
   index_.file_.read(0, std::as_writable_bytes(std::span(mark).first(std::min<std::size_t>(3, size_))));
-  KEEL_CHECK(!(size_ >= 2 && mark[0] == '\x1f' && mark[1] == '\x8b'), "'", index_.path(),
-             "' is compressed by gzip; decompress it first");
   if (std::string_view(mark.data(), mark.size()) == "\xef\xbb\xbf") text_begin_ = mark.size();
 }
 

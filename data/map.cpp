@@ -1,35 +1,30 @@
 #include "keel/data/map.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "keel/data/example_bytes.h"
 #include "keel/data/map_cache.h"
+#include "keel/data/walk.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/parallel.h"
 
 namespace keel {
 namespace {
 
-constexpr std::int64_t kRound = 4096, kChunk = 128;  // examples that are mapped at once, and by a thread
-constexpr std::int64_t kGroup = 64;                  // counts that are added up
+constexpr std::int64_t kGroup = 64;  // counts that are added up
 
 // Calls put(i, what becomes of example i) for each example in order; f is called by several threads.
 void map_all(const Dataset& below, const MapFunction& f,
              const std::function<void(const std::vector<Example>& made)>& put) {
-  const Context context = Context::create();
-  for (std::int64_t begin = 0; begin < below.size(); begin += kRound) {
-    const std::int64_t count = std::min(kRound, below.size() - begin);
-    std::vector<std::vector<Example>> made(static_cast<std::size_t>(count));
-    parallel_for(context, count, kChunk, [&](std::int64_t first, std::int64_t end) {
-      std::vector<std::int64_t> numbers(static_cast<std::size_t>(end - first));
-      std::iota(numbers.begin(), numbers.end(), begin + first);
-      const std::vector<Example> examples = below.examples(numbers);
-      for (std::int64_t i = first; i < end; ++i)
-        made[static_cast<std::size_t>(i)] = f(examples[static_cast<std::size_t>(i - first)], begin + i);
-    });
-    for (const std::vector<Example>& each : made) put(each);
-  }
+  std::vector<std::vector<Example>> made(kWalkRound);
+  walk(
+      below,
+      [&](std::int64_t first, const std::vector<Example>& examples) {
+        for (std::int64_t i = first; i < first + std::ssize(examples); ++i)
+          made[static_cast<std::size_t>(i % kWalkRound)] = f(examples[static_cast<std::size_t>(i - first)], i);
+      },
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) put(made[static_cast<std::size_t>(i % kWalkRound)]);
+      });
 }
 
 class MappedDataset final : public Dataset {

@@ -75,7 +75,7 @@ class EpochSampler : public Sampler {
   EpochPlaces places_;
 };
 
-class SequentialSampler final : public Sampler {
+class SequentialSampler : public Sampler {
  public:
   SequentialSampler(std::int64_t size, std::int64_t rows) : size_(size), rows_(rows) {
     KEEL_CHECK(rows >= 1, "a step has at least one row, not ", rows);
@@ -99,6 +99,32 @@ class SequentialSampler final : public Sampler {
 
  private:
   std::int64_t size_, rows_;
+};
+
+class StretchSampler final : public SequentialSampler {
+ public:
+  StretchSampler(std::int64_t size, std::int64_t rows, std::int64_t world)
+      : SequentialSampler(size, rows), size_(size), world_(world) {
+    KEEL_CHECK(world >= 1 && rows % world == 0, "a step of ", rows, " rows does not give ", world,
+               " ranks as many each");
+  }
+  std::int64_t example(std::int64_t step, std::int64_t row) const override {
+    const std::int64_t first = SequentialSampler::example(step, row) - row, rows = this->rows(step);
+    // The rank whose part of the step the row is in. Each has read as many examples in every step before, of which the
+    // last alone may be uneven.
+    const std::int64_t shorter = rows / world_, longer = rows % world_;
+    const std::int64_t rank =
+        row < longer * (shorter + 1) ? row / (shorter + 1) : longer + (row - longer * (shorter + 1)) / shorter;
+    return begin_of(size_, rank) + first / world_ + row - begin_of(rows, rank);
+  }
+
+ private:
+  // Where a rank's part of `count` things begins; the first ranks have one more where they do not come out even.
+  std::int64_t begin_of(std::int64_t count, std::int64_t rank) const {
+    return rank * (count / world_) + std::min(rank, count % world_);
+  }
+
+  std::int64_t size_, world_;
 };
 
 class ShuffledSampler final : public EpochSampler {
@@ -212,6 +238,10 @@ class GroupedSampler final : public EpochSampler {
 }  // namespace
 
 SamplerPtr sequential(std::int64_t size, std::int64_t rows) { return std::make_shared<SequentialSampler>(size, rows); }
+
+SamplerPtr in_stretches(std::int64_t size, std::int64_t rows, std::int64_t world) {
+  return std::make_shared<StretchSampler>(size, rows, world);
+}
 
 SamplerPtr shuffled(std::int64_t size, const SamplerOptions& options) {
   return std::make_shared<ShuffledSampler>(EpochPlaces(size, options.rows, options.last), options.seed);

@@ -40,6 +40,10 @@ struct SamplerOptions {
 };
 // Each once, in order, then it ends: evaluation and prediction. No example: no step.
 SamplerPtr sequential(std::int64_t size, std::int64_t rows);
+// Each once, then it ends, as sequential(); but every rank of `world` has one stretch of the examples, in order, so
+// that it reads neighbours of a file: rows of a step are divided by divide_rows() (keel/data/divide_rows.h), and a
+// rank's stretch is the rank's part of all examples by the same rule. `rows` must be a multiple of `world`.
+SamplerPtr in_stretches(std::int64_t size, std::int64_t rows, std::int64_t world);
 // Each once an epoch, in an order drawn for each epoch (keel/runtime/random.h, RandomOrder); endless. No table. An
 // Error without examples, or where `drop` leaves no step.
 SamplerPtr shuffled(std::int64_t size, const SamplerOptions& options);

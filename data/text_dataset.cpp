@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "keel/data/file_list.h"
+#include "keel/data/gzip.h"
 #include "keel/data/token_file.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -32,9 +34,14 @@ TextDataset split_tokens(const std::string& path, const Tokens& tokens, std::sha
 }
 
 std::string read_text(const std::string& path) {
-  const InputFile file(path);
-  std::string text(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
+  std::string text;
+  if (is_gzip(path)) {
+    decompress(path, [&](std::string_view piece) { text += piece; });
+  } else {
+    const InputFile file(path);
+    text.resize(file.size());
+    file.read(0, std::as_writable_bytes(std::span(text)));
+  }
   KEEL_CHECK(!text.empty(), "'", path, "' is empty; name a text to train on");
   KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", path, "' is a token file, not a text; open it as tokens");
   return text;
@@ -84,8 +91,9 @@ TextDataset open_text(const std::string& path, std::string_view tokenizer, const
 }
 
 TextDataset open_tokens(const std::string& path, const SplitOptions& split) {
-  const TokenFile file = open_token_file(path);
-  TextDataset dataset = split_tokens(path, file.tokens, tokenizer_beside(path, file), split);
+  const std::vector<std::string> paths = files_at(path);
+  const TokenFile file = open_token_files(paths);
+  TextDataset dataset = split_tokens(path, file.tokens, tokenizer_beside(paths.front(), file), split);
   dataset.note = file.note;
   return dataset;
 }

@@ -23,14 +23,16 @@ struct SplitOptions {
   std::int64_t block = 1;   // tokens of a window; the training part must hold one and its targets
 };
 
-// Reads and encodes a text file. A file that is missing, empty or too short for a block is an Error that says what to
-// do. The second function makes a tokenizer of the named kind (byte, character) for the text.
+// Reads and encodes a text file, also one that gzip has compressed. A file that is missing, empty or too short for a
+// block is an Error that says what to do. The second function makes a tokenizer of the named kind (byte, character) for
+// the text.
 TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split);
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
 
-// Opens a token file (keel/data/token_file.h). Its tokenizer is read from the `tokenizer.json` beside it, which must
-// be of the name and size that the file states; without one, only the byte tokenizer is known. A file that states none
-// has no tokenizer.
+// Opens a token file (keel/data/token_file.h), or several shards as one sequence: the files of a folder, or those that
+// a pattern fits (keel/data/file_list.h). The tokenizer is read from the `tokenizer.json` beside it, which must be of
+// the name and size that the file states; without one, only the byte tokenizer is known. A file that states none has no
+// tokenizer.
 TextDataset open_tokens(const std::string& path, const SplitOptions& split);
 
 }  // namespace keel

@@ -101,6 +101,22 @@ TokenFile open_token_file(const std::string& path) {
   return file;
 }
 
+TokenFile open_token_files(const std::vector<std::string>& paths) {
+  KEEL_CHECK(!paths.empty(), "there is no token file to be opened");
+  TokenFile all;
+  std::vector<Tokens> shards;
+  for (const std::string& path : paths) {
+    TokenFile shard = open_token_file(path);
+    if (shards.empty()) all = shard;
+    KEEL_CHECK(shard.tokenizer == all.tokenizer, "'", path, "' was made by tokenizer '", shard.tokenizer, "', and '",
+               paths.front(), "' by '", all.tokenizer, "'; shards of one sequence have one tokenizer");
+    shards.push_back(std::move(shard.tokens));
+  }
+  if (paths.size() > 1 && !all.note.empty()) all.note += concat("; so were ", paths.size() - 1, " more shards");
+  all.tokens = Tokens::joined(std::move(shards));
+  return all;
+}
+
 TokenFileWriter::TokenFileWriter(std::string path, std::int64_t vocabulary_size, std::string tokenizer)
     : file_(std::move(path)), vocabulary_size_(vocabulary_size), tokenizer_(std::move(tokenizer)) {
   KEEL_CHECK(vocabulary_size > 0 && vocabulary_size <= kMaxVocabulary, "'", file_.path(), "': a vocabulary has 1 to ",

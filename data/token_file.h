@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "keel/data/tokens.h"
 #include "keel/runtime/file.h"
@@ -27,6 +28,10 @@ struct TokenFile {
 TokenFile open_token_file(const std::string& path);
 inline constexpr std::int64_t kScannedTokens = 1 << 24;
 inline constexpr std::string_view kTokenFileMagic = "KEELTOK1";  // the first bytes of a token file
+
+// Several as one sequence, in this order; at least one. Shards of different tokenizers are an Error that names two. Of
+// shards that do not say their vocabulary, all have the largest.
+TokenFile open_token_files(const std::vector<std::string>& paths);
 
 // Writes a token file piece by piece, atomically (keel/runtime/file.h): it appears at commit().
 class TokenFileWriter {

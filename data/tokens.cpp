@@ -57,6 +57,33 @@ Tokens::Tokens(std::shared_ptr<const InputFile> file, std::uint64_t offset, std:
   source_ = std::make_shared<const Source>(Source{.file = std::move(file), .offset = offset, .name = name});
 }
 
+Tokens Tokens::joined(std::vector<Tokens> shards) {
+  if (shards.size() == 1) return std::move(shards.front());
+  Tokens all;
+  auto source = std::make_shared<Source>();
+  for (const Tokens& shard : shards) {
+    source->begins.push_back(all.size_);
+    all.size_ += shard.size_;
+    all.vocabulary_size_ = std::max(all.vocabulary_size_, shard.vocabulary_size_);
+  }
+  source->shards = std::move(shards);
+  all.source_ = std::move(source);
+  return all;
+}
+
+template <class F>
+void Tokens::visit_shards(std::int64_t begin, std::int64_t count, F&& f) const {
+  const std::vector<std::int64_t>& begins = source_->begins;
+  auto shard = static_cast<std::size_t>(std::ranges::upper_bound(begins, begin) - begins.begin()) - 1;
+  for (std::int64_t done = 0; done < count; ++shard) {
+    const Tokens& tokens = source_->shards[shard];
+    const std::int64_t first = begin + done - begins[shard];
+    const std::int64_t here = std::min(count - done, tokens.size_ - first);
+    if (here > 0) f(tokens, first, here, done);
+    done += here;
+  }
+}
+
 template <class F>
 void Tokens::visit(std::int64_t begin, std::int64_t count, F&& f) const {
   const auto pieces = [&]<class T>(T) {
@@ -96,6 +123,11 @@ void Tokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   KEEL_CHECK(0 <= begin && begin <= size_ && count <= size_ - begin, count, " tokens at ", begin,
              " reach past a sequence of ", size_);
   if (count == 0) return;
+  if (!source_->shards.empty())
+    return visit_shards(
+        begin_ + begin, count, [&](const Tokens& shard, std::int64_t first, std::int64_t here, std::int64_t done) {
+          shard.copy(first, out.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(here)));
+        });
   visit(begin_ + begin, count, [&](auto values, std::int64_t position) {
     check_range(values, position, vocabulary_size_, source_->name);
     std::copy(values.begin(), values.end(), out.begin() + (position - begin_ - begin));
@@ -104,6 +136,11 @@ void Tokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
 
 void Tokens::check() const {
   if (size_ == 0) return;
+  if (!source_->shards.empty())
+    return visit_shards(begin_, size_,
+                        [](const Tokens& shard, std::int64_t first, std::int64_t here, std::int64_t /*done*/) {
+                          shard.slice(first, first + here).check();
+                        });
   visit(begin_, size_,
         [&](auto values, std::int64_t position) { check_range(values, position, vocabulary_size_, source_->name); });
 }

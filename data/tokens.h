@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "keel/runtime/file.h"
 
@@ -28,6 +29,10 @@ class Tokens {
   Tokens(std::shared_ptr<const InputFile> file, std::uint64_t offset, std::int64_t size, int bytes,
          std::int64_t vocabulary_size);
 
+  // All tokens of several sequences, one after the other: shards of one corpus. The vocabulary is the largest of
+  // theirs.
+  static Tokens joined(std::vector<Tokens> shards);
+
   std::int64_t size() const { return size_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   std::uint32_t operator[](std::int64_t i) const;
@@ -44,8 +49,13 @@ class Tokens {
     const void* memory = nullptr;            // its first token, where there is no file
     std::shared_ptr<const InputFile> file = {};
     std::uint64_t offset = 0;  // of the first token in the file
-    std::string name;
+    std::string name = {};
+    std::vector<Tokens> shards = {};        // instead of both
+    std::vector<std::int64_t> begins = {};  // of each shard
   };
+  // Calls f(shard, first token in it, how many, how many before them) for each shard that the tokens lie in.
+  template <class F>
+  void visit_shards(std::int64_t begin, std::int64_t count, F&& f) const;
   // Calls f with the tokens from `begin` on, piece by piece, as spans of their own type, and the place of each.
   template <class F>
   void visit(std::int64_t begin, std::int64_t count, F&& f) const;

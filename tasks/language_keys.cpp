@@ -140,7 +140,9 @@ std::vector<KeyRow> language_keys() {
        .known_as = "dataset"},
       {.key = "data.path",
        .type = path,
-       .help = "The file, relative to the folder keel is started in.",
+       .help =
+           "The file, relative to the folder keel is started in; of tokens also a folder of shards, or a pattern such "
+           "as shards/train_*.bin.",
        .when_key = kType,
        .when_values = kFiles,
        .known_as = "file|text"},

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "keel/data/batch.h"
+#include "keel/data/divide_rows.h"
 #include "tests/data/list_dataset.h"
 #include "tests/error_of.h"
 
@@ -177,6 +178,32 @@ TEST(GroupedSampler, StepsHaveLikeLengthsAndNotAlwaysTheShortestFirst) {
   EXPECT_FALSE(std::ranges::is_sorted(std::span(first).first(7)) &&
                std::ranges::is_sorted(std::span(first).subspan(7, 7)) &&
                std::ranges::is_sorted(std::span(first).subspan(14, 7)));
+}
+
+TEST(Sampler, OfStretchesGivesEveryRankNeighboursInOrder) {
+  for (const std::int64_t world : {1, 2, 3, 4}) {
+    for (const std::int64_t size : {0, 1, 5, 12, 13, 29}) {
+      const SamplerPtr sampler = in_stretches(size, 2 * world, world);
+      std::vector<std::vector<std::int64_t>> read(static_cast<std::size_t>(world));
+      for (std::int64_t step = 0; step < sampler->steps(); ++step) {
+        const std::int64_t rows = sampler->rows(step);
+        for (std::int64_t row = 0; row < rows; ++row) {
+          std::int64_t rank = 0;
+          if (rows < world) rank = row;
+          else
+            while (divide_rows(rows, rows, rank, world).front().end <= row) ++rank;
+          read[static_cast<std::size_t>(rank)].push_back(sampler->example(step, row));
+        }
+      }
+      std::int64_t next = 0;
+      for (const std::vector<std::int64_t>& examples : read) {
+        EXPECT_LE(std::ssize(examples), (size + world - 1) / world);
+        for (const std::int64_t example : examples) EXPECT_EQ(example, next++) << world << ' ' << size;
+      }
+      EXPECT_EQ(next, size);
+    }
+  }
+  EXPECT_EQ(error_of([] { (void)in_stretches(9, 5, 2); }), "a step of 5 rows does not give 2 ranks as many each");
 }
 
 TEST(Sampler, RefusesSizesThatLeaveNothingToDraw) {

@@ -1,0 +1,221 @@
+#include "keel/data/packing.h"
+
+#include <algorithm>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <numeric>
+
+#include "keel/data/first_fit.h"
+#include "keel/data/token_batch.h"
+#include "keel/data/walk.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+
+namespace keel {
+namespace {
+
+constexpr std::size_t kKeptWindows = 8;
+
+const Integers& sequence_of(const Example& example, const std::string& field, std::int64_t i) {
+  const Value& value = example[field];
+  const auto* sequence = std::get_if<Integers>(&value);
+  KEEL_CHECK(sequence != nullptr && sequence->shape.size() == 1, "field '", printable(field, 64), "' of example ", i,
+             " is ", kind_of(value), "; what is packed is a sequence of whole numbers");
+  return *sequence;
+}
+
+// Tokens [begin, begin + length) of an example.
+struct Piece {
+  std::int64_t example = 0, begin = 0, length = 0;
+};
+
+// The pieces of one window, by rows.
+struct PackedWindow {
+  std::vector<Piece> pieces;
+  std::vector<std::size_t> row_ends = {};  // of each row, in `pieces`
+  std::span<const Piece> row(std::size_t i) const {
+    const std::size_t begin = i == 0 ? 0 : row_ends[i - 1];
+    return std::span(pieces).subspan(begin, row_ends[i] - begin);
+  }
+};
+
+// A row that is being filled.
+class PackedRow {
+ public:
+  PackedRow(std::int64_t length, std::int64_t padding)
+      : ids_(make(length, padding)),
+        labels_(make(length, kIgnoreTarget)),
+        documents_(make(length, -1)),
+        positions_(make(length, 0)) {}
+
+  // The tokens of a piece, and those that are its targets, which go on behind it where its document does.
+  void add(std::span<const std::int64_t> tokens, std::span<const std::int64_t> targets, const Piece& piece) {
+    const auto from = static_cast<std::size_t>(piece.begin);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(piece.length); ++i, ++at_) {
+      ids_.values[at_] = tokens[from + i];
+      if (from + i + 1 < targets.size()) labels_.values[at_] = targets[from + i + 1];
+      documents_.values[at_] = document_;
+      positions_.values[at_] = static_cast<std::int64_t>(i);
+    }
+    ++document_;
+  }
+  Example take() {
+    std::vector<Example::Field> fields;
+    fields.emplace_back(kInputIds, std::move(ids_));
+    fields.emplace_back(kLabels, std::move(labels_));
+    fields.emplace_back(kDocuments, std::move(documents_));
+    fields.emplace_back(kPositions, std::move(positions_));
+    return Example(std::move(fields));
+  }
+
+ private:
+  static Integers make(std::int64_t length, std::int64_t value) {
+    return {{length}, std::vector<std::int64_t>(static_cast<std::size_t>(length), value)};
+  }
+
+  Integers ids_, labels_, documents_, positions_;
+  std::size_t at_ = 0;
+  std::int64_t document_ = 0;
+};
+
+class PackedDataset final : public Dataset {
+ public:
+  PackedDataset(DatasetPtr below, PackOptions options) : below_(std::move(below)), options_(std::move(options)) {
+    KEEL_CHECK(below_ != nullptr, "there is no data set whose documents could be packed");
+    KEEL_CHECK(options_.length >= 1 && options_.window >= 1, "rows of ", options_.length,
+               " tokens cannot be packed from windows of ", options_.window, " examples; both are at least 1");
+    count_tokens();
+    const auto windows = static_cast<std::int64_t>((lengths_.size() + window_size() - 1) / window_size());
+    rows_before_.push_back(0);
+    for (std::int64_t window = 0; window < windows; ++window)
+      rows_before_.push_back(rows_before_.back() + std::ssize(packed(window).row_ends));
+  }
+
+  std::int64_t size() const override { return rows_before_.back(); }
+  std::int64_t length(std::int64_t i) const override {
+    check_index(i);
+    return options_.length;
+  }
+  Example example(std::int64_t i) const override {
+    check_index(i);
+    const std::int64_t window = std::ranges::upper_bound(rows_before_, i) - rows_before_.begin() - 1;
+    const auto packed = kept_window(window);
+    const std::span<const Piece> pieces =
+        packed->row(static_cast<std::size_t>(i - rows_before_[static_cast<std::size_t>(window)]));
+    std::vector<std::int64_t> numbers;
+    for (const Piece& piece : pieces) numbers.push_back(piece.example);
+    const std::vector<Example> documents = below_->examples(numbers);
+    PackedRow row(options_.length, options_.padding);
+    for (std::size_t d = 0; d < pieces.size(); ++d) {
+      const std::int64_t number = numbers[d];
+      const Integers& tokens = sequence_of(documents[d], options_.tokens, number);
+      const Integers& targets = options_.labels.empty() ? tokens : sequence_of(documents[d], options_.labels, number);
+      check_counts(tokens, targets, number);
+      KEEL_CHECK(std::ssize(tokens.values) == lengths_[static_cast<std::size_t>(number)], "example ", number, " has ",
+                 tokens.values.size(), " tokens, and had ", lengths_[static_cast<std::size_t>(number)],
+                 " when the rows were counted; a data set must not change");
+      row.add(tokens.values, targets.values, pieces[d]);
+    }
+    return row.take();
+  }
+  std::string fingerprint() const override {
+    return concat("packed ", options_.length, ' ', options_.padding, ' ', options_.window, ' ', options_.tokens.size(),
+                  ' ', options_.tokens, ' ', options_.labels.size(), ' ', options_.labels, " of ",
+                  below_->fingerprint());
+  }
+
+ private:
+  std::size_t window_size() const { return static_cast<std::size_t>(options_.window); }
+
+  void check_counts(const Integers& tokens, const Integers& targets, std::int64_t number) const {
+    KEEL_CHECK(targets.values.size() == tokens.values.size(), "field '", printable(options_.labels, 64),
+               "' of example ", number, " has ", targets.values.size(), " elements, and '",
+               printable(options_.tokens, 64), "' has ", tokens.values.size());
+  }
+
+  void count_tokens() {
+    const std::int64_t size = below_->size();
+    lengths_.resize(static_cast<std::size_t>(size));
+    walk(
+        *below_,
+        [&](std::int64_t first, const std::vector<Example>& examples) {
+          for (std::size_t i = 0; i < examples.size(); ++i) {
+            const std::int64_t number = first + static_cast<std::int64_t>(i);
+            const std::size_t tokens = sequence_of(examples[i], options_.tokens, number).values.size();
+            KEEL_CHECK(tokens <= std::numeric_limits<std::uint32_t>::max(), "example ", number, " has ", tokens,
+                       " tokens; split it into documents of fewer");
+            lengths_[static_cast<std::size_t>(number)] = static_cast<std::uint32_t>(tokens);
+          }
+        },
+        [&](std::int64_t /*begin*/, std::int64_t end) {
+          if (options_.progress) options_.progress(static_cast<std::uint64_t>(end), static_cast<std::uint64_t>(size));
+        });
+  }
+
+  PackedWindow packed(std::int64_t window) const {
+    const auto begin = static_cast<std::size_t>(window) * window_size();
+    const std::size_t end = std::min(begin + window_size(), lengths_.size());
+    std::vector<Piece> pieces;
+    std::vector<std::int64_t> lengths;
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::int64_t at = 0; at < lengths_[i]; at += options_.length) {
+        lengths.push_back(std::min(options_.length, lengths_[i] - at));
+        pieces.push_back({static_cast<std::int64_t>(i), at, lengths.back()});
+      }
+    }
+    const std::vector<std::int64_t> rows = first_fit(lengths, options_.length);
+    PackedWindow made;
+    made.row_ends.resize(rows.empty() ? 0 : static_cast<std::size_t>(std::ranges::max(rows)) + 1);
+    std::vector<std::size_t> order(pieces.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
+    for (const std::size_t i : order) {
+      made.pieces.push_back(pieces[i]);
+      made.row_ends[static_cast<std::size_t>(rows[i])] = made.pieces.size();
+    }
+    return made;
+  }
+
+  // The last few that were asked for are kept: neighbouring rows lie in one window.
+  std::shared_ptr<const PackedWindow> kept_window(std::int64_t window) const {
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto each = kept_.begin(); each != kept_.end(); ++each) {
+        if (each->first != window) continue;
+        kept_.splice(kept_.begin(), kept_, each);
+        return each->second;
+      }
+    }
+    auto made = std::make_shared<const PackedWindow>(packed(window));
+    const std::lock_guard lock(mutex_);
+    kept_.emplace_front(window, made);
+    if (kept_.size() > kKeptWindows) kept_.pop_back();
+    return made;
+  }
+
+  DatasetPtr below_;
+  PackOptions options_;
+  std::vector<std::uint32_t> lengths_;     // tokens of each example below
+  std::vector<std::int64_t> rows_before_;  // of each window, and of the end
+  mutable std::mutex mutex_;
+  mutable std::list<std::pair<std::int64_t, std::shared_ptr<const PackedWindow>>> kept_;
+};
+
+}  // namespace
+
+DatasetPtr pack(DatasetPtr below, const PackOptions& options) {
+  return std::make_shared<PackedDataset>(std::move(below), options);
+}
+
+Collator next_tokens() {
+  return [stacked = stack()](std::span<const CollatedRow> rows, const CollateInfo& info, Batch& batch) {
+    stacked(rows, info, batch);
+    const Tensor& labels = batch[kLabels];
+    const std::span<const std::int32_t> values(labels.data<std::int32_t>(), static_cast<std::size_t>(labels.numel()));
+    batch.set_weight(std::string(kTokenWeight),
+                     static_cast<double>(std::ssize(values) - std::ranges::count(values, kIgnoreTarget)));
+  };
+}
+
+}  // namespace keel
