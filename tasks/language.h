@@ -19,16 +19,6 @@ GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary);
 // The mean cross-entropy of the labels that count.
 Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass);
 
-// The fraction of rows whose every label that counts is the likeliest token.
-class ExactMatch : public SumMetric {
- public:
-  ExactMatch() : SumMetric(2) {}
-  // `likeliest`: whole numbers, in the shape of `labels` (rows, block).
-  void update(const Tensor& likeliest, const Tensor& labels);
-  double rows() const { return sum(1); }
-  std::vector<NamedNumber> result() const override;
-};
-
 // Feeds "loss" and, where it is there, "exact_match".
 void validate_language(const Gpt& model, const Batch& batch, Forward& pass, Metrics& metrics);
 

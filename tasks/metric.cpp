@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
-#include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/metrics/values.h"
 
 namespace keel {
 namespace {
@@ -26,8 +25,6 @@ std::vector<T> take_values(std::string_view& bytes, std::size_t count) {
   bytes.remove_prefix(count * sizeof(T));
   return values;
 }
-
-double ratio(double sum, double count) { return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN(); }
 
 }  // namespace
 
@@ -81,34 +78,16 @@ void MeanMetric::update(double mean, double weight) {
   add(1, weight);
 }
 
-std::vector<NamedNumber> MeanMetric::result() const { return {{"", ratio(sum(0), sum(1))}}; }
+std::vector<NamedNumber> MeanMetric::result() const { return {{"", ratio_of(sum(0), sum(1))}}; }
 
 void Accuracy::update(const Tensor& guesses, const Tensor& targets) {
-  const auto is_whole = [](const Tensor& t) { return t.dtype() == DType::i32 || t.dtype() == DType::i64; };
-  KEEL_CHECK(is_whole(guesses) && is_whole(targets) && guesses.shape() == targets.shape(),
-             "guesses and targets are whole numbers of one shape, not ", guesses.dtype(), ' ', guesses.shape(), " and ",
-             targets.dtype(), ' ', targets.shape());
-  const std::vector<double> guessed = whole_numbers(guesses), wanted = whole_numbers(targets);
-  double right = 0, count = 0;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] == kIgnoreTarget) continue;
-    right += guessed[i] == wanted[i] ? 1 : 0;
-    ++count;
-  }
-  add(0, right);
-  add(1, count);
+  const std::vector<CountedTarget> counted = counted_targets(guesses, targets);
+  add(0, static_cast<double>(
+             std::ranges::count_if(counted, [](const CountedTarget& each) { return each.guess == each.target; })));
+  add(1, static_cast<double>(counted.size()));
 }
 
-std::vector<NamedNumber> Accuracy::result() const { return {{"", ratio(sum(0), sum(1))}}; }
-
-std::vector<double> whole_numbers(const Tensor& tensor) {
-  if (tensor.dtype() == DType::i64) {
-    const std::vector<std::int64_t> values = tensor.to_vector<std::int64_t>();
-    return {values.begin(), values.end()};
-  }
-  const std::vector<std::int32_t> values = tensor.to_vector<std::int32_t>();
-  return {values.begin(), values.end()};
-}
+std::vector<NamedNumber> Accuracy::result() const { return {{"", ratio_of(sum(0), sum(1))}}; }
 
 void Metrics::insert(const std::string& name, std::unique_ptr<Metric> metric) {
   KEEL_CHECK(is_name(name), "'", printable(name, 64), "' is no name of a metric: letters, digits and _ are possible");

@@ -5,7 +5,7 @@
 // to the state travels to the first rank, which joins it in the order of batches, as one process alone would. So
 // results are equal to the bit at any number of ranks, whatever is summed. The first rank computes the result and tells
 // it: all decide alike. There are two kinds of state and no third, as a state that can be neither added nor listed has
-// no meaning on several ranks: derive from SumMetric or ListMetric.
+// no meaning on several ranks: derive from SumMetric or ListMetric. keel's own are here and in keel/tasks/metrics/.
 
 #include <cstdint>
 #include <map>
@@ -21,7 +21,7 @@
 namespace keel {
 
 struct NamedNumber {
-  std::string name;  // what stands behind the metric's own: "" or "class_2"
+  std::string name;  // what stands behind the metric's own: "", or "2" of a class
   double value = 0;
 };
 
@@ -91,6 +91,7 @@ class MeanMetric : public SumMetric {
   std::vector<NamedNumber> result() const override;
   bool is_better_greater() const override { return false; }
 };
+
 // Fraction of targets that are guessed; targets of -100 do not count. Both: whole numbers of one shape, else an Error
 // that names both shapes.
 class Accuracy : public SumMetric {
@@ -133,8 +134,5 @@ class Metrics {
 // Both walk the metrics by name; ranks that have other ones are an Error.
 std::string take_added(Metrics& metrics);
 void join_added(Metrics& metrics, std::string_view added);
-
-// The values of a tensor of i32 or i64, from any device.
-std::vector<double> whole_numbers(const Tensor& tensor);
 
 }  // namespace keel

@@ -8,15 +8,17 @@
 #include "keel/autograd/loss.h"
 #include "keel/cli/main.h"
 #include "keel/data/csv.h"
-#include "keel/kernels/reduce.h"
 #include "keel/nn/layers.h"
+#include "keel/tasks/metrics/catalog.h"
 
 using namespace keel;
 
 class Spirals : public Task {
  public:
   explicit Spirals(const TaskSite& site)
-      : site_(site), net_({2, width(), width(), kArms}, parse_activation(site.settings.text("model.activation"))) {}
+      : site_(site),
+        net_({2, width(), width(), kArms}, parse_activation(site.settings.text("model.activation"))),
+        metrics_(site.settings.texts("task.metrics"), MetricInput::classes, kArms) {}
 
   Module& model() override { return net_; }
 
@@ -28,12 +30,12 @@ class Spirals : public Task {
 
   Loss training_step(const Batch& batch, Forward& pass) override { return loss(logits(batch, pass), batch); }
 
-  void make_metrics(std::string_view, Metrics& metrics) override { metrics.make<Accuracy>("accuracy"); }
+  void make_metrics(std::string_view, Metrics& metrics) override { metrics_.make(metrics); }
 
   void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override {
     const Variable scores = logits(batch, pass);
     feed(metrics, loss(scores, batch), batch);
-    metrics.at<Accuracy>("accuracy").update(kernels::argmax(scores.value(), -1), batch["arm"]);
+    metrics_.feed(metrics, {.outputs = scores.value(), .targets = batch["arm"], .examples = batch.examples()});
   }
 
  private:
@@ -44,12 +46,18 @@ class Spirals : public Task {
 
   TaskSite site_;
   Mlp net_;
+  MetricList metrics_;
 };
 
 int main(int argc, char** argv) {
   const TaskEntry tasks[] = {task_entry<Spirals>(
       "spirals", "which arm of three spirals a point lies on",
-      {{.key = "model.width",
+      {{.key = "task.metrics",
+        .type = KeyType::texts,
+        .standard = "[accuracy, f1_macro]",
+        .help = "What is told of the validation set, beside the loss; docs/metrics.md lists all.",
+        .on_resume = ResumeRule::ignores},
+       {.key = "model.width",
         .type = KeyType::integer,
         .standard = "32",
         .help = "Hidden units of both layers.",

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "keel/data/token_batch.h"
-#include "keel/tasks/language.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 
@@ -101,16 +100,6 @@ TEST(Metrics, RefuseWhatTheyCannotCount) {
   Metrics others;
   others.make<MeanMetric>("mean");
   EXPECT_FALSE(error_of([&] { join_added(others, take_added(metrics)); }).empty()) << "of other metrics";
-}
-
-TEST(ExactMatch, CountsRowsWhoseEveryLabelThatCountsIsRight) {
-  const Context context = testing::context(1);
-  Metrics metrics;
-  auto& exact = metrics.make<ExactMatch>("exact_match");
-  exact.update(from_values(context, std::vector<std::int64_t>{1, 2, 3, 9, 5, 6, 7, 8}, {4, 2}),
-               from_values(context, std::vector<std::int32_t>{1, 2, 3, 4, kIgnoreTarget, 6, 0, 8}, {4, 2}));
-  join_added(metrics, take_added(metrics));
-  EXPECT_EQ(exact.result().front().value, 2.0 / 4);
 }
 
 }  // namespace

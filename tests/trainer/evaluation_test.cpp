@@ -13,6 +13,7 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/optim/optimizer.h"
 #include "keel/tasks/language.h"
+#include "keel/tasks/metrics/classes.h"
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
 
