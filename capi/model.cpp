@@ -90,8 +90,10 @@ StepResult Model::step(double lr) {
     added_ = 0;
     ++state_.step;
     if (!result.taken)
-      site_->context.log(LogLevel::warning, concat("step ", state_.step, " was not taken: the gradient of ",
-                                                   result.first_bad, " is not finite"));
+      site_->context.log(LogLevel::warning,
+                         concat("step ", state_.step, " was not taken: ",
+                                result.weight > 0 ? concat("the gradient of ", result.first_bad, " is not finite")
+                                                  : std::string("no rank has had a sample")));
     return result;
   });
 }

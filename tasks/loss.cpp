@@ -1,8 +1,9 @@
 #include "keel/tasks/loss.h"
 
 #include <algorithm>
-#include <bit>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -17,6 +18,12 @@ namespace {
 
 // What the message calls a term.
 std::string named(const std::string& name) { return name.empty() ? "the loss" : concat("term '", name, "'"); }
+
+// With as many digits as tell the number from all others.
+std::string shortest(double number) {
+  char text[32];
+  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
+}
 
 void check_name(std::string_view what, const std::string& name) {
   KEEL_CHECK(is_name(name), "'", printable(name, 64), "' is no name of a ", what,
@@ -106,17 +113,22 @@ void Loss::check_new(const std::string& name, std::string_view what) const {
              "' already");
 }
 
-std::uint64_t Loss::signature() const {
+std::string Loss::description() const {
   std::string text;
   for (const LossTerm& term : terms_)
-    text += concat(term.name, '/', term.weight, '/', std::bit_cast<std::uint64_t>(term.factor), '/', term.is_sum, '/',
-                   term.crosses_rows, '\n');
-  for (const Logged& value : logged_) text += concat("log ", value.name, '/', value.weight, '\n');
+    text += concat(named(term.name), ", a ", term.is_sum ? "sum" : "mean", " over ", term.weight,
+                   term.crosses_rows ? ", across rows" : "", ", times ", shortest(term.factor), '\n');
+  for (const Logged& value : logged_) text += concat("'", value.name, "', logged as a mean over ", value.weight, '\n');
+  return text;
+}
+
+std::uint64_t Loss::signature() const {
+  const std::string text = description();
   return xxh3(std::as_bytes(std::span(text))).low;
 }
 
 double LossTerm::factor_of(double own_weight, double total, double divisor) const {
-  if (total == 0) return 0;
+  if (own_weight == 0 || total == 0) return 0;
   const double share = divisor / total;
   return is_sum ? factor * share : factor * own_weight * share;
 }

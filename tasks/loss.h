@@ -38,7 +38,7 @@ struct LossTerm {
   bool crosses_rows = false;  // depends on which rows are computed together: exempt from equality over micro-batches
 
   // What the value's gradient counts in a micro-batch that weighs `own_weight` of `total`: factor_k * w_km * (D / W_k)
-  // above, without w_km for a sum. 0 where the total is.
+  // above, without w_km for a sum. 0 where the micro-batch has no weight, or nothing has.
   double factor_of(double own_weight, double total, double divisor) const;
 };
 
@@ -77,8 +77,11 @@ class Loss {
   };
   const std::vector<LossTerm>& terms() const { return terms_; }
   const std::vector<Logged>& logged() const { return logged_; }
-  // Names, weights, kinds and factors as a number. It must be the same in every micro-batch of every rank of a step: it
-  // travels with what ranks tell each other, and a difference is an AgreedError that names rank and terms.
+  // Names, weights, kinds and factors: a line for each term and each value that is logged, in order.
+  std::string description() const;
+  // The same as a number. It must be the same in every micro-batch of every rank of a step: it travels with what ranks
+  // tell each other, and a difference is an AgreedError that names rank and terms. From step to step a session's losses
+  // may differ in their factors alone; a term that is not wanted in a step has the factor 0.
   std::uint64_t signature() const;
 
  private:

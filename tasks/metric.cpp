@@ -35,7 +35,8 @@ std::string SumMetric::take() {
 }
 
 void SumMetric::join(std::string_view added) {
-  const std::vector<double> sums = take_values<double>(added, joined_.size());
+  const std::vector<double> sums = take_values<double>(added, added.size() / sizeof(double));
+  joined_.resize(std::max(joined_.size(), sums.size()));
   for (std::size_t i = 0; i < sums.size(); ++i) joined_[i] += sums[i];
 }
 
@@ -72,13 +73,22 @@ std::vector<std::span<const double>> ListMetric::in_order() const {
   return rows;
 }
 
-void MeanMetric::update(double mean, double weight) {
+void MeanMetric::update(double mean, double weight, std::size_t part) {
   if (weight == 0) return;
-  add(0, mean * weight);
-  add(1, weight);
+  add(2 * part, mean * weight);
+  add(2 * part + 1, weight);
 }
 
-std::vector<NamedNumber> MeanMetric::result() const { return {{"", ratio_of(sum(0), sum(1))}}; }
+std::vector<NamedNumber> MeanMetric::result() const {
+  double result = 0;
+  bool has_weight = false;
+  for (std::size_t part = 0; 2 * part < sums(); ++part) {
+    if (!(weight(part) > 0)) continue;
+    result += ratio_of(sum(2 * part), weight(part));
+    has_weight = true;
+  }
+  return {{"", has_weight ? result : std::numeric_limits<double>::quiet_NaN()}};
+}
 
 void Accuracy::update(const Tensor& guesses, const Tensor& targets) {
   const std::vector<CountedTarget> counted = counted_targets(guesses, targets);

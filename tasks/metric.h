@@ -51,9 +51,13 @@ class Metric {
 class SumMetric : public Metric {
  protected:
   explicit SumMetric(std::size_t count) : batch_(count), joined_(count) {}
-  // For update(): what this batch adds.
-  void add(std::size_t sum, double value) { batch_[sum] += value; }
+  // For update(): what this batch adds. There are as many sums as were added to.
+  void add(std::size_t sum, double value) {
+    if (sum >= batch_.size()) batch_.resize(sum + 1);
+    batch_[sum] += value;
+  }
   // For result().
+  std::size_t sums() const { return joined_.size(); }
   double sum(std::size_t i) const { return joined_[i]; }
 
  private:
@@ -85,9 +89,10 @@ class ListMetric : public Metric {
 class MeanMetric : public SumMetric {
  public:
   MeanMetric() : SumMetric(2) {}
-  // A mean over nothing (weight 0) adds nothing, whatever it is.
-  void update(double mean, double weight);
-  double weight() const { return sum(1); }
+  // A mean over nothing (weight 0) adds nothing, whatever it is. `part`: the result is the sum of several means, each
+  // over a weight of its own, as a loss of such terms is. A part without weight adds nothing.
+  void update(double mean, double weight, std::size_t part = 0);
+  double weight(std::size_t part = 0) const { return sum(2 * part + 1); }
   std::vector<NamedNumber> result() const override;
   bool is_better_greater() const override { return false; }
 };

@@ -1,5 +1,7 @@
 #include "keel/tasks/task.h"
 
+#include <algorithm>
+
 #include "keel/autograd/elementwise.h"
 #include "keel/data/sampler.h"
 #include "keel/data/split.h"
@@ -29,21 +31,25 @@ Variable input(const Batch& batch, std::string_view field, const Forward& pass) 
 
 void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
   KEEL_CHECK(!loss.terms().empty(), "a loss without a term says nothing");
-  const std::string& weight = loss.terms().front().weight;
-  const double total = batch.weight(weight);
-  double sum = 0;
+  std::vector<std::string> weights;  // of the terms, each once
+  std::vector<double> sums;          // of factor * mean over terms of that weight
   for (const LossTerm& term : loss.terms()) {
-    if (term.weight != weight)
-      throw Error(concat("terms of different weights, ", weight, " and ", term.weight, ", are not offered yet"),
-                  ErrorKind::unsupported);
+    const double weight = batch.weight(term.weight);
     double mean = term.value.value().item();
-    if (term.is_sum && total > 0) mean /= total;
-    sum += term.factor * mean;
+    if (term.is_sum && weight > 0) mean /= weight;
+    const auto place = std::ranges::find(weights, term.weight);
+    if (place == weights.end()) {
+      weights.push_back(term.weight);
+      sums.push_back(term.factor * mean);
+    } else {
+      sums[static_cast<std::size_t>(place - weights.begin())] += term.factor * mean;
+    }
     if (term.name.empty()) continue;
     if (!metrics.has(term.name)) metrics.make<MeanMetric>(term.name);
-    metrics.at<MeanMetric>(term.name).update(mean, total);
+    metrics.at<MeanMetric>(term.name).update(mean, weight);
   }
-  metrics.at<MeanMetric>("loss").update(sum, total);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    metrics.at<MeanMetric>("loss").update(sums[i], batch.weight(weights[i]), i);
 }
 
 void Task::validation_step(const Batch& batch, Forward& pass, Metrics& metrics) {

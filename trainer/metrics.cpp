@@ -81,7 +81,7 @@ void MetricsWriter::write(std::int64_t step, std::span<const Logged> metrics) {
   Json record = {{"step", step}};
   Json nonfinite = Json::object();
   for (const Logged& metric : metrics) {
-    const std::string name(metric.name);
+    const std::string& name = metric.name;
     KEEL_CHECK(!record.contains(name) && name != "nonfinite", "metric '", name, "' is given twice, or is reserved");
     const double* number = std::get_if<double>(&metric.value);
     if (number != nullptr && !std::isfinite(*number)) {

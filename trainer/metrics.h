@@ -16,7 +16,7 @@
 namespace keel {
 
 struct Logged {
-  std::string_view name;  // not "step", which every record has
+  std::string name;  // not "step", which every record has
   std::variant<double, std::int64_t, std::string_view> value;
 };
 

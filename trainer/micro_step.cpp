@@ -61,7 +61,7 @@ StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {
     batch.used_by(stream_);
     if (alike(recorded.batch, batch)) {
       run_recorded(recorded, batch, last);
-      loss = StepLoss(recorded.loss, recorded.factor, recorded.weight);
+      loss = recorded.kind.with(recorded.loss);
     } else {
       loss = StepLoss(forward_backward(batch, last), batch);
     }
@@ -74,14 +74,13 @@ void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool
   for (const auto& [name, tensor] : recorded.batch.fields()) kernels::copy_into(tensor, batch[name]);
   const auto work = [&] {
     const Loss loss = forward_backward(recorded.batch, last);
-    const LossTerm& term = loss.terms().front();
-    kernels::copy_into(recorded.loss, term.value.value());
-    recorded.factor = term.factor;
-    recorded.weight = weight_of(loss, recorded.batch);
+    kernels::copy_into(recorded.loss, loss.terms().front().value.value());
+    if (recorded.kind.kinds().empty()) recorded.kind = StepLoss(loss, recorded.batch);
   };
   if (recorded.runs++ < kWarmUps) return work();
   if (recorded.graph) {
-    engine_.count_backward({.weight = recorded.weight, .last = last});
+    const std::string& weight = recorded.kind.kinds().front().weight;
+    engine_.count_backward({.weight = recorded.batch.weight(weight), .last = last});
     for (Leaf* leaf : recorded.reached) leaf->has_grad = true;
   } else {
     recorded.graph = Graph::record(context_, stream_, work);
@@ -97,9 +96,12 @@ Loss GraphedMicroStep::forward_backward(const Batch& batch, bool last) {
   Forward pass{
       .training = true, .random = {}, .sample_ids = batch.sample_ids(), .dtype = engine_.options().policy.parameter};
   Loss loss = loss_(batch, pass);
-  if (loss.terms().size() != 1 || loss.terms().front().is_sum)
-    throw Error("cuda_graph repeats a loss of one term that is a mean; set it to false", ErrorKind::unsupported);
-  backward(engine_, loss, batch, last);
+  if (loss.terms().size() != 1 || loss.terms().front().is_sum || !loss.logged().empty())
+    throw Error(concat("cuda_graph repeats a loss of one term that is a mean, without values to log; set it to false. "
+                       "This loss has\n",
+                       loss.description()),
+                ErrorKind::unsupported);
+  backward(engine_, loss, batch, {}, last);
   return loss;
 }
 

@@ -15,15 +15,17 @@ class GraphedMicroStep {
  public:
   // The engine, of a rank alone, and what the loss refers to must outlive it. An Error where the device has no graphs.
   GraphedMicroStep(LossFunction loss, Sharded& engine);
-  // Adds the gradients of the batch's loss, of one term, to those of the step; returns the loss. `last`: of the step.
+  // Adds the gradients of the batch's loss to those of the step; returns the loss. `last`: of the step. The loss has
+  // one term, which is a mean: totals of several weights change from step to step. An Error otherwise, and where it has
+  // values to log.
   StepLoss run(const Batch& batch, bool last);
 
  private:
   struct Recorded {
     int runs = 0;
-    Batch batch;  // where the graph reads
-    Tensor loss;  // f32 scalar, where it writes
-    double factor = 1, weight = 0;
+    Batch batch;    // where the graph reads
+    Tensor loss;    // f32 scalar, where it writes
+    StepLoss kind;  // without that number
     Graph graph;
     std::vector<Leaf*> reached;  // that hold a gradient afterwards
   };

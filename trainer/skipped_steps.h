@@ -1,5 +1,6 @@
 #pragma once
-// Steps that were not taken because a gradient is not finite: what a run says of them, and when they end it.
+// Steps that were not taken, because a gradient is not finite or nothing in them counts: what a run says of them, and
+// when they end it.
 
 #include <cstdint>
 #include <optional>
@@ -18,7 +19,8 @@ class SkippedSteps {
   bool are_expected() const { return scaling_.backoff < 1; }
   // "step 3 was skipped: the gradient of wte.weight is not finite; the loss scale is now 512".
   std::string message(const StepResult& result, std::int64_t step) const;
-  // An AgreedError after ten skipped steps in a row whose loss scale could not fall.
+  // An AgreedError after ten skipped steps in a row whose loss scale could not fall. Steps in which nothing counts say
+  // nothing of that.
   void count(const StepResult& result, std::int64_t step);
   // An AgreedError where every step was skipped: the weights that a run began with are no result.
   void check_some_step_was_taken() const;

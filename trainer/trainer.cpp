@@ -294,6 +294,7 @@ class Run {
                                      {"grad_norm", report.grad_norm}, {speed, report.units_per_s},
                                      {"step_ms", times.step_ms},      {"elapsed_s", now - began_},
                                      {report.unit, state_.tokens}};
+      for (const NamedNumber& each : outcome.terms) metrics.push_back({concat("train/", each.name), each.value});
       if (engine().optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
       if (engine().options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
       if (ranks_.size() > 1) {

@@ -19,6 +19,15 @@ std::vector<Rows> without_empty(const std::vector<Rows>& ranges) {
   return filled;
 }
 
+// Whether two losses have the same terms, whatever the factors.
+bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
+  return std::ranges::equal(a, b, [](const TermKind& x, const TermKind& y) {
+    return x.name == y.name && x.weight == y.weight && x.is_sum == y.is_sum && x.is_logged == y.is_logged;
+  });
+}
+
+std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
+
 // One is computed while the other is loaded. Several ranks tell each other whether they have all of a step.
 int waiting_batches(const std::vector<Rows>& ranges, const Communicator& ranks) {
   return ranks.size() == 1 ? 2 : std::max(2, static_cast<int>(ranges.size()));
@@ -26,16 +35,17 @@ int waiting_batches(const std::vector<Rows>& ranges, const Communicator& ranks) 
 
 }  // namespace
 
-TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
+TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<StepNote>& all) {
   Turn turn;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    turn.flags.stop |= all[rank].stop;
-    turn.flags.late |= all[rank].late;
-    turn.flags.save |= all[rank].save;
-    turn.saves.push_back(all[rank].saving);
-    if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
+    const StepFlags& flags = all[rank].flags;
+    turn.flags.stop |= flags.stop;
+    turn.flags.late |= flags.late;
+    turn.flags.save |= flags.save;
+    turn.saves.push_back(flags.saving);
+    if (flags.failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
   }
-  turn.flags.seconds = all.front().seconds;
+  turn.flags.seconds = all.front().flags.seconds;
   return turn;
 }
 
@@ -51,22 +61,23 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
-  Pending pending{step_ + 1, {parts_.seed, static_cast<std::uint64_t>(step_), 0}, {}, {}};
+  Pending pending{.step = step_ + 1, .random = {parts_.seed, static_cast<std::uint64_t>(step_), 0}};
   if (parts_.ranks.size() > 1) {
     const std::string activity = concat("step ", pending.step);
     parts_.engine.set_activity(activity);
     parts_.ranks.set_activity(activity);
   }
-  std::optional<GatheringOf<Note>> told;
+  std::optional<GatheringOfNotes> told;
+  taken_.clear();
+  if (weights_.size() != 1) take_all();
   if (parts_.engine.optimizer().requirements().closure) {
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
-    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
-      run_micro_batch(i, take(parts_.micro_batches[i]), pending);
+    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, next_batch(i), pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
-    if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags));
+    if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
     pending.result = parts_.engine.step(parts_.curves);
   }
   ++step_;
@@ -80,8 +91,8 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 }
 
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
-  GatheringOf<Note> told(parts_.ranks, {.stop = flags.stop, .late = flags.late, .failed = flags.failed});
-  return turn_of(hear(told));
+  GatheringOfNotes told(parts_.ranks, {.flags = {.stop = flags.stop, .late = flags.late, .failed = flags.failed}}, {});
+  return turn_of(hear(told).notes);
 }
 
 StepFlags TrainingSteps::look_ahead(StepFlags flags) {
@@ -99,22 +110,41 @@ Batch TrainingSteps::take(Rows range) {
   return batch;
 }
 
+void TrainingSteps::take_all() {
+  for (const Rows range : parts_.micro_batches) taken_.push_back(take(range));
+  if (!weights_.empty()) begin_totals();
+}
+
+Batch TrainingSteps::next_batch(std::size_t index) {
+  return taken_.empty() ? take(parts_.micro_batches[index]) : taken_[index];
+}
+
+void TrainingSteps::begin_totals() {
+  std::vector<double> mine(weights_.size());
+  for (const Batch& batch : taken_)
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += batch.weight(weights_[i]);
+  totals_.emplace(parts_.ranks, mine);
+}
+
 // Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
 // weights alone. The step's loss is that of the first.
 PendingStep TrainingSteps::step_with_closure(Pending& pending) {
   bool has_told = false;  // which loss was not finite
   const auto evaluate = [&] {
     const bool is_first = pending.micro_batches.empty();
-    Pending again{pending.step, pending.random, {}, {}};
+    Pending again{.step = pending.step, .random = pending.random, .totals = pending.totals, .terms = pending.terms};
     Pending& evaluation = is_first ? pending : again;
     for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
-      run_micro_batch(i, is_first ? take(parts_.micro_batches[i]) : pending.micro_batches[i].batch, evaluation);
-    const Note note = note_of(evaluation, {});
-    GatheringOf<Note> told(parts_.ranks, note);
+      run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
+    const std::vector<double> mine = sums_of(evaluation);
+    GatheringOfNotes told(parts_.ranks, note_of(evaluation, {}), mine);
     has_told = true;
-    check_notes(evaluation, hear(told));
+    const StepNotes all = hear(told);
+    check_notes(evaluation, all.notes);
     has_told = false;
-    return note.weight > 0 ? note.loss_sum / note.weight : 0;
+    // With several weights a rank may have some of one and none of another, so all give the loss of all.
+    const double loss = loss_of(evaluation.micro_batches.front().loss.kinds(), weights_.size() > 1 ? all.sums : mine);
+    return std::isnan(loss) ? 0 : loss;
   };
   try {
     return parts_.engine.step(evaluate, parts_.curves);
@@ -136,17 +166,36 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
   const bool last = index + 1 == parts_.micro_batches.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
+    kinds_ = pending.micro_batches.front().loss.kinds();
+    weights_ = {kinds_.front().weight};
     return;
   }
   Forward pass = pass_of(pending, batch);
   const Loss loss = parts_.loss(batch, pass);
   if (step_ == first_step_ && !batch.is_stand_in()) check_count(loss, batch);
+  if (index > 0) check_same_terms(index, loss, pending);
+  else if (pending.terms.empty()) agree_on_terms(loss, pending);
   pending.micro_batches.push_back({batch, StepLoss(loss, batch)});
+  if (kinds_.empty()) kinds_ = pending.micro_batches.front().loss.kinds();
   // Before it costs a backward, where no other rank waits for it.
   if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 &&
       !parts_.engine.optimizer().requirements().closure)
     check_loss(pending, index);
-  backward(parts_.engine, loss, batch, last);
+  backward(parts_.engine, loss, batch, pending.totals, last);
+}
+
+// In a session's first step ranks compare their losses before anything follows from the terms; after that with what
+// they tell each other anyway.
+void TrainingSteps::agree_on_terms(const Loss& loss, Pending& pending) {
+  pending.terms = loss.description();
+  if (weights_.empty()) {
+    check_agreement(parts_.ranks, pending.terms, concat("step ", pending.step, ": ranks have different losses"));
+    weights_ = weights_of(loss);
+    if (weights_.size() > 1) begin_totals();
+  }
+  if (!totals_) return;
+  const Stopwatch watch(waited_ms_);
+  pending.totals = WeightTotals(weights_, std::exchange(totals_, std::nullopt)->wait());
 }
 
 // A mean over other targets than its weight counts would make other micro-batches another training.
@@ -160,63 +209,75 @@ void TrainingSteps::check_count(const Loss& loss, const Batch& batch) const {
   }
 }
 
-void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) {
-  const double loss = pending.micro_batches[micro_batch].loss.get();
-  if (!std::isfinite(loss)) fail_on(pending, micro_batch, 0, loss);
+void TrainingSteps::check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const {
+  if (loss.signature() == pending.micro_batches.front().loss.signature()) return;
+  throw Error(concat("step ", pending.step, ": the loss of micro-batch ", index + 1, " has\n", loss.description(),
+                     "and that of the first has\n", pending.terms,
+                     "All micro-batches of a step have the same terms and factors"));
 }
 
-TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags flags) const {
-  Note note{.stop = flags.stop,
-            .late = flags.late,
-            .failed = flags.failed,
-            .save = flags.save,
-            .seconds = flags.seconds,
-            .saving = flags.saving};
+void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) {
+  if (const auto bad = pending.micro_batches[micro_batch].loss.first_bad()) fail_on(pending, micro_batch, 0, *bad);
+}
+
+StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) const {
+  StepNote note{.flags = flags, .signature = pending.micro_batches.front().loss.signature()};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
-    const double weight = micro.loss.weight();
     note.units += micro.batch.weight(parts_.unit);
-    if (weight == 0) continue;
-    const double loss = micro.loss.get();
-    if (!std::isfinite(loss) && note.bad_micro < 0) {
-      note.bad_micro = static_cast<std::int64_t>(i);
-      note.bad_loss = loss;
-    }
-    note.loss_sum += loss * weight;
-    note.weight += weight;
+    const std::optional<BadTerm> bad = micro.loss.first_bad();
+    if (!bad || (note.bad_micro >= 0 && (note.bad.has_weight || !bad->has_weight))) continue;
+    note.bad_micro = static_cast<std::int64_t>(i);
+    note.bad = *bad;
   }
   return note;
 }
 
-std::vector<TrainingSteps::Note> TrainingSteps::hear(GatheringOf<Note>& told) {
+// As many numbers on every rank, whatever terms this one has.
+std::vector<double> TrainingSteps::sums_of(const Pending& pending) const {
+  std::vector<double> sums(StepLoss::kSums * kinds_.size());
+  for (const Pending::Micro& micro : pending.micro_batches)
+    if (alike(micro.loss.kinds(), kinds_)) micro.loss.add_to(sums);
+  return sums;
+}
+
+StepNotes TrainingSteps::hear(GatheringOfNotes& told) {
   const Stopwatch watch(waited_ms_);
   return told.wait();
 }
 
-void TrainingSteps::check_notes(const Pending& pending, const std::vector<Note>& all) {
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank].bad_micro >= 0)
-      fail_on(pending, static_cast<std::size_t>(all[rank].bad_micro), static_cast<int>(rank), all[rank].bad_loss);
+void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNote>& all) {
+  const bool agree =
+      std::ranges::all_of(all, [&](const StepNote& note) { return note.signature == all.front().signature; });
+  if (!agree)
+    check_agreement(parts_.ranks, pending.terms, concat("step ", pending.step, ": ranks have different losses"));
+  if (!alike(pending.micro_batches.front().loss.kinds(), kinds_))
+    throw AgreedError(concat("step ", pending.step, ": the loss has\n", pending.terms,
+                             "which are other terms than in the session's first step; "
+                             "give a term that is not wanted the factor 0"));
+  // What counts nothing says less of what went wrong.
+  for (const bool has_weight : {true, false})
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      if (const StepNote& note = all[rank]; note.bad_micro >= 0 && note.bad.has_weight == has_weight)
+        fail_on(pending, static_cast<std::size_t>(note.bad_micro), static_cast<int>(rank), note.bad);
 }
 
 TrainingSteps::Turn TrainingSteps::conclude(const std::optional<Pending>& under_way, StepFlags flags) {
   if (!under_way) return parts_.ranks.size() == 1 ? Turn{{}, flags, {}, flags.failed ? 0 : -1} : Turn{};
-  GatheringOf<Note> told(parts_.ranks, note_of(*under_way, flags));
+  GatheringOfNotes told(parts_.ranks, note_of(*under_way, flags), sums_of(*under_way));
   return conclude(*under_way, told);
 }
 
-TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<Note>& told) {
-  const std::vector<Note> all = hear(told);
-  Turn turn = turn_of(all);
-  check_notes(pending, all);
-  StepOutcome outcome{.step = pending.step, .loss = 0, .units = 0, .result = {}};
-  double weight = 0, units = 0;
-  for (const Note& note : all) {
-    outcome.loss += note.loss_sum;
-    weight += note.weight;
-    units += note.units;
-  }
-  outcome.loss /= weight;
+TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfNotes& told) {
+  const StepNotes all = hear(told);
+  Turn turn = turn_of(all.notes);
+  check_notes(pending, all.notes);
+  const std::vector<TermKind>& kinds = pending.micro_batches.front().loss.kinds();  // with the factors of this step
+  StepOutcome outcome{.step = pending.step, .loss = loss_of(kinds, all.sums)};
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (!kinds[i].name.empty()) outcome.terms.push_back({kinds[i].name, mean_of_term(all.sums, i)});
+  double units = 0;
+  for (const StepNote& note : all.notes) units += note.units;
   outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);
@@ -224,13 +285,19 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOf<
 }
 
 // Every rank repeats the forward pass, since they may gather weights from each other.
-void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss) {
+void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int rank, const BadTerm& bad) {
+  const TermKind& kind = pending.micro_batches.front().loss.kinds()[static_cast<std::size_t>(bad.term)];
+  const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank),
+                    what = concat("step ", pending.step, ": ", quoted(kind), where, " is ", bad.value);
+  if (!bad.has_weight)
+    throw AgreedError(concat(what, " in a micro-batch that has no ", kind.weight,
+                             "; a mean over nothing must be finite: add it as a sum (add_sum), or let it be 0"),
+                      ErrorKind::numeric);
   const Batch& batch = pending.micro_batches[micro_batch].batch;
-  std::string bad = first_bad_tensor(parts_.model, parts_.loss, batch, pass_of(pending, batch));
-  bad = broadcast_text(parts_.ranks, bad, rank);
-  const std::string where = parts_.ranks.size() == 1 ? "" : concat(" on rank ", rank);
-  throw AgreedError(concat("step ", pending.step, ": the loss", where, " is ", loss, "; first bad tensor: ",
-                           bad.empty() ? "none when repeated" : bad, "; a lower optimizer.lr or a clip may help"),
+  std::string tensor = first_bad_tensor(parts_.model, parts_.loss, batch, pass_of(pending, batch));
+  tensor = broadcast_text(parts_.ranks, tensor, rank);
+  throw AgreedError(concat(what, "; first bad tensor: ", tensor.empty() ? "none when repeated" : tensor,
+                           "; a lower optimizer.lr or a clip may help"),
                     ErrorKind::numeric);
 }
 

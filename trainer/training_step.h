@@ -8,30 +8,21 @@
 #include <vector>
 
 #include "keel/data/prefetch.h"
-#include "keel/dist/checkpoint/async_save.h"
-#include "keel/dist/comm/exchange.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/loss.h"
+#include "keel/tasks/metric.h"
 #include "keel/trainer/micro_step.h"
+#include "keel/trainer/step_note.h"
 
 namespace keel {
 
-// What a rank tells the others once a step.
-struct StepFlags {
-  bool stop = false;    // a signal asked for the end
-  bool late = false;    // the time is over
-  bool failed = false;  // this rank cannot go on
-  bool save = false;    // a checkpoint is due
-  SaveNote saving;      // where this rank's save stands
-  double seconds = 0;   // of the run under its time limit, as the first rank's clock shows them
-};
-
 struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
-  double loss = 0;        // mean over the weights of all ranks
+  double loss = 0;        // over all ranks; not a number where no term had weight
   std::int64_t units = 0;
-  StepResult result;
+  std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
+  StepResult result = {};
 };
 
 class TrainingSteps {
@@ -85,37 +76,36 @@ class TrainingSteps {
     };
     std::int64_t step = 0;
     RandomStream random;
-    std::vector<Micro> micro_batches;
-    PendingStep result;
-  };
-  // What a rank tells the others at the end of a step.
-  struct Note {
-    double loss_sum = 0;  // over the weight
-    double weight = 0;
-    double units = 0;
-    std::int64_t bad_micro = -1;  // the first micro-batch whose loss is not finite
-    double bad_loss = 0;
-    bool stop = false, late = false, failed = false, save = false;
-    double seconds = 0;
-    SaveNote saving = {};
+    std::vector<Micro> micro_batches = {};
+    WeightTotals totals = {};
+    std::string terms = {};  // of its losses
+    PendingStep result = {};
   };
 
   Batch take(Rows range);
+  // Takes the batches of a step that has to know them all before it begins, and begins to add up their weights.
+  void take_all();
+  Batch next_batch(std::size_t index);
   // The flags, with `failed` where the batches of the next step do not come.
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  // What the step's losses have in common, and what their weights come to. Collective.
+  void agree_on_terms(const Loss& loss, Pending& pending);
+  void begin_totals();
   PendingStep step_with_closure(Pending& pending);
   Forward pass_of(const Pending& pending, const Batch& batch) const;
-  Note note_of(const Pending& pending, StepFlags flags) const;
+  StepNote note_of(const Pending& pending, const StepFlags& flags) const;
+  std::vector<double> sums_of(const Pending& pending) const;
   // What the others have told.
-  std::vector<Note> hear(GatheringOf<Note>& told);
+  StepNotes hear(GatheringOfNotes& told);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
-  Turn conclude(const Pending& pending, GatheringOf<Note>& told);
-  static Turn turn_of(const std::vector<Note>& all);
+  Turn conclude(const Pending& pending, GatheringOfNotes& told);
+  static Turn turn_of(const std::vector<StepNote>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
   void check_count(const Loss& loss, const Batch& batch) const;
-  void check_notes(const Pending& pending, const std::vector<Note>& all);
-  [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, double loss);
+  void check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const;
+  void check_notes(const Pending& pending, const std::vector<StepNote>& all);
+  [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, const BadTerm& bad);
 
   Parts parts_;
   const Context& context_;
@@ -126,6 +116,11 @@ class TrainingSteps {
   std::string data_failure_;
   Batch stand_in_;            // computed where a micro-batch is empty; it has no weight
   std::vector<Rows> ranges_;  // of the batches of a step
+  std::vector<Batch> taken_;  // all of the step at hand, where they were taken at once
+  // Of the losses of this session: what ranks have in common, and the weights of their terms.
+  std::vector<TermKind> kinds_;
+  std::vector<std::string> weights_;
+  std::optional<GatheringOfSums> totals_;  // on their way
   PrefetchLoader batches_;
 };
 

@@ -63,7 +63,7 @@ struct BackwardOptions {
 };
 
 struct StepResult {
-  bool taken = false;            // false: a gradient was not finite, and nothing has changed
+  bool taken = false;            // false: a gradient was not finite, or nothing had weight; and nothing has changed
   std::int64_t steps_taken = 0;  // by then
   double lr = 0;
   double grad_norm = 0;        // 2-norm of the mean gradient before clipping, in fp64
@@ -130,7 +130,8 @@ class Sharded {
   // The weight of this rank's losses since the last step.
   double weight() const { return weight_; }
   // Divides by the weight of all ranks, clips, updates, and forgets the gradients. All ranks skip the step where a
-  // gradient of any rank is not finite. Nothing waits for the device before somebody asks for the result.
+  // gradient of any rank is not finite, or where no rank has any weight. Nothing waits for the device before somebody
+  // asks for the result.
   PendingStep step(double lr);
   // The same with learning rates and momenta from curves over the taken steps; skipped steps do not count.
   PendingStep step(const StepCurves& curves);

@@ -45,7 +45,6 @@ PendingStep Sharded::step(const StepCurves& curves) {
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
-  KEEL_CHECK(weight_ > 0 || size() > 1, "step() needs a backward() whose weight is above 0 before it");
   // Every group has all shards; those of the first group are counted.
   const bool counts = replicas_ == nullptr || replicas_->rank() == 0;
   std::int64_t before = 0;

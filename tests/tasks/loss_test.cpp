@@ -56,6 +56,7 @@ TEST(Loss, TermsOfAnyDivisionAddUpToTheWholesLoss) {
   EXPECT_NEAR(as_means, expected, 1e-15);
   EXPECT_NEAR(as_sums, expected, 1e-15);
   EXPECT_EQ(mean.factor_of(0, 0, divisor), 0);
+  EXPECT_EQ(sum.factor_of(0, total, divisor), 0) << "a stand-in's rows are another's";
   EXPECT_EQ(LossTerm{}.factor_of(771, 65'409, 65'409), 771) << "a single term counts by its weight alone";
 }
 
@@ -75,6 +76,17 @@ TEST(Loss, SignatureTellsWhatRanksMustHaveInCommon) {
                 .log("c", testing::tensor_of(context, {1}, {}), "rows")
                 .signature(),
             first);
+}
+
+TEST(Loss, IsDescribedTermByTerm) {
+  const Context context = testing::context(1);
+  Loss loss;
+  loss.add("fit", trained(context, 1), "tokens", 0.1).across_rows();
+  loss.add_sum("size", trained(context, 1), "rows").log("seen", testing::tensor_of(context, {1}, {}), "rows");
+  EXPECT_EQ(loss.description(),
+            "term 'fit', a mean over tokens, across rows, times 0.1\nterm 'size', a sum over rows, times 1\n"
+            "'seen', logged as a mean over rows\n");
+  EXPECT_EQ(Loss(trained(context, 1)).description(), "the loss, a mean over rows, times 1\n");
 }
 
 TEST(Loss, RefusesWhatIsNoTerm) {

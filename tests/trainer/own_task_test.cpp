@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
@@ -12,6 +14,7 @@
 #include "keel/trainer/generate.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
+#include "tests/support.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -40,6 +43,16 @@ class Waves : public Dataset {
   std::uint64_t seed_;
 };
 
+// Rows, and a weight of them: how far the water rises above the calm sea.
+Collator with_crests() {
+  return [each = stack()](std::span<const CollatedRow> rows, const CollateInfo& info, Batch& batch) {
+    each(rows, info, batch);
+    double crests = 0;
+    for (const double height : doubles(batch["height"])) crests += std::max(height, 0.0);
+    batch.set_weight("crests", crests);
+  };
+}
+
 class Fit : public Task {
  public:
   explicit Fit(const TaskSite& site) : site_(site) {}
@@ -47,11 +60,11 @@ class Fit : public Task {
   Data data() override {
     const std::int64_t points = site_.settings.integer("task.points");
     if (points == 0) return {};
-    Data data = make_data(site_, std::make_shared<Waves>(points, 1), 0.25, stack());
+    Data data = make_data(site_, std::make_shared<Waves>(points, 1), 0.25, with_crests());
     const std::int64_t others = site_.settings.integer("task.others");
     if (others > 0)
       data.validation.push_back({"others", make_source(site_.host, std::make_shared<Waves>(others, 2),
-                                                       sequential(others, site_.validation_rows), stack())});
+                                                       sequential(others, site_.validation_rows), with_crests())});
     data.note = "waves are taken for what they are";
     data.files = {{"waves.txt", concat(points, '\n')}};
     return data;
@@ -61,6 +74,11 @@ class Fit : public Task {
     if (site_.settings.text("task.terms") == "one") return mse_loss(height, wanted);
     Loss loss;
     loss.add("fit", mse_loss(height, wanted), "rows");
+    if (site_.settings.text("task.terms") == "weighted") {
+      const Variable crests = relu(wanted);
+      loss.add_sum("crests", sum(mul(square(sub(height, wanted)), crests)), "crests", 0.5);
+      return loss.log("waves", mean(abs(height)).value(), "crests");
+    }
     loss.add("distance", mean(abs(sub(height, wanted))), "rows", 0.5);
     loss.add_regularizer("size", mean(square(height)), 1e-2);
     return loss;
@@ -82,7 +100,7 @@ const std::shared_ptr<const ConfigKeys>& keys() {
           .type = KeyType::choice,
           .standard = "one",
           .help = "Of the loss.",
-          .choices = "one|three"}});
+          .choices = "one|three|weighted"}});
     return std::make_shared<const ConfigKeys>(std::span(&fit, 1));
   }();
   return made;
@@ -104,7 +122,7 @@ threads: 1
 
 TEST(OwnTask, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
   constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
-  for (const char* terms : {"task.terms=one", "task.terms=three"})
+  for (const char* terms : {"task.terms=one", "task.terms=three", "task.terms=weighted"})
     for (const int n : {1, 2, 3, 4}) {
       const TemporaryFolder place;
       for (const char* stage : kStages) train_by(n, fit_run(place, stage, {terms, concat("strategy=", stage)}));
@@ -127,26 +145,45 @@ TEST(OwnTask, LearnsInNumbersOf16Bits) {
 
 // No rank divides a batch, so all have the sums of one process to the bit.
 TEST(OwnTask, IsEvaluatedAlikeByAnyNumberOfRanks) {
-  for (const int others : {1, 7, 1001}) {
+  for (const auto& [others, terms, names] :
+       {std::tuple(1, "three", 8), {7, "three", 8}, {1001, "three", 8}, {7, "weighted", 6}}) {
     const TemporaryFolder place;
     std::vector<NamedNumber> alone;
     for (const int n : {1, 2, 3, 4}) {
-      const Config config = fit_run(
-          place, concat("run", n),
-          {"optimizer.lr=1e-30", "steps=1", "task.terms=three", "task.points=16", concat("task.others=", others)});
-      run_ranks(n, [&](Communicator& ranks) {
+      const Config config = fit_run(place, concat("run", n),
+                                    {"optimizer.lr=1e-30", "steps=1", concat("task.terms=", terms), "task.points=16",
+                                     concat("task.others=", others)});
+      run_ranks(n, [&, names = names](Communicator& ranks) {
         TrainObserver silent;
         const std::vector<NamedNumber> values = train(config, silent, ranks).evaluation->values;
         if (n == 1) alone = values;
-        ASSERT_EQ(values.size(), 8u);
+        ASSERT_EQ(std::ssize(values), names);
         for (std::size_t i = 0; i < values.size(); ++i) {
           EXPECT_EQ(values[i].name, alone[i].name);
           EXPECT_EQ(values[i].value, alone[i].value) << values[i].name << " by " << n << " ranks";
         }
       });
     }
-    EXPECT_EQ(alone.back().name, "others/size");
+    EXPECT_TRUE(alone.back().name.starts_with("others/"));
+    if (names != 6) continue;
+    const auto value = [&](std::string_view name) { return std::ranges::find(alone, name, &NamedNumber::name)->value; };
+    EXPECT_DOUBLE_EQ(value("others/loss"), value("others/fit") + 0.5 * value("others/crests"));
   }
+}
+
+TEST(OwnTask, HasItsTermsAndWhatItLogsInRecords) {
+  const TemporaryFolder place;
+  const Config config = fit_run(place, "run", {"task.terms=weighted"});
+  const std::vector<std::unique_ptr<Recorder>> told = train_by(2, config);
+  std::size_t steps = 0;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics())) {
+    if (!record.contains("lr")) continue;
+    EXPECT_DOUBLE_EQ(record.at("loss").number(),
+                     record.at("train/fit").number() + 0.5 * record.at("train/crests").number());
+    EXPECT_GT(record.at("train/waves").number(), 0);
+    EXPECT_EQ(record.at("loss").number(), told[0]->losses[steps++]);
+  }
+  EXPECT_EQ(steps, 9u);
 }
 
 TEST(OwnTask, IsToldInItsOwnWords) {

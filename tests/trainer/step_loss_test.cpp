@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "keel/autograd/functions.h"
 #include "keel/nn/layers.h"
 #include "keel/optim/optimizer.h"
@@ -30,15 +32,21 @@ struct TwoTerms {
   }
 };
 
+double loss_of(const Loss& loss, const Batch& batch) {
+  const StepLoss numbers(loss, batch);
+  std::vector<double> sums(StepLoss::kSums * numbers.kinds().size());
+  numbers.add_to(sums);
+  return loss_of(numbers.kinds(), sums);
+}
+
 TEST(StepLoss, IsTheSumOfTermsTimesTheirFactors) {
   TwoTerms terms, whole;
   Loss loss;
   loss.add("first", terms.first, "rows", 0.5).add("second", terms.second, "rows", 3);
   const double expected = 0.5 * terms.first.value().item() + 3 * terms.second.value().item();
-  const StepLoss number(loss, terms.batch);
-  EXPECT_EQ(number.weight(), 4);
-  EXPECT_NEAR(number.get(), expected, 1e-7);
-  backward(terms.engine, loss, terms.batch, true);
+  EXPECT_NEAR(loss_of(loss, terms.batch), expected, 1e-7);
+  backward(terms.engine, loss, terms.batch, {}, true);
+  EXPECT_EQ(terms.engine.weight(), 4);
   whole.engine.backward(add(scale(whole.first, 0.5), scale(whole.second, 3)), {.weight = 4});
   EXPECT_NEAR(terms.engine.step(0.1).get().grad_norm, whole.engine.step(0.1).get().grad_norm, 1e-6);
 }
@@ -47,18 +55,42 @@ TEST(StepLoss, OfASumIsItsMean) {
   TwoTerms terms, whole;
   Loss loss;
   loss.add_sum("sum", scale(terms.first, 4), "rows");
-  EXPECT_NEAR(StepLoss(loss, terms.batch).get(), terms.first.value().item(), 1e-6);
-  backward(terms.engine, loss, terms.batch, true);
+  EXPECT_NEAR(loss_of(loss, terms.batch), terms.first.value().item(), 1e-6);
+  backward(terms.engine, loss, terms.batch, {}, true);
   whole.engine.backward(whole.first, {.weight = 4});
   EXPECT_NEAR(terms.engine.step(0.1).get().grad_norm, whole.engine.step(0.1).get().grad_norm, 1e-6);
 }
 
-TEST(StepLoss, RefusesTermsOfDifferentWeightsAndOfNone) {
+TEST(StepLoss, AddsUpWhatHasWeightAndFindsWhatIsNotFinite) {
+  TwoTerms terms;
+  terms.batch.set_weight("none", 0);
+  const double bad = std::numeric_limits<double>::quiet_NaN();
+  Loss loss;
+  loss.add("nothing", scale(terms.first, bad), "none")
+      .add("first", terms.first, "rows")
+      .log("seen", terms.second.value(), "pairs");
+  const StepLoss numbers(loss, terms.batch);
+  std::vector<double> sums(StepLoss::kSums * 3, 1);
+  numbers.add_to(sums);
+  EXPECT_EQ(sums[0], 1) << "a mean over nothing poisons no other";
+  EXPECT_EQ(sums[2], 1 + 4 * terms.first.value().item());
+  EXPECT_EQ(mean_of_term(std::span(sums).subspan(2), 0), sums[2] / 5);
+  EXPECT_EQ(sums[5], 7);
+  EXPECT_FALSE(numbers.first_bad()->has_weight);
+  loss.add("second", scale(terms.second, bad), "rows");
+  EXPECT_EQ(StepLoss(loss, terms.batch).first_bad()->term, 2) << "one that has weight says more";
+}
+
+TEST(StepLoss, RefusesTermsOfDifferentWeightsThatNobodyHasAddedUp) {
   TwoTerms terms;
   Loss loss;
-  EXPECT_NE(error_of([&] { backward(terms.engine, loss, terms.batch, true); }).find("no term"), std::string::npos);
+  EXPECT_NE(error_of([&] { backward(terms.engine, loss, terms.batch, {}, true); }).find("no term"), std::string::npos);
   loss.add("first", terms.first, "rows").add("second", terms.second, "pairs");
-  EXPECT_NE(error_of([&] { backward(terms.engine, loss, terms.batch, true); }).find("rows and pairs"),
+  EXPECT_NE(error_of([&] { backward(terms.engine, loss, terms.batch, {}, true); }).find("rows and pairs"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              backward(terms.engine, loss, terms.batch, {{"rows"}, {4}}, true);
+            }).find("mean over pairs"),
             std::string::npos);
   EXPECT_NE(error_of([&] { StepLoss(Loss(terms.first, "tokens"), terms.batch); }).find("no weight 'tokens'"),
             std::string::npos);

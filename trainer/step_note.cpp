@@ -1,0 +1,49 @@
+#include "keel/trainer/step_note.h"
+
+#include <cstring>
+#include <string>
+
+namespace keel {
+namespace {
+
+std::vector<std::byte> bytes_of(const StepNote* note, std::span<const double> sums) {
+  const std::size_t head = note == nullptr ? 0 : sizeof *note;
+  std::vector<std::byte> bytes(head + sums.size_bytes());
+  if (note != nullptr) std::memcpy(bytes.data(), note, head);
+  if (!sums.empty()) std::memcpy(bytes.data() + head, sums.data(), sums.size_bytes());
+  return bytes;
+}
+
+void add_numbers(std::span<const std::byte> bytes, std::vector<double>& sums) {
+  sums.resize(bytes.size() / sizeof(double));
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    double number = 0;
+    std::memcpy(&number, bytes.data() + i * sizeof number, sizeof number);
+    sums[i] += number;
+  }
+}
+
+}  // namespace
+
+GatheringOfNotes::GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums)
+    : bytes_(ranks, bytes_of(&note, sums)) {}
+
+StepNotes GatheringOfNotes::wait() {
+  StepNotes told;
+  for (const std::vector<std::byte>& theirs : bytes_.wait()) {
+    std::memcpy(&told.notes.emplace_back(), theirs.data(), sizeof(StepNote));
+    add_numbers(std::span(theirs).subspan(sizeof(StepNote)), told.sums);
+  }
+  return told;
+}
+
+GatheringOfSums::GatheringOfSums(Communicator& ranks, std::span<const double> mine)
+    : bytes_(ranks, bytes_of(nullptr, mine)) {}
+
+std::vector<double> GatheringOfSums::wait() {
+  std::vector<double> sums;
+  for (const std::vector<std::byte>& theirs : bytes_.wait()) add_numbers(theirs, sums);
+  return sums;
+}
+
+}  // namespace keel

@@ -1,0 +1,58 @@
+#pragma once
+// What ranks tell each other of a step: flags, sums of the loss's terms, and where a term is not finite.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "keel/dist/checkpoint/async_save.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/trainer/step_loss.h"
+
+namespace keel {
+
+// What a rank asks for.
+struct StepFlags {
+  bool stop = false;     // a signal asked for the end
+  bool late = false;     // the time is over
+  bool failed = false;   // this rank cannot go on
+  bool save = false;     // a checkpoint is due
+  SaveNote saving = {};  // where this rank's save stands
+  double seconds = 0;    // of the run under its time limit, as the first rank's clock shows them
+};
+
+struct StepNote {
+  StepFlags flags = {};
+  double units = 0;
+  std::uint64_t signature = 0;  // of the losses
+  std::int64_t bad_micro = -1;  // a micro-batch with a term that is not finite: the first where such a one has weight
+  BadTerm bad = {};
+};
+
+// What all ranks have told.
+struct StepNotes {
+  std::vector<StepNote> notes;  // by rank
+  std::vector<double> sums;     // over ranks, in their order
+};
+
+class GatheringOfNotes {
+ public:
+  // As many sums on every rank.
+  GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums);
+  StepNotes wait();  // once
+
+ private:
+  Gathering bytes_;
+};
+
+// Numbers of all ranks on their way, as many on each, added up in the order of ranks.
+class GatheringOfSums {
+ public:
+  GatheringOfSums(Communicator& ranks, std::span<const double> mine);
+  std::vector<double> wait();  // once
+
+ private:
+  Gathering bytes_;
+};
+
+}  // namespace keel
