@@ -26,6 +26,22 @@ int waiting_batches(const std::vector<Rows>& ranges, const Communicator& ranks) 
 
 }  // namespace
 
+LoopWishes agreed_wishes(std::span<const LoopWishes> of_ranks) {
+  LoopWishes agreed = of_ranks.front();
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    const LoopWishes& each = of_ranks[rank];
+    if (each.rate != agreed.rate)
+      throw AgreedError(concat("callbacks of rank ", rank, " ask for ", each.rate,
+                               " times the learning rate, and those of rank 0 for ", agreed.rate,
+                               " times (-1: they do not ask); they must ask for the same in the same event"));
+    agreed.stop |= each.stop;
+    agreed.evaluate |= each.evaluate;
+    agreed.save |= each.save;
+    agreed.failed |= each.failed;
+  }
+  return agreed;
+}
+
 TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
   Turn turn;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -36,6 +52,9 @@ TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<Note>& all) {
     if (all[rank].failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
   }
   turn.flags.seconds = all.front().seconds;
+  std::vector<LoopWishes> wishes;
+  for (const Note& note : all) wishes.push_back(note.wishes);
+  turn.flags.wishes = agreed_wishes(wishes);
   return turn;
 }
 
@@ -48,6 +67,11 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       batches_(parts.loader, step, ranges_, waiting_batches(ranges_, parts.ranks),
                context_.stream().is_asynchronous() ? context_ : Context()) {
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
+}
+
+template <class F>
+void TrainingSteps::tell(const F& f) const {
+  if (parts_.watcher != nullptr) f(*parts_.watcher);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -67,9 +91,11 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags));
+    tell([](StepWatcher& watcher) { watcher.before_optimizer_step(); });
     pending.result = parts_.engine.step(parts_.curves);
   }
   ++step_;
+  tell([](StepWatcher& watcher) { watcher.after_optimizer_step(); });
   if (told) return conclude(pending, *told);
   const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
   return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
@@ -80,7 +106,8 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 }
 
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
-  GatheringOf<Note> told(parts_.ranks, {.stop = flags.stop, .late = flags.late, .failed = flags.failed});
+  GatheringOf<Note> told(parts_.ranks,
+                         {.stop = flags.stop, .late = flags.late, .failed = flags.failed, .wishes = flags.wishes});
   return turn_of(hear(told));
 }
 
@@ -136,6 +163,7 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
   const bool last = index + 1 == parts_.micro_batches.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
+    tell([&](StepWatcher& watcher) { watcher.after_backward(static_cast<std::int64_t>(index)); });
     return;
   }
   Forward pass = pass_of(pending, batch);
@@ -146,7 +174,9 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
   if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 &&
       !parts_.engine.optimizer().requirements().closure)
     check_loss(pending, index);
+  tell([&](StepWatcher& watcher) { watcher.before_backward(static_cast<std::int64_t>(index)); });
   backward(parts_.engine, loss, batch, last);
+  tell([&](StepWatcher& watcher) { watcher.after_backward(static_cast<std::int64_t>(index)); });
 }
 
 // A mean over other targets than its weight counts would make other micro-batches another training.
@@ -171,7 +201,8 @@ TrainingSteps::Note TrainingSteps::note_of(const Pending& pending, StepFlags fla
             .failed = flags.failed,
             .save = flags.save,
             .seconds = flags.seconds,
-            .saving = flags.saving};
+            .saving = flags.saving,
+            .wishes = flags.wishes};
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
     const double weight = micro.loss.weight();

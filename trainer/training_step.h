@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,35 @@
 
 namespace keel {
 
+// What the callbacks of a rank ask for (keel/trainer/loop_view.h).
+struct LoopWishes {
+  static constexpr double kNone = -1;
+  bool stop = false, evaluate = false, save = false;
+  bool failed = false;  // one has thrown
+  double rate = kNone;  // factor on the learning rates
+};
+// What any of the ranks asks for. Factors that differ are an AgreedError that names the rank.
+LoopWishes agreed_wishes(std::span<const LoopWishes> of_ranks);
+
+// Is told of a step's parts as they are asked for.
+class StepWatcher {
+ public:
+  virtual ~StepWatcher() = default;
+  virtual void before_backward(std::int64_t micro_batch) = 0;
+  virtual void after_backward(std::int64_t micro_batch) = 0;
+  virtual void before_optimizer_step() = 0;
+  virtual void after_optimizer_step() = 0;
+};
+
 // What a rank tells the others once a step.
 struct StepFlags {
-  bool stop = false;    // a signal asked for the end
-  bool late = false;    // the time is over
-  bool failed = false;  // this rank cannot go on
-  bool save = false;    // a checkpoint is due
-  SaveNote saving;      // where this rank's save stands
-  double seconds = 0;   // of the run under its time limit, as the first rank's clock shows them
+  bool stop = false;     // a signal asked for the end
+  bool late = false;     // the time is over
+  bool failed = false;   // this rank cannot go on
+  bool save = false;     // a checkpoint is due
+  SaveNote saving = {};  // where this rank's save stands
+  double seconds = 0;    // of the run under its time limit, as the first rank's clock shows them
+  LoopWishes wishes = {};
 };
 
 struct StepOutcome {
@@ -48,6 +70,7 @@ class TrainingSteps {
     std::uint64_t seed = 0;      // of dropout
     bool cuda_graph = false;
     std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
+    StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
   };
   struct Turn {
     std::optional<StepOutcome> outcome;
@@ -98,12 +121,15 @@ class TrainingSteps {
     bool stop = false, late = false, failed = false, save = false;
     double seconds = 0;
     SaveNote saving = {};
+    LoopWishes wishes = {};
   };
 
   Batch take(Rows range);
   // The flags, with `failed` where the batches of the next step do not come.
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  template <class F>
+  void tell(const F& f) const;
   PendingStep step_with_closure(Pending& pending);
   Forward pass_of(const Pending& pending, const Batch& batch) const;
   Note note_of(const Pending& pending, StepFlags flags) const;
