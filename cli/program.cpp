@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "build_info.h"
 #include "commands.h"
@@ -90,9 +91,10 @@ int run(const Words& words) {
 
 namespace keel {
 
-int main(int argc, char** argv, std::span<const TaskEntry> tasks) {
+int main(int argc, char** argv, std::span<const TaskEntry> tasks, CallbackFactory callbacks) {
   try {
     if (!tasks.empty()) cli::set_program_keys(std::make_shared<const ConfigKeys>(tasks));
+    cli::set_program_callbacks(std::move(callbacks));
     return cli::run({argv + 1, argv + argc});
   } catch (...) {
     const cli::Failure failure = cli::current_failure();

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -94,19 +95,19 @@ std::string thread_warning(const Config& config, const TrainArguments& arguments
 }
 
 TrainResult train_on(Communicator& given, const Config& config, const Link& link, const TrainArguments& arguments,
-                     const SignalScope& signals) {
+                     const SignalScope& signals, Callbacks callbacks) {
   std::unique_ptr<Communicator> slow;
   if (link.is_slow() && given.size() > 1) slow = given.regroup({.link = link});
   Communicator& group = slow ? *slow : given;
   if (group.rank() != 0) {
     SilentObserver silent(signals);
-    return train(config, silent, group);
+    return train(config, silent, group, std::move(callbacks));
   }
   Console console(signals);
   if (const std::string warning = thread_warning(config, arguments); !warning.empty())
     console.on_message(LogLevel::warning, warning);
   if (slow) console.on_message(LogLevel::warning, concat("as on a slower network: ", describe(link)));
-  return train(config, console, group);
+  return train(config, console, group, std::move(callbacks));
 }
 
 // What follows "keel" where a run with so many ranks is started.
@@ -125,12 +126,14 @@ int number_of_stop(Communicator& group, const SignalScope& signals) {
 int run_rank(Communicator& group, const TrainArguments& arguments, const SignalScope& signals, RankLogs& logs) {
   Config config;
   Link link;
+  Callbacks callbacks;
   together(group, [&] {
     link = link_of(arguments.network);
     config = read_configuration(arguments.config, arguments.overrides, group.rank() == 0);
+    callbacks = program_callbacks(config);
   });
   logs.set_run(config.run);
-  const TrainResult result = train_on(group, config, link, arguments, signals);
+  const TrainResult result = train_on(group, config, link, arguments, signals, std::move(callbacks));
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = was_stopped ? number_of_stop(group, signals) : 0;
   if (group.rank() == 0) {

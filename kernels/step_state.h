@@ -81,9 +81,10 @@ StepState read_step_state(const Tensor& state);
 void add_squares(const Tensor& x, const Tensor& state, std::int64_t first = 0);
 // Counts the tokens that a loss was a mean over.
 void add_tokens(const Tensor& state, double tokens);
-// The state's partial, u8 (24), and its loss scale, f32 (1): views.
+// The state's partial, u8 (24), its loss scale, f32 (1), and whether the step was taken, i64 (1): views.
 Tensor partial_of(const Tensor& state);
 Tensor loss_scale_of(const Tensor& state);
+Tensor taken_of(const Tensor& state);
 // Decides the step from the partials: whether it is taken, its learning rate, norm and scale. A step is taken where
 // every gradient is finite and there is a token at all. The clip factor is min(1, clip / (norm + 1e-6)), as in PyTorch,
 // rounded to fp32, so that every rank and stage arrives at the same one.

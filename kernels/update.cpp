@@ -240,6 +240,12 @@ Tensor loss_scale_of(const Tensor& state) {
                 DType::f32);
 }
 
+Tensor taken_of(const Tensor& state) {
+  check_state("taken_of", state, state.context());
+  constexpr std::int64_t kSize = sizeof(std::int64_t), kOffset = offsetof(StepState, taken) / kSize;
+  return Tensor(state.storage(), {1}, {1}, state.offset() / kSize + kOffset, DType::i64);
+}
+
 void decide_step(const StepArgs& args) {
   constexpr const char* kOp = "decide_step";
   check_defined(kOp, "step state", args.state);

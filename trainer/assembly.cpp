@@ -181,6 +181,15 @@ StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Conte
   return curves;
 }
 
+StepCurves scaled(const StepCurves& curves, double factor) {
+  if (factor == 1) return curves;
+  std::vector<double> rates = HostCopy(curves.rates).get().to_vector<double>();
+  for (double& rate : rates) rate *= factor;
+  StepCurves all = curves;
+  all.rates = from_values(curves.rates.context(), rates, curves.rates.shape(), Purpose::workspace);
+  return all;
+}
+
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;

@@ -35,6 +35,8 @@ std::string check_groups(const Config& config, const Sharded& engine);
 StepCurves make_curves(const Config& config, const Context& context);
 // Of the one step that follows `done` taken ones.
 StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Context& context);
+// With so many times the rates. Waits for the device.
+StepCurves scaled(const StepCurves& curves, double factor);
 
 // `config.strategy.precision` must have been decided. The model's embeddings keep their states in full precision.
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model);

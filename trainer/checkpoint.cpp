@@ -22,6 +22,8 @@ TrainState parse_state(const Json& json, const std::string& path) {
     }
     if (json.contains("data")) state.data = json.at("data").string();
     state.config = json.at("config").string();
+    if (json.contains("rate_factor")) state.rate_factor = json.at("rate_factor").number();
+    if (json.contains("callbacks")) state.callbacks = json.at("callbacks");
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", path,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(std::isfinite(state.optimizer.loss_scale) && state.optimizer.loss_scale > 0, "'", path,
@@ -29,6 +31,8 @@ TrainState parse_state(const Json& json, const std::string& path) {
     KEEL_CHECK(std::isfinite(state.time.seconds) && state.time.seconds >= 0 && state.time.since >= 0 &&
                    state.time.since <= state.optimizer.steps,
                "'", path, "' is malformed: it counts ", state.time.seconds, " s since step ", state.time.since);
+    KEEL_CHECK(std::isfinite(state.rate_factor) && state.rate_factor >= 0 && state.callbacks.is_object(), "'", path,
+               "' is malformed: its factor on learning rates is ", state.rate_factor);
     return state;
   } catch (const JsonError& error) {
     throw Error(concat("'", path, "' is malformed: it is no checkpoint of a run (", error.what(), ")"));
@@ -41,6 +45,8 @@ Json json_of(const TrainState& state) {
   Json json = {{"step", state.step}, {"tokens", state.tokens}, {"config", state.config}};
   if (state.time.seconds > 0) json["time"] = {{"seconds", state.time.seconds}, {"since", state.time.since}};
   if (!state.data.empty()) json["data"] = state.data;
+  if (state.rate_factor != 1) json["rate_factor"] = state.rate_factor;
+  if (!state.callbacks.members().empty()) json["callbacks"] = state.callbacks;
   return json;
 }
 

@@ -16,12 +16,14 @@
 namespace keel {
 
 struct TrainState {
-  std::int64_t step = 0;    // of the run, skipped ones included: position of data and random draws
-  std::int64_t tokens = 0;  // trained on
-  StepState optimizer;      // counts of steps, loss scale; the engine's own are saved
-  TimeSpent time;           // of the run's time_limit; `steps` are the optimizer's
-  std::string data;         // fingerprint of what was trained on; empty: unknown
-  std::string config;       // YAML of the run that wrote it
+  std::int64_t step = 0;            // of the run, skipped ones included: position of data and random draws
+  std::int64_t tokens = 0;          // trained on
+  StepState optimizer;              // counts of steps, loss scale; the engine's own are saved
+  TimeSpent time;                   // of the run's time_limit; `steps` are the optimizer's
+  std::string data;                 // fingerprint of what was trained on; empty: unknown
+  std::string config;               // YAML of the run that wrote it
+  double rate_factor = 1;           // on the learning rates, as a callback has set it
+  Json callbacks = Json::object();  // what they keep, by name
 };
 
 // What the manifest keeps of it.

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "keel/config/schema.h"
+#include "keel/data/batch.h"
+#include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/progress.h"
 
 namespace keel {
 namespace {
@@ -37,6 +40,15 @@ std::string compare_fingerprints(Communicator& ranks, const std::string& fingerp
     text += concat(i == 0 ? "" : ", ", ranks_text(groups[i].second), groups[i].second.size() == 1 ? " has " : " have ",
                    groups[i].first);
   return groups.size() <= kMostNamed ? text : text + ", and others still others";
+}
+
+void check_same_data(const Config& config, const BatchSource& source, TrainObserver& observer, Communicator& ranks) {
+  const std::string differences = compare_fingerprints(ranks, source.fingerprint());
+  if (differences.empty()) return;
+  const std::string text = concat("ranks find different data at ", name_of_data(config), ": ", differences);
+  if (!config.data.allow_changes)
+    throw AgreedError(text + "; give all the same file, or train on with data.allow_changes=true");
+  if (ranks.rank() == 0) observer.on_message(LogLevel::warning, text);
 }
 
 std::string name_of_data(const Config& config) {

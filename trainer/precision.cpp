@@ -6,10 +6,13 @@
 #include <limits>
 #include <map>
 
+#include "keel/dist/comm/exchange.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
 #include "keel/runtime/processor.h"
 #include "keel/runtime/stopwatch.h"
+#include "keel/trainer/checkpoint.h"
+#include "keel/trainer/progress.h"
 
 namespace keel {
 namespace {
@@ -61,6 +64,18 @@ ProbeRound best_round(const std::function<ProbeRound()>& probe, double least, do
     spent += round.fp32 + round.bf16;
   }
   return best;
+}
+
+Strategy::Precision decide_precision(const Config& config, const Context& context, Module& model,
+                                     const std::optional<Checkpoint>& resume, TrainObserver& observer,
+                                     Communicator& ranks) {
+  Strategy::Precision precision = config.strategy.precision;
+  if (precision == Strategy::Precision::automatic && resume)
+    precision = parse_config(config.keys, resume->state.config, resume->path).strategy.precision;
+  if (precision != Strategy::Precision::automatic) return precision;
+  const PrecisionChoice choice = choose_precision(context, inner_extent(model));
+  if (ranks.rank() == 0) observer.on_message(LogLevel::info, choice.reason);
+  return gather_values(ranks, choice.precision).front();
 }
 
 PrecisionChoice choose_precision(const Context& context, std::int64_t width) {

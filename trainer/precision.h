@@ -2,6 +2,7 @@
 // The choice of `strategy: auto`: the numbers that this processor multiplies fastest.
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "keel/nn/module.h"
@@ -9,6 +10,10 @@
 #include "keel/trainer/config.h"
 
 namespace keel {
+
+class Communicator;
+class TrainObserver;
+struct Checkpoint;
 
 struct PrecisionChoice {
   Strategy::Precision precision = Strategy::Precision::fp32;
@@ -23,6 +28,13 @@ std::int64_t inner_extent(Module& model);
 // another program makes a product slower and never faster. bf16 is chosen where it is at least a quarter faster: its
 // rounding should buy something.
 PrecisionChoice choose_precision(const Context& context, std::int64_t width);
+
+// What a run computes in: as the configuration says, or else as the checkpoint that it goes on from was computed; else
+// the first rank chooses, for all, and says why. A probe may come out differently the next time, and on another rank.
+// Every rank calls it.
+Strategy::Precision decide_precision(const Config& config, const Context& context, Module& model,
+                                     const std::optional<Checkpoint>& resume, TrainObserver& observer,
+                                     Communicator& ranks);
 
 // Seconds of a product in fp32, and of the same one in bf16 right after it.
 struct ProbeRound {

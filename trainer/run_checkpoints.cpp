@@ -28,17 +28,22 @@ void remove_old(const RunFolder& folder, const CheckpointConfig& config, std::in
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine,
-                               Communicator& ranks, TrainObserver& observer, const std::optional<Checkpoint>& begun)
+                               Communicator& ranks, TrainObserver& observer, RunCallbacks& callbacks,
+                               const std::optional<Checkpoint>& begun)
     : folder_(folder),
       config_(config),
       engine_(engine),
       ranks_(ranks),
       observer_(observer),
+      callbacks_(callbacks),
       begun_(begun),
       memory_(folder, config, engine, ranks, observer),
       newest_(begun ? begun->state.step : 0),
-      last_(seconds_now()) {
-  if (config.async) background_ = std::make_unique<AsyncSave>(engine, ranks);
+      last_(seconds_now()) {}
+
+void RunCheckpoints::begin() {
+  if (config_.async) background_ = std::make_unique<AsyncSave>(engine_, ranks_, callbacks_.tensors());
+  memory_.begin();
 }
 
 bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
@@ -59,14 +64,14 @@ void RunCheckpoints::save(const TrainState& state) {
   }
   finish();
   const std::string path = folder_.checkpoint(state.step);
-  background_->begin(path, json_of(state), settling(state.step));
+  background_->begin(path, json_of(state), settling(state.step), callbacks_.tensors());
   saving_ = state.step;
 }
 
 void RunCheckpoints::save_at_once(const TrainState& state) {
   const std::string path = folder_.checkpoint(state.step);
   saving_ = state.step;
-  take(save_checkpoint(path, engine_, ranks_, json_of(state), settling(state.step)));
+  take(save_checkpoint(path, engine_, ranks_, json_of(state), settling(state.step), callbacks_.tensors()));
 }
 
 void RunCheckpoints::try_to_save(const TrainState& state) {
@@ -98,6 +103,7 @@ void RunCheckpoints::take(const SaveResult& result) {
     if (!result.warning.empty()) observer_.on_message(LogLevel::warning, result.warning);
     observer_.on_checkpoint({saving_, result.path});
   });
+  callbacks_.tell_saved(result.path, saving_);
 }
 
 // Holds all that it uses: a thread that a hanging disk holds up may outlive the run.
@@ -157,7 +163,7 @@ std::string RunCheckpoints::save_elsewhere(const TrainState& state) const {
     const std::string path = broadcast_text(ranks_, place.empty() ? "" : (place / name).string());
     if (path.empty()) continue;
     try {
-      save_checkpoint(path, engine_, ranks_, json_of(state));
+      save_checkpoint(path, engine_, ranks_, json_of(state), {}, callbacks_.tensors());
       return path;
     } catch (const Error&) {
       if (!is_thrown_by_all(ranks_)) throw;

@@ -12,18 +12,20 @@
 #include "keel/dist/checkpoint/async_save.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/resume.h"
+#include "keel/trainer/run_callbacks.h"
 #include "keel/trainer/run_memory.h"
 
 namespace keel {
 
 class RunCheckpoints {
  public:
-  // All outlive this. `begun`: the checkpoint that the session goes on from, if any.
+  // All outlive this. `begun`: the checkpoint that the session goes on from, if any. What `callbacks` keep is saved,
+  // too, and they are told of checkpoints.
   RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine, Communicator& ranks,
-                 TrainObserver& observer, const std::optional<Checkpoint>& begun);
+                 TrainObserver& observer, RunCallbacks& callbacks, const std::optional<Checkpoint>& begun);
 
-  // Once the run's folder is there.
-  void begin() { memory_.begin(); }
+  // Once the run's folder is there, and what callbacks keep.
+  void begin();
   // Whether a checkpoint is due after a step: by the steps, or as `asked` says.
   bool is_due(std::int64_t step, bool asked) const;
   // Whether the first rank's clock says that one is due.
@@ -45,7 +47,7 @@ class RunCheckpoints {
   // Whether a copy in the memory of hosts is due after a step; and makes it, where no checkpoint of that step is there.
   bool is_copy_due(std::int64_t step) const { return memory_.is_due(step); }
   void copy(const TrainState& state) {
-    if (newest_ != state.step) memory_.copy(state);
+    if (newest_ != state.step) memory_.copy(state, callbacks_.tensors());
   }
   // Removes the copies: nothing is to go on from them.
   void drop_copies() { memory_.end(); }
@@ -73,6 +75,7 @@ class RunCheckpoints {
   Sharded& engine_;
   Communicator& ranks_;
   TrainObserver& observer_;
+  RunCallbacks& callbacks_;
   const std::optional<Checkpoint>& begun_;
   std::unique_ptr<AsyncSave> background_;
   RunMemory memory_;

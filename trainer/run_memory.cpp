@@ -91,8 +91,8 @@ void RunMemory::note() const {
   });
 }
 
-void RunMemory::copy(const TrainState& state) {
-  const std::string failure = copies_->take(state.step, json_of(state));
+void RunMemory::copy(const TrainState& state, std::span<const SavedBeside> beside) {
+  const std::string failure = copies_->take(state.step, json_of(state), beside);
   const bool had_failed = std::exchange(has_failed_, !failure.empty());
   if (!failure.empty() && !had_failed)
     observer_.on_message(LogLevel::error, concat("no copy of step ", state.step, " in the memory of hosts: ", failure,

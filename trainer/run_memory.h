@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "keel/dist/checkpoint/memory_copies.h"
@@ -37,7 +38,7 @@ class RunMemory {
   bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
   // Copies the state of state.step. A failure is told to the observer, once until a copy is made again. Every rank
   // calls it, between two steps.
-  void copy(const TrainState& state);
+  void copy(const TrainState& state, std::span<const SavedBeside> beside);
   // Removes the copies: the disk has all that is in them, or nothing is to go on from them. Every rank calls it.
   void end();
 

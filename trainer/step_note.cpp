@@ -3,6 +3,8 @@
 #include <cstring>
 #include <string>
 
+#include "keel/dist/comm/agreement.h"
+
 namespace keel {
 namespace {
 
@@ -24,6 +26,22 @@ void add_numbers(std::span<const std::byte> bytes, std::vector<double>& sums) {
 }
 
 }  // namespace
+
+LoopWishes agreed_wishes(std::span<const LoopWishes> of_ranks) {
+  LoopWishes agreed = of_ranks.front();
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    const LoopWishes& each = of_ranks[rank];
+    if (each.rate != agreed.rate)
+      throw AgreedError(concat("callbacks of rank ", rank, " ask for ", each.rate,
+                               " times the learning rate, and those of rank 0 for ", agreed.rate,
+                               " times (-1: they do not ask); they must ask for the same in the same event"));
+    agreed.stop |= each.stop;
+    agreed.evaluate |= each.evaluate;
+    agreed.save |= each.save;
+    agreed.failed |= each.failed;
+  }
+  return agreed;
+}
 
 GatheringOfNotes::GatheringOfNotes(Communicator& ranks, const StepNote& note, std::span<const double> sums)
     : bytes_(ranks, bytes_of(&note, sums)) {}

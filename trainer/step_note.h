@@ -11,6 +11,16 @@
 
 namespace keel {
 
+// What the callbacks of a rank ask for (keel/trainer/loop_view.h).
+struct LoopWishes {
+  static constexpr double kNone = -1;
+  bool stop = false, evaluate = false, save = false;
+  bool failed = false;  // one has thrown
+  double rate = kNone;  // factor on the learning rates
+};
+// What any of the ranks asks for. Factors that differ are an AgreedError that names the rank.
+LoopWishes agreed_wishes(std::span<const LoopWishes> of_ranks);
+
 // What a rank asks for.
 struct StepFlags {
   bool stop = false;     // a signal asked for the end
@@ -19,6 +29,7 @@ struct StepFlags {
   bool save = false;     // a checkpoint is due
   SaveNote saving = {};  // where this rank's save stands
   double seconds = 0;    // of the run under its time limit, as the first rank's clock shows them
+  LoopWishes wishes = {};
 };
 
 struct StepNote {

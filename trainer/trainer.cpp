@@ -1,12 +1,9 @@
 #include "keel/trainer/trainer.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <array>
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
@@ -14,46 +11,26 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
-#include "keel/runtime/stopwatch.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/data_fingerprint.h"
-#include "keel/trainer/evaluation.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
-#include "keel/trainer/metrics.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
+#include "keel/trainer/run_callbacks.h"
 #include "keel/trainer/run_checkpoints.h"
+#include "keel/trainer/run_evaluation.h"
 #include "keel/trainer/run_files.h"
+#include "keel/trainer/run_report.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
 #include "keel/trainer/shared_folder.h"
 #include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/stack.h"
-#include "keel/trainer/step_clock.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
 namespace {
-
-// Chosen once, when the run begins: a probe may come out differently the next time, and on another rank.
-Strategy::Precision decide_precision(const Config& config, const Context& context, Module& model,
-                                     const std::optional<Checkpoint>& resume, TrainObserver& observer,
-                                     Communicator& ranks) {
-  Strategy::Precision precision = config.strategy.precision;
-  if (precision == Strategy::Precision::automatic && resume)
-    precision = parse_config(config.keys, resume->state.config, resume->path).strategy.precision;
-  if (precision != Strategy::Precision::automatic) return precision;
-  const PrecisionChoice choice = choose_precision(context, inner_extent(model));
-  if (ranks.rank() == 0) observer.on_message(LogLevel::info, choice.reason);
-  return gather_values(ranks, choice.precision).front();
-}
-
-std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
-}
 
 // Calls f, and agrees with the other ranks whether it worked: see together().
 template <class F>
@@ -66,7 +43,7 @@ auto agreed(Communicator& ranks, const F& f) {
 // One run of one rank: what it is made of, and the loop.
 class Run {
  public:
-  Run(const Config& config, TrainObserver& observer, Communicator& ranks)
+  Run(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks)
       : config_(config),
         ranks_(ranks),
         observer_(observer),
@@ -80,7 +57,7 @@ class Run {
         model_(*agreed(ranks, [&] { return &task_->model(); })),
         resume_(find_beginning(config)) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
-    check_same_data();
+    check_same_data(config_, *data_.training, observer_, ranks);
     config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
     check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
@@ -98,13 +75,24 @@ class Run {
     load_beginning(config_, folder_, data_, observer_, ranks_, engine(), resume_);
     if (resume_) state_ = resume_->state;
     trace_->begin(state_.step + 1);
-    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, resume_);
+    together(ranks, [&] {
+      callbacks_.emplace(std::move(callbacks),
+                         RunCallbacks::Site{folder_.path(), state_.config, engine(), ranks_, observer_});
+    });
+    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_);
     if (config.time_limit <= 0 || state_.time.seconds <= 0) state_.time = {0, state_.optimizer.steps};
     time_.emplace(config_, state_.time);
     skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
     state_.data = data_.training->fingerprint();
-    measured_step_ = known_step_ = state_.step;
+    known_step_ = state_.step;
+    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_},
+                    state_.step);
+    LoopState& loop = callbacks_->loop();
+    loop.step = loop.known = state_.step;
+    loop.steps = config_.steps;
+    loop.units = state_.tokens;
+    loop.rate_factor = state_.rate_factor;
     if (ranks.size() == 1) tell_once(LogLevel::info, single_process_note(config.strategy));
   }
 
@@ -112,6 +100,8 @@ class Run {
     // A schedule that cannot be tabulated is refused before anything is written.
     const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
     write_description();
+    begin_callbacks();
+    checkpoints_->begin();
     const auto loss = [this](const Batch& batch, Forward& pass) { return task_->training_step(batch, pass); };
     steps_.emplace(TrainingSteps::Parts{.model = model_,
                                         .loss = loss,
@@ -119,17 +109,21 @@ class Run {
                                         .ranks = ranks_,
                                         .loader = data_.training,
                                         .micro_batches = micro_batches_,
-                                        .curves = curves,
+                                        .curves = scaled(curves, state_.rate_factor),
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph,
-                                        .unit = std::string(task_->unit())},
+                                        .unit = std::string(task_->unit()),
+                                        .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
                    state_.step);
     try {
       loop();
+      callbacks_->tell_together("fit_end", &Callback::fit_end);
     } catch (...) {
+      callbacks_->tell_exception();
       // Where the other ranks do not know of it they cannot save, either.
       if (is_thrown_by_all(ranks_) || failure_is_known_) save_after_failure();
+      callbacks_->tell_end_after_failure();
       throw;
     }
     result_.step = state_.step;
@@ -157,22 +151,19 @@ class Run {
     return find_resume(config, folder_, data_, observer_, ranks_);
   }
 
-  void check_same_data() {
-    const std::string differences = compare_fingerprints(ranks_, data_.training->fingerprint());
-    if (differences.empty()) return;
-    const std::string text = concat("ranks find different data at ", name_of_data(config_), ": ", differences);
-    if (!config_.data.allow_changes)
-      throw AgreedError(text + "; give all the same file, or train on with data.allow_changes=true");
-    if (is_first()) observer_.on_message(LogLevel::warning, text);
-  }
-
   void write_description() {
     together(ranks_, [&] {
       if (!is_first()) return;
       files_.begin(to_yaml(config_), data_.files, resume_ ? std::optional(state_.step) : std::nullopt);
     });
     together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
-    checkpoints_->begin();
+  }
+
+  void begin_callbacks() {
+    callbacks_->tell_together("fit_begin", &Callback::fit_begin);
+    if (!resume_) return;
+    callbacks_->load(*resume_);
+    callbacks_->tell_together("resumed", &Callback::resumed);
   }
 
   // Makes the folder again where somebody has removed it.
@@ -185,60 +176,107 @@ class Run {
   }
 
   void loop() {
-    began_ = seconds_now();
-    clock_.begin(began_, steps_->waited_ms());
+    report_->begin(steps_->waited_ms());
     time_->begin();
-    const bool is_spent = time_->is_spent(), alone = ranks_.size() == 1;
-    result_.end = is_spent ? TrainEnd::time_limit : TrainEnd::finished;
-    while (state_.step < config_.steps && !is_spent) {
-      std::int64_t asked_after = steps_taken();
-      if (time_->has_limit()) steps_->set_curves(make_curves(time_->rates_after(asked_after), asked_after, context_));
-      TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{} : flags());
-      state_.step = steps_->step();
-      trace_->finish_step(state_.step, ranks_, folder_.trace());
-      handle(turn);
-      if (alone) {
-        turn.flags = flags();
-        turn.saves = {turn.flags.saving};
-        asked_after = steps_taken();
-      }
-      if (!turn.saves.empty()) checkpoints_->hear(turn.saves);
-      time_->hear(turn.flags.seconds, asked_after);
-      state_.time = time_->spent();
-      const bool stopped = turn.flags.stop, late = turn.flags.late;
-      if (stopped || late) result_.end = stopped ? TrainEnd::stopped : TrainEnd::time_limit;
-      const bool last = stopped || late || turn.flags.failed || state_.step == config_.steps;
-      const bool evaluates = !stopped && (last || is_due(config_.eval.every));
-      const bool saves = !last && checkpoints_->is_due(state_.step, turn.flags.save);
-      const bool copies = !last && checkpoints_->is_copy_due(state_.step);
-      if (last || evaluates || saves || copies) handle(steps_->finish());
-      if (last) {
-        StepFlags told;
-        told.failed = failure_ != nullptr;
-        handle(steps_->ask(told));
-      }
-      if (evaluates) evaluate_now();
-      if (last) break;
-      if (saves) save();
-      if (copies) checkpoints_->copy(state_);
-      if (evaluates || saves || copies) clock_.begin(seconds_now(), steps_->waited_ms());
-    }
+    if (time_->is_spent()) end_by(TrainEnd::time_limit);
+    take(callbacks_->agree());
+    while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
-    write_memory();
+    together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
+    remember_callbacks();
     checkpoints_->save_the_last(state_);
   }
 
-  bool is_due(std::int64_t every) const { return is_due(every, state_.step); }
-  static bool is_due(std::int64_t every, std::int64_t step) { return every > 0 && step % every == 0; }
+  void end_by(TrainEnd end) {
+    has_ended_ = true;
+    result_.end = end;
+  }
+
+  // A step, and what is due after it.
+  void take_step() {
+    const StepFlags agreed = run_step();
+    take(agreed.wishes);
+    if (agreed.late) end_by(TrainEnd::time_limit);
+    if (agreed.stop) {
+      end_by(TrainEnd::stopped);
+      callbacks_->tell("interrupt", &Callback::interrupt);
+    }
+    const bool last = has_ended_ || agreed.failed || state_.step == config_.steps;
+    const bool evaluates = !agreed.stop && (last || is_due(config_.eval.every) || agreed.wishes.evaluate);
+    bool saves = !last && checkpoints_->is_due(state_.step, agreed.save || agreed.wishes.save);
+    const bool copies = !last && checkpoints_->is_copy_due(state_.step);
+    if (last || evaluates || saves || copies) handle(steps_->finish());
+    if (last) confirm();
+    if (evaluates) saves |= evaluate_now().save;
+    if (last || has_ended_) return;
+    if (saves) save();
+    if (copies) {
+      remember_callbacks();
+      checkpoints_->copy(state_);
+    }
+    if (evaluates || saves || copies) report_->go_on(steps_->waited_ms());
+  }
+
+  // A step and its outcome, or that of the step before; what all ranks have agreed on with it.
+  StepFlags run_step() {
+    const bool alone = ranks_.size() == 1;
+    std::int64_t asked_after = steps_taken();
+    if (time_->has_limit())
+      steps_->set_curves(
+          scaled(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor));
+    callbacks_->loop().step = state_.step + 1;
+    callbacks_->tell("step_begin", &Callback::step_begin);
+    // At any number of ranks wishes are those from before the step; a rank alone hears signals at once.
+    const LoopWishes wishes = callbacks_->wishes();
+    TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
+    state_.step = steps_->step();
+    trace_->finish_step(state_.step, ranks_, folder_.trace());
+    handle(turn);
+    callbacks_->tell("step_end", &Callback::step_end);
+    if (alone) {
+      turn.flags = flags();
+      turn.flags.wishes = wishes;
+      turn.saves = {turn.flags.saving};
+      asked_after = steps_taken();
+    }
+    if (!turn.saves.empty()) checkpoints_->hear(turn.saves);
+    time_->hear(turn.flags.seconds, asked_after);
+    state_.time = time_->spent();
+    callbacks_->hear(turn.flags.wishes);
+    return turn.flags;
+  }
+
+  // What callbacks of all ranks have asked for.
+  void take(const LoopWishes& agreed) {
+    if (agreed.rate != LoopWishes::kNone && agreed.rate != state_.rate_factor) {
+      state_.rate_factor = agreed.rate;
+      if (!time_->has_limit()) steps_->set_curves(scaled(stack_->curves(), agreed.rate));
+    }
+    if (!agreed.stop || has_ended_) return;
+    end_by(TrainEnd::callback);
+    tell_once(LogLevel::info, concat("ends after step ", state_.step, ": ", callbacks_->stop_reason()));
+  }
+
+  bool is_due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
+
+  // Ends the run where some rank cannot go on, and has not told it yet.
+  void confirm() {
+    StepFlags told;
+    told.failed = has_failed();
+    handle(steps_->ask(told));
+  }
+
+  bool has_failed() const { return failure_ != nullptr || !callbacks_->failure().empty(); }
 
   StepFlags flags() {
     return {.stop = observer_.stop_requested(),
             .late = time_->is_over(),
-            .failed = failure_ != nullptr,
+            .failed = has_failed(),
             .save = observer_.save_requested() || checkpoints_->asks(),
             .saving = checkpoints_->note(),
-            .seconds = time_->has_limit() ? time_->seconds() : 0};
+            .seconds = time_->has_limit() ? time_->seconds() : 0,
+            .wishes = callbacks_->wishes()};
   }
 
   // Those whose outcome is not known yet count as taken.
@@ -249,10 +287,7 @@ class Run {
   void handle(const TrainingSteps::Turn& turn) {
     if (turn.flags.failed) {
       failure_is_known_ = true;
-      const std::string missing = broadcast_text(ranks_, steps_->data_failure(), turn.failed_rank);
-      if (!missing.empty()) throw AgreedError(concat("rank ", turn.failed_rank, ": ", missing), ErrorKind::io);
-      if (failure_) std::rethrow_exception(failure_);
-      throw AgreedError(concat("rank ", turn.failed_rank, " cannot go on; its log says why"), ErrorKind::peer);
+      fail_together(turn.failed_rank);
     }
     if (!turn.outcome) return;
     try {
@@ -266,102 +301,60 @@ class Run {
     known_step_ = turn.outcome->step;
   }
 
+  // On all ranks: why this one cannot go on.
+  [[noreturn]] void fail_together(int rank) {
+    const std::string missing = steps_->data_failure();
+    const std::string reason = broadcast_text(ranks_, missing.empty() ? callbacks_->failure() : missing, rank);
+    const ErrorKind kind = missing.empty() ? callbacks_->failure_kind() : ErrorKind::io;
+    const ErrorKind told = gather_values(ranks_, kind)[static_cast<std::size_t>(rank)];
+    if (!reason.empty()) throw AgreedError(ranks_.size() == 1 ? reason : concat("rank ", rank, ": ", reason), told);
+    if (failure_) std::rethrow_exception(failure_);
+    throw AgreedError(concat("rank ", rank, " cannot go on; its log says why"), ErrorKind::peer);
+  }
+
   void report(const StepOutcome& outcome) {
-    const double now = seconds_now();
-    clock_.end_step(now, steps_->waited_ms());
     state_.tokens += outcome.units;
     result_.loss = outcome.loss;
     if (!outcome.result.taken)
       observer_.on_message(skipped_->are_expected() ? LogLevel::info : LogLevel::warning,
                            skipped_->message(outcome.result, outcome.step));
-    StepReport report;
-    report.step = outcome.step;
-    report.steps = config_.steps;
-    report.loss = outcome.loss;
-    report.unit = task_->unit();
-    report.units_per_s = static_cast<double>(outcome.units) / clock_.mean_seconds();
-    report.lr = outcome.result.lr;
-    report.grad_norm = outcome.result.grad_norm;
-    double left = clock_.mean_seconds() * static_cast<double>(config_.steps - outcome.step);
-    report.time_limit = config_.time_limit;
-    report.seconds = time_->seconds();
-    if (time_->has_limit()) left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
-    report.seconds_left = left;
-    if (files_.has_begun() && (is_due(config_.log.every, outcome.step) || outcome.step == config_.steps)) {
-      const StepClock::Interval times = clock_.take_interval();
-      const std::string speed = report.unit + "_per_s";
-      std::vector<Logged> metrics = {{"loss", outcome.loss},          {"lr", report.lr},
-                                     {"grad_norm", report.grad_norm}, {speed, report.units_per_s},
-                                     {"step_ms", times.step_ms},      {"elapsed_s", now - began_},
-                                     {report.unit, state_.tokens}};
-      for (const NamedNumber& each : outcome.terms) metrics.push_back({concat("train/", each.name), each.value});
-      if (engine().optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
-      if (engine().options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
-      if (ranks_.size() > 1) {
-        const std::int64_t sent = engine().data_traffic().sent(), steps = outcome.step - measured_step_;
-        metrics.push_back({"exposed_ms", times.exposed_ms});
-        metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});
-        measured_bytes_ = sent;
-        measured_step_ = outcome.step;
-      }
-      files_.write(outcome.step, metrics);
+    callbacks_->note(outcome, state_.tokens);
+    LoopState& loop = callbacks_->loop();
+    loop.seconds = report_->seconds();
+    loop.waited_ms = steps_->waited_ms();
+    for (auto& each : callbacks_->take_logged()) logged_.push_back(std::move(each));
+    if (report_->tell_step(outcome, steps_->waited_ms(), state_.tokens, logged_)) logged_.clear();
+  }
+
+  // Returns what callbacks have asked for in its events.
+  LoopWishes evaluate_now() {
+    if (data_.validation.empty()) return {};
+    const RunEvaluation evaluation{config_, *task_, data_, engine(), ranks_};
+    try {
+      callbacks_->tell("evaluation_begin", &Callback::evaluation_begin);
+      const EvalReport report = evaluation.run(state_.step, config_.eval.batches);
+      result_.evaluation = report;
+      LoopState& loop = callbacks_->loop();
+      loop.evaluated = state_.step;
+      loop.metrics.clear();
+      for (const NamedNumber& each : report.values) loop.metrics[each.name] = each.value;
+      together(ranks_, [&] { report_->tell_evaluation(report); });
+    } catch (...) {
+      if (is_thrown_by_all(ranks_)) callbacks_->tell_evaluation_end(false);
+      throw;
     }
-    observer_.on_step(report);
+    callbacks_->tell_evaluation_end(true);
+    const LoopWishes agreed = callbacks_->agree();
+    if (agreed.failed) confirm();
+    take(agreed);
+    return agreed;
   }
 
-  void evaluate_now() {
-    if (data_.validation.empty()) return;
-    const double start = seconds_now();
-    EvalReport report{.step = state_.step};
-    for (const ValidationSet& set : data_.validation) evaluate_on(set, report);
-    report.seconds = seconds_now() - start;
-    result_.evaluation = report;
-    std::vector<Logged> record;
-    for (const NamedNumber& each : report.values) record.push_back({each.name, each.value});
-    together(ranks_, [&] {
-      if (files_.has_begun()) files_.write(state_.step, record);
-      observer_.on_eval(report);
-    });
-  }
-
-  void evaluate_on(const ValidationSet& set, EvalReport& report) {
-    Metrics metrics;
-    metrics.make<MeanMetric>("loss");
-    task_->make_metrics(set.name, metrics);
-    const std::int64_t all = set.source->steps();
-    const auto validate = [this](const Batch& batch, Forward& pass, Metrics& fed) {
-      task_->validation_step(batch, pass, fed);
-    };
-    evaluate(*set.source, config_.eval.batches == 0 ? all : std::min(config_.eval.batches, all), context_,
-             engine().options().policy.parameter, validate, metrics, ranks_);
-    const std::string prefix = set.name.empty() ? "" : set.name + '/';
-    for (const auto& [name, metric] : metrics.all())
-      for (const NamedNumber& each : metric->result()) {
-        std::string full = concat(prefix, name, each.name.empty() ? "" : "_", each.name);
-        if (full == "loss") full = kValidationLoss;
-        report.values.push_back({std::move(full), each.value});
-      }
-  }
-
-  void write_memory() {
-    const MemoryReport memory = context_.memory(), host = context_.host().memory();
-    std::array<std::string, kPurposeCount> names;
-    std::vector<Logged> metrics;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      names[i] = concat("peak_", name_of(static_cast<Purpose>(i)), "_bytes");
-      const MemoryReport& where = static_cast<Purpose>(i) == Purpose::checkpoint ? host : memory;
-      metrics.push_back({names[i], static_cast<std::int64_t>(where.by_purpose[i].peak)});
-    }
-    metrics.push_back({"peak_total_bytes", static_cast<std::int64_t>(memory.total.peak)});
-    result_.peak_resident_bytes = peak_resident_bytes();
-    metrics.push_back({"peak_resident_bytes", result_.peak_resident_bytes});
-    together(ranks_, [&] {
-      if (files_.has_begun()) files_.write(state_.step, metrics);
-    });
-  }
+  void remember_callbacks() { state_.callbacks = callbacks_->save(); }
 
   void save() {
     keep_folder();
+    remember_callbacks();
     checkpoints_->try_to_save(state_);
   }
 
@@ -382,6 +375,7 @@ class Run {
         }
       checkpoints_->finish();
       if (checkpoints_->newest() >= state_.step) return checkpoints_->drop_copies();
+      remember_callbacks();
       checkpoints_->save_somewhere(state_, [this] { keep_folder(); });
     } catch (const std::exception& error) {
       if (!is_thrown_by_all(ranks_)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
@@ -405,14 +399,15 @@ class Run {
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;
   std::optional<Stack> stack_;
+  std::optional<RunCallbacks> callbacks_;
   std::optional<RunCheckpoints> checkpoints_;
   std::optional<TrainingSteps> steps_;
   std::exception_ptr failure_;     // of a report
   bool failure_is_known_ = false;  // to all ranks
   std::optional<RunTime> time_;
-  double began_ = 0;  // seconds
-  StepClock clock_;
-  std::int64_t measured_bytes_ = 0, measured_step_ = 0;
+  std::optional<RunReport> report_;
+  std::vector<std::pair<std::string, double>> logged_;  // by callbacks, since the last record
+  bool has_ended_ = false;
   TrainState state_;             // `optimizer` counts the steps taken up to known_step_
   std::int64_t known_step_ = 0;  // whose outcome is known
   std::optional<SkippedSteps> skipped_;
@@ -421,14 +416,14 @@ class Run {
 
 }  // namespace
 
-TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks) {
+TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks) {
   const std::unique_ptr<Communicator> background = make_background(config, ranks);
-  return Run(config, observer, background ? *background : ranks)();
+  return Run(config, observer, background ? *background : ranks, std::move(callbacks))();
 }
 
-TrainResult train(const Config& config, TrainObserver& observer) {
+TrainResult train(const Config& config, TrainObserver& observer, Callbacks callbacks) {
   const std::unique_ptr<Communicator> alone = make_communicator(ThreadHub(1).connect(0));
-  return train(config, observer, *alone);
+  return train(config, observer, *alone, std::move(callbacks));
 }
 
 }  // namespace keel

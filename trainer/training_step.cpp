@@ -46,6 +46,9 @@ TrainingSteps::Turn TrainingSteps::turn_of(const std::vector<StepNote>& all) {
     if (flags.failed && !std::exchange(turn.flags.failed, true)) turn.failed_rank = static_cast<int>(rank);
   }
   turn.flags.seconds = all.front().flags.seconds;
+  std::vector<LoopWishes> wishes;
+  for (const StepNote& note : all) wishes.push_back(note.flags.wishes);
+  turn.flags.wishes = agreed_wishes(wishes);
   return turn;
 }
 
@@ -58,6 +61,11 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       batches_(parts.loader, step, ranges_, waiting_batches(ranges_, parts.ranks),
                context_.stream().is_asynchronous() ? context_ : Context()) {
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
+}
+
+template <class F>
+void TrainingSteps::tell(const F& f) const {
+  if (parts_.watcher != nullptr) f(*parts_.watcher);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -78,9 +86,11 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
+    tell([](StepWatcher& watcher) { watcher.before_optimizer_step(); });
     pending.result = parts_.engine.step(parts_.curves);
   }
   ++step_;
+  tell([](StepWatcher& watcher) { watcher.after_optimizer_step(); });
   if (told) return conclude(pending, *told);
   const std::optional<Pending> before = std::exchange(pending_, std::move(pending));
   return context_.stream().is_asynchronous() ? conclude(before, flags) : finish(flags);
@@ -91,7 +101,8 @@ TrainingSteps::Turn TrainingSteps::finish(StepFlags flags) {
 }
 
 TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
-  GatheringOfNotes told(parts_.ranks, {.flags = {.stop = flags.stop, .late = flags.late, .failed = flags.failed}}, {});
+  const StepFlags asked = {.stop = flags.stop, .late = flags.late, .failed = flags.failed, .wishes = flags.wishes};
+  GatheringOfNotes told(parts_.ranks, {.flags = asked}, {});
   return turn_of(hear(told).notes);
 }
 
@@ -168,6 +179,7 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     kinds_ = pending.micro_batches.front().loss.kinds();
     weights_ = {kinds_.front().weight};
+    tell([&](StepWatcher& watcher) { watcher.after_backward(static_cast<std::int64_t>(index)); });
     return;
   }
   Forward pass = pass_of(pending, batch);
@@ -181,7 +193,9 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
   if (!context_.stream().is_asynchronous() && parts_.ranks.size() == 1 &&
       !parts_.engine.optimizer().requirements().closure)
     check_loss(pending, index);
+  tell([&](StepWatcher& watcher) { watcher.before_backward(static_cast<std::int64_t>(index)); });
   backward(parts_.engine, loss, batch, pending.totals, last);
+  tell([&](StepWatcher& watcher) { watcher.after_backward(static_cast<std::int64_t>(index)); });
 }
 
 // In a session's first step ranks compare their losses before anything follows from the terms; after that with what

@@ -17,6 +17,16 @@
 
 namespace keel {
 
+// Is told of a step's parts as they are asked for.
+class StepWatcher {
+ public:
+  virtual ~StepWatcher() = default;
+  virtual void before_backward(std::int64_t micro_batch) = 0;
+  virtual void after_backward(std::int64_t micro_batch) = 0;
+  virtual void before_optimizer_step() = 0;
+  virtual void after_optimizer_step() = 0;
+};
+
 struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
   double loss = 0;        // over all ranks; not a number where no term had weight
@@ -39,6 +49,7 @@ class TrainingSteps {
     std::uint64_t seed = 0;      // of dropout
     bool cuda_graph = false;
     std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
+    StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
   };
   struct Turn {
     std::optional<StepOutcome> outcome;
@@ -92,6 +103,8 @@ class TrainingSteps {
   // What the step's losses have in common, and what their weights come to. Collective.
   void agree_on_terms(const Loss& loss, Pending& pending);
   void begin_totals();
+  template <class F>
+  void tell(const F& f) const;
   PendingStep step_with_closure(Pending& pending);
   Forward pass_of(const Pending& pending, const Batch& batch) const;
   StepNote note_of(const Pending& pending, const StepFlags& flags) const;

@@ -8,15 +8,16 @@
 
 namespace keel {
 
-AsyncSave::AsyncSave(Sharded& engine, Communicator& ranks)
+AsyncSave::AsyncSave(Sharded& engine, Communicator& ranks, std::span<const SavedBeside> beside)
     : engine_(engine),
       ranks_(ranks),
       number_(number_files(engine, ranks)),
-      snapshot_(std::make_shared<Snapshot>(sections_of(engine, number_))) {}
+      snapshot_(std::make_shared<Snapshot>(sections_of(engine, number_, beside))) {}
 
 AsyncSave::~AsyncSave() = default;
 
-void AsyncSave::begin(const std::string& path, const Json& state, std::function<void()> on_commit) {
+void AsyncSave::begin(const std::string& path, const Json& state, std::function<void()> on_commit,
+                      std::span<const SavedBeside> beside) {
   KEEL_CHECK(!is_under_way(), "'", job_->path(), "' is being saved; poll() or finish() tells when that has ended");
   Json whole = state;
   whole["optimizer"] = json_of(engine_.state());
@@ -25,7 +26,7 @@ void AsyncSave::begin(const std::string& path, const Json& state, std::function<
   job_ = std::move(job);
   // From here on the others learn of a failure by notes.
   try {
-    snapshot_->take(sections_of(engine_, number_), engine_);
+    snapshot_->take(sections_of(engine_, number_, beside), engine_);
     job_->write([snapshot = snapshot_] { return snapshot->sections(); });
   } catch (const std::exception& error) { job_->fail(error.what()); }
 }

@@ -28,8 +28,8 @@ namespace keel {
 class AsyncSave {
  public:
   // Makes the memory for the copy. Every rank makes one. Both must outlive this; `ranks` are those of the engine, by a
-  // communicator of the processor.
-  AsyncSave(Sharded& engine, Communicator& ranks);
+  // communicator of the processor. `beside`: what is saved beside the engine's numbers; every save has as much of it.
+  AsyncSave(Sharded& engine, Communicator& ranks, std::span<const SavedBeside> beside = {});
   // Waits for the thread, though not for a disk that hangs. What is being committed is finished; another save
   // disappears.
   ~AsyncSave();
@@ -41,7 +41,8 @@ class AsyncSave {
   // `on_commit` is called by a thread of the first rank when the folder has its name; it holds what it uses, as a disk
   // that hangs may keep that thread beyond this. Every rank calls it, between two
   // steps and with no save under way. Where the first rank cannot make the folder: an AgreedError of kind io.
-  void begin(const std::string& path, const Json& state, std::function<void()> on_commit = {});
+  void begin(const std::string& path, const Json& state, std::function<void()> on_commit = {},
+             std::span<const SavedBeside> beside = {});
   // Whether a save was begun whose result has not come yet: the same on all ranks.
   bool is_under_way() const { return job_ != nullptr; }
 

@@ -46,12 +46,12 @@ void read_numbers(const Read& read) {
 }  // namespace
 
 void export_weights(const std::string& folder, const Manifest& manifest, const std::string& target, DType dtype,
-                    const std::function<void(std::uint64_t bytes)>& progress) {
+                    const std::function<void(std::uint64_t bytes)>& progress, std::string_view section) {
   KEEL_CHECK(is_floating(dtype), "weights cannot be written as ", dtype);
   std::vector<SafetensorsEntry> entries;
   std::map<std::string_view, DType> stored;  // by name
   for (const StoredTensor& tensor : manifest.tensors) {
-    if (tensor.section != kWeights) continue;
+    if (tensor.section != section) continue;
     entries.push_back({tensor.name, dtype, tensor.shape});
     stored.emplace(tensor.name, tensor.dtype);
   }
@@ -70,7 +70,7 @@ void export_weights(const std::string& folder, const Manifest& manifest, const s
     for (std::int64_t begin = 0, all = product(entry.shape); begin < all; begin += step) {
       const std::int64_t count = std::min(step, all - begin);
       const TensorPart part{entry.name, entry.shape, begin, empty(host, {count}, dtype, Purpose::workspace)};
-      read_numbers([&] { reader.fill(kWeights, TensorParts{part}); });
+      read_numbers([&] { reader.fill(section, TensorParts{part}); });
       KEEL_CHECK(dtype == before || size_of(dtype) > size_of(before) || kernels::all_finite(part.values), "'",
                  entry.name, "' has numbers that are not finite as ", dtype, "; ", before, " keeps them as they are");
       file.write({part.values.raw(), part.values.bytes()});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "keel/dist/checkpoint/manifest.h"
 #include "keel/runtime/error.h"
@@ -20,8 +21,10 @@ class UnreadableCheckpoint : public Error {
 // Writes whole tensors in `dtype`, rounded to the nearest, in the order of safetensors files. One rank calls it.
 // Memory: a few extents. `folder`: of the manifest. Numbers that a narrower dtype cannot hold are an Error that names
 // the tensor. `progress` is told of bytes that have been written. Without success the target stays as it was.
+// `section`: what is written; it has tensors.
 void export_weights(const std::string& folder, const Manifest& manifest, const std::string& target,
-                    DType dtype = DType::f32, const std::function<void(std::uint64_t bytes)>& progress = {});
+                    DType dtype = DType::f32, const std::function<void(std::uint64_t bytes)>& progress = {},
+                    std::string_view section = "weights");
 
 // Makes `target` a second name of the weights where they lie in one file that other programs can read as well, in one
 // step; else as export_weights().

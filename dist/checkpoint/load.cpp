@@ -75,6 +75,13 @@ void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharde
   together(ranks, [&] { engine.load_compression_state(residuals); });
 }
 
+void load_beside(const std::string& folder, const Manifest& manifest, const SavedBeside& beside,
+                 std::string_view complaint, Communicator& ranks) {
+  const ExtentReader reader(folder, manifest);
+  together(ranks, [&] { reader.check(beside.section, beside.parts, complaint); });
+  reader.fill_among(beside.section, beside.parts, ranks);
+}
+
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks) {
   Manifest manifest;
   together(ranks, [&] {

@@ -1,9 +1,12 @@
 #pragma once
 // Gives an engine the numbers of a checkpoint, whatever number of ranks and whatever stage has written it.
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "keel/dist/checkpoint/manifest.h"
+#include "keel/dist/checkpoint/saved_beside.h"
 #include "keel/dist/parallel/sharded.h"
 
 namespace keel {
@@ -21,7 +24,13 @@ void check_checkpoint(const std::string& folder, const Manifest& manifest, const
 // beside the engine's: a few extents, and with error feedback the residuals of those ranks that this one takes over.
 void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks);
 
-// The same of the weights alone, from safetensors files of any origin.
+// Fills what a checkpoint holds beside the engine's numbers. A tensor that is missing, or of another shape, is an
+// AgreedError that begins with `complaint` and changes nothing; damage as above. Every rank calls it, once nobody reads
+// the parts any more (Sharded::wait_until_released()).
+void load_beside(const std::string& folder, const Manifest& manifest, const SavedBeside& beside,
+                 std::string_view complaint, Communicator& ranks);
+
+// As load_checkpoint() of the weights alone, from safetensors files of any origin.
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks);
 
 }  // namespace keel

@@ -35,7 +35,7 @@ MemoryCopies::MemoryCopies(const Sharded& engine, Communicator& ranks, MemoryFol
       hosts_(meet_in_memory(ranks, folder_.root())),
       number_(number_files(engine, ranks)) {}
 
-std::string MemoryCopies::take(std::int64_t step, const Json& state) {
+std::string MemoryCopies::take(std::int64_t step, const Json& state, std::span<const SavedBeside> beside) {
   const bool is_first = hosts_.is_first(ranks_.rank());
   const std::string folder = folder_.of_step(step);
   MemoryFiles& files = files_of_next(step);
@@ -49,7 +49,7 @@ std::string MemoryCopies::take(std::int64_t step, const Json& state) {
       Json whole = state;
       whole["optimizer"] = json_of(engine_.state());
       if (ranks_.rank() == 0) mark = mark_text({ranks_.size(), std::move(whole)});
-      part = write(folder, files);
+      part = write(folder, files, beside);
     });
   if (failure.empty()) {
     exchange.send_texts(part);
@@ -82,9 +82,10 @@ void MemoryCopies::make_room(std::int64_t step) const {
   if (spare_ < 0 || !failure_of([&] { folder_.move(spare_, step); }).empty()) folder_.make(step);
 }
 
-std::string MemoryCopies::write(const std::string& folder, MemoryFiles& files) const {
+std::string MemoryCopies::write(const std::string& folder, MemoryFiles& files,
+                                std::span<const SavedBeside> beside) const {
   ManifestJoin join;
-  for (const Section& section : sections_of(engine_, number_)) join.add(files.write(folder, section));
+  for (const Section& section : sections_of(engine_, number_, beside)) join.add(files.write(folder, section));
   std::string text = part_text(std::move(join).part());
   write_text_file(concat(folder, '/', part_name(ranks_.rank())), text);
   return text;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,11 +46,12 @@ class MemoryCopies {
   const MemoryFolder& folder() const { return folder_; }
   const MemoryHosts& hosts() const { return hosts_; }
 
-  // Makes the copy of a step later than those before. `state`, the first rank's, is that of a checkpoint. Every rank
+  // Makes the copy of a step later than those before. `state`, the first rank's, is that of a checkpoint, as is what
+  // comes beside. Every rank
   // calls it, between two steps; it returns when the copy is there, or else why not, the same on all ranks: then the
   // one before is still there. Memory of the host: kAtOnce times the own files and those that the rank keeps for
   // others.
-  std::string take(std::int64_t step, const Json& state);
+  std::string take(std::int64_t step, const Json& state, std::span<const SavedBeside> beside = {});
   // Removes the copies, of which nothing can be gone on from any more. Every rank calls it.
   void remove();
 
@@ -59,7 +61,7 @@ class MemoryCopies {
   std::string vote(const std::function<void()>& f);
   MemoryFiles& files_of_next(std::int64_t step);
   void make_room(std::int64_t step) const;
-  std::string write(const std::string& folder, MemoryFiles& files) const;
+  std::string write(const std::string& folder, MemoryFiles& files, std::span<const SavedBeside> beside) const;
   void settle(std::int64_t step);
   void drop(std::int64_t step);
 

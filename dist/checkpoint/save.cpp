@@ -20,13 +20,13 @@ std::vector<Section> settled(std::vector<Section> sections) {
 }  // namespace
 
 SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const Json& state,
-                           std::function<void()> on_commit) {
+                           std::function<void()> on_commit, std::span<const SavedBeside> beside) {
   const FileNumber number = number_files(engine, ranks);
   Json whole = state;
   whole["optimizer"] = json_of(engine.state());
   SaveJob job(path, 1, ranks, whole, std::move(on_commit));
   // Its tensors, which a thread that a hanging disk holds up may outlive the engine with.
-  job.write([sections = settled(sections_of(engine, number))] { return sections; });
+  job.write([sections = settled(sections_of(engine, number, beside))] { return sections; });
   SaveResult result = job.finish();
   if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
   return result;

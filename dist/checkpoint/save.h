@@ -11,8 +11,10 @@
 // A program that is killed at any point leaves NAME as it was before or as it should be.
 
 #include <functional>
+#include <span>
 #include <string>
 
+#include "keel/dist/checkpoint/saved_beside.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/runtime/json.h"
@@ -30,7 +32,7 @@ struct SaveResult {
 // rank calls it; it waits for disks as long as they take. A failure on any rank is an AgreedError of kind io.
 // `on_commit` is called by a thread of the first rank when the folder has its name; what it throws is a warning.
 SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const Json& state,
-                           std::function<void()> on_commit = {});
+                           std::function<void()> on_commit = {}, std::span<const SavedBeside> beside = {});
 
 // Those counts as JSON, and back. What is missing or no number is a JsonError.
 Json json_of(const StepState& steps);

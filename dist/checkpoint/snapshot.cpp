@@ -36,7 +36,7 @@ FileNumber number_files(const Sharded& engine, Communicator& ranks) {
   return number;
 }
 
-std::vector<Section> sections_of(const Sharded& engine, FileNumber number) {
+std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside) {
   std::vector<Section> sections;
   if (number.index >= 0) {
     sections.push_back(
@@ -45,6 +45,9 @@ std::vector<Section> sections_of(const Sharded& engine, FileNumber number) {
                         file_name("optimizer", number.index, number.count),
                         engine.optimizer_state(),
                         {{"optimizer", std::string(engine.optimizer().name())}}});
+    for (const SavedBeside& each : beside)
+      sections.push_back(
+          {each.section, file_name(each.section, number.index, number.count), each.parts, {{"format", "keel"}}});
   }
   if (engine.size() > 1 && engine.options().compression.kind().feedback)
     sections.push_back({concat("compression.", engine.rank()),

@@ -1,9 +1,11 @@
 #pragma once
 // What a rank has to save, and a copy of it as it is at one moment, while the originals change again.
 
+#include <span>
 #include <vector>
 
 #include "keel/dist/checkpoint/extent_writer.h"
+#include "keel/dist/checkpoint/saved_beside.h"
 #include "keel/dist/parallel/sharded.h"
 
 namespace keel {
@@ -15,8 +17,8 @@ struct FileNumber {
 // Every rank calls it.
 FileNumber number_files(const Sharded& engine, Communicator& ranks);
 
-// Views of the weights, the optimizer's state and the residuals that this rank is to save.
-std::vector<Section> sections_of(const Sharded& engine, FileNumber number);
+// Views of the weights, the optimizer's state and the residuals that this rank is to save, and of what is saved beside.
+std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside = {});
 std::int64_t bytes_of(const std::vector<Section>& sections);
 
 // A copy of sections in the processor's memory (Purpose::checkpoint), which is kept from one time to the next. From a

@@ -173,6 +173,8 @@ class Sharded {
   // left on the device is no state.
   StepState state() const;
   std::int64_t steps_taken() const { return state().steps; }
+  // Whether the latest step was taken: i64 (1), 1 or 0, a view of what the next step writes. Waits for nothing.
+  Tensor taken() const { return kernels::taken_of(state_); }
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
   // state as "<state>.<parameter>". A parameter that other ranks own has no numbers. Every rank has the shared numbers,

@@ -50,6 +50,64 @@ TEST(Load, FromAnyNumberOfRanksAndStageByAnyOtherKeepsEveryBit) {
   EXPECT_TRUE(files_of(place / concat(i)) == files_of(place / "0"));
 }
 
+// Halves of the weights, as an average of them could be.
+SavedBeside halves_of(const Sharded& engine) {
+  SavedBeside beside{"callback.half", engine.weights()};
+  for (TensorPart& part : beside.parts)
+    if (part.values.defined()) {
+      part.values = kernels::clone(part.values);
+      kernels::scale(part.values, 0.5);
+    }
+  return beside;
+}
+
+TEST(Load, GivesBackWhatWasSavedBesideTheEngineToAnyNumberOfRanks) {
+  for (const bool later : {false, true}) {
+    const TemporaryFolder place;
+    run_ranks(3, [&](Communicator& ranks) {
+      Trained rank(ranks, stage(2));
+      rank.train(0, 2);
+      const std::vector<SavedBeside> beside = {halves_of(rank.engine)};
+      if (!later) {
+        save_checkpoint(place / "c", rank.engine, ranks, {{"step", 2}}, {}, beside);
+        return;
+      }
+      AsyncSave save(rank.engine, ranks, beside);
+      save.begin(place / "c", {{"step", 2}}, {}, beside);
+      kernels::fill(beside[0].parts[0].values, 7);
+      EXPECT_EQ(save.finish().failure, "");
+    });
+    for (const int n : {1, 2, 4})
+      run_ranks(n, [&](Communicator& ranks) {
+        Trained rank(ranks, stage(3));
+        const Manifest manifest = read_manifest(place / "c");
+        load_checkpoint(place / "c", manifest, rank.engine, ranks);
+        const SavedBeside wanted = halves_of(rank.engine);
+        SavedBeside loaded = halves_of(rank.engine);
+        for (const TensorPart& part : loaded.parts)
+          if (part.values.defined()) kernels::fill(part.values, 0);
+        load_beside(place / "c", manifest, loaded, "averages", ranks);
+        EXPECT_EQ(fingerprint(loaded.parts), fingerprint(wanted.parts)) << n;
+        loaded.section = "callback.other";
+        EXPECT_EQ(error_of([&] { load_beside(place / "c", manifest, loaded, "averages", ranks); }).substr(0, 8),
+                  "averages");
+      });
+    const Manifest manifest = read_manifest(place / "c");
+    export_weights(place / "c", manifest, place / "half.safetensors", DType::f32, {}, "callback.half");
+    export_weights(place / "c", manifest, place / "whole.safetensors");
+    const auto exported = [&](const std::string& name) {
+      const Manifest file = describe_files(place.path(), "weights", std::vector<std::string>{name});
+      return ExtentReader(place.path(), file).read("weights", context(1));
+    };
+    const TensorParts halves = exported("half.safetensors"), whole = exported("whole.safetensors");
+    ASSERT_EQ(halves.size(), whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      kernels::scale(whole[i].values, 0.5);
+      EXPECT_EQ(doubles(halves[i].values), doubles(whole[i].values)) << whole[i].name;
+    }
+  }
+}
+
 TEST(Load, ByThreeRanksGoesOnAsFromTheCheckpointOfOne) {
   const TemporaryFolder place;
   save_trained(place / "four", 4, stage(3));

@@ -1,0 +1,15 @@
+#pragma once
+// Numbers of others that a checkpoint keeps beside an engine's, such as averages of its weights.
+
+#include <string>
+
+#include "keel/nn/tensor_parts.h"
+
+namespace keel {
+
+struct SavedBeside {
+  std::string section;  // "callback.ema"
+  TensorParts parts;    // cut among the ranks as the engine's weights are
+};
+
+}  // namespace keel

@@ -1,0 +1,26 @@
+#pragma once
+// The evaluations of a run: all validation sets of its task.
+
+#include "keel/dist/parallel/sharded.h"
+#include "keel/tasks/task.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/progress.h"
+
+namespace keel {
+
+struct RunEvaluation {
+  const Config& config;
+  Task& task;
+  const Data& data;
+  Sharded& engine;
+  Communicator& ranks;
+
+  // The values of all sets, each of at most so many batches (0: all), with the engine's weights as they are; a set's
+  // name and '/' stand before its values. Every rank calls it and gets the same.
+  EvalReport run(std::int64_t step, std::int64_t batches) const;
+
+ private:
+  void add(const ValidationSet& set, std::int64_t batches, EvalReport& report) const;
+};
+
+}  // namespace keel
