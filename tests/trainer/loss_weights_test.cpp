@@ -75,9 +75,9 @@ Loss three_terms(const UnitNet& net, const Batch& batch) {
   return loss;
 }
 
-struct Outcome {
+struct Losses {
   std::vector<double> weights, losses, fits;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const Losses&) const = default;
 };
 
 constexpr std::int64_t kSteps = 4;
@@ -101,15 +101,15 @@ ShardedOptions in_double(int number) {
   return options;
 }
 
-Outcome trained_in_parts(int n, int number, std::int64_t micro, const Marks& marks) {
-  Outcome outcome;
+Losses trained_in_parts(int n, int number, std::int64_t micro, const Marks& marks) {
+  Losses outcome;
   run_ranks(n, [&](Communicator& comm) {
     const Context context = testing::context(1);
     const auto ranks = comm.split(0, comm.rank());
     UnitNet net(kTermWidth, 3);
     Sharded engine(net, context, comm, make_adamw(), in_double(number));
     TrainingSteps steps(parts_of(net, engine, *ranks, micro, marks, context), 0);
-    Outcome mine;
+    Losses mine;
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const StepOutcome told = steps.next().outcome.value();
       mine.losses.push_back(told.loss);
@@ -124,12 +124,12 @@ Outcome trained_in_parts(int n, int number, std::int64_t micro, const Marks& mar
 }
 
 // The formula, of whole batches in one engine.
-Outcome trained_whole(const Marks& marks) {
+Losses trained_whole(const Marks& marks) {
   const Context context = testing::context(1);
   UnitNet net(kTermWidth, 3);
   Sharded engine(net, context, make_adamw(), in_double(0));
   const MarkedRows source(context, DType::f64, marks);
-  Outcome outcome;
+  Losses outcome;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const Batch batch = source.load_all(step);
     const Sums sums = sums_of(net, batch);
@@ -153,11 +153,11 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
 
 TEST(LossWeights, TrainOneFunctionHoweverRowsAreDivided) {
   for (const Marks& marks : {Marks(fractional), Marks(of_the_last_rows), Marks(in_every_second_step)}) {
-    const Outcome whole = trained_whole(marks);
+    const Losses whole = trained_whole(marks);
     for (const int n : {1, 2, 3, 4})
       for (const std::int64_t micro : {1, 12}) {
         const std::string where = concat(n, " ranks, micro-batches of ", micro);
-        const Outcome first = trained_in_parts(n, 0, micro, marks);
+        const Losses first = trained_in_parts(n, 0, micro, marks);
         expect_near(first.weights, whole.weights, where);
         expect_near(first.losses, whole.losses, where);
         expect_near(first.fits, whole.fits, where);
