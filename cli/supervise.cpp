@@ -52,6 +52,12 @@ std::vector<std::string> printing_the_configuration(const LaunchPlan& plan) {
   return command;
 }
 
+// Whether one is made before the run's end, from which a restart could go on.
+bool makes_checkpoints(const Config& config) {
+  const auto comes = [&](std::int64_t every) { return 0 < every && every < config.steps; };
+  return comes(config.checkpoint.every) || comes(config.checkpoint.memory_every) || config.checkpoint.minutes > 0;
+}
+
 class Supervisor {
  public:
   Supervisor(const SupervisionWish& supervision, LaunchWish wish, const Machine& machine)
@@ -218,9 +224,11 @@ int supervise(const SupervisionWish& supervision, LaunchWish wish, const Machine
   const std::string configuration = output_of(question);
   if (configuration.empty()) return run_process(question, {}).code;  // which says why
   const Config config = parse_config(program_keys(), configuration, "the run's configuration");
-  KEEL_CHECK(config.checkpoint.every > 0 || config.checkpoint.minutes > 0 || config.checkpoint.memory_every > 0,
-             "--restarts goes on from a checkpoint, and this run makes none before its end: give it checkpoint.every, "
-             "checkpoint.minutes or checkpoint.memory_every");
+  KEEL_CHECK(makes_checkpoints(config),
+             "--restarts goes on from a checkpoint, and this run makes none before its end, step ", config.steps,
+             " (checkpoint.every is ", config.checkpoint.every, ", checkpoint.memory_every ",
+             config.checkpoint.memory_every,
+             ", checkpoint.minutes 0): make one of the two less than the steps, or give it checkpoint.minutes");
   return supervisor.run(config);
 }
 

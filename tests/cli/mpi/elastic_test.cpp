@@ -13,7 +13,7 @@ TEST_F(Elastic, OneOfFourIsKilledThreeGoOnAndThenFourAgain) {
     const std::int64_t last = run.kill_at(1, 57);
     const double took = run.seconds_until_steps(3, run.rank(2));
     const Outcome outcome = program.wait();
-    std::cout << "from SIGKILL to a step at N = 3: " << took << " s\n";
+    std::cout << concat("from SIGKILL to a step at N = 3 over ", way.name, ": ", took, " s\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const std::vector<GoesOn> sessions = sessions_of(outcome.err);
     ASSERT_EQ(sessions.size(), 2u) << outcome.err;
@@ -50,7 +50,7 @@ TEST_F(Elastic, OneOfThreeIsKilledAtRandomAndTwoGoOn) {
 TEST_F(Elastic, WithoutALeastNumberAllGoOnAndBeforeTheFirstCheckpointAnewUntilRestartsAreUsedUp) {
   in_both_ways([](const Way& way) {
     const ElasticRun run(way.options());
-    RunningProgram program = run.start("-N 2 --restarts 1 run.yaml checkpoint.every=1000" + slow());
+    RunningProgram program = run.start("-N 2 --restarts 1 run.yaml checkpoint.every=99" + slow());
     run.kill_at(1, 3);
     const std::string logs = "made/logs/rank-1.log";
     ASSERT_TRUE(soon([&] { return count_of(run.sandbox.read(logs), "step 1/100") == 2; })) << run.sandbox.read(logs);
@@ -197,7 +197,9 @@ TEST(ElasticWish, ThatMakesNoSenseIsOneClearLine) {
            {"-N 2 --tcp --restarts 1 --min-ranks 3 run.yaml", "--min-ranks 3 is more than the 2 ranks"},
            {"-N 2 --tcp --min-ranks 1 run.yaml", "it needs --restarts"},
            {"-N 2 --tcp --restarts 1 --rejoin 5 run.yaml", "it needs --restarts and --min-ranks"},
-           {"-N 2 --tcp --restarts 1 run.yaml checkpoint.every=0", "this run makes none before its end"},
+           {"-N 2 --tcp --restarts 1 run.yaml checkpoint.every=0", "this run makes none before its end, step 100"},
+           {"-N 2 --tcp --restarts 1 run.yaml checkpoint.every=100", "this run makes none before its end, step 100"},
+           {"-N 2 --tcp --restarts 1 run.yaml 'checkpoint={every: 0, memory_every: 100}'", "makes none before its end"},
            {"-N 2 --tcp --threads run.yaml", "give one of them"},
            {"-N 2 --tcp --restarts 1 absent.yaml", "absent.yaml"}}) {
     const Outcome outcome = run.start(options).wait();
