@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <random>
 
@@ -66,6 +67,38 @@ TEST(Load, ByThreeRanksGoesOnAsFromTheCheckpointOfOne) {
       ends[from] = values;
     });
   EXPECT_TRUE(ends["four"] == ends["one"]);
+}
+
+// Four ranks train and save; two, three and four load and save, each in a stage of its own; then four train on.
+void expect_bits_of_a_run_without_stop(ShardedOptions (*options)(int), const std::array<int, 4>& stages) {
+  constexpr int kFirst = 3, kLast = 8;
+  const TemporaryFolder place;
+  save_trained(place / "whole", 4, options(stages[0]), kLast);
+  save_trained(place / "4", 4, options(stages[0]), kFirst);
+  const Contents first = contents_of(place / "4");
+  load_and_save(place / "4", place / "2", 2, options(stages[1]));
+  load_and_save(place / "2", place / "3", 3, options(stages[2]));
+  for (const char* resharded : {"2", "3"}) EXPECT_TRUE(contents_of(place / resharded) == first) << resharded;
+  run_ranks(4, [&](Communicator& ranks) {
+    Trained rank(ranks, options(stages[3]));
+    load_checkpoint(place / "3", read_manifest(place / "3"), rank.engine, ranks);
+    save_checkpoint(place / "4 again", rank.engine, ranks, {{"step", kFirst}});
+    rank.train(kFirst, kLast);
+    save_checkpoint(place / "end", rank.engine, ranks, {{"step", kLast}});
+  });
+  EXPECT_TRUE(contents_of(place / "4 again") == first);
+  EXPECT_FALSE(contents_of(place / "end") == first);
+  EXPECT_TRUE(contents_of(place / "end") == contents_of(place / "whole"));
+}
+
+// Acceptance test 32.
+TEST(Load, FromFourByTwoByThreeAndByFourAcrossStagesEndsWithTheBitsOfARunWithoutAStop) {
+  for (const std::array<int, 4>& stages : {std::array{1, 3, 2, 0}, {0, 2, 1, 3}, {3, 1, 0, 2}, {2, 2, 2, 2}})
+    for (const auto options : {&stage, &bf16_stage}) {
+      SCOPED_TRACE(
+          concat(options == &stage ? "fp32" : "bf16", ", stages ", stages[0], stages[1], stages[2], stages[3]));
+      expect_bits_of_a_run_without_stop(options, stages);
+    }
 }
 
 // Others' files need not even be there.
