@@ -1,7 +1,8 @@
 // What a checkpoint costs, beside what it could cost at least, in the same run: the stall of an asynchronous save and
 // copies in the memory of hosts beside a memcpy of their bytes; writing, and making a checkpoint of such a copy, beside
 // plain writes and fsync of as many; loading by other ranks beside plain reads of the same files. Files are read from
-// the disk: the system is told to forget them before.
+// the disk: the system is told to forget them before. The rank that saves has one thread, and then one for each
+// processor.
 //
 // usage: bench_checkpoint FOLDER [MIB] [ROUNDS]
 
@@ -158,18 +159,20 @@ void race_memory(int hosts, const std::string& folder, std::size_t layers, int r
          bytes * static_cast<std::size_t>(hosts));
 }
 
-int run(const std::string& folder, std::size_t mebibytes, int rounds) {
-  const std::size_t layers = std::max<std::size_t>(1, (mebibytes << 20) / (12 * kWidth * (kWidth + 1)));
+// By one rank with so many threads; 0: one for each processor. Leaves a folder "at-once". Returns the bytes of a save.
+std::size_t race_saves(int threads, const std::string& folder, std::size_t layers, int rounds) {
   const std::string at_once = folder + "/at-once", beside = folder + "/beside", plain = folder + "/plain";
-  std::vector<std::byte> piece(kPiece, std::byte{1});
-  std::vector<double> stall, copy, write, plain_write, load, plain_read;
+  const std::vector<std::byte> piece(kPiece, std::byte{1});
+  std::vector<double> stall, copy, write, plain_write;
   std::size_t bytes = 0;
   run_ranks(1, [&](Communicator& ranks) {
     Net net(layers);
-    Sharded engine(net, Context::create({.threads = 1}), ranks, make_adamw({}), stage(0));
+    const Context context = Context::create({.threads = threads});
+    threads = context.threads();
+    Sharded engine(net, context, ranks, make_adamw({}), stage(0));
     AsyncSave save(engine, ranks);
     const std::vector<Section> sections = sections_of(engine, number_files(engine, ranks));
-    Snapshot target(sections);
+    const Snapshot target(sections);
     bytes = static_cast<std::size_t>(bytes_of(sections));
     for (int round = 0; round < rounds; ++round) {
       copy.push_back(seconds_of([&] { copy_plainly(sections, target.sections()); }));
@@ -180,9 +183,21 @@ int run(const std::string& folder, std::size_t mebibytes, int rounds) {
       write.push_back(seconds_of([&] { save_checkpoint(at_once, engine, ranks, {}); }));
     }
   });
-  report("stall of an asynchronous save", median(stall), median(copy), bytes);
-  report("a save", median(write), median(plain_write), bytes);
   std::filesystem::remove_all(beside);
+  std::cout << threads << (threads == 1 ? " thread\n" : " threads\n");
+  report("  stall of an asynchronous save", median(stall), median(copy), bytes);
+  report("  a save", median(write), median(plain_write), bytes);
+  std::cout << "  the stall is " << 100 * median(stall) / median(write) << " % of a save" << std::endl;
+  return bytes;
+}
+
+int run(const std::string& folder, std::size_t mebibytes, int rounds) {
+  const std::size_t layers = std::max<std::size_t>(1, (mebibytes << 20) / (12 * kWidth * (kWidth + 1)));
+  const std::string at_once = folder + "/at-once";
+  std::vector<std::byte> piece(kPiece, std::byte{1});
+  std::vector<double> load, plain_read;
+  race_saves(1, folder, layers, rounds);
+  const std::size_t bytes = race_saves(0, folder, layers, rounds);
   run_ranks(4, [&](Communicator& ranks) {
     Net net(layers);
     Sharded engine(net, Context::create({.threads = 1}), ranks, make_adamw({}), stage(3));

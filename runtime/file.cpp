@@ -17,6 +17,7 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/runtime/remove_folder.h"
 
 namespace keel {
 namespace {
@@ -318,8 +319,7 @@ AtomicFolder::AtomicFolder(std::string path, IfExists if_exists)
 }
 
 AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!committed_) fs::remove_all(temporary_, ignored);
+  if (!committed_) remove_folder(temporary_);
 }
 
 void AtomicFolder::commit(bool flushed) {

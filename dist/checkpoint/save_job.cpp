@@ -16,6 +16,7 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/remove_folder.h"
 
 namespace keel {
 namespace {
@@ -49,6 +50,11 @@ struct SaveJob::Shared {
   bool is_running = false;
   std::string failure, warning;
   std::thread thread;
+
+  // The first rank may have removed the folder while another one wrote there. Without its part nobody commits.
+  ~Shared() {
+    if (rank != 0 && now != State::written && !folder.empty()) remove_folder(folder);
+  }
 
   void end(State then, std::string reason = {}) {
     const std::lock_guard lock(mutex);

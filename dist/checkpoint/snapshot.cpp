@@ -1,10 +1,10 @@
 #include "keel/dist/checkpoint/snapshot.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "keel/dist/comm/exchange.h"
+#include "keel/runtime/bulk_copy.h"
 #include "keel/runtime/parallel.h"
 
 namespace keel {
@@ -23,7 +23,7 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   std::byte* target = to.raw();
   parallel_for(from.context(), static_cast<std::int64_t>(from.bytes()), kCopyGrain,
                [&](std::int64_t begin, std::int64_t end) {
-                 std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+                 copy_past_caches({source + begin, static_cast<std::size_t>(end - begin)}, target + begin);
                });
 }
 

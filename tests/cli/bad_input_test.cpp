@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "keel/data/token_file.h"
+#include "keel/dist/checkpoint/sealed_text.h"
 #include "tests/cli/sandbox.h"
 
 namespace keel::cli {
@@ -162,6 +163,39 @@ TEST(BadInput, AFolderThatHoldsARunIsLeftAlone) {
   expect_refused(sandbox, "train text.yaml run=made resume=auto data.tokenizer=character", "another tokenizer");
   expect_refused(sandbox, "train text.yaml run=other resume=made/checkpoints/step-00000007", "step-00000007");
   expect_refused(sandbox, "train text.yaml run=made resume=made/checkpoints/step-00000006", "newer checkpoint");
+}
+
+TEST(BadInput, ACheckpointThatIsNotAsItWasWrittenIsRefused) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("train text.yaml run=made").code, 0);
+  const std::string place = "made/checkpoints/step-00000012", manifest = place + "/manifest.json",
+                    weights = place + "/model.safetensors";
+  const std::string text = sandbox.read(manifest), numbers = sandbox.read(weights);
+  const auto refused = [&](const std::string& reason) {
+    for (const std::string command : {"train text.yaml steps=13 run=other resume=", "get --out other.safetensors "})
+      expect_refused(sandbox, command + place, reason);
+  };
+  const auto edited = [&](const std::string& old, const std::string& by) {
+    const std::size_t at = text.find(old);
+    EXPECT_NE(at, std::string::npos) << old;
+    return std::string(text).replace(at, old.size(), by);
+  };
+  sandbox.write(manifest, edited("\"step\": 12", "\"step\": 90"));
+  refused("'" + manifest + "' has changed since it was written (its hash differs)");
+  const std::string later = edited("\"format\": 4", "\"format\": 5");
+  sandbox.write(manifest, with_seal(later.substr(0, later.rfind(",\n  \"xxh3\"")) + "\n}\n"));
+  refused("it has format 5, and this version of keel reads 2 to 4; a newer one wrote it");
+  std::filesystem::remove(sandbox / manifest);
+  refused(place);
+  // Of another checkpoint of the same run, with as many bytes.
+  sandbox.write(manifest, text);
+  sandbox.write(weights, sandbox.read("made/checkpoints/step-00000006/model.safetensors"));
+  refused("'" + weights + "' has changed since it was written: the hash of elements 0 to 96 of h.0.");
+  sandbox.write(manifest, sandbox.read("made/checkpoints/step-00000006/manifest.json"));
+  sandbox.write(weights, numbers);
+  refused(place);
+  sandbox.write(manifest, text);
+  EXPECT_EQ(sandbox.keel("train text.yaml run=other steps=13 resume=" + place).code, 0);
 }
 
 TEST(BadInput, AModelThatCannotGenerateIsRefused) {

@@ -24,7 +24,8 @@ Fault asked(const std::string& name, int signal_number, const std::function<void
           .of_launcher = of_launcher};
 }
 
-// The second request may come before, in or after the save that the first one asks for.
+// The second request may come before, in or after the save that the first one asks for. Where it is sent to ranks one
+// by one, one of them may hear of another's end before (2).
 Fault hurried(const std::string& name, int first, int second, std::chrono::milliseconds apart, bool of_launcher) {
   const auto send = [=](const Session& session, int number) {
     of_launcher ? session.send_to_launcher(number) : session.send_to_all_ranks(number);
@@ -38,7 +39,8 @@ Fault hurried(const std::string& name, int first, int second, std::chrono::milli
                 std::this_thread::sleep_for(apart);
                 send(*scene.session, second);
               },
-          .codes = {code_of(first), code_of(second)},
+          .codes = of_launcher ? std::vector{code_of(first), code_of(second)}
+                               : std::vector{code_of(first), code_of(second), 2},
           .each_says = !of_launcher,
           .of_launcher = of_launcher};
 }

@@ -197,6 +197,33 @@ TEST(AsyncSave, ThatNobodyFinishesDisappears) {
   EXPECT_EQ(names_of(place.path()), std::vector<std::string>{});
 }
 
+// A rank that makes one file after the other, and notices late that the first rank has left.
+TEST(SaveJob, ThatIsGivenUpLeavesNothingHoweverLongARankGoesOn) {
+  constexpr int kFiles = 400;
+  const TemporaryFolder place;
+  run_ranks(2, [&](Communicator& ranks) {
+    const Context host = testing::context(1);
+    for (int round = 0; round < 10; ++round) {
+      {
+        std::optional<SaveJob> job;
+        job.emplace(place / "c", 1, ranks, Json::object(), [] {});
+        job->write([&] {
+          std::vector<Section> sections;
+          for (int i = 0; ranks.rank() == 1 && i < kFiles; ++i)
+            sections.push_back({"s", concat("file-", i), {{"t", {1}, 0, zeros(host, {1})}}});
+          return sections;
+        });
+        while (ranks.rank() == 0 && job->note().state == SaveNote::State::writing) std::this_thread::yield();
+        if (ranks.rank() == 0) job.reset();
+        ranks.barrier();
+      }
+      ranks.barrier();
+      EXPECT_EQ(names_of(place.path()), std::vector<std::string>{});
+      ranks.barrier();
+    }
+  });
+}
+
 TEST(AsyncSave, CountsItsCopyAsMemoryForCheckpoints) {
   run_ranks(2, [&](Communicator& ranks) {
     Trained rank(ranks, bf16_stage(2));
