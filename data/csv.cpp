@@ -57,7 +57,7 @@ class Cells {
   // The next cell's number where it is written in the plainest way, as most are; else nothing has happened.
   std::optional<double> next_plain_number() {
     const std::string_view rest = line_.substr(at_);
-    const TextNumber number = read_number(rest);
+    const TextNumber number = read_number(rest, rest.size() + kReadableBehindLine);
     if (number.bytes == 0 || (number.bytes < rest.size() && rest[number.bytes] != separator_)) return std::nullopt;
     if (!std::isfinite(number.value)) return std::nullopt;
     at_ += number.bytes + 1;

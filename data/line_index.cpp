@@ -76,7 +76,7 @@ void LineIndex::read_run(std::int64_t first, std::int64_t end, std::vector<char>
     const std::uint64_t from = begin_of(group);
     std::uint64_t to = from;
     while (next <= last_group && to - from < kReadAtOnce) to = begin_of(++next);
-    buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(to - from)));
+    buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(to - from) + kReadableBehindLine));
     const std::span<char> bytes = std::span(buffer).first(static_cast<std::size_t>(to - from));
     file_.read(from, std::as_writable_bytes(bytes));
     const std::string_view text(bytes.data(), bytes.size());

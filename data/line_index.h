@@ -30,6 +30,9 @@ struct LineIndexOptions {
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
 
+// Bytes behind the text of a line that may be read, so that what reads eight at once need not look where it ends.
+inline constexpr std::size_t kReadableBehindLine = 32;
+
 // One line, without its line feed and a carriage return before that.
 struct Line {
   std::int64_t number = 0;   // of lines that are not empty, from 0 on

@@ -89,10 +89,11 @@ inline EightDigits read_eight_digits(const char* at) {
 
 // [-] digits [. digits] [e [+-] digits], with a digit on either side of the dot. Up to 2^53 and powers of ten up to
 // 10^22 are doubles themselves, so that one product or quotient of them is rounded once (Clinger, "How to read floating
-// point numbers accurately", PLDI 1990).
-inline TextNumber read_number(std::string_view text) {
-  // A sign, a dot, 7 digits on each side and what comes behind.
-  if (text.size() < 18) return number_text::read_short(text);
+// point numbers accurately", PLDI 1990). `readable`: bytes from the text's first one on that may be read, whatever they
+// are; where there are fewer than kNumberReach, the number is read digit by digit.
+inline constexpr std::size_t kNumberReach = 18;  // a sign, a dot, 8 digits on each side
+inline TextNumber read_number(std::string_view text, std::size_t readable) {
+  if (readable < kNumberReach) return number_text::read_short(text);
   const char* at = text.data();
   const bool negative = *at == '-';
   at += negative ? 1 : 0;
@@ -104,7 +105,8 @@ inline TextNumber read_number(std::string_view text) {
     at += fraction.count;
   }
   const unsigned digits = whole.count + fraction.count;
-  if (digits == 0 || whole.count == 8 || fraction.count == 8 || (*at | 0x20) == 'e')
+  const auto bytes = static_cast<std::size_t>(at - text.data());
+  if (digits == 0 || whole.count == 8 || fraction.count == 8 || bytes > text.size() || (*at | 0x20) == 'e')
     return number_text::read_short(text);
   const double power = number_text::kPowersOfTen[fraction.count];
   const auto mantissa =
@@ -112,7 +114,8 @@ inline TextNumber read_number(std::string_view text) {
   // The sign as a bit: a branch would be mispredicted every other time.
   const std::uint64_t sign = static_cast<std::uint64_t>(negative) << 63;
   const double value = std::bit_cast<double>(std::bit_cast<std::uint64_t>(mantissa / power) | sign);
-  return {value, static_cast<std::size_t>(at - text.data())};
+  return {value, bytes};
 }
+inline TextNumber read_number(std::string_view text) { return read_number(text, text.size()); }
 
 }  // namespace keel

@@ -8,20 +8,17 @@
 namespace keel {
 
 PrefetchLoader::PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step,
-                               std::vector<Rows> ranges, int depth, const Context& target)
-    : loader_(std::move(loader)),
-      first_step_(first_step),
-      ranges_(std::move(ranges)),
-      depth_(static_cast<std::size_t>(depth)),
-      target_(target) {
+                               std::vector<Rows> ranges, int depth, const Context& target, int workers)
+    : loader_(std::move(loader)), ranges_(std::move(ranges)), depth_(depth), target_(target), step_(first_step) {
   KEEL_CHECK(loader_ != nullptr, "prefetching needs a loader");
   KEEL_CHECK(first_step >= 0, "the first step must not be negative, got ", first_step);
   KEEL_CHECK(depth >= 1, "at least one batch must be allowed to wait, got ", depth);
+  KEEL_CHECK(workers >= 1, "batches are loaded by at least one thread, not by ", workers);
   if (ranges_.empty()) ranges_.push_back({0, BatchSource::kEndless});
   KEEL_CHECK(first_step >= loader_->steps() || ranges_[0].begin < loader_->rows(first_step), "rows from ",
              ranges_[0].begin, " on are outside the ", loader_->rows(first_step), " rows of step ", first_step);
   if (target_) copies_ = target_.make_stream();
-  thread_ = std::thread([this] { work(); });
+  for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
 }
 
 PrefetchLoader::~PrefetchLoader() {
@@ -30,73 +27,119 @@ PrefetchLoader::~PrefetchLoader() {
     stopped_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 std::optional<Batch> PrefetchLoader::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !waiting_.empty() || finished_; });
-  if (waiting_.empty()) {
-    if (error_) std::rethrow_exception(error_);
-    return std::nullopt;
-  }
-  Sent sent = std::move(waiting_.front());
-  waiting_.pop_front();
+  changed_.wait(lock, [this] { return ready() > 0 || (all_issued_ && taken_ == issued_); });
+  if (ready() == 0) return std::nullopt;
+  const auto first = waiting_.begin();
+  if (first->second.error) std::rethrow_exception(first->second.error);
+  Loaded loaded = std::move(first->second);
+  waiting_.erase(first);
+  ++taken_;
   lock.unlock();
   changed_.notify_all();
   if (target_) {
     const Stream reader = target_.stream();
-    reader.wait(sent.arrived);
-    sent.batch.used_by(reader);
+    reader.wait(loaded.arrived);
+    loaded.batch.used_by(reader);
   }
-  return std::move(sent.batch);
+  return std::move(loaded.batch);
 }
 
 std::string PrefetchLoader::look_ahead(std::size_t count) {
-  KEEL_CHECK(count <= depth_, "at most ", depth_, " batches wait, not ", count);
+  KEEL_CHECK(std::cmp_less_equal(count, depth_), "at most ", depth_, " batches wait, not ", count);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return waiting_.size() >= count || finished_; });
-  if (waiting_.size() >= count || !error_) return "";
+  const auto failed = [this] {
+    const std::size_t there = ready();
+    return there > 0 && std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(there) - 1)->second.error != nullptr;
+  };
+  changed_.wait(lock, [&] {
+    const std::size_t there = ready();
+    return there >= count || failed() || (all_issued_ && taken_ + static_cast<std::int64_t>(there) == issued_);
+  });
+  if (ready() > count || !failed()) return "";
   try {
-    std::rethrow_exception(error_);
+    std::rethrow_exception(waiting_.at(taken_ + static_cast<std::int64_t>(ready()) - 1).error);
   } catch (const std::exception& error) { return error.what(); }
 }
 
-bool PrefetchLoader::put(const Batch& batch) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.size() < depth_ || stopped_; });
-  if (stopped_) return false;
-  lock.unlock();
-  Sent sent = send(batch);
-  lock.lock();
-  waiting_.push_back(std::move(sent));
-  lock.unlock();
-  changed_.notify_all();
-  return true;
+std::size_t PrefetchLoader::ready() const {
+  std::size_t count = 0;
+  for (const auto& [number, loaded] : waiting_) {
+    if (number != taken_ + static_cast<std::int64_t>(count)) break;
+    ++count;
+    if (loaded.error) break;
+  }
+  return count;
 }
 
-PrefetchLoader::Sent PrefetchLoader::send(const Batch& batch) const {
-  if (!target_) return {batch, {}};
-  const StreamScope scope(target_, copies_);
-  return {transfer(batch, target_), copies_.record()};
+std::optional<PrefetchLoader::Job> PrefetchLoader::take_job() {
+  while (!all_issued_ && !stopped_) {
+    if (step_ >= loader_->steps()) {
+      all_issued_ = true;
+      break;
+    }
+    const std::int64_t rows = loader_->rows(step_);
+    const Job job = {issued_, step_, {std::min(ranges_[range_].begin, rows), std::min(ranges_[range_].end, rows)}};
+    if (++range_ == ranges_.size()) {
+      range_ = 0;
+      ++step_;
+    }
+    if (job.range.begin == job.range.end) continue;
+    ++issued_;
+    return job;
+  }
+  return std::nullopt;
+}
+
+PrefetchLoader::Loaded PrefetchLoader::load(const Job& job) {
+  try {
+    return {loader_->load(job.step, job.range), {}, nullptr};
+  } catch (...) { return {{}, {}, std::current_exception()}; }
+}
+
+void PrefetchLoader::put(const Job& job, Loaded loaded) {
+  std::unique_lock lock(mutex_);
+  // The next one to be taken never waits here.
+  changed_.wait(lock, [&] { return job.number < taken_ + depth_ || stopped_; });
+  if (stopped_) return;
+  if (target_ && !loaded.error) {
+    lock.unlock();
+    try {
+      const std::lock_guard alone(sending_);
+      const StreamScope scope(target_, copies_);
+      loaded.batch = transfer(loaded.batch, target_);
+      loaded.arrived = copies_.record();
+    } catch (...) { loaded = {{}, {}, std::current_exception()}; }
+    lock.lock();
+  }
+  if (loaded.error) all_issued_ = true;
+  waiting_.emplace(job.number, std::move(loaded));
+  lock.unlock();
+  changed_.notify_all();
 }
 
 void PrefetchLoader::work() {
-  std::exception_ptr error;
-  bool wanted = true;
-  try {
-    for (std::int64_t step = first_step_; wanted && step < loader_->steps(); ++step) {
-      const std::int64_t rows = loader_->rows(step);
-      for (std::size_t i = 0; wanted && i < ranges_.size(); ++i) {
-        const Rows range = {std::min(ranges_[i].begin, rows), std::min(ranges_[i].end, rows)};
-        if (range.begin < range.end) wanted = put(loader_->load(step, range));
+  for (;;) {
+    std::optional<Job> job;
+    Loaded loaded;
+    {
+      const std::lock_guard lock(mutex_);
+      try {
+        job = take_job();
+      } catch (...) {
+        // What a step has could not be told: that is the fate of its batch.
+        job = Job{issued_++, step_, {}};
+        loaded.error = std::current_exception();
+        all_issued_ = true;
       }
     }
-  } catch (...) { error = std::current_exception(); }
-  {
-    const std::lock_guard lock(mutex_);
-    error_ = std::move(error);
-    finished_ = true;
+    if (!job) break;
+    if (!loaded.error) loaded = load(*job);
+    put(*job, std::move(loaded));
   }
   changed_.notify_all();
 }

@@ -1,10 +1,10 @@
 #pragma once
-// Loads batches ahead of their use, on a thread of its own.
+// Loads batches ahead of their use, on threads of its own.
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,46 +19,60 @@ namespace keel {
 class PrefetchLoader {
  public:
   // Batches come in the order of steps from `first_step` on, and within a step in the order of `ranges`
-  // (empty: one batch of all rows). Ranges are clipped to the rows that a step has. At most `depth` wait. With a
-  // `target`, batches travel there ahead of their use, too, beside the device's other work.
+  // (empty: one batch of all rows), whichever of the `workers` threads loads them. Ranges are clipped to the rows that
+  // a step has. At most `depth` wait, and every worker has one at hand. With a `target`, batches travel there ahead of
+  // their use, too, beside the device's other work.
   PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, std::vector<Rows> ranges = {},
-                 int depth = 2, const Context& target = {});
+                 int depth = 2, const Context& target = {}, int workers = 1);
   ~PrefetchLoader();
   PrefetchLoader(const PrefetchLoader&) = delete;
   PrefetchLoader& operator=(const PrefetchLoader&) = delete;
 
-  // Waits for the next batch; none after the loader's last step. An error met while loading is thrown here, once
-  // the batches before it are taken, and at every call after that.
+  // Waits for the next batch; none after the loader's last step. An error met while a batch was loaded is thrown in its
+  // place, once the batches before it are taken, and at every call after that.
   std::optional<Batch> next();
-  // Waits until `count` batches, at most `depth`, are loaded, or the last one is. Returns what an error met on the way
-  // says, which next() will throw; else nothing.
+  // Waits until the next `count` batches, at most `depth`, are loaded, or the last one is. Returns what an error met on
+  // the way says, which next() will throw; else nothing.
   std::string look_ahead(std::size_t count);
 
  private:
-  struct Sent {
+  // Batches are numbered in the order in which they are taken.
+  struct Job {
+    std::int64_t number = 0, step = 0;
+    Rows range;
+  };
+  // What has become of one: a batch, or the reason why there is none.
+  struct Loaded {
     Batch batch;
     Event arrived;
+    std::exception_ptr error;
   };
   void work();
-  // False when the batches are no longer wanted.
-  bool put(const Batch& batch);
-  Sent send(const Batch& batch) const;
+  // The next one that nobody loads yet; none where nothing is left. Called with the lock held.
+  std::optional<Job> take_job();
+  Loaded load(const Job& job);
+  void put(const Job& job, Loaded loaded);
+  // How many of the next ones can be taken, the one that has failed among them. Called with the lock held.
+  std::size_t ready() const;
 
   std::shared_ptr<const BatchSource> loader_;
-  std::int64_t first_step_;
   std::vector<Rows> ranges_;
-  std::size_t depth_;
+  std::int64_t depth_;
   Context target_;
   Stream copies_;  // of the target
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<Sent> waiting_;
-  std::exception_ptr error_;
-  bool finished_ = false;  // the thread adds nothing more
-  bool stopped_ = false;   // nobody takes more
+  std::map<std::int64_t, Loaded> waiting_;  // by number
+  std::int64_t taken_ = 0;                  // batches
+  std::int64_t issued_ = 0;                 // jobs
+  std::int64_t step_;                       // of the next job
+  std::size_t range_ = 0;                   // of the next job
+  bool all_issued_ = false;                 // there are no more jobs
+  bool stopped_ = false;                    // nobody takes more
 
-  std::thread thread_;  // last: it uses the others
+  std::mutex sending_;                // one batch travels at a time
+  std::vector<std::thread> threads_;  // last: they use the others
 };
 
 }  // namespace keel

@@ -176,6 +176,12 @@ TEST(NumberText, IsReadAsTheLibraryReadsIt) {
     EXPECT_EQ(std::signbit(number.value), std::signbit(wanted)) << text;
     EXPECT_EQ(number.bytes, static_cast<std::size_t>(end - text.c_str())) << text;
     // What comes far behind it changes nothing.
+    for (const char* behind : {"\n7777777777777777777", "11111111111111111111", ".5eeeeeeeeeeeeeeeeee"}) {
+      const std::string longer = text + behind;
+      const TextNumber cut = read_number(std::string_view(longer).substr(0, text.size()), longer.size());
+      EXPECT_EQ(cut.bytes, number.bytes) << longer;
+      EXPECT_EQ(std::bit_cast<std::uint64_t>(cut.value), std::bit_cast<std::uint64_t>(number.value)) << longer;
+    }
     const TextNumber before_others = read_number(text + ",                 1");
     EXPECT_EQ(before_others.value, wanted) << text;
     EXPECT_EQ(before_others.bytes, number.bytes) << text;

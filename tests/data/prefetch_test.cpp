@@ -108,6 +108,76 @@ TEST(PrefetchLoader, BatchesOutliveIt) {
   EXPECT_EQ(testing::doubles(batch->sample_ids())[0], 200);
 }
 
+// Later batches of every four are there first.
+class UnevenLoader final : public NumberedLoader {
+ public:
+  using NumberedLoader::NumberedLoader;
+  Batch load(std::int64_t step, Rows range) const override {
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * (3 - step % 4)));
+    return NumberedLoader::load(step, range);
+  }
+};
+
+TEST(PrefetchLoader, OfSeveralWorkersGivesTheBatchesOfOne) {
+  const std::vector<Rows> ranges = {{0, 2}, {2, 3}, {5, 6}};
+  PrefetchLoader alone(std::make_shared<NumberedLoader>(40, 4), 3, ranges);
+  const std::vector<double> wanted = ids_until_end(alone);
+  for (const int workers : {1, 2, 3, 8})
+    for (const int depth : {1, 2, 5}) {
+      PrefetchLoader loader(std::make_shared<UnevenLoader>(40, 4), 3, ranges, depth, {}, workers);
+      EXPECT_EQ(ids_until_end(loader), wanted) << workers << ' ' << depth;
+      EXPECT_FALSE(loader.next());
+    }
+}
+
+TEST(PrefetchLoader, OfSeveralWorkersThrowsTheFirstErrorInItsPlace) {
+  for (const int workers : {2, 5}) {
+    PrefetchLoader loader(std::make_shared<UnevenLoader>(40, 6, 7), 0, {}, 3, {}, workers);
+    for (int step = 0; step < 7; ++step) {
+      EXPECT_EQ(loader.look_ahead(1), "");
+      EXPECT_EQ(testing::doubles(loader.next()->sample_ids())[0], 100 * step);
+    }
+    EXPECT_EQ(loader.look_ahead(3), "the disk is gone");
+    EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
+    EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
+  }
+}
+
+// Each load waits until as many are under way.
+class MeetingLoader final : public NumberedLoader {
+ public:
+  MeetingLoader(std::int64_t steps, int wanted) : NumberedLoader(steps), wanted_(wanted) {}
+  Batch load(std::int64_t step, Rows range) const override {
+    std::unique_lock lock(mutex_);
+    ++here_;
+    changed_.notify_all();
+    met = changed_.wait_for(lock, std::chrono::seconds(20), [&] { return here_ >= wanted_; }) && met;
+    return NumberedLoader::load(step, range);
+  }
+  mutable bool met = true;
+
+ private:
+  int wanted_;
+  mutable int here_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+};
+
+TEST(PrefetchLoader, OfSeveralWorkersLoadsSeveralAtOnce) {
+  const auto meeting = std::make_shared<MeetingLoader>(6, 3);
+  PrefetchLoader loader(meeting, 0, {}, 1, {}, 3);
+  ids_until_end(loader);
+  EXPECT_TRUE(meeting->met);
+}
+
+TEST(PrefetchLoader, OfSeveralWorkersLoadsNoMoreThanItsDepthAndOneEach) {
+  const auto source = std::make_shared<NumberedLoader>(BatchSource::kEndless);
+  PrefetchLoader loader(source, 0, {}, 2, {}, 3);
+  loader.next();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(source->loaded, 6);  // one taken, two waiting, one in the hands of each
+}
+
 TEST(DivideRows, GivesEachRowToOneMicroBatchOfOneRank) {
   std::vector<Rows> all;
   for (std::int64_t rank = 0; rank < 4; ++rank)

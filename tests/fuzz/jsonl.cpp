@@ -26,7 +26,7 @@ void compare(std::string_view text) {
 bool jsonl(std::string_view bytes) {
   compare(bytes);
   return accepts([&] {
-    const DatasetPtr data = open_jsonl(write_scratch("lines.jsonl", bytes));
+    const DatasetPtr data = open_jsonl(write_scratch("lines.jsonl", bytes), {.cache_folder = scratch().path()});
     for (std::int64_t i = 0; i < data->size(); ++i) (void)data->example(i);
   });
 }

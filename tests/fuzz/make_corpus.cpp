@@ -8,6 +8,7 @@
 #include <iostream>
 #include <vector>
 
+#include "keel/data/columns.h"
 #include "keel/data/safetensors.h"
 #include "keel/data/token_file.h"
 #include "keel/dist/checkpoint/save.h"
@@ -207,6 +208,30 @@ void make_tokens(const std::string& scratch) {
   keep("tokens", "good-nanogpt", bytes_of(tokens));
 }
 
+void make_columns(const std::string& scratch) {
+  const std::vector<Column> columns = {
+      {.name = "x", .type = ColumnType::f32},
+      {.name = "text", .type = ColumnType::text, .nullable = true},
+      {.name = "ids", .type = ColumnType::u16, .form = ColumnForm::list},
+      {.name = "m", .type = ColumnType::u8, .form = ColumnForm::fixed, .shape = {2, 2}, .nullable = true}};
+  {
+    ColumnsWriter writer(scratch, columns, 40);
+    for (std::int64_t i = 0; i < 7; ++i) {
+      Example example;
+      example.set("x", 0.5 * static_cast<double>(i));
+      example.set("ids", Integers{{i}, std::vector(static_cast<std::size_t>(i), 1000 * i)});
+      if (i % 2 == 0) example.set("text", "row").set("m", Integers{{2, 2}, {1, 2, 3, i}});
+      writer.append(example);
+    }
+    writer.commit();
+  }
+  const std::string bytes = read_text_file(scratch);
+  keep("columns", "good-kinds", bytes);
+  keep("columns", "cut", bytes.substr(0, bytes.size() - 1));
+  ColumnsWriter(scratch, columns).commit();
+  keep("columns", "good-none", read_text_file(scratch));
+}
+
 std::string frame(TcpHeader header, std::string_view contents = {}) {
   header.bytes = contents.size();
   return bytes_of(&header, 1) + std::string(contents);
@@ -248,5 +273,6 @@ int main(int count, char** arguments) {
   keel::make_manifests(scratch / "checkpoint");
   keel::make_states();
   keel::make_tokens(scratch / "tokens");
+  keel::make_columns(scratch / "columns");
   keel::make_frames();
 }
