@@ -31,8 +31,9 @@ ClassScore::ClassScore(ClassQuotient quotient, ClassAverage average, std::int64_
       quotient_(quotient),
       average_(average),
       classes_(classes) {
-  KEEL_CHECK(average != ClassAverage::binary || classes == 2, "a binary score is that of class 1 of two, and there are ",
-             classes, " classes; macro, micro and weighted are means over several");
+  KEEL_CHECK(average != ClassAverage::binary || classes == 2,
+             "a binary score is that of class 1 of two, and there are ", classes,
+             " classes; macro, micro and weighted are means over several");
 }
 
 void ClassScore::update(const Tensor& guesses, const Tensor& targets) {
@@ -90,8 +91,7 @@ std::vector<NamedNumber> ClassScore::result() const {
     case ClassAverage::per_class: break;
   }
   std::vector<NamedNumber> all;
-  for (std::int64_t c = 0; c < classes_; ++c)
-    all.push_back({std::to_string(c), occurs(c) ? of_class(c) : kUndefined});
+  for (std::int64_t c = 0; c < classes_; ++c) all.push_back({std::to_string(c), occurs(c) ? of_class(c) : kUndefined});
   return all;
 }
 

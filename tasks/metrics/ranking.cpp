@@ -35,7 +35,8 @@ double area(std::vector<std::pair<double, bool>> scores) {
 
 }  // namespace
 
-Auroc::Auroc(std::int64_t classes) : ListMetric(classes == 2 ? 2 : static_cast<std::size_t>(classes + 1)), classes_(classes) {
+Auroc::Auroc(std::int64_t classes)
+    : ListMetric(classes == 2 ? 2 : static_cast<std::size_t>(classes + 1)), classes_(classes) {
   KEEL_CHECK(classes >= 2, "an area under the ROC curve needs two classes at least, not ", classes);
 }
 
@@ -52,7 +53,8 @@ void Auroc::update(const Tensor& scores, const Tensor& targets, std::span<const 
                classes_ - 1);
     const auto own = std::span(all).subspan(row * width, width);
     for (const double score : own)
-      KEEL_CHECK(!std::isnan(score), "a score of example ", examples[row], " is no number, and has no place in an order");
+      KEEL_CHECK(!std::isnan(score), "a score of example ", examples[row],
+                 " is no number, and has no place in an order");
     std::vector<double> values(own.begin(), own.end());
     if (classes_ == 2) values = {own[1] - own[0]};
     values.push_back(static_cast<double>(wanted[row]));
@@ -97,8 +99,8 @@ void RankingMetric::update(const Tensor& scores, const Tensor& relevance, const 
   for (std::size_t row = 0; row < score.size(); ++row) {
     KEEL_CHECK(!std::isnan(score[row]), "the score of example ", examples[row],
                " is no number, and has no place in an order");
-    KEEL_CHECK(gain[row] >= 0 && std::isfinite(gain[row]), "the relevance of example ", examples[row], " is ", gain[row],
-               "; it is finite and at least 0");
+    KEEL_CHECK(gain[row] >= 0 && std::isfinite(gain[row]), "the relevance of example ", examples[row], " is ",
+               gain[row], "; it is finite and at least 0");
     const double values[] = {static_cast<double>(group[row]), score[row], gain[row]};
     add(examples[row], values);
   }

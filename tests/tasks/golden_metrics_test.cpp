@@ -50,7 +50,8 @@ std::vector<std::string> names_of(const Golden& results) {
   for (const auto& [name, value] : results.items()) {
     std::string known = name;
     for (const char* several : {"_per_class", "confusion"})
-      if (const auto at = name.find(several); at != std::string::npos) known = name.substr(0, at + std::string(several).size());
+      if (const auto at = name.find(several); at != std::string::npos)
+        known = name.substr(0, at + std::string(several).size());
     names.insert(known);
   }
   return {names.begin(), names.end()};

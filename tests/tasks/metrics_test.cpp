@@ -1,5 +1,5 @@
-// The metrics of keel/tasks/metrics/: what is not defined, and what they refuse. Their numbers: golden_metrics_test.cpp;
-// any number of ranks: tests/trainer/metric_laws_test.cpp.
+// The metrics of keel/tasks/metrics/: what is not defined, and what they refuse. Their numbers:
+// golden_metrics_test.cpp; any number of ranks: tests/trainer/metric_laws_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -23,9 +23,7 @@ const Context& context() {
   static const Context one = testing::context(1);
   return one;
 }
-Tensor wholes(const std::vector<std::int64_t>& values) {
-  return from_values(context(), values, {std::ssize(values)});
-}
+Tensor wholes(const std::vector<std::int64_t>& values) { return from_values(context(), values, {std::ssize(values)}); }
 Tensor floats(const std::vector<double>& values, const Dims& shape) {
   return testing::tensor_of(context(), values, shape);
 }
@@ -60,7 +58,9 @@ TEST(MetricsOfNothing, AreNoNumberButForSums) {
   EXPECT_TRUE(std::isnan(result_of_nothing<Ndcg>()));
   EXPECT_EQ(result_of_nothing<ConfusionCounts>(2), 0);
   EXPECT_EQ(result_of_nothing<Total>(), 0);
-  const auto all_ignored = [](ClassScore& score) { score.update(wholes({0, 1}), wholes({kIgnoreTarget, kIgnoreTarget})); };
+  const auto all_ignored = [](ClassScore& score) {
+    score.update(wholes({0, 1}), wholes({kIgnoreTarget, kIgnoreTarget}));
+  };
   EXPECT_TRUE(std::isnan(result_of<ClassScore>(all_ignored, ClassQuotient::f1, ClassAverage::macro, 2)));
 }
 
@@ -70,7 +70,8 @@ TEST(R2, OfASingleRowIsNoNumber) {
 
 TEST(Auroc, LeavesOutClassesThatHaveNoneOrAll) {
   const auto two_of_three = [](Auroc& area) {
-    area.update(floats({0.9, 0.1, 0, 0.2, 0.8, 0, 0.4, 0.6, 0}, {3, 3}), wholes({0, 1, 0}), std::vector<std::int64_t>{0, 1, 2});
+    area.update(floats({0.9, 0.1, 0, 0.2, 0.8, 0, 0.4, 0.6, 0}, {3, 3}), wholes({0, 1, 0}),
+                std::vector<std::int64_t>{0, 1, 2});
   };
   EXPECT_EQ(result_of<Auroc>(two_of_three, 3), 1);
   const auto one_alone = [](Auroc& area) {
@@ -120,28 +121,45 @@ TEST(RankingMetric, EqualScoresStayInTheOrderOfExamplesAndNdcgSharesTheirGains) 
 TEST(MetricsRefuse, OtherSizesInOneLineThatNamesThem) {
   Metrics metrics;
   auto& f1 = metrics.make<ClassScore>("f1", ClassQuotient::f1, ClassAverage::macro, 3);
-  EXPECT_EQ(error_of([&] { f1.update(wholes({1, 2}), wholes({1})); }),
+  EXPECT_EQ(error_of([&] {
+              f1.update(wholes({1, 2}), wholes({1}));
+            }),
             "guesses and targets are whole numbers of one shape, not i64 (2) and i64 (1)");
   EXPECT_EQ(error_of([&] { f1.update(wholes({1, 3}), wholes({1, 2})); }), "guess 3 is none of the classes 0 to 2");
   EXPECT_EQ(error_of([&] { f1.update(wholes({1, 2}), wholes({1, -1})); }), "target -1 is none of the classes 0 to 2");
-  EXPECT_NE(error_of([&] { f1.update(floats({1, 2}), wholes({1, 2})); }).find("f32 (2) and i64 (2)"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              f1.update(floats({1, 2}), wholes({1, 2}));
+            }).find("f32 (2) and i64 (2)"),
+            std::string::npos);
   auto& mse = metrics.make<MeanSquaredError>("mse", 2);
-  EXPECT_EQ(error_of([&] { mse.update(floats({1, 2}, {1, 2}), floats({1, 2}, {2, 1})); }),
+  EXPECT_EQ(error_of([&] {
+              mse.update(floats({1, 2}, {1, 2}), floats({1, 2}, {2, 1}));
+            }),
             "predictions (1, 2) and targets (2, 1) must both be rows of 2 numbers");
-  EXPECT_NE(error_of([&] { mse.update(floats({1, 2, 3}, {1, 3}), floats({1, 2, 3}, {1, 3})); }).find("rows of 2"),
+  EXPECT_NE(error_of([&] {
+              mse.update(floats({1, 2, 3}, {1, 3}), floats({1, 2, 3}, {1, 3}));
+            }).find("rows of 2"),
             std::string::npos);
   auto& area = metrics.make<Auroc>("auroc", 3);
   const std::vector<std::int64_t> one = {0};
-  EXPECT_EQ(error_of([&] { area.update(floats({1, 2}, {1, 2}), wholes({1}), one); }),
+  EXPECT_EQ(error_of([&] {
+              area.update(floats({1, 2}, {1, 2}), wholes({1}), one);
+            }),
             "scores (1, 2) and targets (1) must be (rows, 3) and (rows)");
-  EXPECT_EQ(error_of([&] { area.update(floats({1, 2, 3}, {1, 3}), wholes({1}), {}); }),
+  EXPECT_EQ(error_of([&] {
+              area.update(floats({1, 2, 3}, {1, 3}), wholes({1}), {});
+            }),
             "a metric of 1 rows was fed with the numbers of 0 examples");
-  EXPECT_NE(error_of([&] { area.update(floats({1, std::nan(""), 3}, {1, 3}), wholes({1}), one); }).find("example 0"),
+  EXPECT_NE(error_of([&] {
+              area.update(floats({1, std::nan(""), 3}, {1, 3}), wholes({1}), one);
+            }).find("example 0"),
             std::string::npos);
   auto& rank = metrics.make<MeanReciprocalRank>("mrr");
   EXPECT_NE(error_of([&] { rank.update(floats({1}), floats({-1}), wholes({1}), one); }).find("at least 0"),
             std::string::npos);
-  EXPECT_EQ(error_of([&] { rank.update(floats({1}), floats({1, 2}), wholes({1}), one); }),
+  EXPECT_EQ(error_of([&] {
+              rank.update(floats({1}), floats({1, 2}), wholes({1}), one);
+            }),
             "scores (1), relevances (2) and groups (1) must all be (rows)");
 }
 
@@ -150,8 +168,9 @@ TEST(MetricList, RefusesNamesItDoesNotKnow) {
     return MetricList::complaint(names, MetricInput::classes, classes);
   };
   EXPECT_EQ(complaint({"accuracy", "f1_macro", "auroc"}), "");
-  EXPECT_NE(complaint({"f1_marco"}).find("no metric 'f1_marco' for this task; did you mean 'f1_macro'? There are accuracy, "),
-            std::string::npos)
+  EXPECT_NE(
+      complaint({"f1_marco"}).find("no metric 'f1_marco' for this task; did you mean 'f1_macro'? There are accuracy, "),
+      std::string::npos)
       << complaint({"f1_marco"});
   EXPECT_NE(complaint({"rmse"}).find("there is no metric 'rmse'"), std::string::npos) << "it is of numbers";
   EXPECT_EQ(complaint({"accuracy", "recall_micro", "accuracy"}), "metric 'accuracy' is named twice");

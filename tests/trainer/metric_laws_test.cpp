@@ -83,10 +83,8 @@ Outcome outcome_of(const Batch& batch, MetricInput input) {
     case MetricInput::numbers: return {.outputs = batch["scores"], .targets = batch["numbers"]};
     case MetricInput::lists: break;
   }
-  return {.outputs = batch["score"],
-          .targets = batch["relevance"],
-          .groups = batch["group"],
-          .examples = batch.examples()};
+  return {
+      .outputs = batch["score"], .targets = batch["relevance"], .groups = batch["group"], .examples = batch.examples()};
 }
 
 // All results, as bits: NaN is equal to itself.
