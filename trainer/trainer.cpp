@@ -27,6 +27,7 @@
 #include "keel/trainer/run_files.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
+#include "keel/trainer/run_trackers.h"
 #include "keel/trainer/shared_folder.h"
 #include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/stack.h"
@@ -69,7 +70,8 @@ class Run {
   Run(const Config& config, TrainObserver& observer, Communicator& ranks)
       : config_(config),
         ranks_(ranks),
-        observer_(observer),
+        trackers_(observer),
+        observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
@@ -130,8 +132,11 @@ class Run {
     } catch (...) {
       // Where the other ranks do not know of it they cannot save, either.
       if (is_thrown_by_all(ranks_) || failure_is_known_) save_after_failure();
+      trackers_.end(RunStatus::failed);
       throw;
     }
+    trackers_.artifact("model", folder_.model());
+    trackers_.end(result_.end == TrainEnd::stopped ? RunStatus::killed : RunStatus::finished);
     result_.step = state_.step;
     result_.memory = context_.memory();
     return result_;
@@ -171,7 +176,11 @@ class Run {
       if (!is_first()) return;
       files_.begin(to_yaml(config_), data_.files, resume_ ? std::optional(state_.step) : std::nullopt);
     });
-    together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
+    together(ranks_, [&] {
+      observer_.open(folder_.log(ranks_.rank()));
+      if (is_first())
+        trackers_.begin(config_, ranks_.size(), resume_ ? std::optional(state_.step) : std::nullopt, observer_);
+    });
     checkpoints_->begin();
   }
 
@@ -392,6 +401,7 @@ class Run {
 
   Config config_;  // with the precision that was chosen
   Communicator& ranks_;
+  RunTrackers trackers_;  // of the first rank
   RankLog observer_;
   RunFolder folder_;
   RunFiles files_;  // of the first rank
