@@ -38,6 +38,7 @@ Command docs_command() {
           .commands = {
               page("config", "All keys of a configuration, as Markdown.", config_reference, "docs/config.md"),
               page("schedules", "All learning-rate schedules, as Markdown.", schedule_reference, "docs/schedules.md"),
+              page("trackers", "All types of trackers, as Markdown.", tracker_reference, "docs/trackers.md"),
               page("comm-schema", "What `keel comm --json` writes, as a JSON Schema.", lab::report_schema,
                    "docs/comm.schema.json")}};
 }

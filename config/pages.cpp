@@ -77,20 +77,23 @@ std::string key_help(const Schema& schema, const std::function<bool(const Schema
   return text;
 }
 
+std::string key_table(const Schema& schema, std::string_view section) {
+  std::string text = "| key | values | default | applies when | meaning |\n|---|---|---|---|---|\n";
+  for (const SchemaRow& row : schema.rows())
+    if (first_section_of(row.key) == section && !row.fixed)
+      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, cell(describe_values(row)),
+                          cell(default_cell(row)), cell(describe_condition(row)), cell(row.help));
+  return text;
+}
+
 std::string key_tables(const Schema& schema) {
   std::string text;
   std::vector<std::string_view> sections;
   for (const SchemaRow& row : schema.rows())
     if (std::find(sections.begin(), sections.end(), first_section_of(row.key)) == sections.end())
       sections.push_back(first_section_of(row.key));
-  for (const std::string_view section : sections) {
-    text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : section);
-    text += "| key | values | default | applies when | meaning |\n|---|---|---|---|---|\n";
-    for (const SchemaRow& row : schema.rows())
-      if (first_section_of(row.key) == section && !row.fixed)
-        text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, cell(describe_values(row)),
-                            cell(default_cell(row)), cell(describe_condition(row)), cell(row.help));
-  }
+  for (const std::string_view section : sections)
+    text += fmt::format("\n## {}\n\n", section.empty() ? "Top level" : section) + key_table(schema, section);
   return text;
 }
 

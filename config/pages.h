@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "keel/config/schema.h"
 
@@ -12,6 +13,8 @@ namespace keel {
 std::string key_help(const Schema& schema);
 // Of the rows that `shows` says.
 std::string key_help(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows);
+// A table of the keys of a section; of those at the top level where its name is empty.
+std::string key_table(const Schema& schema, std::string_view section);
 // A table for each section, under a heading.
 std::string key_tables(const Schema& schema);
 

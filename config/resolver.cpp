@@ -66,7 +66,8 @@ void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const
       flatten(prefix, entry.value, override_place, out);
     } else if (entry.key.find('.') < entry.key.find(':')) {
       report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
-    } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty()) {
+    } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty() &&
+               !schema_.takes_mappings(key)) {
       flatten(key + ".", entry.value, override_place, out);
     } else {
       add(key, entry.value, place, out);
@@ -99,7 +100,7 @@ void Resolver::add_override(const std::string& text) {
     return old.key == key || is_inside(old.key, key) || is_retired || retires;
   });
   if (document.root.kind == YamlNode::Kind::mapping && !document.root.entries.empty() &&
-      key.find('.') == std::string::npos)
+      key.find('.') == std::string::npos && !schema_.takes_mappings(key))
     flatten(key + ".", document.root, &place, given_);
   else given_.push_back({key, document.root, place});
 }

@@ -57,6 +57,11 @@ bool Schema::is_key(std::string_view key) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const SchemaRow& row) { return row.key == key; });
 }
 
+bool Schema::takes_mappings(std::string_view key) const {
+  return std::any_of(rows_.begin(), rows_.end(),
+                     [&](const SchemaRow& row) { return row.key == key && row.field && row.field->takes_mappings(); });
+}
+
 std::string Schema::own_key(std::string_view key, YamlNode& value) const {
   const std::string_view section = section_of(key), word = key.substr(key.rfind('.') + 1);
   for (const SchemaRow& row : rows_) {

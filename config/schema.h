@@ -32,6 +32,7 @@ class Schema {
   std::span<const SchemaRow> rows() const { return rows_; }
   bool is_section(std::string_view key) const;
   bool is_key(std::string_view key) const;
+  bool takes_mappings(std::string_view key) const;
 
   // The key that `key` is another program's word for, or `key` itself; a word that says so makes the value a ratio.
   std::string own_key(std::string_view key, YamlNode& value) const;

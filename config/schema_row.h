@@ -27,6 +27,8 @@ class KeyField {
   virtual std::string text(const SchemaRow& row, const Settings& settings) const = 0;
   // Of a choice, "AdamW|SGD"; of others, empty.
   virtual std::string_view choices() const { return {}; }
+  // Whether a mapping is a value of the key, and no section.
+  virtual bool takes_mappings() const { return false; }
 };
 using FieldPtr = std::shared_ptr<const KeyField>;
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "keel/config/settings.h"
+#include "keel/config/typed_list.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
@@ -131,6 +132,7 @@ struct Config : Settings {
   EvalConfig eval;
   CheckpointConfig checkpoint;
   LogConfig log;
+  std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;
   ShardingConfig sharding;
   Compression gradient_compression;

@@ -7,6 +7,7 @@
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/config_resolver.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/tracker_config.h"
 
 namespace keel {
 
@@ -151,6 +152,9 @@ void ConfigResolver::check_together() {
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();
   check_compression();
+  try {
+    (void)make_trackers(c.trackers);
+  } catch (const Error& error) { require(false, {"tracker"}, error.what()); }
 }
 
 }  // namespace keel

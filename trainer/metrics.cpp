@@ -1,11 +1,6 @@
 #include "keel/trainer/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -17,10 +12,6 @@
 
 namespace keel {
 namespace {
-
-[[noreturn]] void throw_io(const std::string& path, int code) {
-  throw Error(concat("cannot write '", path, "': ", std::generic_category().message(code)), ErrorKind::io);
-}
 
 // The step of a record; nothing where the line is none.
 std::optional<std::int64_t> step_of(std::string_view line) {
@@ -45,7 +36,15 @@ std::string kept_lines(const std::string& path, std::string_view text, std::int6
   return kept;
 }
 
-std::string name_of_nonfinite(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
+// The path of a file that holds the records up to `last_step` alone, or that is not there yet.
+std::string cut_back(std::string path, std::int64_t last_step) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return path;
+  const std::string text = read_text_file(path);
+  const std::string kept = kept_lines(path, text, last_step);
+  if (kept.size() != text.size()) write_text_file(path, kept);
+  return path;
+}
 
 }  // namespace
 
@@ -62,46 +61,12 @@ std::vector<Json> read_metrics(const std::string& path) {
   return records;
 }
 
-MetricsWriter::MetricsWriter(std::string path, std::int64_t last_step) : path_(std::move(path)) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path_, ignored)) {
-    const std::string text = read_text_file(path_);
-    const std::string kept = kept_lines(path_, text, last_step);
-    if (kept.size() != text.size()) write_text_file(path_, kept);
-  }
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw_io(path_, errno);
-}
-
-MetricsWriter::~MetricsWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+MetricsWriter::MetricsWriter(std::string path, std::int64_t last_step) : file_(cut_back(std::move(path), last_step)) {}
 
 void MetricsWriter::write(std::int64_t step, std::span<const Logged> metrics) {
   Json record = {{"step", step}};
-  Json nonfinite = Json::object();
-  for (const Logged& metric : metrics) {
-    const std::string& name = metric.name;
-    KEEL_CHECK(!record.contains(name) && name != "nonfinite", "metric '", name, "' is given twice, or is reserved");
-    const double* number = std::get_if<double>(&metric.value);
-    if (number != nullptr && !std::isfinite(*number)) {
-      record[name] = nullptr;
-      nonfinite[name] = name_of_nonfinite(*number);
-    } else {
-      std::visit([&](const auto& value) { record[name] = value; }, metric.value);
-    }
-  }
-  if (!nonfinite.members().empty()) record["nonfinite"] = nonfinite;
-  const std::string line = record.dump(-1, BadUtf8::replace) + '\n';
-  // One call a line, so that a reader of the file never sees half of one.
-  ssize_t written = -1;
-  do written = ::write(descriptor_, line.data(), line.size());
-  while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(line.size())) return;
-  const int code = written < 0 ? errno : ENOSPC;
-  const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
-  if (written > 0 && ::ftruncate(descriptor_, end - written) != 0) throw_io(path_, errno);  // half a line
-  throw_io(path_, code);
+  add_values(record, metrics);
+  file_.write(record.dump(-1, BadUtf8::replace) + '\n');
 }
 
 }  // namespace keel

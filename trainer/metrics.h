@@ -5,20 +5,13 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
+#include "keel/runtime/append_file.h"
 #include "keel/runtime/json.h"
-
-#include "keel/runtime/language.h"
+#include "keel/trainer/logged.h"
 
 namespace keel {
-
-struct Logged {
-  std::string name;  // not "step", which every record has
-  std::variant<double, std::int64_t, std::string_view> value;
-};
 
 class MetricsWriter {
  public:
@@ -26,9 +19,6 @@ class MetricsWriter {
   // ones, and a last line that a crash cut short, are dropped in one step (the file is replaced, never half
   // written). Other lines that are no records are an Error that names the line.
   explicit MetricsWriter(std::string path, std::int64_t last_step = std::numeric_limits<std::int64_t>::max());
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   // Writes {"step":12,"loss":2.5} and hands the line to the system before it returns. JSON has no word for infinities
   // and NaN: such a value is null, and "nonfinite" says which it was, as in
@@ -39,8 +29,7 @@ class MetricsWriter {
   }
 
  private:
-  std::string path_;
-  int descriptor_ = -1;
+  AppendFile file_;
 };
 
 // The records of such a file, in their order: objects with a whole "step". A last line that a crash cut short, or that

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,8 @@ struct EvalReport {
   std::optional<double> find(std::string_view name) const;
 };
 
+struct Logged;  // keel/trainer/logged.h
+
 struct CheckpointReport {
   std::int64_t step = 0;
   std::string path;
@@ -49,6 +52,8 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_step(const StepReport&) {}
+  // On the first rank, when a line of metrics.jsonl was written: every log.every steps, after evaluations, at the end.
+  virtual void on_record(std::int64_t /*step*/, std::span<const Logged> /*values*/) {}
   virtual void on_eval(const EvalReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
   virtual void on_message(LogLevel, std::string_view) {}

@@ -64,6 +64,7 @@ void RunFiles::write_description() const {
 void RunFiles::write(std::int64_t step, std::span<const Logged> metrics) {
   was_made_again_ = keep(step);
   metrics_->write(step, metrics);
+  observer_.on_record(step, metrics);
 }
 
 bool RunFiles::keep(std::int64_t step) {

@@ -10,6 +10,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/schema_rows.h"
+#include "keel/trainer/tracker_config.h"
 
 namespace keel {
 namespace {
@@ -101,6 +102,17 @@ std::string_view compression_help() {
   static const std::string help = [] {
     std::string text = "How gradients are compressed between ranks.";
     for (const CompressionKind& kind : kCompressions) text += concat(' ', kind.name, ": ", kind.meaning, '.');
+    return text;
+  }();
+  return help;
+}
+
+std::string_view tracker_help() {
+  static const std::string help = [] {
+    std::string text =
+        "Where the numbers of the run go beside its folder, as in [{type: csv}, {type: command, command: [python3, "
+        "mine.py]}]; docs/trackers.md has the keys of each type.";
+    for (const TrackerEntry& entry : trackers()) text += concat(' ', entry.name, ": ", entry.summary, '.');
     return text;
   }();
   return help;
@@ -205,6 +217,9 @@ std::vector<SchemaRow> own_rows() {
                "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
                "Perfetto).",
                "profile|profiler"}),
+
+      ignored({"tracker", list_field(+KEEL_AT(trackers), tracker_types(), "a list of trackers, or one"), "[]", kAny,
+               kAlways, tracker_help(), "trackers|log_with|report_to|logger"}),
 
       {"strategy", strategy_field(), "fp32", kAny, kAlways,
        "What ranks shard, and the numbers to compute in; auto: the numbers this processor multiplies fastest, chosen "

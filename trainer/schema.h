@@ -15,6 +15,7 @@ namespace keel {
 std::string config_help(const ConfigKeys& keys = *keel_keys());  // plain text, for `keel train --help-config`
 std::string config_reference();                                  // Markdown: docs/config.md
 std::string schedule_reference();                                // Markdown: docs/schedules.md
+std::string tracker_reference();                                 // Markdown: docs/trackers.md
 std::string_view config_example();
 
 }  // namespace keel

@@ -40,6 +40,25 @@ class GroupsField : public KeyField {
   Access<std::vector<GroupPattern>> access_;
 };
 
+class ListField : public KeyField {
+ public:
+  ListField(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values)
+      : access_(access), types_(types), values_(values) {}
+  std::string values(const SchemaRow& /*row*/) const override { return std::string(values_); }
+  void set(const SchemaRow& /*row*/, Settings& settings, const YamlNode& node) const override {
+    access_(config_of(settings)) = types_.read(node);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return types_.text(access_(const_cast<Config&>(config_of(settings))));  // which is only read
+  }
+  bool takes_mappings() const override { return true; }
+
+ private:
+  Access<std::vector<TypedSettings>> access_;
+  const TypedList& types_;
+  std::string_view values_;
+};
+
 class ChoiceField : public KeyField {
  public:
   ChoiceField(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,
@@ -110,6 +129,9 @@ FieldPtr member(Access<std::array<double, 2>> access) { return field_of(access);
 FieldPtr member(Access<std::string> access) { return field_of(access); }
 FieldPtr member(Access<std::vector<GroupPattern>> access) { return std::make_shared<GroupsField>(access); }
 
+FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values) {
+  return std::make_shared<ListField>(access, types, values);
+}
 FieldPtr choice_field(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,
                       std::string_view other_words) {
   return std::make_shared<ChoiceField>(get, set, choices, other_words);

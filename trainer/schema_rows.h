@@ -43,6 +43,9 @@ FieldPtr member(Access<std::array<double, 2>> access);
 FieldPtr member(Access<std::string> access);
 FieldPtr member(Access<std::vector<GroupPattern>> access);
 
+// A list of parts that name their types, which live as long as the program.
+FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values);
+
 // One of `choices` ("AdamW|SGD"), by its place in the list. `other_words` ("Constant=constant|...") are other spellings
 // of a choice, which are read as well.
 FieldPtr choice_field(int (*get)(const Config&), void (*set)(Config&, int), std::string_view choices,

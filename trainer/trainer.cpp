@@ -24,6 +24,7 @@
 #include "keel/trainer/run_report.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
+#include "keel/trainer/run_trackers.h"
 #include "keel/trainer/shared_folder.h"
 #include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/stack.h"
@@ -46,7 +47,8 @@ class Run {
   Run(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks)
       : config_(config),
         ranks_(ranks),
-        observer_(observer),
+        trackers_(observer),
+        observer_(trackers_),
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
@@ -124,8 +126,11 @@ class Run {
       // Where the other ranks do not know of it they cannot save, either.
       if (is_thrown_by_all(ranks_) || failure_is_known_) save_after_failure();
       callbacks_->tell_end_after_failure();
+      trackers_.end(RunStatus::failed);
       throw;
     }
+    trackers_.artifact("model", folder_.model());
+    trackers_.end(result_.end == TrainEnd::stopped ? RunStatus::killed : RunStatus::finished);
     result_.step = state_.step;
     result_.memory = context_.memory();
     return result_;
@@ -156,7 +161,11 @@ class Run {
       if (!is_first()) return;
       files_.begin(to_yaml(config_), data_.files, resume_ ? std::optional(state_.step) : std::nullopt);
     });
-    together(ranks_, [&] { observer_.open(folder_.log(ranks_.rank())); });
+    together(ranks_, [&] {
+      observer_.open(folder_.log(ranks_.rank()));
+      if (is_first())
+        trackers_.begin(config_, ranks_.size(), resume_ ? std::optional(state_.step) : std::nullopt, observer_);
+    });
   }
 
   void begin_callbacks() {
@@ -387,6 +396,7 @@ class Run {
 
   Config config_;  // with the precision that was chosen
   Communicator& ranks_;
+  RunTrackers trackers_;  // of the first rank
   RankLog observer_;
   RunFolder folder_;
   RunFiles files_;  // of the first rank

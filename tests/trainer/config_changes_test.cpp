@@ -31,7 +31,7 @@ std::string keys_of(const Config& before, const Config& now, OnResume kind) {
 std::optional<Config> changed(const SchemaRow& row, const Config& config) {
   std::vector<std::string> values = {"true", "false",        "3",   "0.25",  "-0.5", "[1, 2]", "name", "[0.25, 0.5]",
                                      "zero", "[{match: a}]", "cpu", "zero1", "auto", "300",    "5",    "1",
-                                     "0"};
+                                     "0",    "[csv]"};
   for (const std::string_view value : split_choices(row.field->choices())) values.emplace_back(value);
   for (const std::string& value : values) {
     Config other = config;

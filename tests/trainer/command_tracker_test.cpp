@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "keel/runtime/file.h"
+#include "tests/temporary_folder.h"
+#include "tests/trainer/tracker_support.h"
+
+namespace keel {
+namespace {
+
+using testing::description_in;
+using testing::Given;
+using testing::TrackedSession;
+using Told = std::vector<std::string>;
+
+struct CommandTracker : ::testing::Test {
+  testing::TemporaryFolder folder;
+  std::string log = folder / "logs/tracker-command.log";
+
+  static Given shell(const std::string& script) {
+    return {{"command", "[sh, -c, \"" + script + "\"]"}, {"patience", "0.2"}};
+  }
+  // `steps` records to a program that a shell runs; what was told.
+  Told told_by(const Given& given, int steps) {
+    TrackedSession session("command", given, description_in(folder.path()), {.capacity = 100000});
+    for (int step = 1; step <= steps; ++step) session.log(step, {{"loss", 0.5}});
+    return session.end();
+  }
+  // Whether this process has a child left, running or not waited for.
+  static bool has_child() { return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD; }
+};
+
+TEST_F(CommandTracker, FeedsTheExampleAsItIsDescribed) {
+  const std::string echo = std::string(KEEL_SOURCE_DIR) + "/examples/trackers/echo_tracker.py";
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
+  TrackedSession session("command", {{"command", "[python3, " + echo + "]"}}, description_in(folder.path()));
+  session.log(1, {{"loss", 0.5}, {"tokens", std::int64_t{12}}});
+  session->artifact("model", "/m");
+  session->text("note", "words");
+  EXPECT_EQ(session.end(RunStatus::killed), Told{});
+  EXPECT_EQ(read_text_file(log),
+            "start try after step 0, 4 settings\nstep 1 loss=0.5 tokens=12\nartifact model /m\ntext note words\n"
+            "end killed\n");
+  EXPECT_FALSE(has_child());
+}
+
+TEST_F(CommandTracker, GivesTheProgramEveryLine) {
+  EXPECT_EQ(told_by(shell("wc -l"), 20000), Told{});
+  EXPECT_EQ(std::stoi(read_text_file(log)), 20002);
+}
+
+TEST_F(CommandTracker, ThatCannotBeStartedIsToldOnce) {
+  const Told told = told_by({{"command", "[keel-has-no-such-program]"}}, 10);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("cannot start 'keel-has-no-such-program'"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("No such file or directory"), std::string::npos) << told[0];
+  EXPECT_FALSE(has_child());
+}
+
+TEST_F(CommandTracker, ThatDiesIsToldOnceWithItsExitCode) {
+  for (const auto& [script, how] : {std::pair("read line; echo bad >&2; exit 3", "has ended with exit code 3"),
+                                    std::pair("read line; kill -9 $$", "was ended by signal 9")}) {
+    const Told told = told_by(shell(script), 20000);
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_NE(told[0].find(how), std::string::npos) << told[0];
+    EXPECT_FALSE(has_child());
+  }
+  EXPECT_EQ(read_text_file(log), "bad\n");
+}
+
+TEST_F(CommandTracker, ThatFailsInTheEndIsTold) {
+  const Told told = told_by(shell("cat >/dev/null; exit 5"), 3);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("has ended with exit code 5"), std::string::npos) << told[0];
+}
+
+TEST_F(CommandTracker, ThatDoesNotReadIsKilled) {
+  for (const std::string script : {"sleep 1000", "exec <&-; sleep 1000"}) {
+    const Told told = told_by(shell(script), 20000);
+    ASSERT_EQ(told.size(), 1U);
+    const bool is_named = told[0].find("has not read its standard input for 0.2 seconds") != std::string::npos ||
+                          told[0].find("has closed its standard input") != std::string::npos;
+    EXPECT_TRUE(is_named) << told[0];
+    EXPECT_FALSE(has_child());
+  }
+}
+
+TEST_F(CommandTracker, StartsAProgramWithoutIgnoredSignalsAndWithoutOurTerminal) {
+  // Blocked and ignored signals as Linux shows them; the process group is the program's own.
+  EXPECT_EQ(told_by(shell("cat >/dev/null; grep -E 'SigBlk|SigIgn' /proc/self/status; ps -o pgid= -p $$; echo $$"), 1),
+            Told{});
+  std::istringstream said(read_text_file(log));
+  std::string word, blocked, ignored, group, id;
+  said >> word >> blocked >> word >> ignored >> group >> id;
+  EXPECT_EQ(std::stoull(blocked, nullptr, 16), 0U);
+  EXPECT_EQ(std::stoull(ignored, nullptr, 16) & 0x7fffffff, 0U);  // the others are the C library's own
+  EXPECT_EQ(group, id);
+}
+
+}  // namespace
+}  // namespace keel

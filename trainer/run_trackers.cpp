@@ -1,0 +1,55 @@
+#include "keel/trainer/run_trackers.h"
+
+#include <filesystem>
+
+#include "keel/config/schema.h"
+#include "keel/trainer/tracker_config.h"
+
+namespace keel {
+namespace {
+
+RunDescription describe_run(const Config& config, int ranks, std::optional<std::int64_t> step) {
+  const std::filesystem::path folder = std::filesystem::absolute(config.run).lexically_normal();
+  RunDescription run;
+  run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  run.folder = folder.string();
+  run.config = to_yaml(config);
+  for (const auto& [row, value] : applying_values(config.schema(), config))
+    run.settings.emplace_back(row->key, value);
+  run.tags = {{"keel.version", KEEL_VERSION}, {"keel.ranks", std::to_string(ranks)}};
+  run.step = step.value_or(0);
+  run.is_resumed = step.has_value();
+  return run;
+}
+
+}  // namespace
+
+RunTrackers::~RunTrackers() { log_ = &observer_; }  // the log may be gone by now
+
+void RunTrackers::begin(const Config& config, int ranks, std::optional<std::int64_t> step, TrainObserver& log) {
+  if (config.trackers.empty()) return;
+  log_ = &log;
+  host_.emplace(make_trackers(config.trackers), describe_run(config, ranks, step),
+                [this](LogLevel level, std::string_view text) { log_->on_message(level, text); });
+  artifact("config", RunFolder(config.run).config());
+}
+
+void RunTrackers::artifact(std::string_view name, const std::string& path) {
+  if (host_) host_->artifact(name, std::filesystem::absolute(path).lexically_normal().string());
+}
+
+void RunTrackers::end(RunStatus status) {
+  if (host_) host_->end(status);
+}
+
+void RunTrackers::on_record(std::int64_t step, std::span<const Logged> values) {
+  if (host_) host_->log(step, values);
+  observer_.on_record(step, values);
+}
+
+void RunTrackers::on_checkpoint(const CheckpointReport& report) {
+  artifact("checkpoint", report.path);
+  observer_.on_checkpoint(report);
+}
+
+}  // namespace keel

@@ -1,0 +1,12 @@
+#pragma once
+// keel's kinds of trackers: the entries of trackers().
+
+#include "keel/trainer/tracker.h"
+
+namespace keel {
+
+TrackerEntry jsonl_tracker();
+TrackerEntry csv_tracker();
+TrackerEntry command_tracker();
+
+}  // namespace keel
