@@ -32,7 +32,7 @@ Examples:
   keel checkpoints runs/mine/checkpoints/step-00000500   one of them
   keel checkpoints runs/mine --json checkpoints.json
 
-"latest" is the one that the file `latest` names, "resume" the one that resume=auto goes on from. Ranks are those that
+"latest" is the one that the file `latest` names, "best" that of checkpoint.best, "resume" the one that resume=auto goes on from. Ranks are those that
 have written a part of the weights. The exit code is 1 where something is damaged, and 0 where all is whole.)";
 
 constexpr int kDamaged = 1;
@@ -47,8 +47,13 @@ bool is_latest(const CheckpointList& list, const ListedCheckpoint& each) {
   return list.is_of_run && std::filesystem::path(each.path).filename() == list.latest;
 }
 
+bool is_best(const CheckpointList& list, const ListedCheckpoint& each) {
+  return list.is_of_run && std::filesystem::path(each.path).filename() == list.best;
+}
+
 std::string notes_of(const CheckpointList& list, const ListedCheckpoint& each) {
   std::string notes = is_latest(list, each) ? "latest" : "";
+  if (is_best(list, each)) notes += notes.empty() ? "best" : ", best";
   if (list.is_of_run && &each == list.next()) notes += notes.empty() ? "resume" : ", resume";
   return notes;
 }
@@ -84,6 +89,7 @@ void print(const CheckpointList& list, const CheckpointsArguments& arguments) {
 void write_json(const CheckpointList& list, const CheckpointsArguments& arguments) {
   Json json = {{"run", arguments.run}, {"verified", arguments.verify}, {"latest", nullptr}, {"resume", nullptr}};
   if (!list.latest.empty()) json["latest"] = list.latest;
+  if (!list.best.empty()) json["best"] = list.best;
   if (!list.latest_damage.empty()) json["latest_damage"] = list.latest_damage;
   if (const ListedCheckpoint* next = list.next(); next != nullptr && list.is_of_run) json["resume"] = next->step;
   json["checkpoints"] = Json::array();

@@ -28,6 +28,7 @@ Examples:
   keel get runs/mine --step 500 --out step-500.safetensors
   keel get runs/mine --out mine.safetensors --dtype bf16   rounded to the nearest, to even where two are
   keel get runs/mine/checkpoints/step-00000500 --out step-500.safetensors
+  keel get runs/mine --best --ema --out mine.safetensors   the average of weights, of the best checkpoint
 
 The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
 is passed over, and the reason is told.)";
@@ -39,6 +40,9 @@ struct GetArguments {
   std::string dtype = "f32";
   std::int64_t step = kNewest;
   bool force = false;
+  bool best = false, ema = false, swa = false;
+  // Of the checkpoint: the weights, or an average of them.
+  std::string_view section() const { return ema ? "callback.ema" : swa ? "callback.swa" : "weights"; }
 };
 
 DType dtype_of(const std::string& name) {
@@ -50,6 +54,12 @@ DType dtype_of(const std::string& name) {
 // Of a run: its newest checkpoint of fewer steps than `below`, or the one that was asked for.
 Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
   const RunFolder run(arguments.source);
+  if (arguments.best) {
+    const std::string name = run.named_by(run.best());
+    KEEL_CHECK(!name.empty(), "the run in '", arguments.source,
+               "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
+    return open_checkpoint_of_run(run.checkpoint_called(name), program_keys());
+  }
   if (arguments.step == kNewest) {
     const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
     std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below, program_keys());
@@ -77,12 +87,15 @@ void check_target(const GetArguments& arguments) {
 
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
-  const TensorParts tensors = checkpoint.manifest.tensors_of("weights");
+  const TensorParts tensors = checkpoint.manifest.tensors_of(arguments.section());
+  KEEL_CHECK(!tensors.empty(), "'", checkpoint.path, "' has no average of this kind; ",
+             arguments.ema ? "ema.decay" : "swa.start", " asks for one");
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
     Bar bar("exporting");
-    export_weights(checkpoint.path, checkpoint.manifest, arguments.out, dtype,
-                   [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); });
+    export_weights(
+        checkpoint.path, checkpoint.manifest, arguments.out, dtype,
+        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, arguments.section());
   }
   std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
             << ", of step " << checkpoint.state.step << '\n';
@@ -91,8 +104,11 @@ void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtyp
 int run(const GetArguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
   check_target(arguments);
+  KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
+  KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
   if (!means_run(arguments.source)) {
-    KEEL_CHECK(arguments.step == kNewest, "'", arguments.source, "' is one checkpoint; leave --step out");
+    KEEL_CHECK(arguments.step == kNewest && !arguments.best, "'", arguments.source, "' is one checkpoint; leave ",
+               arguments.best ? "--best" : "--step", " out");
     get(open_checkpoint_of_run(arguments.source, program_keys()), arguments, dtype);
     return 0;
   }
@@ -102,7 +118,7 @@ int run(const GetArguments& arguments) {
       get(checkpoint, arguments, dtype);
       return 0;
     } catch (const UnreadableCheckpoint& error) {
-      if (arguments.step != kNewest) throw;
+      if (arguments.step != kNewest || arguments.best) throw;
       below = checkpoint.state.step;
       std::cerr << concat("keel: warning: the checkpoint of step ", below, " is not usable: ", printable(error.what()),
                           '\n');
@@ -119,6 +135,9 @@ Command get_command() {
           .positionals = {{"RUN", "", &arguments->source, "Folder of a run, or of one checkpoint.", kRequired}},
           .options = {{"--out", "FILE", &arguments->out, "The file to write.", kRequired},
                       {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},
+                      {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
+                      {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},
+                      {"--swa", "", &arguments->swa, "The mean of the weights (swa.start)."},
                       {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
                       {"--force", "", &arguments->force, "Replace the file where it is there already."}},
           .footer = kGetFooter,

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -95,19 +94,19 @@ std::string thread_warning(const Config& config, const TrainArguments& arguments
 }
 
 TrainResult train_on(Communicator& given, const Config& config, const Link& link, const TrainArguments& arguments,
-                     const SignalScope& signals, Callbacks callbacks) {
+                     const SignalScope& signals, const Callbacks& callbacks) {
   std::unique_ptr<Communicator> slow;
   if (link.is_slow() && given.size() > 1) slow = given.regroup({.link = link});
   Communicator& group = slow ? *slow : given;
   if (group.rank() != 0) {
     SilentObserver silent(signals);
-    return train(config, silent, group, std::move(callbacks));
+    return train(config, silent, group, callbacks);
   }
   Console console(signals);
   if (const std::string warning = thread_warning(config, arguments); !warning.empty())
     console.on_message(LogLevel::warning, warning);
   if (slow) console.on_message(LogLevel::warning, concat("as on a slower network: ", describe(link)));
-  return train(config, console, group, std::move(callbacks));
+  return train(config, console, group, callbacks);
 }
 
 // What follows "keel" where a run with so many ranks is started.
@@ -133,7 +132,7 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
     callbacks = program_callbacks(config);
   });
   logs.set_run(config.run);
-  const TrainResult result = train_on(group, config, link, arguments, signals, std::move(callbacks));
+  const TrainResult result = train_on(group, config, link, arguments, signals, callbacks);
   const bool was_stopped = result.end == TrainEnd::stopped;
   const int number = was_stopped ? number_of_stop(group, signals) : 0;
   if (group.rank() == 0) {

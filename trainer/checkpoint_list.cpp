@@ -168,7 +168,10 @@ CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& v
   std::error_code ignored;
   for (Opened& each : all)
     if (fs::exists(each.listed.path, ignored)) list.checkpoints.push_back(std::move(each.listed));
-  if (list.is_of_run) read_latest(run, list);
+  if (list.is_of_run) {
+    read_latest(run, list);
+    list.best = RunFolder::named_by(run.best());
+  }
   return list;
 }
 

@@ -44,6 +44,7 @@ struct CheckpointList {
   std::vector<ListedCheckpoint> checkpoints;  // by step
   // The name that the file `latest` says; empty: there is none. And what is wrong with that.
   std::string latest, latest_damage;
+  std::string best;  // the name that the file `best` says; empty: there is none
 
   // What a session with resume=auto goes on from, where the configuration fits; null: nothing is whole.
   const ListedCheckpoint* next() const;

@@ -22,7 +22,9 @@
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
 #include "keel/trainer/keel_keys.h"
+#include "keel/trainer/metric_rule.h"
 #include "keel/trainer/strategy.h"
+#include "keel/trainer/weight_average_options.h"
 
 namespace keel {
 
@@ -106,6 +108,8 @@ struct CheckpointConfig {
   bool async = false;             // written while training goes on
   Busy busy = Busy::wait;         // where the one before is still being written
   std::int64_t memory_every = 0;  // steps between two copies in the memory of hosts; 0: none
+  std::string best = "none";      // the value of evaluations by which a checkpoint is the best
+  MetricMode best_mode = MetricMode::automatic;
   bool operator==(const CheckpointConfig&) const = default;
 };
 
@@ -113,6 +117,14 @@ struct LogConfig {
   std::int64_t every = 0;  // steps between two lines of metrics
   std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
+};
+
+struct EarlyStoppingConfig {
+  std::string metric = "validation_loss";  // a value of evaluations
+  std::int64_t patience = 0;               // evaluations that are no better, in a row; 0: never
+  double min_delta = 0;
+  MetricMode mode = MetricMode::automatic;
+  bool operator==(const EarlyStoppingConfig&) const = default;
 };
 
 struct Config : Settings {
@@ -131,6 +143,9 @@ struct Config : Settings {
   double clip = 0;  // longest gradient, by its 2-norm; 0: not clipped
   EvalConfig eval;
   CheckpointConfig checkpoint;
+  EarlyStoppingConfig early_stopping;
+  EmaOptions ema = {.decay = 0};  // decay 0: none
+  SwaOptions swa = {.start = 0};  // start 0: none
   LogConfig log;
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;

@@ -140,6 +140,22 @@ void ConfigResolver::leave_out_replaced_rate() {
   leave_out(*rate, concat("does not apply where ", config_.optimizer.type, " has relative_step"));
 }
 
+void ConfigResolver::check_callbacks() {
+  const Config& c = config_;
+  const auto check_mode = [&](std::string_view metric_key, std::string_view mode_key, const std::string& metric,
+                              MetricMode mode) {
+    require(
+        mode != MetricMode::automatic || mode_by_name(metric), {metric_key, mode_key},
+        concat("the name ", metric, " does not say whether smaller values are better; say ", mode_key, ": min or max"));
+  };
+  if (c.checkpoint.best != "none")
+    check_mode("checkpoint.best", "checkpoint.best_mode", c.checkpoint.best, c.checkpoint.best_mode);
+  if (c.early_stopping.patience > 0)
+    check_mode("early_stopping.metric", "early_stopping.mode", c.early_stopping.metric, c.early_stopping.mode);
+  require(c.ema.decay == 0 || c.swa.start == 0 || !c.ema.evaluates || !c.swa.evaluates,
+          {"swa.evaluate", "ema.evaluate"}, "evaluations are of one average; set this or ema.evaluate to false");
+}
+
 void ConfigResolver::check_together() {
   const Config& c = config_;
   leave_out_replaced_rate();
@@ -155,6 +171,7 @@ void ConfigResolver::check_together() {
   try {
     (void)make_trackers(c.trackers);
   } catch (const Error& error) { require(false, {"tracker"}, error.what()); }
+  check_callbacks();
 }
 
 }  // namespace keel

@@ -26,6 +26,7 @@ class ConfigResolver : public Resolver {
   void check_optimizer();
   void check_requirements(const OptimizerEntry& entry);
   void check_compression();
+  void check_callbacks();
 
   Config& config_;
   bool is_deepspeeds_ = false;  // the section `optimizer`

@@ -8,6 +8,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/parallel/sharded.h"
+#include "keel/runtime/printable.h"
 #include "keel/tasks/names.h"
 
 namespace keel {

@@ -49,6 +49,14 @@ bool RunFolder::holds_run() const {
   return false;
 }
 
+std::string RunFolder::named_by(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return "";
+  std::string name = read_text_file(path);
+  if (name.ends_with('\n')) name.pop_back();
+  return name.find('/') == std::string::npos && step_named(name) ? name : "";
+}
+
 std::optional<std::int64_t> RunFolder::step_named(const std::string& checkpoint) {
   std::filesystem::path path(checkpoint);
   if (!path.has_filename()) path = path.parent_path();  // "step-5/"

@@ -24,6 +24,11 @@ class RunFolder {
   std::string checkpoint(std::int64_t step) const;
   // Holds the name of the newest checkpoint, for other programs.
   std::string latest() const { return path_ + "/checkpoints/latest"; }
+  // Holds the name of the best checkpoint (checkpoint.best).
+  std::string best() const { return path_ + "/checkpoints/best"; }
+  // The checkpoint's name in a file such as latest(); empty: there is no such file, or no such name in it.
+  static std::string named_by(const std::string& path);
+  std::string checkpoint_called(const std::string& name) const { return concat(path_, "/checkpoints/", name); }
   // Holds the number of the session whose copies in the memory of hosts count (keel/trainer/run_memory.h).
   std::string memory_session() const { return path_ + "/checkpoints/in-memory"; }
   // The step that a checkpoint's path names; nothing where it has a name of its own.

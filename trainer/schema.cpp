@@ -352,13 +352,16 @@ std::vector<SchemaRow> own_rows() {
 #undef KEEL_FIELD
 #undef KEEL_AT
 
-// The rows of the optimizer and those of the scheduler stand before `clip`.
+// The rows of the optimizer and those of the scheduler stand before `clip`, those of callbacks before log.every.
 std::vector<SchemaRow> all_rows() {
   std::vector<SchemaRow> all = own_rows();
-  for (const std::vector<SchemaRow>& section : {optimizer_rows(), scheduler_rows()}) {
-    const auto place = std::find_if(all.begin(), all.end(), [](const SchemaRow& row) { return row.key == "clip"; });
+  const auto insert = [&](std::string_view before, const std::vector<SchemaRow>& section) {
+    const auto place = std::find_if(all.begin(), all.end(), [&](const SchemaRow& row) { return row.key == before; });
     all.insert(place, section.begin(), section.end());
-  }
+  };
+  insert("clip", optimizer_rows());
+  insert("clip", scheduler_rows());
+  insert("log.every", callback_rows());
   return all;
 }
 

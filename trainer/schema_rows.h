@@ -67,6 +67,9 @@ std::vector<SchemaRow> scheduler_rows();
 void set_schedule_value(const ScheduleUse& use, ScheduleSettings& settings, const YamlNode& node);
 std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& settings);
 
+// Those of keel's own callbacks.
+std::vector<SchemaRow> callback_rows();
+
 // Keys of older versions.
 std::vector<RetiredKey> retired_keys();
 

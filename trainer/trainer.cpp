@@ -15,6 +15,7 @@
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
+#include "keel/trainer/own_callbacks.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_callbacks.h"
@@ -44,7 +45,7 @@ auto agreed(Communicator& ranks, const F& f) {
 // One run of one rank: what it is made of, and the loop.
 class Run {
  public:
-  Run(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks)
+  Run(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks)
       : config_(config),
         ranks_(ranks),
         trackers_(observer),
@@ -78,7 +79,9 @@ class Run {
     if (resume_) state_ = resume_->state;
     trace_->begin(state_.step + 1);
     together(ranks, [&] {
-      callbacks_.emplace(std::move(callbacks),
+      Callbacks all = own_callbacks(config_);
+      all.insert(all.end(), callbacks.begin(), callbacks.end());
+      callbacks_.emplace(std::move(all),
                          RunCallbacks::Site{folder_.path(), state_.config, engine(), ranks_, observer_});
     });
     checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_);
@@ -426,14 +429,14 @@ class Run {
 
 }  // namespace
 
-TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks) {
+TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks) {
   const std::unique_ptr<Communicator> background = make_background(config, ranks);
-  return Run(config, observer, background ? *background : ranks, std::move(callbacks))();
+  return Run(config, observer, background ? *background : ranks, callbacks)();
 }
 
-TrainResult train(const Config& config, TrainObserver& observer, Callbacks callbacks) {
+TrainResult train(const Config& config, TrainObserver& observer, const Callbacks& callbacks) {
   const std::unique_ptr<Communicator> alone = make_communicator(ThreadHub(1).connect(0));
-  return train(config, observer, *alone, std::move(callbacks));
+  return train(config, observer, *alone, callbacks);
 }
 
 }  // namespace keel

@@ -30,12 +30,12 @@ struct TrainResult {
 // Trains as `config` says and writes into config.run (keel/trainer/run_folder.h). Data, model and checkpoint are
 // checked before anything is written. Whatever ends the run early, a signal, a full disk, an observer that throws, a
 // loss that is not finite (an Error of kind numeric that names the first bad tensor): what was learnt is saved first.
-TrainResult train(const Config& config, TrainObserver& observer, Callbacks callbacks = {});
+TrainResult train(const Config& config, TrainObserver& observer, const Callbacks& callbacks = {});
 
 // The same by several ranks: each calls it with the same configuration, and its own end of their communicator. The
 // run's folder must be one that all see; the first rank writes it, and every rank its own log. An AgreedError
 // (keel/dist/comm/agreement.h) is one that all ranks throw, after saving where there is anything to save. `callbacks`
 // are this rank's own objects, as many of the same names on every rank; they come after those of the configuration.
-TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks = {});
+TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks = {});
 
 }  // namespace keel

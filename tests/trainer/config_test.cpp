@@ -119,7 +119,7 @@ TEST(Config, EveryMistakeIsNamedWithItsPlace) {
       {with("optimzer: {lr: 1}"), "c.yaml:3: unknown key 'optimzer.lr', did you mean 'optimizer.lr'?"},
       {with("checkpoint: {folder: x}"),
        "c.yaml:3: unknown key 'checkpoint.folder'; checkpoint has every, minutes, keep, keep_every, async, busy, "
-       "memory_every"},
+       "memory_every, best, best_mode"},
       {with("lr: 1"), "c.yaml:3: unknown key 'lr', did you mean 'optimizer.lr'?"},
       {with("batch_size: 1"), "c.yaml:3: unknown key 'batch_size', did you mean 'batch.global'?"},
       {with("xylophone: 1"), "c.yaml:3: unknown key 'xylophone'; `keel train --help-config` lists all keys"},

@@ -19,8 +19,10 @@ bool is_choice(const SchemaRow& row) { return !row.field->choices().empty(); }
 // The values that another row's condition may name.
 std::vector<std::string_view> choices_of(const SchemaRow& row) {
   if (is_choice(row)) return split_choices(row.field->choices());
-  return describe_values(row) == "true or false" ? std::vector<std::string_view>{"false", "true"}
-                                                 : std::vector<std::string_view>{};
+  if (describe_values(row) == "true or false") return {"false", "true"};
+  // Of another key its default, which leaves out what the others are about.
+  if (row.standard.empty() || row.standard.starts_with('=')) return {};
+  return {row.standard};
 }
 
 TEST(Schema, ConditionsAndDefaultsNameEarlierRows) {

@@ -1,0 +1,85 @@
+#include "keel/trainer/weight_averages.h"
+
+#include <algorithm>
+
+#include "keel/dist/parallel/sharded.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+// The same parts with memory of their own.
+TensorParts copies_of(const TensorParts& parts, DType dtype, Purpose purpose) {
+  TensorParts copies = parts;
+  for (TensorPart& each : copies) {
+    if (!each.values.defined()) continue;
+    const Tensor copy = empty(each.values.context(), each.values.shape(), dtype, purpose);
+    kernels::copy_into(copy, each.values);
+    each.values = copy;
+  }
+  return copies;
+}
+
+void copy_all(const TensorParts& from, const TensorParts& to) {
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (to[i].numel() > 0) kernels::copy_into(to[i].values, from[i].values);
+}
+
+}  // namespace
+
+void WeightAverage::fit_begin(LoopView& view) {
+  average_ = copies_of(view.engine().weights(), DType::f32, Purpose::optimizer);
+}
+
+void WeightAverage::move(LoopView& view, double factor, const Tensor& device_factor) {
+  view.engine().wait_until_released();
+  const TensorParts weights = view.engine().weights();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].numel() == 0) continue;
+    const Tensor& average = average_[i].values;
+    const Tensor difference = kernels::binary<Sub>(kernels::cast(weights[i].values, DType::f32), average);
+    kernels::scale(difference, factor);
+    if (device_factor.defined()) kernels::scale_by(difference, device_factor);
+    kernels::accumulate(average, difference);
+  }
+}
+
+void WeightAverage::evaluation_begin(LoopView& view) {
+  if (!evaluates_ || !has_begun()) return;
+  view.engine().wait_until_released();
+  const TensorParts mine = view.engine().weights();
+  // The weights to the bit, whatever their dtype.
+  weights_ = mine;
+  for (TensorPart& each : weights_)
+    if (each.values.defined()) each.values = kernels::clone(each.values);
+  copy_all(average_, mine);
+  view.engine().adopt_weights();
+}
+
+void WeightAverage::evaluation_end(LoopView& view, bool /*done*/) {
+  if (weights_.empty()) return;
+  copy_all(weights_, view.engine().weights());
+  weights_.clear();
+  view.engine().adopt_weights();
+}
+
+void ExponentialAverage::after_optimizer_step(LoopView& view) {
+  const auto t = static_cast<double>(updates());
+  const double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
+  move(view, 1 - decay, kernels::cast(view.taken(), DType::f32));
+  count_update();
+}
+
+void StochasticAverage::step_begin(LoopView& view) {
+  if (options_.rate_factor != 1 && view.state().step == options_.start) view.set_rate_factor(options_.rate_factor);
+}
+
+// Weights that a skipped step has left as they were count as those of that step.
+void StochasticAverage::after_optimizer_step(LoopView& view) {
+  const std::int64_t since = view.state().step - options_.start;
+  if (since < 0 || since % options_.every != 0) return;
+  count_update();
+  move(view, 1.0 / static_cast<double>(updates()));
+}
+
+}  // namespace keel
