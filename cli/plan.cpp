@@ -274,6 +274,7 @@ void run(PlanArguments arguments) {
              " at most; -N asks for ", ranks);
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
   Config config = read_configuration(arguments.config, arguments.overrides);
+  measure_by_data(config);
   const bool chose_precision = decide_precision(config);
   const std::unique_ptr<Task> task = make_task(config);
   const ModelSize size = measure_model(task->model());

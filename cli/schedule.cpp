@@ -17,6 +17,7 @@
 #include "keel/runtime/json.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/make_task.h"
 #include "keel/trainer/progress.h"
 
 namespace keel::cli {
@@ -67,7 +68,8 @@ std::string ends_and_peak(const std::vector<double>& values) {
 }
 
 void run(const ScheduleArguments& arguments) {
-  const Config config = read_configuration(arguments.config, arguments.overrides);
+  Config config = read_configuration(arguments.config, arguments.overrides);
+  measure_by_data(config);
   const LearningRate rates(config);
   const std::int64_t steps = arguments.steps > 0 ? arguments.steps : config.steps;
   KEEL_CHECK(steps <= kMostSteps, "the run has ", steps, " steps, and ", kMostSteps,

@@ -52,9 +52,18 @@ std::vector<std::string> printing_the_configuration(const LaunchPlan& plan) {
   return command;
 }
 
-// Whether one is made before the run's end, from which a restart could go on.
+std::string length_of(const Config& config) {
+  return config.epochs > 0 ? concat(config.epochs, " epochs") : concat("step ", config.steps);
+}
+
+// Whether one is made before the run's end, from which a restart could go on. Nobody knows how many steps an epoch has
+// before the data is opened: a distance in epochs and a run in steps are not compared.
 bool makes_checkpoints(const Config& config) {
-  const auto comes = [&](std::int64_t every) { return 0 < every && every < config.steps; };
+  const auto comes = [&](const Length& every) {
+    if (every.is_none()) return false;
+    if (every.epochs() > 0) return config.epochs == 0 || every.epochs() < config.epochs;
+    return config.epochs > 0 || every.steps() < config.steps;
+  };
   return comes(config.checkpoint.every) || comes(config.checkpoint.memory_every) || config.checkpoint.minutes > 0;
 }
 
@@ -225,9 +234,9 @@ int supervise(const SupervisionWish& supervision, LaunchWish wish, const Machine
   if (configuration.empty()) return run_process(question, {}).code;  // which says why
   const Config config = parse_config(program_keys(), configuration, "the run's configuration");
   KEEL_CHECK(makes_checkpoints(config),
-             "--restarts goes on from a checkpoint, and this run makes none before its end, step ", config.steps,
-             " (checkpoint.every is ", config.checkpoint.every, ", checkpoint.memory_every ",
-             config.checkpoint.memory_every,
+             "--restarts goes on from a checkpoint, and this run makes none before its end, ", length_of(config),
+             " (checkpoint.every is ", config.checkpoint.every.text(), ", checkpoint.memory_every ",
+             config.checkpoint.memory_every.text(),
              ", checkpoint.minutes 0): make one of the two less than the steps, or give it checkpoint.minutes");
   return supervisor.run(config);
 }

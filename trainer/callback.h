@@ -31,10 +31,14 @@ struct CallbackState {
 // rank, unless it says otherwise.
 //
 //   fit_begin [resumed]
-//   (step_begin (before_backward after_backward) for each micro-batch, before_optimizer_step after_optimizer_step
-//    step_end [evaluation_begin evaluation_end] [checkpoint_saved]) for each step
+//   ([epoch_begin]
+//    step_begin (before_backward after_backward) for each micro-batch, before_optimizer_step after_optimizer_step
+//    step_end [evaluation_begin evaluation_end] [checkpoint_saved]
+//    [epoch_end]) for each step
 //   [exception | interrupt] fit_end
 //
+// An epoch that ends inside a step counts with it. A run that begins or ends inside an epoch has no epoch_begin or
+// epoch_end for it; where the data has no epochs there are neither.
 // A step that the optimizer evaluates several times has before_backward and after_backward as often, and both events of
 // the optimizer after them. Under cuda_graph a micro-batch has after_backward alone. Events are told by the training
 // thread, between pieces of work that the device may still be at: reading a tensor waits for the device and costs the
@@ -53,6 +57,7 @@ class Callback {
 
   virtual void fit_begin(LoopView&) {}
   virtual void resumed(LoopView&) {}  // the engine has the checkpoint's numbers, and load() was called
+  virtual void epoch_begin(LoopView&) {}
   virtual void step_begin(LoopView&) {}
   virtual void before_backward(LoopView&) {}  // after the forward pass of a micro-batch
   virtual void after_backward(LoopView&) {}
@@ -66,6 +71,7 @@ class Callback {
   virtual void evaluation_begin(LoopView&) {}
   virtual void evaluation_end(LoopView&, bool /*done*/) {}
   virtual void checkpoint_saved(LoopView&, const std::string& /*path*/, std::int64_t /*step*/) {}  // it is there
+  virtual void epoch_end(LoopView&) {}
   // Before what was learnt is saved, on the ranks that know of it. Without collectives.
   virtual void exception(LoopView&, const std::exception& /*error*/) {}
   virtual void interrupt(LoopView&) {}  // some rank was asked to end by a signal; the run ends in order

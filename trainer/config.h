@@ -22,6 +22,7 @@
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
 #include "keel/trainer/keel_keys.h"
+#include "keel/trainer/length.h"
 #include "keel/trainer/metric_rule.h"
 #include "keel/trainer/strategy.h"
 #include "keel/trainer/weight_average_options.h"
@@ -94,27 +95,27 @@ struct LossScaleConfig {
 };
 
 struct EvalConfig {
-  std::int64_t every = 0;    // steps; 0: only at the end
+  Length every;              // none: only at the end
   std::int64_t batches = 0;  // of each validation set; 0: all
   bool operator==(const EvalConfig&) const = default;
 };
 
 struct CheckpointConfig {
   enum class Busy : unsigned char { wait, skip };
-  std::int64_t every = 0;         // steps; 0: none by steps
-  double minutes = 0;             // 0: none by time
-  std::int64_t keep = 0;          // newest checkpoints that stay
-  std::int64_t keep_every = 0;    // those of such steps stay beside them; 0: none
-  bool async = false;             // written while training goes on
-  Busy busy = Busy::wait;         // where the one before is still being written
-  std::int64_t memory_every = 0;  // steps between two copies in the memory of hosts; 0: none
-  std::string best = "none";      // the value of evaluations by which a checkpoint is the best
+  Length every;                 // none: none by steps
+  double minutes = 0;           // 0: none by time
+  std::int64_t keep = 0;        // newest checkpoints that stay
+  std::int64_t keep_every = 0;  // those of such steps stay beside them; 0: none
+  bool async = false;           // written while training goes on
+  Busy busy = Busy::wait;       // where the one before is still being written
+  Length memory_every;          // between two copies in the memory of hosts; none: no copies
+  std::string best = "none";    // the value of evaluations by which a checkpoint is the best
   MetricMode best_mode = MetricMode::automatic;
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct LogConfig {
-  std::int64_t every = 0;  // steps between two lines of metrics
+  Length every;            // between two lines of metrics
   std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
 };
@@ -133,7 +134,9 @@ struct Config : Settings {
   // Of its keys, those of the task among them.
   const Schema& schema() const;
   std::uint64_t seed = 0;
-  std::int64_t steps = 0;
+  double epochs = 0;         // 0: `steps` says how long the run is
+  std::int64_t steps = 0;    // with epochs those that they are, once measure_lengths() knows the data; else 0
+  double epoch_steps = 0;    // of an epoch of the data; 0: it has none, or is not known yet
   double time_limit = 0;     // seconds; 0: none
   double session_limit = 0;  // likewise
   DataConfig data;
@@ -161,6 +164,15 @@ struct Config : Settings {
   std::string resume;  // "never", "auto", or the path of a checkpoint or of a run's folder
   bool operator==(const Config&) const = default;
 };
+
+// Calls f(key, length) for every distance that may be given in epochs.
+template <class F>
+void for_each_length(Config& config, const F& f) {
+  f("eval.every", config.eval.every);
+  f("checkpoint.every", config.checkpoint.every);
+  f("checkpoint.memory_every", config.checkpoint.memory_every);
+  f("log.every", config.log.every);
+}
 
 // Reads YAML text; `name` is what messages call it ("c.yaml"). An override is "optimizer.lr=3e-4" or
 // "model={layers: 2, width: 64}": the former replaces one value, the latter a whole section; later ones win.

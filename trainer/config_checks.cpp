@@ -47,8 +47,11 @@ void ConfigResolver::check_schedule_of_rates() {
   require(scheduler.frequency <= kLargest / std::max<std::int64_t>(scheduler.steps_per_epoch, 1),
           {"scheduler.frequency", "scheduler.steps_per_epoch"},
           concat("times scheduler.steps_per_epoch makes more than ", kLargest, " steps"));
+  if (config_.epochs > 0) return;  // see measure_lengths()
   for (const std::string& key : broken())
-    if (key == "steps" || key == "optimizer.lr" || key == "optimizer.type" || is_inside(key, "scheduler")) return;
+    if (key == "steps" || key == "epochs" || key == "optimizer.lr" || key == "optimizer.type" ||
+        is_inside(key, "scheduler"))
+      return;
   for (const ScheduleComplaint& complaint : check_learning_rates(config_)) {
     const std::string key = concat("scheduler.", complaint.where.substr(0, complaint.where.find('[')));
     const bool is_rate = key == "scheduler.min_lr";

@@ -21,6 +21,7 @@ class Sharded;
 // rank, except seconds and waited_ms.
 struct LoopState {
   std::int64_t step = 0, steps = 0;  // steps: of the whole run
+  double epoch = 0;                  // passed by `step`, with fractions; 0 where the data has none
   std::int64_t micro_batch = -1;     // the one that is computed, from 0; -1: none
   std::int64_t known = 0;
   double loss = 0, lr = 0, grad_norm = 0;  // of step `known`

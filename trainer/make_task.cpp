@@ -23,12 +23,19 @@ std::unique_ptr<Task> make_task(const Config& config, const Context& host, const
               .run = run});
 }
 
-Data open_training_data(const Config& config, Task& task) {
+Data open_training_data(Config& config, Task& task) {
   const std::string obstacle = config.cuda_graph ? task.why_not_recordable() : "";
   KEEL_CHECK(obstacle.empty(), "cuda_graph: ", obstacle);
   Data data = task.data();
   KEEL_CHECK(data.training, "the task ", config.task, " has no data to train on");
+  measure_lengths(config, data.training->steps_per_epoch(), data.training->steps());
   return data;
+}
+
+void measure_by_data(Config& config) {
+  if (config.epochs == 0) return;
+  const Context host = Context::create({.threads = 1});
+  open_training_data(config, *make_task(config, host));
 }
 
 std::unique_ptr<Task> make_task(const Config& config) { return make_task(config, Context::create({.threads = 1})); }

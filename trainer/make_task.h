@@ -17,6 +17,9 @@ std::unique_ptr<Task> make_task(const Config& config, const Context& host, const
 std::unique_ptr<Task> make_task(const Config& config);
 
 // An Error where the configuration asks the task for what it cannot do, or the task has nothing to train on.
-Data open_training_data(const Config& config, Task& task);
+Data open_training_data(Config& config, Task& task);
+
+// What measure_lengths() says of the task's data, which it opens, where the run is as long as so many epochs.
+void measure_by_data(Config& config);
 
 }  // namespace keel

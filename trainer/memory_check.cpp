@@ -107,7 +107,7 @@ void check_memory(const Config& config, Module& model, Communicator& ranks, cons
                   const MemorySupply& supply) {
   const Neighbours here = neighbours_of(ranks, context);
   if (!config.check_memory || find_optimizer(config.optimizer.type).requirements.rows) return;
-  const bool copies_state = config.checkpoint.memory_every > 0;
+  const bool copies_state = !config.checkpoint.memory_every.is_none();
   std::int64_t copies = 0;
   together(ranks, [&] {
     check_that_it_can_be_planned(model);

@@ -39,9 +39,16 @@ Checkpoint open_path(const std::string& path, const Config& config, TrainObserve
   return *std::move(newest);
 }
 
+// The configuration of the run that wrote the checkpoint, with lengths in steps of the data that there is now.
+Config config_of(const Checkpoint& resume, const Config& config) {
+  Config before = parse_config(config.keys, resume.state.config, resume.path);
+  if (before.epochs > 0 && config.epoch_steps > 0) measure_lengths(before, config.epoch_steps, BatchSource::kEndless);
+  return before;
+}
+
 // The numbers of another model fit nowhere.
 void check_same_model(const Checkpoint& resume, const Config& config) {
-  const Config before = parse_config(config.keys, resume.state.config, resume.path);
+  const Config before = config_of(resume, config);
   KEEL_CHECK(before.task == config.task, "'", resume.path, "' is a checkpoint of the task ", before.task, ", not of ",
              config.task);
   std::string differences;
@@ -64,7 +71,7 @@ std::string states_of(const Config& config) {
 
 // The state of another optimizer says nothing to this one.
 void check_same_states(const Checkpoint& resume, const Config& config) {
-  const Config before = parse_config(config.keys, resume.state.config, resume.path);
+  const Config before = config_of(resume, config);
   const std::string then = states_of(before), now = states_of(config);
   KEEL_CHECK(then == now, "'", resume.path, "' was trained by ", before.optimizer.type, ", which keeps ", then,
              ", and ", config.optimizer.type, " would go on from ", now,
@@ -81,7 +88,7 @@ std::string list_of(const std::vector<ConfigChange>& changes) {
 
 // Says which settings are not those of the checkpoint's run; the new ones hold.
 void note_changes(const Checkpoint& resume, const Config& config, TrainObserver& observer) {
-  const Config before = parse_config(config.keys, resume.state.config, resume.path);
+  const Config before = config_of(resume, config);
   Config now = config;
   if (now.strategy.precision == Strategy::Precision::automatic) now.strategy.precision = before.strategy.precision;
   std::string changed = list_of(changes_between(config.schema(), before, now, OnResume::warns));
@@ -113,7 +120,7 @@ bool name_same_data(const Config& before, const Config& now) {
 void check_same_data(const Checkpoint& resume, const Config& config, const Data& data, TrainObserver& observer) {
   const std::string now = data.training->fingerprint();
   if (resume.state.data.empty() || resume.state.data == now) return;
-  if (!name_same_data(parse_config(config.keys, resume.state.config, resume.path), config)) return;
+  if (!name_same_data(config_of(resume, config), config)) return;
   const std::string change = concat(name_of_data(config), " has changed since '", resume.path, "' was made: it had ",
                                     resume.state.data, ", and has ", now);
   if (!config.data.allow_changes) throw Error(concat(change, "; data.allow_changes=true goes on with it"));
@@ -123,7 +130,8 @@ void check_same_data(const Checkpoint& resume, const Config& config, const Data&
 // Why nothing is left to do, and what gives the run more; empty: something is.
 std::string why_done(const TrainState& state, const Config& config) {
   if (state.step >= config.steps)
-    return concat("it has ", state.step, " steps, and the run has ", config.steps, "; to go on, raise steps");
+    return concat("it has ", state.step, " steps, and the run has ", config.steps, "; to go on, raise ",
+                  config.epochs > 0 ? "epochs" : "steps");
   if (config.time_limit > 0 && state.time.seconds >= config.time_limit)
     return concat("it has used ", compact_duration(state.time.seconds), " of training, and time_limit is ",
                   compact_duration(config.time_limit), "; to go on, raise time_limit");

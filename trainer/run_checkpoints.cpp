@@ -48,9 +48,7 @@ void RunCheckpoints::begin() {
   memory_.begin();
 }
 
-bool RunCheckpoints::is_due(std::int64_t step, bool asked) const {
-  return asked || (config_.every > 0 && step % config_.every == 0);
-}
+bool RunCheckpoints::is_due(std::int64_t step, bool asked) const { return asked || config_.every.is_due(step); }
 
 bool RunCheckpoints::asks() const {
   return ranks_.rank() == 0 && config_.minutes > 0 && seconds_now() - last_ >= 60 * config_.minutes;

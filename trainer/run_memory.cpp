@@ -62,7 +62,7 @@ std::optional<Promotion> promote_newest_copy(const RunFolder& folder, const std:
 RunMemory::RunMemory(const RunFolder& folder, const CheckpointConfig& config, const Sharded& engine,
                      Communicator& ranks, TrainObserver& observer)
     : folder_(folder), every_(config.memory_every), ranks_(ranks), observer_(observer) {
-  if (every_ <= 0) return;
+  if (every_.is_none()) return;
   copies_.emplace(engine, ranks, copies_of(folder, broadcast_text(ranks, MemoryFolder::new_session()), ranks));
 }
 

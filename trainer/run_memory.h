@@ -35,7 +35,7 @@ class RunMemory {
   void begin();
   // Notes again whose copies count, in a folder that was made again. Every rank calls it.
   void note() const;
-  bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
+  bool is_due(std::int64_t step) const { return every_.is_due(step); }
   // Copies the state of state.step. A failure is told to the observer, once until a copy is made again. Every rank
   // calls it, between two steps.
   void copy(const TrainState& state, std::span<const SavedBeside> beside);
@@ -44,7 +44,7 @@ class RunMemory {
 
  private:
   const RunFolder& folder_;
-  std::int64_t every_;
+  Length every_;
   Communicator& ranks_;
   TrainObserver& observer_;
   std::optional<MemoryCopies> copies_;

@@ -43,7 +43,7 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
 RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor) {
   const PlannedStack stack(config, model, ranks, on_processor);
   RankPlan plan = stack.plan(0);
-  if (config.checkpoint.memory_every > 0)
+  if (!config.checkpoint.memory_every.is_none())
     plan.memory.copies =
         MemoryCopies::kAtOnce * (plan.memory.checkpoint + (ranks > 1 ? stack.plan(1).memory.checkpoint : 0));
   if (!config.checkpoint.async) plan.memory.checkpoint = 0;  // nothing is copied

@@ -45,7 +45,7 @@ bool RunReport::tell_step(const StepOutcome& outcome, double waited_ms, std::int
   report.seconds = site_.time.seconds();
   if (site_.time.has_limit()) left = std::min(left, std::max(0.0, report.time_limit - report.seconds));
   report.seconds_left = left;
-  const bool is_due = outcome.step % config.log.every == 0 || outcome.step == config.steps;
+  const bool is_due = config.log.every.is_due(outcome.step) || outcome.step == config.steps;
   if (is_due && site_.files.has_begun()) write_step(outcome, report, now, units, logged);
   site_.observer.on_step(report);
   return is_due;
@@ -60,6 +60,8 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
       {speed, report.units_per_s}, {"step_ms", times.step_ms}, {"elapsed_s", now - began_},
       {report.unit, units}};
   for (const NamedNumber& each : outcome.terms) metrics.push_back({concat("train/", each.name), each.value});
+  const double epoch = site_.config.epoch_steps;
+  if (epoch > 0) metrics.push_back({"epoch", static_cast<double>(outcome.step) / epoch});
   const Sharded& engine = site_.engine;
   if (engine.optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
   if (engine.options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});

@@ -133,6 +133,7 @@ constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 
 constexpr Condition kAlways = {};
+constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
@@ -153,7 +154,11 @@ std::vector<SchemaRow> own_rows() {
   return {
       {"seed", KEEL_FIELD(seed), "1", kAny, kAlways, "Seed of every random draw: initial weights, data order, dropout.",
        "random_seed"},
-      pacing({"steps", KEEL_FIELD(steps), "", at_least(1), kAlways, "Optimizer steps to train.",
+      pacing({"epochs", KEEL_FIELD(epochs), "0", at_least(0), kAlways,
+              "Epochs of the data to train, fractions included, in place of steps; 0: as many steps as that key says. "
+              "The data must have epochs, as csv and JSON lines have, and a text read at random places has not.",
+              "max_epochs|num_epochs|num_train_epochs"}),
+      pacing({"steps", KEEL_FIELD(steps), "", at_least(1), kBySteps, "Optimizer steps to train.",
               "max_steps|max_iters|iterations"}),
       {"time_limit", KEEL_FIELD(time_limit), "0", at_least(0), kAlways,
        "Seconds of training, all sessions together, after which the run ends in good order; 0: no limit. Where the "
@@ -184,13 +189,14 @@ std::vector<SchemaRow> own_rows() {
        "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
 
       ignored({"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
-               "Steps between two evaluations; 0: only at the end.", "eval_interval|evaluate_every"}),
+               "Between two evaluations, in steps or epochs; 0: only at the end.", "eval_interval|evaluate_every"}),
       ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kAlways,
                "Batches of one evaluation; 0: all that is held out.", "eval_iters"}),
 
-      ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
-               "Steps between two checkpoints; 0: none by steps. The end of a session makes one in any case.",
-               "save_every|checkpoint_every"}),
+      ignored(
+          {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
+           "Between two checkpoints, in steps or epochs; 0: none by steps. The end of a session makes one in any case.",
+           "save_every|checkpoint_every"}),
       ignored({"checkpoint.minutes", KEEL_FIELD(checkpoint.minutes), "0", at_least(0), kAlways,
                "Minutes between two checkpoints, by the first rank's clock; 0: none by time.",
                "save_interval|every_minutes"}),
@@ -209,10 +215,11 @@ std::vector<SchemaRow> own_rows() {
            "new one."}),
       ignored(
           {"checkpoint.memory_every", KEEL_FIELD(checkpoint.memory_every), "0", at_least(0), kAlways,
-           "Steps between two copies of the newest state in the memory of hosts (/dev/shm), of which each rank has one "
+           "Between two copies, in steps or epochs, of the newest state in the memory of hosts (/dev/shm), of which "
+           "each rank has one "
            "on its own host and one on another; resume=auto goes on from them where no checkpoint is newer. 0: none."}),
       ignored({"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways,
-               "Steps between two lines of metrics.jsonl.", "log_every|log_interval"}),
+               "Between two lines of metrics.jsonl, in steps or epochs.", "log_every|log_interval"}),
       ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
                "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
                "Perfetto).",

@@ -113,6 +113,31 @@ class ScheduleField : public KeyField {
   const ScheduleUse& use_;
 };
 
+// A number of steps is read as any whole number; what has a unit, as Length::parse() says.
+class LengthField : public KeyField {
+ public:
+  explicit LengthField(Access<Length> access) : access_(access) {}
+  std::string values(const SchemaRow& row) const override {
+    return concat(words_for(std::int64_t{}, row.range), ", or epochs as in 0.5 epochs");
+  }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    const bool has_unit = node.kind == YamlNode::Kind::scalar && std::ranges::any_of(node.text, [](unsigned char c) {
+                            return c == 's' || c == 'S' || c == 'p' || c == 'P';
+                          });
+    std::int64_t steps = 0;
+    if (!has_unit) read_value(row, node, steps);
+    const Length length = has_unit ? Length::parse(node.text) : Length(steps);
+    if (length.epochs() == 0 && !row.range.contains(static_cast<double>(length.steps()))) refuse_value(row, node);
+    access_(config_of(settings)) = length;
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return access_(const_cast<Config&>(config_of(settings))).text();
+  }
+
+ private:
+  Access<Length> access_;
+};
+
 template <class T>
 FieldPtr field_of(Access<T> access) {
   return std::make_shared<MemberField<T>>(access);
@@ -128,6 +153,7 @@ FieldPtr member(Access<double> access) { return field_of(access); }
 FieldPtr member(Access<std::array<double, 2>> access) { return field_of(access); }
 FieldPtr member(Access<std::string> access) { return field_of(access); }
 FieldPtr member(Access<std::vector<GroupPattern>> access) { return std::make_shared<GroupsField>(access); }
+FieldPtr member(Access<Length> access) { return std::make_shared<LengthField>(access); }
 
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values) {
   return std::make_shared<ListField>(access, types, values);

@@ -42,6 +42,7 @@ FieldPtr member(Access<double> access);
 FieldPtr member(Access<std::array<double, 2>> access);
 FieldPtr member(Access<std::string> access);
 FieldPtr member(Access<std::vector<GroupPattern>> access);
+FieldPtr member(Access<Length> access);
 
 // A list of parts that name their types, which live as long as the program.
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values);

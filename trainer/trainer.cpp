@@ -13,6 +13,7 @@
 #include "keel/kernels/update.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/data_fingerprint.h"
+#include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/own_callbacks.h"
@@ -54,11 +55,11 @@ class Run {
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
         task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
-        data_(agreed(ranks, [&] { return open_training_data(config, *task_); })),
+        data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
         micro_batches_(agreed(
             ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
         model_(*agreed(ranks, [&] { return &task_->model(); })),
-        resume_(find_beginning(config)) {
+        resume_(find_beginning()) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     check_same_data(config_, *data_.training, observer_, ranks);
     config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
@@ -151,12 +152,12 @@ class Run {
     return [&observer](LogLevel level, std::string_view message) { observer.on_message(level, message); };
   }
 
-  std::optional<Checkpoint> find_beginning(const Config& config) {
+  std::optional<Checkpoint> find_beginning() {
     together(ranks_, [&] {
       if (is_first()) files_.take();
     });
     check_shared_folder(folder_.path(), ranks_);
-    return find_resume(config, folder_, data_, observer_, ranks_);
+    return find_resume(config_, folder_, data_, observer_, ranks_);
   }
 
   void write_description() {
@@ -215,19 +216,25 @@ class Run {
       callbacks_->tell("interrupt", &Callback::interrupt);
     }
     const bool last = has_ended_ || agreed.failed || state_.step == config_.steps;
-    const bool evaluates = !agreed.stop && (last || is_due(config_.eval.every) || agreed.wishes.evaluate);
+    const bool evaluates = !agreed.stop && (last || config_.eval.every.is_due(state_.step) || agreed.wishes.evaluate);
     bool saves = !last && checkpoints_->is_due(state_.step, agreed.save || agreed.wishes.save);
     const bool copies = !last && checkpoints_->is_copy_due(state_.step);
     if (last || evaluates || saves || copies) handle(steps_->finish());
     if (last) confirm();
     if (evaluates) saves |= evaluate_now().save;
-    if (last || has_ended_) return;
-    if (saves) save();
-    if (copies) {
+    const bool ends = last || has_ended_;
+    if (saves && !ends) save();
+    if (copies && !ends) {
       remember_callbacks();
       checkpoints_->copy(state_);
     }
+    if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
+    if (ends) return;
     if (evaluates || saves || copies) report_->go_on(steps_->waited_ms());
+  }
+
+  void tell_epoch(std::string_view name, RunCallbacks::Event event) {
+    if (config_.epoch_steps > 0) callbacks_->tell(name, event);
   }
 
   // A step and its outcome, or that of the step before; what all ranks have agreed on with it.
@@ -237,7 +244,10 @@ class Run {
     if (time_->has_limit())
       steps_->set_curves(
           scaled(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor));
-    callbacks_->loop().step = state_.step + 1;
+    LoopState& loop = callbacks_->loop();
+    loop.step = state_.step + 1;
+    if (config_.epoch_steps > 0) loop.epoch = static_cast<double>(loop.step) / config_.epoch_steps;
+    if (state_.step == 0 || ends_epoch(state_.step)) tell_epoch("epoch_begin", &Callback::epoch_begin);
     callbacks_->tell("step_begin", &Callback::step_begin);
     // At any number of ranks wishes are those from before the step; a rank alone hears signals at once.
     const LoopWishes wishes = callbacks_->wishes();
@@ -270,7 +280,10 @@ class Run {
     tell_once(LogLevel::info, concat("ends after step ", state_.step, ": ", callbacks_->stop_reason()));
   }
 
-  bool is_due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
+  // Whether an epoch ends with the step.
+  bool ends_epoch(std::int64_t step) const {
+    return epochs_passed(step, config_.epoch_steps) > epochs_passed(step - 1, config_.epoch_steps);
+  }
 
   // Ends the run where some rank cannot go on, and has not told it yet.
   void confirm() {

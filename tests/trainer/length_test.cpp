@@ -1,0 +1,214 @@
+// Lengths in steps and epochs: of runs, and of what lies between two evaluations, checkpoints and records.
+
+#include "keel/trainer/length.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "keel/autograd/functions.h"
+#include "keel/nn/layers.h"
+#include "keel/trainer/config_keys.h"
+#include "keel/trainer/metrics.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+using Steps = std::vector<std::int64_t>;
+
+TEST(Length, IsReadInStepsAndEpochsAndWrittenTheSameWay) {
+  const std::pair<const char*, const char*> same[] = {
+      {"500", "500"},       {"500 steps", "500"},     {"1 step", "1"},
+      {"step", "1"},        {"20st", "20"},           {"2 Epochs", "2 epochs"},
+      {"epoch", "1 epoch"}, {"1ep", "1 epoch"},       {"0.5 epochs", "0.5 epochs"},
+      {"0", "0"},           {"2.5eps", "2.5 epochs"}, {"1e3", "1000"}};
+  for (const auto& [text, meaning] : same) {
+    EXPECT_EQ(Length::parse(text).text(), meaning) << text;
+    EXPECT_EQ(Length::parse(meaning), Length::parse(text));
+  }
+  for (const char* wrong :
+       {"", "soon", "-1", "1.5", "0 epochs", "-2 epochs", "nan epochs", "inf epochs", "5 days", "1e99"})
+    EXPECT_EQ(error_of([&] { Length::parse(wrong); }),
+              concat("expects steps or epochs, such as 500 or 0.5 epochs, got '", wrong, "'"));
+}
+
+Steps due(Length length, double steps_per_epoch, std::int64_t steps) {
+  length.measure(steps_per_epoch);
+  Steps all;
+  for (std::int64_t step = 1; step <= steps; ++step)
+    if (length.is_due(step)) all.push_back(step);
+  return all;
+}
+
+TEST(Length, IsDueWhereItsMultiplesEnd) {
+  EXPECT_EQ(due(Length(3), 7, 10), (Steps{3, 6, 9}));
+  EXPECT_EQ(due(Length(0), 7, 10), Steps{});
+  EXPECT_EQ(due(Length::of_epochs(1), 4, 9), (Steps{4, 8}));
+  EXPECT_EQ(due(Length::of_epochs(0.5), 7, 14), (Steps{4, 7, 11, 14}));
+  EXPECT_EQ(due(Length::of_epochs(0.1), 10, 12), (Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(due(Length::of_epochs(1), 2.5, 10), (Steps{3, 5, 8, 10}))
+      << "a step that ends one epoch and begins the next";
+  // No multiple is lost to rounding: one step in each tenth of an epoch, however long the run.
+  for (const double epoch : {30.0, 70.0, 1e5}) {
+    const auto count =
+        static_cast<std::int64_t>(due(Length::of_epochs(0.1), epoch, static_cast<std::int64_t>(3 * epoch)).size());
+    EXPECT_EQ(count, 30) << epoch;
+  }
+}
+
+// y = 2 x - 1, of points that are not a multiple of a step's rows.
+class Line : public Dataset {
+ public:
+  explicit Line(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  Example example(std::int64_t i) const override {
+    check_index(i);
+    const float x = static_cast<float>(i) / static_cast<float>(size_);
+    Example example;
+    example.set("x", Numbers{{1}, {x}});
+    example.set("y", Numbers{{1}, {2 * x - 1}});
+    return example;
+  }
+  std::string fingerprint() const override { return concat("line ", size_); }
+
+ private:
+  std::int64_t size_;
+};
+
+class FitLine : public Task {
+ public:
+  explicit FitLine(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override {
+    Data data = make_data(site_, std::make_shared<Line>(23), 0, stack());
+    data.validation = {{"", make_source(site_.host, std::make_shared<Line>(5), sequential(5, 4), stack())}};
+    return data;
+  }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    return mse_loss(net_(input(batch, "x", pass), pass), input(batch, "y", pass));
+  }
+
+ private:
+  TaskSite site_;
+  Mlp net_{{1, 8, 1}, ActivationKind::tanh};
+};
+
+// 23 rows in steps of 6: an epoch has four, the last of which has 5 rows.
+Config line_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  static const auto keys = [] {
+    const TaskEntry line = task_entry<FitLine>("line", "a line");
+    return std::make_shared<const ConfigKeys>(std::span(&line, 1));
+  }();
+  more.insert(more.begin(), concat("run=", place / run));
+  return parse_config(keys, R"(
+epochs: 2.5
+batch: {global: 6, micro: 2}
+optimizer: {lr: 1e-2}
+scheduler: {type: linear, warmup: 1}
+eval: {every: 0.5 epochs}
+checkpoint: {every: 1 epoch, keep: 9}
+log: {every: 1}
+threads: 1
+)",
+                      "line.yaml", more);
+}
+
+class EpochEvents : public Callback {
+ public:
+  std::string_view name() const override { return "epoch_events"; }
+  void epoch_begin(LoopView& v) override { seen += concat("begin ", v.state().step, '\n'); }
+  void epoch_end(LoopView& v) override { seen += concat("end ", v.state().step, " after ", v.state().epoch, '\n'); }
+  void evaluation_end(LoopView& v, bool) override { seen += concat("evaluation ", v.state().step, '\n'); }
+  std::string seen;
+};
+
+TEST(Epochs, AreCountedByTheDataInEveryStageByAnyNumberOfRanks) {
+  for (const int n : {1, 2, 3}) {
+    const TemporaryFolder place;
+    std::string weights;
+    for (const char* stage : {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"}) {
+      const Config config = line_run(place, stage, {concat("strategy=", stage)});
+      run_ranks(n, [&](Communicator& ranks) {
+        Recorder recorder;
+        const auto events = std::make_shared<EpochEvents>();
+        EXPECT_EQ(train(config, recorder, ranks, {events}).step, 10);
+        EXPECT_EQ(events->seen,
+                  "begin 1\nevaluation 2\nevaluation 4\nend 4 after 1\nbegin 5\nevaluation 6\nevaluation 8\n"
+                  "end 8 after 2\nbegin 9\nevaluation 10\n");
+        EXPECT_EQ(recorder.checkpoints, (Steps{4, 8, 10}));
+      });
+      if (weights.empty()) weights = weights_of(config);
+      EXPECT_TRUE(weights_of(config) == weights) << stage << " by " << n;
+      std::vector<double> epochs, rates;
+      std::int64_t rows = 0;
+      for (const Json& record : read_metrics(RunFolder(config.run).metrics())) {
+        if (!record.contains("epoch")) continue;
+        epochs.push_back(record.at("epoch").number());
+        rates.push_back(record.at("lr").number());
+        rows = record.at("rows").integer();
+      }
+      ASSERT_EQ(epochs.size(), 10u);
+      for (std::size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i], static_cast<double>(i + 1) / 4);
+      EXPECT_EQ(rows, 23 + 23 + 12) << "no row twice, none left out";
+      EXPECT_GT(rates[1], rates[8]) << "the schedule falls over the ten steps of the epochs";
+    }
+    // The same, resumed in the midst of an epoch.
+    train_by(n, line_run(place, "parts", {"strategy=zero1-fp32"}), n == 1 ? 6 : 5);
+    train_by(n, line_run(place, "parts", {"strategy=zero3-fp32", "resume=auto"}));
+    EXPECT_TRUE(weights_of(line_run(place, "parts")) == weights) << n;
+  }
+}
+
+// A mean over the rows that there are, whoever computes them.
+TEST(Epochs, EndInAStepOfFewerRowsThatIsDividedLikeAnyOther) {
+  std::vector<double> first;
+  for (const int n : {1, 2, 3})
+    for (const char* micro : {"batch.micro=6", "batch.micro=2", "batch.micro=1"}) {
+      const TemporaryFolder place;
+      const auto recorders = train_by(n, line_run(place, "run", {micro}));
+      const std::vector<double>& losses = recorders[0]->losses;
+      if (first.empty()) first = losses;
+      ASSERT_EQ(losses.size(), 10u);
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], first[i], 1e-5 * first[i]) << "step " << i + 1 << ' ' << micro << " by " << n;
+    }
+}
+
+TEST(Epochs, GoOnWhereThereAreMoreOfThem) {
+  const TemporaryFolder place;
+  train_by(1, line_run(place, "run", {"scheduler={type: constant}"}));
+  Recorder done;
+  EXPECT_EQ(train(line_run(place, "run", {"resume=auto", "scheduler={type: constant}"}), done).step, 10);
+  EXPECT_NE(done.messages.find("it has 10 steps, and the run has 10; to go on, raise epochs"), std::string::npos)
+      << done.messages;
+  Recorder more;
+  EXPECT_EQ(train(line_run(place, "run", {"resume=auto", "epochs=3", "scheduler={type: constant}"}), more).step, 12);
+}
+
+TEST(Epochs, AreRefusedWhereTheDataHasNone) {
+  const TemporaryFolder place;
+  const auto refusal = [&](const char* key) {
+    TrainObserver silent;
+    return error_of([&] { train(small_run(place, "run", {key}), silent); });
+  };
+  const std::string why = ": this data has no epochs, as its rows are drawn without end; give steps instead of epochs";
+  EXPECT_EQ(refusal("eval.every=1 epoch"), "eval.every" + why);
+  EXPECT_EQ(refusal("checkpoint.every=0.5ep"), "checkpoint.every" + why);
+  EXPECT_FALSE(std::filesystem::exists(place / "run"));
+  EXPECT_NE(error_of([&] { line_run(place, "run", {"steps=4"}); }).find("applies only when epochs is 0"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              line_run(place, "run", {"scheduler.warmup=11", "epochs=1"});
+              TrainObserver silent;
+              train(line_run(place, "run", {"scheduler.warmup=11", "epochs=1"}), silent);
+            }).find("with 4 steps in 1 epochs"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,104 @@
+#include "keel/trainer/length.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "keel/runtime/error.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/learning_rate.h"
+
+namespace keel {
+namespace {
+
+// What rounding may take from a multiple.
+constexpr double kSlack = 1e-9;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+
+double multiples(std::int64_t step, double distance) {
+  return std::floor(static_cast<double>(step) / distance + kSlack);
+}
+
+std::string lower(std::string_view text) {
+  std::string word(text);
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word;
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+}  // namespace
+
+Length Length::of_epochs(double epochs) {
+  Length length;
+  length.epochs_ = epochs;
+  return length;
+}
+
+Length Length::parse(std::string_view text) {
+  const auto refuse = [&] {
+    throw Error(concat("expects steps or epochs, such as 500 or 0.5 epochs, got '", text, "'"));
+  };
+  double number = 1;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool has_number = code == std::errc();
+  std::string_view rest = has_number ? text.substr(static_cast<std::size_t>(end - text.data())) : text;
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  const std::string unit = lower(rest);
+  if (is_one_of(unit, {"epoch", "epochs", "ep", "eps"})) {
+    if (!(number > 0) || !std::isfinite(number)) refuse();
+    return of_epochs(number);
+  }
+  const bool is_steps = unit.empty() ? has_number : is_one_of(unit, {"step", "steps", "st", "sts"});
+  if (!is_steps || !(number >= 0) || number != std::floor(number) || number > static_cast<double>(kMostSteps)) refuse();
+  return Length(static_cast<std::int64_t>(number));
+}
+
+std::string Length::text() const {
+  if (epochs_ == 0) return std::to_string(steps_);
+  return fmt::format("{} epoch{}", epochs_, epochs_ == 1 ? "" : "s");
+}
+
+void Length::measure(double steps_per_epoch) {
+  if (epochs_ > 0) distance_ = epochs_ * steps_per_epoch;
+}
+
+bool Length::is_due(std::int64_t step) const {
+  if (distance_ <= 0) return false;
+  return multiples(step, distance_) > multiples(step - 1, distance_);
+}
+
+std::int64_t epochs_passed(std::int64_t step, double steps_per_epoch) {
+  return steps_per_epoch > 0 ? static_cast<std::int64_t>(multiples(step, steps_per_epoch)) : 0;
+}
+
+void measure_lengths(Config& config, double steps_per_epoch, std::int64_t source_steps) {
+  const auto check = [&](std::string_view key, double epochs) {
+    KEEL_CHECK(epochs == 0 || steps_per_epoch > 0, key,
+               ": this data has no epochs, as its rows are drawn without end; give steps instead of epochs");
+  };
+  check("epochs", config.epochs);
+  for_each_length(config, [&](std::string_view key, Length& length) {
+    check(key, length.epochs());
+    length.measure(steps_per_epoch);
+  });
+  config.epoch_steps = steps_per_epoch;
+  if (config.epochs > 0) {
+    const double steps = std::ceil(config.epochs * steps_per_epoch - kSlack);
+    KEEL_CHECK(steps <= static_cast<double>(kMostSteps), "epochs: ", config.epochs, " epochs are more than ",
+               kMostSteps, " steps");
+    config.steps = std::max<std::int64_t>(1, static_cast<std::int64_t>(steps));
+    for (const ScheduleComplaint& each : check_learning_rates(config))
+      throw Error(concat("scheduler.", each.where, ": ", each.message, ", with ", config.steps, " steps in ",
+                         config.epochs, " epochs"));
+  }
+  KEEL_CHECK(config.steps <= source_steps, config.epochs > 0 ? "epochs" : "steps", ": the data ends after ",
+             source_steps, " steps, and the run has ", config.steps);
+}
+
+}  // namespace keel
