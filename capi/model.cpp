@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "keel/capi/handles.h"
-#include "keel/data/divide_rows.h"
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
@@ -14,6 +13,7 @@
 #include "keel/optim/catalog.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/precision.h"
+#include "keel/trainer/run_plan.h"
 
 namespace keel::capi {
 
@@ -45,8 +45,7 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
                          " evaluates the loss several times in a step, which is not offered here"),
                   ErrorKind::unsupported);
     network_ = make(config_);
-    parts_ = static_cast<std::int64_t>(
-        divide_rows(config_.batch.global, config_.batch.micro, ranks.rank(), ranks.size()).size());
+    parts_ = planned_micro_batches(config_, ranks.size());
   });
   among_ranks([&] {
     Strategy::Precision& precision = config_.strategy.precision;

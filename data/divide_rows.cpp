@@ -9,7 +9,7 @@ namespace keel {
 std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_t rank, std::int64_t world) {
   KEEL_CHECK(world >= 1 && rank >= 0 && rank < world, "rank ", rank, " is not one of ", world);
   KEEL_CHECK(micro >= 1, "micro-batches have at least one sequence, not ", micro);
-  KEEL_CHECK(rows >= world, "a global batch of ", rows, " sequences is too small for ", world, " ranks");
+  KEEL_CHECK(rows >= 1, "a step has at least one row, not ", rows);
   // The i-th of n parts, the longer ones first.
   const auto part = [](Rows all, std::int64_t n, std::int64_t i) {
     const std::int64_t count = all.end - all.begin, shorter = count / n, longer = count % n;

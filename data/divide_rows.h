@@ -10,7 +10,7 @@ namespace keel {
 
 // The micro-batches of one rank: contiguous rows, in order, `micro` at most. The rows are shared out as evenly as they
 // go, among ranks and then among micro-batches. Every rank has as many micro-batches; the last ones of some may be
-// empty.
+// empty: all of a rank's, where a step has fewer rows than there are ranks.
 std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_t rank = 0, std::int64_t world = 1);
 
 }  // namespace keel

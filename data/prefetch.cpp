@@ -1,22 +1,19 @@
 #include "keel/data/prefetch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "keel/runtime/error.h"
 
 namespace keel {
 
-PrefetchLoader::PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step,
-                               std::vector<Rows> ranges, int depth, const Context& target, int workers)
+PrefetchLoader::PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, RangesOfStep ranges,
+                               int depth, const Context& target, int workers)
     : loader_(std::move(loader)), ranges_(std::move(ranges)), depth_(depth), target_(target), step_(first_step) {
   KEEL_CHECK(loader_ != nullptr, "prefetching needs a loader");
   KEEL_CHECK(first_step >= 0, "the first step must not be negative, got ", first_step);
   KEEL_CHECK(depth >= 1, "at least one batch must be allowed to wait, got ", depth);
   KEEL_CHECK(workers >= 1, "batches are loaded by at least one thread, not by ", workers);
-  if (ranges_.empty()) ranges_.push_back({0, BatchSource::kEndless});
-  KEEL_CHECK(first_step >= loader_->steps() || ranges_[0].begin < loader_->rows(first_step), "rows from ",
-             ranges_[0].begin, " on are outside the ", loader_->rows(first_step), " rows of step ", first_step);
+  if (!ranges_) ranges_ = [this](std::int64_t step) { return std::vector<Rows>{{0, loader_->rows(step)}}; };
   if (target_) copies_ = target_.make_stream();
   for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
 }
@@ -77,22 +74,18 @@ std::size_t PrefetchLoader::ready() const {
 }
 
 std::optional<PrefetchLoader::Job> PrefetchLoader::take_job() {
-  while (!all_issued_ && !stopped_) {
-    if (step_ >= loader_->steps()) {
-      all_issued_ = true;
-      break;
-    }
-    const std::int64_t rows = loader_->rows(step_);
-    const Job job = {issued_, step_, {std::min(ranges_[range_].begin, rows), std::min(ranges_[range_].end, rows)}};
-    if (++range_ == ranges_.size()) {
-      range_ = 0;
-      ++step_;
-    }
-    if (job.range.begin == job.range.end) continue;
-    ++issued_;
-    return job;
+  if (stopped_ || all_issued_) return std::nullopt;
+  while (jobs_.empty() && step_ < loader_->steps()) {
+    for (const Rows range : ranges_(step_)) jobs_.push_back({issued_++, step_, range});
+    ++step_;
   }
-  return std::nullopt;
+  if (jobs_.empty()) {
+    all_issued_ = true;
+    return std::nullopt;
+  }
+  const Job job = jobs_.front();
+  jobs_.pop_front();
+  return job;
 }
 
 PrefetchLoader::Loaded PrefetchLoader::load(const Job& job) {

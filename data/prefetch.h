@@ -3,7 +3,9 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,11 +20,13 @@ namespace keel {
 
 class PrefetchLoader {
  public:
-  // Batches come in the order of steps from `first_step` on, and within a step in the order of `ranges`
-  // (empty: one batch of all rows), whichever of the `workers` threads loads them. Ranges are clipped to the rows that
-  // a step has. At most `depth` wait, and every worker has one at hand. With a `target`, batches travel there ahead of
-  // their use, too, beside the device's other work.
-  PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, std::vector<Rows> ranges = {},
+  // The batches of a step, in order.
+  using RangesOfStep = std::function<std::vector<Rows>(std::int64_t step)>;
+
+  // Batches come in the order of steps from `first_step` on, whichever of the `workers` threads loads them. Without
+  // `ranges`, a step is one batch of all rows. At most `depth` wait, and every worker has one at hand. With a `target`,
+  // batches travel there ahead of their use, too, beside the device's other work.
+  PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, RangesOfStep ranges = {},
                  int depth = 2, const Context& target = {}, int workers = 1);
   ~PrefetchLoader();
   PrefetchLoader(const PrefetchLoader&) = delete;
@@ -56,7 +60,7 @@ class PrefetchLoader {
   std::size_t ready() const;
 
   std::shared_ptr<const BatchSource> loader_;
-  std::vector<Rows> ranges_;
+  RangesOfStep ranges_;
   std::int64_t depth_;
   Context target_;
   Stream copies_;  // of the target
@@ -66,8 +70,8 @@ class PrefetchLoader {
   std::map<std::int64_t, Loaded> waiting_;  // by number
   std::int64_t taken_ = 0;                  // batches
   std::int64_t issued_ = 0;                 // jobs
-  std::int64_t step_;                       // of the next job
-  std::size_t range_ = 0;                   // of the next job
+  std::int64_t step_;                       // whose ranges come next
+  std::deque<Job> jobs_;                    // of the step before, that nobody loads yet
   bool all_issued_ = false;                 // there are no more jobs
   bool stopped_ = false;                    // nobody takes more
 

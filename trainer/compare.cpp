@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "keel/config/values.h"
-#include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/algorithm_names.h"
 #include "keel/dist/comm/algorithms.h"
@@ -20,6 +19,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
+#include "keel/trainer/run_plan.h"
 #include "keel/trainer/stack.h"
 #include "keel/trainer/training_step.h"
 
@@ -55,19 +55,18 @@ class Candidate {
             Communicator& ranks)
       : context_(context),
         ranks_(ranks),
-        micro_batches_(divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size())),
         device_ranks_(config, context, ranks),
         stack_({.config = config,
                 .context = context,
                 .ranks = *device_ranks_,
-                .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
+                .micro_batches = planned_micro_batches(config, ranks.size())},
                task.model()),
         steps_({.model = task.model(),
                 .loss = [&task](const Batch& batch, Forward& pass) { return task.training_step(batch, pass); },
                 .engine = stack_.engine(),
                 .ranks = ranks,
                 .loader = source,
-                .micro_batches = micro_batches_,
+                .micro = config.batch.micro,
                 .curves = stack_.curves(),
                 .seed = config.seed,
                 .unit = std::string(task.unit())},
@@ -118,7 +117,6 @@ class Candidate {
 
   const Context& context_;
   Communicator& ranks_;
-  std::vector<Rows> micro_batches_;
   DeviceCommunicator device_ranks_;
   Stack stack_;
   TrainingSteps steps_;
@@ -267,7 +265,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
       Data data;
       together(*ranks, [&] {
         KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps);
-        divide_rows(config.batch.global, config.batch.micro, ranks->rank(), ranks->size());
+        planned_micro_batches(config, ranks->size());
         context.emplace(make_context(config, *ranks, log));
         task = make_task(config, context->host());
         data = open_training_data(config, *task);

@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
@@ -23,6 +23,7 @@
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_evaluation.h"
 #include "keel/trainer/run_files.h"
+#include "keel/trainer/run_plan.h"
 #include "keel/trainer/run_report.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trace.h"
@@ -56,8 +57,7 @@ class Run {
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
         task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
         data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
-        micro_batches_(agreed(
-            ranks, [&] { return divide_rows(config.batch.global, config.batch.micro, ranks.rank(), ranks.size()); })),
+        micro_batches_(agreed(ranks, [&] { return planned_micro_batches(config, ranks.size()); })),
         model_(*agreed(ranks, [&] { return &task_->model(); })),
         resume_(find_beginning()) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
@@ -66,11 +66,9 @@ class Run {
     check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
     trace_.emplace(**device_ranks_, config.log.trace);
-    stack_.emplace(StackSite{.config = config_,
-                             .context = context_,
-                             .ranks = trace_->ranks(),
-                             .micro_batches = static_cast<std::int64_t>(micro_batches_.size())},
-                   model_);
+    stack_.emplace(
+        StackSite{.config = config_, .context = context_, .ranks = trace_->ranks(), .micro_batches = micro_batches_},
+        model_);
     tell_once(LogLevel::warning, stack_->warning());
     for (const std::string& note : task_->notes()) tell_once(LogLevel::warning, note);
     tell_once(LogLevel::info, stack_->note());
@@ -105,6 +103,7 @@ class Run {
   TrainResult operator()() {
     // A schedule that cannot be tabulated is refused before anything is written.
     const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
+    check_batches(data_, state_.step, config_.steps, ranks_);
     write_description();
     begin_callbacks();
     checkpoints_->begin();
@@ -114,7 +113,7 @@ class Run {
                                         .engine = engine(),
                                         .ranks = ranks_,
                                         .loader = data_.training,
-                                        .micro_batches = micro_batches_,
+                                        .micro = config_.batch.micro,
                                         .curves = scaled(curves, state_.rate_factor),
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
@@ -419,8 +418,8 @@ class Run {
   Context context_;
   std::unique_ptr<Task> task_;
   Data data_;
-  std::vector<Rows> micro_batches_;  // of this rank
-  Module& model_;                    // the task's
+  std::int64_t micro_batches_;  // of a step, at most
+  Module& model_;               // the task's
   std::optional<Checkpoint> resume_;
   std::optional<DeviceCommunicator> device_ranks_;
   std::optional<RunTrace> trace_;

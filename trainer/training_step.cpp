@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "keel/data/divide_rows.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
@@ -12,12 +13,7 @@
 namespace keel {
 namespace {
 
-std::vector<Rows> without_empty(const std::vector<Rows>& ranges) {
-  std::vector<Rows> filled;
-  for (const Rows range : ranges)
-    if (range.begin < range.end) filled.push_back(range);
-  return filled;
-}
+constexpr Rows kStandIn = {0, 1};  // any rank can load it
 
 // Whether two losses have the same terms, whatever the factors.
 bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
@@ -29,8 +25,8 @@ bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
 std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
 
 // One is computed while the other is loaded. Several ranks tell each other whether they have all of a step.
-int waiting_batches(const std::vector<Rows>& ranges, const Communicator& ranks) {
-  return ranks.size() == 1 ? 2 : std::max(2, static_cast<int>(ranges.size()));
+int waiting_batches(const Sharded& engine, const Communicator& ranks) {
+  return ranks.size() == 1 ? 2 : static_cast<int>(std::max<std::int64_t>(2, engine.options().micro_batches));
 }
 
 }  // namespace
@@ -57,9 +53,9 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       context_(parts.engine.context()),
       step_(step),
       first_step_(step),
-      ranges_(without_empty(parts.micro_batches)),
-      batches_(parts.loader, step, ranges_, waiting_batches(ranges_, parts.ranks),
-               context_.stream().is_asynchronous() ? context_ : Context()) {
+      batches_(
+          parts.loader, step, [this](std::int64_t each) { return loaded(each); },
+          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context()) {
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 
@@ -76,13 +72,12 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   std::optional<GatheringOfNotes> told;
-  taken_.clear();
-  if (weights_.size() != 1) take_all();
+  begin_micro_batches();
   if (parts_.engine.optimizer().requirements().closure) {
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
-    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i) run_micro_batch(i, next_batch(i), pending);
+    for (std::size_t i = 0; i < micro_batches_.size(); ++i) run_micro_batch(i, next_batch(i), pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
@@ -108,26 +103,52 @@ TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
 
 StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
-  data_failure_ = batches_.look_ahead(ranges_.size());
+  // A step of more rows than the engine was made for is refused when it begins.
+  const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
+  data_failure_ = batches_.look_ahead(std::min(most, loaded(step_ + 1).size()));
   flags.failed |= !data_failure_.empty();
   return flags;
 }
 
+std::vector<Rows> TrainingSteps::divide(std::int64_t step) const {
+  return divide_rows(parts_.loader->rows(step), parts_.micro, parts_.ranks.rank(), parts_.ranks.size());
+}
+
+std::vector<Rows> TrainingSteps::loaded(std::int64_t step) const {
+  std::vector<Rows> ranges = divide(step);
+  const auto empty = std::ranges::find_if(ranges, [](Rows range) { return range.begin == range.end; });
+  if (empty == ranges.end()) return ranges;
+  ranges.erase(empty, ranges.end());  // they are the last ones
+  ranges.push_back(kStandIn);
+  return ranges;
+}
+
+void TrainingSteps::begin_micro_batches() {
+  micro_batches_ = divide(step_);
+  if (std::ssize(micro_batches_) > parts_.engine.options().micro_batches)
+    throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ",
+                             micro_batches_.size(), " micro-batches on each rank, but the engine was made for ",
+                             parts_.engine.options().micro_batches,
+                             "; a step may have fewer rows than batch.global, and no more"));
+  taken_.clear();
+  stand_in_ = {};
+  if (weights_.size() != 1) take_all();
+}
+
 Batch TrainingSteps::take(Rows range) {
-  if (range.begin == range.end) return stand_in_;
-  Batch batch = *batches_.next();
-  if (stand_in_.rows() == 0 && parts_.micro_batches.back().begin == parts_.micro_batches.back().end)
-    stand_in_ = batch.stand_in();
-  return batch;
+  if (range.begin == range.end && stand_in_.rows() > 0) return stand_in_;
+  std::optional<Batch> batch = batches_.next();
+  KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
+  return range.begin < range.end ? *batch : stand_in_ = batch->stand_in();
 }
 
 void TrainingSteps::take_all() {
-  for (const Rows range : parts_.micro_batches) taken_.push_back(take(range));
+  for (const Rows range : micro_batches_) taken_.push_back(take(range));
   if (!weights_.empty()) begin_totals();
 }
 
 Batch TrainingSteps::next_batch(std::size_t index) {
-  return taken_.empty() ? take(parts_.micro_batches[index]) : taken_[index];
+  return taken_.empty() ? take(micro_batches_[index]) : taken_[index];
 }
 
 void TrainingSteps::begin_totals() {
@@ -145,7 +166,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     const bool is_first = pending.micro_batches.empty();
     Pending again{.step = pending.step, .random = pending.random, .totals = pending.totals, .terms = pending.terms};
     Pending& evaluation = is_first ? pending : again;
-    for (std::size_t i = 0; i < parts_.micro_batches.size(); ++i)
+    for (std::size_t i = 0; i < micro_batches_.size(); ++i)
       run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
     const std::vector<double> mine = sums_of(evaluation);
     GatheringOfNotes told(parts_.ranks, note_of(evaluation, {}), mine);
@@ -174,7 +195,7 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
 }
 
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
-  const bool last = index + 1 == parts_.micro_batches.size();
+  const bool last = index + 1 == micro_batches_.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     kinds_ = pending.micro_batches.front().loss.kinds();
@@ -236,6 +257,9 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
 
 StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) const {
   StepNote note{.flags = flags, .signature = pending.micro_batches.front().loss.signature()};
+  // On a device the step after it has begun already.
+  const std::int64_t next = pending.step + (context_.stream().is_asynchronous() ? 1 : 0);
+  if (next < parts_.last_step) note.next_rows = parts_.loader->rows(next);
   for (std::size_t i = 0; i < pending.micro_batches.size(); ++i) {
     const Pending::Micro& micro = pending.micro_batches[i];
     note.units += micro.batch.weight(parts_.unit);
@@ -269,6 +293,12 @@ void TrainingSteps::check_notes(const Pending& pending, const std::vector<StepNo
     throw AgreedError(concat("step ", pending.step, ": the loss has\n", pending.terms,
                              "which are other terms than in the session's first step; "
                              "give a term that is not wanted the factor 0"));
+  const auto other =
+      std::ranges::find_if(all, [&](const StepNote& note) { return note.next_rows != all.front().next_rows; });
+  if (other != all.end())
+    throw AgreedError(concat("ranks find other numbers of rows after step ", pending.step, ": rank 0 has ",
+                             all.front().next_rows, ", rank ", other - all.begin(), " has ", other->next_rows,
+                             "; give all the same data"));
   // What counts nothing says less of what went wrong.
   for (const bool has_weight : {true, false})
     for (std::size_t rank = 0; rank < all.size(); ++rank)

@@ -43,7 +43,7 @@ class TrainingSteps {
     Sharded& engine;
     Communicator& ranks;  // another communicator than the engine's
     std::shared_ptr<const BatchSource> loader;
-    std::vector<Rows> micro_batches;  // of this rank
+    std::int64_t micro = 1;  // rows of a micro-batch, at most
     StepCurves curves;
     std::int64_t last_step = 0;  // whose batches are the last that are needed
     std::uint64_t seed = 0;      // of dropout
@@ -58,7 +58,9 @@ class TrainingSteps {
     int failed_rank = -1;
   };
 
-  // Goes on after `step` steps.
+  // Goes on after `step` steps. Steps may have different numbers of rows, and fewer than there are ranks: a micro-batch
+  // without rows is computed with the step's first row, which counts nothing. They may not need more micro-batches than
+  // the engine was made for.
   TrainingSteps(const Parts& parts, std::int64_t step);
 
   std::int64_t step() const { return step_; }
@@ -93,6 +95,10 @@ class TrainingSteps {
     PendingStep result = {};
   };
 
+  std::vector<Rows> divide(std::int64_t step) const;
+  // What this rank loads of a step, in order: its rows, and the row that stands in for those that it has not.
+  std::vector<Rows> loaded(std::int64_t step) const;
+  void begin_micro_batches();
   Batch take(Rows range);
   // Takes the batches of a step that has to know them all before it begins, and begins to add up their weights.
   void take_all();
@@ -127,9 +133,10 @@ class TrainingSteps {
   std::optional<Pending> pending_;
   double waited_ms_ = 0;
   std::string data_failure_;
-  Batch stand_in_;            // computed where a micro-batch is empty; it has no weight
-  std::vector<Rows> ranges_;  // of the batches of a step
-  std::vector<Batch> taken_;  // all of the step at hand, where they were taken at once
+  // Of the step at hand.
+  std::vector<Rows> micro_batches_;
+  std::vector<Batch> taken_;  // all of its batches, where they were taken at once
+  Batch stand_in_;
   // Of the losses of this session: what ranks have in common, and the weights of their terms.
   std::vector<TermKind> kinds_;
   std::vector<std::string> weights_;

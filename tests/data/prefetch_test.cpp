@@ -54,13 +54,14 @@ TEST(PrefetchLoader, GivesTheBatchesOfTheWrappedLoaderInOrder) {
   EXPECT_FALSE(loader.next());
 }
 
-TEST(PrefetchLoader, TakesTheRangesOfEachStepAsFarAsItHasRows) {
-  PrefetchLoader loader(std::make_shared<NumberedLoader>(2, 3), 0, {{2, 4}, {4, 6}});
-  EXPECT_EQ(ids_until_end(loader), (std::vector<double>{2, 3, 4, 5, 102}));
-  EXPECT_EQ(error_of([] {
-              PrefetchLoader(std::make_shared<NumberedLoader>(2), 0, {{6, 8}});
-            }),
-            "rows from 6 on are outside the 6 rows of step 0");
+TEST(PrefetchLoader, TakesTheRangesOfEachStep) {
+  const auto source = std::make_shared<NumberedLoader>(3, 3);
+  PrefetchLoader loader(source, 0, [](std::int64_t step) {
+    return step == 0 ? std::vector<Rows>{{2, 4}, {4, 6}} : step == 1 ? std::vector<Rows>() : std::vector<Rows>{{0, 1}};
+  });
+  EXPECT_EQ(ids_until_end(loader), (std::vector<double>{2, 3, 4, 5, 200}));
+  PrefetchLoader outside(source, 2, [](std::int64_t) { return std::vector<Rows>{{3, 4}}; });
+  EXPECT_EQ(error_of([&] { outside.next(); }), "rows [3, 4) are none of the 3 rows of step 2");
 }
 
 TEST(PrefetchLoader, LoadsNoMoreThanItsDepthAhead) {
@@ -80,7 +81,8 @@ TEST(PrefetchLoader, ThrowsTheThreadsErrorAfterTheBatchesBeforeIt) {
 }
 
 TEST(PrefetchLoader, LooksAheadForAnErrorBeforeItsBatchIsTaken) {
-  PrefetchLoader loader(std::make_shared<NumberedLoader>(10, 6, 3), 0, {{0, 2}, {2, 4}}, 2);
+  const auto halves = [](std::int64_t) { return std::vector<Rows>{{0, 2}, {2, 4}}; };
+  PrefetchLoader loader(std::make_shared<NumberedLoader>(10, 6, 3), 0, halves, 2);
   EXPECT_FALSE(error_of([&] { loader.look_ahead(3); }).empty()) << "more than its depth";
   for (int batches = 0; batches < 6; ++batches) {
     EXPECT_EQ(loader.look_ahead(2), batches < 5 ? "" : "the disk is gone") << batches;
@@ -184,13 +186,15 @@ TEST(DivideRows, GivesEachRowToOneMicroBatchOfOneRank) {
     for (const Rows range : divide_rows(48, 3, rank, 4)) all.push_back(range);
   ASSERT_EQ(all.size(), 16u);
   for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], (Rows{3 * i, 3 * i + 3}));
-  EXPECT_FALSE(error_of([] { divide_rows(3, 1, 0, 4); }).empty());
+  EXPECT_EQ(divide_rows(3, 1, 2, 4), (std::vector<Rows>{{2, 3}}));
+  EXPECT_EQ(divide_rows(3, 1, 3, 4), (std::vector<Rows>{{3, 3}})) << "a rank without rows";
+  EXPECT_FALSE(error_of([] { divide_rows(0, 1, 0, 4); }).empty());
   EXPECT_FALSE(error_of([] { divide_rows(10, 0); }).empty());
   EXPECT_FALSE(error_of([] { divide_rows(10, 1, 2, 2); }).empty());
 }
 
 TEST(DivideRows, GivesEveryRankAsManyMicroBatchesWhateverTheNumbers) {
-  for (const std::int64_t rows : {8, 10, 13, 48})
+  for (const std::int64_t rows : {1, 3, 8, 10, 13, 48})
     for (std::int64_t world = 1; world <= 8; ++world)
       for (const std::int64_t micro : {1, 2, 3, 5, 100}) {
         std::int64_t next = 0;

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "keel/autograd/functions.h"
-#include "keel/data/divide_rows.h"
 #include "keel/optim/lbfgs.h"
 #include "keel/trainer/training_step.h"
 #include "tests/dist/parallel/sharding_support.h"
@@ -89,7 +88,7 @@ TrainingSteps::Parts parts_of(UnitNet& net, Sharded& engine, Communicator& ranks
           .engine = engine,
           .ranks = ranks,
           .loader = std::make_shared<MarkedRows>(context, engine.options().policy.parameter, marks),
-          .micro_batches = divide_rows(kTermRows, micro, ranks.rank(), ranks.size()),
+          .micro = micro,
           .curves = {from_values(context, std::vector<double>{0.1}, {1})},
           .last_step = kSteps};
 }

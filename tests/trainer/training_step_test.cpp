@@ -59,6 +59,8 @@ void spoil(Gpt& model) {
 std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths, std::string_view weight = kTokenWeight) {
   std::mutex mutex;
   std::vector<std::string> told;
+  std::vector<std::int64_t> of_both = lengths;
+  of_both.insert(of_both.end(), lengths.begin(), lengths.end());
   run_ranks(2, [&](Communicator& ranks) {
     const Context context = testing::context(1);
     const auto further = ranks.split(0, ranks.rank());
@@ -73,11 +75,9 @@ std::vector<std::string> complaints(const std::vector<std::int64_t>& lengths, st
                                    },
                                .engine = engine,
                                .ranks = *further,
-                               .loader = std::make_shared<RowsOfLengths>(context, lengths),
-                               .micro_batches = {},
+                               .loader = std::make_shared<RowsOfLengths>(context, of_both),
                                .curves = {from_values(context, std::vector<double>{0.1}, {1})},
                                .last_step = 1};
-    for (std::int64_t row = 0; row < std::ssize(lengths); ++row) parts.micro_batches.push_back({row, row + 1});
     try {
       TrainingSteps(parts, 0).next();
     } catch (const Error& error) {
