@@ -28,7 +28,7 @@ module keel_objects
     procedure :: destroy => context_destroy
   end type
 
-  public :: keel_last_error, finish, c_text, handle_of
+  public :: keel_last_error, finish, c_text, text_at, handle_of
 
 contains
 
@@ -49,11 +49,16 @@ contains
   ! What was wrong with the last call that failed.
   function keel_last_error() result(text)
     character(:), allocatable :: text
-    type(c_ptr) :: address
+    text = text_at(keel_last_error_c())
+  end function
+
+  ! C's text.
+  function text_at(address) result(text)
+    type(c_ptr), intent(in) :: address
+    character(:), allocatable :: text
     character(kind=c_char), pointer :: letters(:)
     integer :: i
 
-    address = keel_last_error_c()
     call c_f_pointer(address, letters, [strlen_c(address)])
     allocate (character(size(letters)) :: text)
     do i = 1, size(letters)
