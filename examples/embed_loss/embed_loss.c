@@ -25,9 +25,9 @@ static void must(keel_status status) {
 // The mean of log(cosh(error)) over the samples, and its derivative by each output, tanh(error) / samples.
 static int log_cosh(int outputs, const keel_view* output, const keel_view* target, const keel_view* weights,
                     const keel_view* gradient, double* loss, char message[KEEL_MESSAGE], void* user) {
-  const float* answer = output->memory;    // dense, (samples, 1)
-  const double* wanted = target->memory;   // the host's own array, as it lies
-  float* slope = gradient->memory;         // as the output
+  const float* answer = output->memory;   // dense, (samples, 1)
+  const double* wanted = target->memory;  // the host's own array, as it lies
+  float* slope = gradient->memory;        // as the output
   const int64_t samples = output->shape[0];
   (void)outputs, (void)weights, (void)user;  // one output, and each sample weighs 1
   *loss = 0;
