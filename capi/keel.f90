@@ -12,8 +12,8 @@
 !   a text in `failure`.
 ! - Objects are destroyed by hand. A copy of an object is the same object.
 module keel
-  use, intrinsic :: iso_c_binding, only: c_associated, c_char, c_double, c_f_pointer, c_funloc, c_int, c_int64_t, c_loc, &
-    c_null_char, c_null_funptr, c_null_ptr, c_ptr
+  use, intrinsic :: iso_c_binding, only: c_associated, c_char, c_double, c_f_pointer, c_funloc, c_int, c_int64_t, &
+    c_loc, c_null_char, c_null_funptr, c_null_ptr, c_ptr
   use keel_arrays
   use keel_batches
   use keel_c
@@ -22,7 +22,7 @@ module keel
   implicit none
   private
 
-  public :: keel_settings, keel_context, keel_array, keel_batch, keel_last_error, keel_version, keel_export_weights
+  public :: keel_settings, keel_context, keel_team, keel_array, keel_batch, keel_last_error, keel_version, keel_export_weights
   public :: keel_view, keel_look, keel_loss
   public :: KEEL_OK, KEEL_ERROR_INPUT, KEEL_ERROR_IO, KEEL_ERROR_NUMERIC, KEEL_ERROR_UNSUPPORTED, &
     KEEL_ERROR_INTERRUPTED, KEEL_ERROR_PEER, KEEL_ERROR_INTERNAL, KEEL_ERROR_MEMORY, KEEL_ERROR_HANDLE

@@ -62,6 +62,36 @@ module keel_c
       type(c_ptr), intent(inout) :: context
     end function
 
+    integer(c_int) function keel_context_create_tcp_c(rank, ranks, address, token, timeout, settings, context) &
+        bind(C, name='keel_context_create_tcp')
+      import :: c_char, c_double, c_int, c_ptr
+      integer(c_int), value :: rank, ranks
+      character(kind=c_char), intent(in) :: address(*), token(*)
+      real(c_double), value :: timeout
+      type(c_ptr), value :: settings
+      type(c_ptr), intent(inout) :: context
+    end function
+
+    integer(c_int) function keel_team_create_c(ranks, timeout, team) bind(C, name='keel_team_create')
+      import :: c_double, c_int, c_ptr
+      integer(c_int), value :: ranks
+      real(c_double), value :: timeout
+      type(c_ptr), intent(inout) :: team
+    end function
+
+    integer(c_int) function keel_context_create_thread_c(team, rank, settings, context) &
+        bind(C, name='keel_context_create_thread')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: team, settings
+      integer(c_int), value :: rank
+      type(c_ptr), intent(inout) :: context
+    end function
+
+    integer(c_int) function keel_team_destroy_c(team) bind(C, name='keel_team_destroy')
+      import :: c_int, c_ptr
+      type(c_ptr), intent(inout) :: team
+    end function
+
     integer(c_int) function keel_context_ranks_c(context, rank, ranks) bind(C, name='keel_context_ranks')
       import :: c_int, c_ptr
       type(c_ptr), value :: context

@@ -1,6 +1,7 @@
 ! What keel shows to a host's own function: numbers where they lie, as Fortran's arrays. Of the module keel.
 module keel_views
-  use, intrinsic :: iso_c_binding, only: c_associated, c_double, c_f_pointer, c_float, c_int, c_int32_t, c_int64_t, c_ptr
+  use, intrinsic :: iso_c_binding, only: c_associated, c_double, c_f_pointer, c_float, c_int, c_int32_t, c_int64_t, &
+    c_ptr
   implicit none
   private
 

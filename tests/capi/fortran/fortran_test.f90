@@ -41,6 +41,7 @@ program fortran_test
   call reads_classes()
   call has_a_loss_of_its_own()
   call has_several_fields()
+  call has_ranks_without_mpi()
 
   call context%destroy()
   call settings%destroy()
@@ -354,6 +355,28 @@ contains
     call rain%destroy()
     call weights%destroy()
     call array%destroy()
+  end subroutine
+
+  ! Of one rank each: threads and processes of Fortran are the host's.
+  subroutine has_ranks_without_mpi()
+    type(keel_team) :: team
+    type(keel_context) :: of_thread, of_tcp, second
+    integer :: rank, ranks, status
+
+    call team%create(1, 5d0)
+    call of_thread%create_thread(team, 0, settings)
+    call of_thread%ranks(rank, ranks)
+    call expect(rank == 0 .and. ranks == 1, 'a thread is a rank')
+    call second%create_thread(team, 0, settings, stat=status)
+    call expect(status == KEEL_ERROR_INPUT, 'once')
+    call of_tcp%create_tcp(0, 1, 'localhost:0', 'token', 5d0, settings)
+    call of_tcp%ranks(rank, ranks)
+    call expect(rank == 0 .and. ranks == 1, 'a process is a rank')
+    call second%create_tcp(1, 1, 'localhost:0', '', 5d0, settings, stat=status)
+    call expect(status == KEEL_ERROR_INPUT .and. index(keel_last_error(), 'rank is 1') > 0, 'within their number')
+    call of_thread%destroy()
+    call of_tcp%destroy()
+    call team%destroy()
   end subroutine
 
 end program fortran_test
