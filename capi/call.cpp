@@ -35,6 +35,7 @@ keel_status status_of(ErrorKind kind) {
   return KEEL_ERROR_INTERNAL;
 }
 
+thread_local bool in_host_code = false;
 thread_local std::string last_error;
 // What keel_last_error() shows: a text that needs no memory where there is none.
 thread_local const char* shown = "";
@@ -48,6 +49,13 @@ keel_status note(const char* function, const char* what, keel_status status) noe
 }
 
 }  // namespace
+
+HostCode::HostCode() : before_(std::exchange(in_host_code, true)) {}
+HostCode::~HostCode() { in_host_code = before_; }
+
+void check_outside_host_code() {
+  KEEL_CHECK(!in_host_code, "a function of the host's that keel has called must not call keel");
+}
 
 keel_status note_error(const char* function) noexcept {
   try {

@@ -18,10 +18,25 @@ class HandleError : public Error {
 // Keeps what is being thrown as the thread's last error, "keel_model_save: ...". Call it where something was caught.
 keel_status note_error(const char* function) noexcept;
 
+// While it lives, this thread runs code of the host's that keel has called. Calls of keel are refused.
+class HostCode {
+ public:
+  HostCode();
+  ~HostCode();
+  HostCode(const HostCode&) = delete;
+  HostCode& operator=(const HostCode&) = delete;
+
+ private:
+  bool before_;
+};
+// An Error in such code.
+void check_outside_host_code();
+
 // The body of the function of that name in keel.h.
 template <class F>
 keel_status call(const char* function, F&& f) noexcept {
   try {
+    check_outside_host_code();
     std::forward<F>(f)();
     return KEEL_OK;
   } catch (...) { return note_error(function); }

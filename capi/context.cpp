@@ -16,15 +16,16 @@ LogSink sink_of(const Settings& settings) {
   const auto one_at_a_time = std::make_shared<std::mutex>();
   return [=, function = settings.log, user = settings.log_user](LogLevel level, std::string_view message) {
     const std::lock_guard lock(*one_at_a_time);
+    const HostCode host;
     function(static_cast<int>(level), std::string(message).c_str(), user);
   };
 }
 
 std::unique_ptr<Communicator> make_lone_rank() { return make_communicator(ThreadHub(1).connect(0)); }
 
-Settings settings_of(const keel_settings* settings) { return settings == nullptr ? Settings{} : *object_of(settings); }
-
 }  // namespace
+
+Settings settings_of(const keel_settings* settings) { return settings == nullptr ? Settings{} : *object_of(settings); }
 
 Site::Site(const Settings& given, std::unique_ptr<Communicator> given_ranks)
     : settings(given), own(std::move(given_ranks)) {
@@ -38,8 +39,7 @@ Site::Site(const Settings& given, std::unique_ptr<Communicator> given_ranks)
 
 Turn::Turn(Site& site) : lock_(site.busy, std::try_to_lock) {
   KEEL_CHECK(lock_.owns_lock(),
-             "the context is at work for another call; it and what is made from it are for one thread at a time, and a "
-             "log function calls nothing of keel's");
+             "the context is at work for another call; it and what is made from it are for one thread at a time");
   site.own->check_thread();
 }
 

@@ -12,6 +12,8 @@ std::string_view name_of(HandleKind kind) {
     case HandleKind::settings: return "settings";
     case HandleKind::context: return "context";
     case HandleKind::array: return "array";
+    case HandleKind::batch: return "batch";
+    case HandleKind::team: return "team";
     case HandleKind::model: break;
   }
   return "model";

@@ -12,9 +12,11 @@ namespace keel::capi {
 struct Settings;
 struct Site;
 struct Array;
+struct HostBatch;
 class Model;
+class Team;
 
-enum class HandleKind : unsigned char { settings, context, array, model };
+enum class HandleKind : unsigned char { settings, context, array, batch, model, team };
 
 template <class Handle>
 struct HandleTraits;
@@ -34,9 +36,20 @@ struct HandleTraits<keel_array> {
   static constexpr HandleKind kKind = HandleKind::array;
 };
 template <>
+struct HandleTraits<keel_batch> {
+  using Object = HostBatch;
+  static constexpr HandleKind kKind = HandleKind::batch;
+};
+template <>
 struct HandleTraits<keel_model> {
   using Object = Model;
   static constexpr HandleKind kKind = HandleKind::model;
+};
+
+template <>
+struct HandleTraits<keel_team> {
+  using Object = Team;
+  static constexpr HandleKind kKind = HandleKind::team;
 };
 
 // From any thread. find_handle() and take_handle(), which removes it, throw a HandleError.

@@ -49,9 +49,12 @@ typedef enum keel_log_level { KEEL_LOG_INFO = 0, KEEL_LOG_WARNING = 1, KEEL_LOG_
 typedef struct keel_settings keel_settings;
 typedef struct keel_context keel_context;
 typedef struct keel_array keel_array;
+typedef struct keel_batch keel_batch;
 typedef struct keel_model keel_model;
+typedef struct keel_team keel_team;
 
-// `message` is valid during the call, in which keel must not be called.
+// What keel calls of the host's must not call keel: each such call is refused with KEEL_ERROR_INPUT. `message` is valid
+// during the call.
 typedef void (*keel_log_function)(int level, const char* message, void* user);
 
 // The version of the library that is linked; the macros have the version of this header. Before 1.0 a minor version may
@@ -88,6 +91,19 @@ keel_status keel_context_create(const keel_settings* settings, keel_context** co
 // Makes each process of an MPI communicator a rank. `communicator` is its Fortran handle, MPI_Comm_c2f(comm); it is
 // duplicated. Destroy the context before MPI_Finalize. Collective.
 keel_status keel_context_create_mpi(int64_t communicator, const keel_settings* settings, keel_context** context);
+// Makes this process one of `size` ranks, which find each other without MPI as those of `keel launch --tcp` do: rank 0
+// listens at `address` ("node7:4000", the same on all ranks), and the others go there. `token` (NULL: none) is the same
+// on all ranks of a run; a process that brings another one is sent away. Ranks wait for each other so many seconds,
+// here and later. For networks that trust each other. Collective.
+keel_status keel_context_create_tcp(int rank, int size, const char* address, const char* token, double timeout,
+                                    const keel_settings* settings, keel_context** context);
+// A team of `size` ranks that are threads of this process, and how many seconds they wait for each other. One thread
+// makes the team; each thread makes the context of its own rank with it, which is collective, and uses no other one.
+// The team may be destroyed once all have.
+keel_status keel_team_create(int size, double timeout, keel_team** team);
+keel_status keel_context_create_thread(keel_team* team, int rank, const keel_settings* settings,
+                                       keel_context** context);
+keel_status keel_team_destroy(keel_team** team);
 // Its place among the ranks, and how many there are. Either may be NULL.
 keel_status keel_context_ranks(const keel_context* context, int* rank, int* size);
 // Tells the other ranks that this one cannot go on: what they wait for ends with KEEL_ERROR_PEER and this reason. The
@@ -110,6 +126,20 @@ keel_status keel_array_create(const keel_context* context, void* memory, int dty
                               const int64_t* shape, const int64_t* strides, keel_array** array);
 keel_status keel_array_destroy(keel_array** array);
 
+// --- Batches --------------------------------------------------------------------------------------------------------
+
+// Arrays for a model with several inputs and outputs, or samples that do not weigh the same. It may be used again and
+// again: its arrays are read where they lie. It keeps them, so their handles may be destroyed before it.
+keel_status keel_batch_create(const keel_context* context, keel_batch** batch);
+// An input by its name; NULL: the next one of those that were given so, in the model's order. A name that was given
+// before gets the new array. Names are looked at where the batch is used.
+keel_status keel_batch_input(keel_batch* batch, const char* name, const keel_array* array);
+// The same of what an output should be; for keel_infer_batch() where it is written.
+keel_status keel_batch_target(keel_batch* batch, const char* name, const keel_array* array);
+// How much each sample weighs in means over samples, f32 or f64 (samples...): finite, and 0 or more.
+keel_status keel_batch_weights(keel_batch* batch, const keel_array* array);
+keel_status keel_batch_destroy(keel_batch** batch);
+
 // --- Models ---------------------------------------------------------------------------------------------------------
 //
 // A model whose training needs more memory than the machine has, or than is free on the context's GPU, is refused
@@ -121,9 +151,53 @@ keel_status keel_array_destroy(keel_array** array);
 // clip, sharding, loss_scale and scheduler matter. Collective.
 keel_status keel_model_create_mlp(keel_context* context, const keel_settings* settings, const int64_t* widths,
                                   int count, const char* activation, const char* loss, keel_model** model);
+// A model from a text of items with a semicolon or a line's end between them: inputs, then layers, then outputs.
+//
+//   input NAME WIDTH                numbers of a sample; all inputs are put together
+//   embedding NAME CLASSES WIDTH    a whole number of a sample, i32 or i64, as a row of a table
+//   dense WIDTH [ACTIVATION]        a linear layer, and an activation as above
+//   ACTIVATION, layernorm, rmsnorm, dropout PROBABILITY
+//   output NAME WIDTH               a linear layer of its own on what the layers give
+//
+// "dense 32 tanh; dense 1" has neither inputs nor outputs: `inputs` says how many numbers a sample has (0 for a text
+// with inputs), and the last layer's numbers are the output. The same as keel_model_create_mlp() with {inputs, 32, 1}
+// then. An array of an input is (samples..., WIDTH), of an embedding (samples...), of an output (samples..., WIDTH). An
+// error names the character of the text. Dropout draws by rank, step, part and place. Collective.
+keel_status keel_model_create_text(keel_context* context, const keel_settings* settings, const char* text,
+                                   int64_t inputs, const char* loss, keel_model** model);
 // The model that the section `model` describes; model.vocabulary must be there. Its input is tokens (batch, positions),
 // its output (batch, positions, vocabulary), and its targets the tokens to foretell; -100 does not count. Collective.
 keel_status keel_model_create(keel_context* context, const keel_settings* settings, keel_model** model);
+// Numbers where they lie: element (i, j, ...) is memory[i * strides[0] + j * strides[1] + ...]. Valid during the call
+// of the host's function that gets it. This structure has the same layout in every version.
+typedef struct keel_view {
+  void* memory;  // NULL where there are no numbers, or nothing was given
+  int dtype;     // keel_dtype
+  int rank;
+  const int64_t* shape;    // `rank` of them
+  const int64_t* strides;  // elements
+} keel_view;
+
+// How much a host's function may say of what went wrong, with the 0 at the end.
+#define KEEL_MESSAGE 256
+
+// A loss of the host's own: the mean over the samples of one call, and its gradient. `output`, `target` and `gradient`
+// have an entry for each of the model's `outputs`. An output is f32 (samples..., width), dense, in the processor's
+// memory. A target is the array that the host gave, as it lies; any shape and dtype will do, and nothing else looks at
+// it. `weights` is that of the samples (samples...); its memory is NULL where each weighs 1. The function writes *loss,
+// and to each gradient, f32 as its output, the derivative of the loss by that output. What it leaves out is not a
+// number, and the step is not taken.
+//
+// It is called by the thread that calls keel, once in each step or part of one, on a rank that has samples. 0: all is
+// well. Any other number ends the step on all ranks with KEEL_ERROR_INPUT; keel_last_error() has the number, and what
+// was written to `message`, on every rank. All may go on with another step.
+typedef int (*keel_loss_function)(int outputs, const keel_view* output, const keel_view* target,
+                                  const keel_view* weights, const keel_view* gradient, double* loss,
+                                  char message[KEEL_MESSAGE], void* user);
+// Takes the function in place of the model's own loss from now on; NULL: the model's own again. Ranks must do the same.
+// Gradients of parameters, parts of steps and ranks count as with keel's losses.
+keel_status keel_model_loss(keel_model* model, keel_loss_function function, void* user);
+
 // How many parameters the model has, as numbers.
 keel_status keel_model_parameters(const keel_model* model, int64_t* count);
 keel_status keel_model_destroy(keel_model** model);
@@ -144,6 +218,34 @@ keel_status keel_train_step(keel_model* model, const keel_array* input, const ke
 keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss);
 // Writes what the model makes of the input to `output`. Collective under zero3, otherwise for each rank by itself.
 keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output);
+
+// The same with a batch. The gradient is the mean over the samples of all ranks, by their weights; with "mse" and
+// several outputs that of the sum over outputs. Collective.
+keel_status keel_train_batch(keel_model* model, const keel_batch* batch, double lr, double* loss, double* grad_norm,
+                             int* taken);
+// Adds a gradient as keel_train_accumulate() does; with `last` != 0 it is the step's last one, keel_get_gradient()
+// tells the whole, and keel_train_update() takes the step. Collective.
+keel_status keel_train_backward(keel_model* model, const keel_batch* batch, int last, double* loss);
+keel_status keel_train_update(keel_model* model, double lr, double* grad_norm, int* taken);
+// The mean loss over the samples of all ranks, as weights are now. No gradient, no step, and nothing changes.
+// Collective.
+keel_status keel_evaluate(keel_model* model, const keel_batch* batch, double* loss);
+// Writes each output to the batch's target of that name. Collective under zero3, otherwise for each rank by itself.
+keel_status keel_infer_batch(keel_model* model, const keel_batch* batch);
+
+// --- Parameters -----------------------------------------------------------------------------------------------------
+
+// The name of a parameter, counted from 0; NULL behind the last one. Valid as long as the model.
+keel_status keel_parameter_name(const keel_model* model, int64_t index, const char** name);
+// Its extents; `shape` has place for 8.
+keel_status keel_parameter_shape(const keel_model* model, const char* name, int* rank, int64_t* shape);
+// A whole parameter, to and from f32 or f64 of its shape with any strides, whatever a rank has of it. All ranks get the
+// same, and the numbers of rank 0 are set on all. fp32 masters where the model computes in 16 bits. Collective.
+keel_status keel_get_weights(keel_model* model, const char* name, const keel_array* array);
+keel_status keel_set_weights(keel_model* model, const char* name, const keel_array* array);
+// Of the step's mean loss, before it is clipped: between keel_train_backward() of the last part and
+// keel_train_update(). Collective.
+keel_status keel_get_gradient(keel_model* model, const char* name, const keel_array* array);
 
 // --- Files ----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 ! Settings, contexts and errors of the module keel, whose header says how they are used. Components are not for hosts.
 module keel_objects
-  use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_funptr, c_int, c_int64_t, c_null_char, c_null_ptr, c_ptr
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_funptr, c_int, c_int64_t, c_null_char, &
+    c_null_ptr, c_ptr
   use keel_c
   implicit none
   private
@@ -19,16 +20,26 @@ module keel_objects
     procedure :: destroy => settings_destroy
   end type
 
+  ! Ranks that are threads of this process.
+  type, public :: keel_team
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: create => team_create
+    procedure :: destroy => team_destroy
+  end type
+
   type, public :: keel_context
     type(c_ptr) :: handle = c_null_ptr
   contains
     procedure :: create => context_create
+    procedure :: create_tcp => context_create_tcp
+    procedure :: create_thread => context_create_thread
     procedure :: ranks => context_ranks
     procedure :: fail => context_fail
     procedure :: destroy => context_destroy
   end type
 
-  public :: keel_last_error, finish, c_text, handle_of
+  public :: keel_last_error, finish, c_text, text_at, handle_of
 
 contains
 
@@ -49,11 +60,16 @@ contains
   ! What was wrong with the last call that failed.
   function keel_last_error() result(text)
     character(:), allocatable :: text
-    type(c_ptr) :: address
+    text = text_at(keel_last_error_c())
+  end function
+
+  ! C's text.
+  function text_at(address) result(text)
+    type(c_ptr), intent(in) :: address
+    character(:), allocatable :: text
     character(kind=c_char), pointer :: letters(:)
     integer :: i
 
-    address = keel_last_error_c()
     call c_f_pointer(address, letters, [strlen_c(address)])
     allocate (character(size(letters)) :: text)
     do i = 1, size(letters)
@@ -124,6 +140,41 @@ contains
     else
       call finish(keel_context_create_c(handle_of(settings), self%handle), stat)
     end if
+  end subroutine
+
+  ! Ranks count from 0; `timeout` is in seconds, and `token` may be blank.
+  subroutine context_create_tcp(self, rank, ranks, address, token, timeout, settings, stat)
+    class(keel_context), intent(inout) :: self
+    integer, intent(in) :: rank, ranks
+    character(*), intent(in) :: address, token
+    real(c_double), intent(in) :: timeout
+    type(keel_settings), intent(in), optional :: settings
+    integer, intent(out), optional :: stat
+    call finish(keel_context_create_tcp_c(rank, ranks, c_text(address), c_text(token), timeout, handle_of(settings), &
+      self%handle), stat)
+  end subroutine
+
+  subroutine context_create_thread(self, team, rank, settings, stat)
+    class(keel_context), intent(inout) :: self
+    type(keel_team), intent(in) :: team
+    integer, intent(in) :: rank
+    type(keel_settings), intent(in), optional :: settings
+    integer, intent(out), optional :: stat
+    call finish(keel_context_create_thread_c(team%handle, rank, handle_of(settings), self%handle), stat)
+  end subroutine
+
+  subroutine team_create(self, ranks, timeout, stat)
+    class(keel_team), intent(inout) :: self
+    integer, intent(in) :: ranks
+    real(c_double), intent(in) :: timeout
+    integer, intent(out), optional :: stat
+    call finish(keel_team_create_c(ranks, timeout, self%handle), stat)
+  end subroutine
+
+  subroutine team_destroy(self, stat)
+    class(keel_team), intent(inout) :: self
+    integer, intent(out), optional :: stat
+    call finish(keel_team_destroy_c(self%handle), stat)
   end subroutine
 
   subroutine context_ranks(self, rank, ranks, stat)

@@ -10,6 +10,7 @@
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/optim/catalog.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/precision.h"
@@ -17,24 +18,15 @@
 
 namespace keel::capi {
 
-// What fails on this rank alone would leave the others waiting; they hear of it. The engine can begin anew.
-template <class F>
-auto Model::among_ranks(const F& f) {
-  try {
-    return f();
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const bool is_known_to_all =
-        dynamic_cast<const AgreedError*>(&error) != nullptr || (known != nullptr && known->kind() == ErrorKind::peer);
-    Communicator& ranks = site_->ranks();
-    if (ranks.size() > 1 && !is_known_to_all) ranks.fail(concat("rank ", ranks.rank(), ": ", error.what()));
-    added_ = 0;
-    if (stack_) engine().zero_grad();
-    throw;
-  }
+void Model::give_up(const std::string& reason) {
+  Communicator& ranks = site_->ranks();
+  if (ranks.size() > 1 && !reason.empty()) ranks.fail(concat("rank ", ranks.rank(), ": ", reason));
+  added_ = 0;
+  is_complete_ = false;
+  if (stack_) engine().zero_grad();
 }
 
-Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNetwork& make)
+Model::Model(std::shared_ptr<Site> site, const Settings& settings, const Wish& wish)
     : site_(std::move(site)), has_length_(settings.says("steps")) {
   Communicator& ranks = site_->ranks();
   together(ranks, [&] {
@@ -44,7 +36,8 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
       throw Error(concat("optimizer.type: ", config_.optimizer.type,
                          " evaluates the loss several times in a step, which is not offered here"),
                   ErrorKind::unsupported);
-    network_ = make(config_);
+    network_ = wish.network(config_);
+    own_goal_ = make_goal(wish.loss);
     parts_ = planned_micro_batches(config_, ranks.size());
   });
   among_ranks([&] {
@@ -58,20 +51,67 @@ Model::Model(std::shared_ptr<Site> site, const Settings& settings, const MakeNet
     if (!stack_->warning().empty()) site_->context.log(LogLevel::warning, stack_->warning());
   });
   state_.config = to_yaml(config_);
+  for (const auto& unit : engine().units())
+    for (const Segment& segment : unit->layout().segments) names_.push_back(segment.name);
 }
 
 std::int64_t Model::parameters() const { return count_parameters(network_->module(), true); }
 
-double Model::backward(const Array& input, const Array& target, bool last) {
-  network_->check(input, target);
+void Model::set_loss(keel_loss_function function, void* user) {
+  host_goal_ = function == nullptr ? nullptr : make_host_goal(function, user, site_->ranks());
+}
+
+Forward Model::pass(bool training, std::int64_t samples) const {
+  Forward pass{
+      .training = training, .random = {}, .sample_ids = {}, .dtype = stack_->engine().options().policy.parameter};
+  if (!training || !network_->draws()) return pass;
+  // A host's samples have no numbers in the run: they are counted on each rank, in each part of each step.
+  const std::int64_t first = (site_->ranks().rank() * parts_ + added_) << 32;
+  pass.random = {config_.seed, static_cast<std::uint64_t>(state_.step), 0};
+  pass.sample_ids = kernels::arange(site_->context, first, samples);
+  return pass;
+}
+
+SampleLoss Model::forward(const Samples& samples, bool training) const {
+  Forward now = pass(training, product(samples.extents));
+  const std::vector<Variable> outputs = network_->forward(read_inputs(*network_, samples, now.dtype), now);
+  return goal().loss(outputs, samples);
+}
+
+double Model::backward(const Arrays& arrays, bool last) {
+  const Samples samples = check_inputs(*network_, arrays);
+  goal().check(*network_, samples);
+  KEEL_CHECK(!is_complete_, "the step's gradient is whole; keel_train_update() takes the step");
   KEEL_CHECK(last || added_ + 1 < parts_, "the settings announce steps of ", parts_, parts_ == 1 ? " part" : " parts",
              " (batch.global / (batch.micro * ranks)), and this would be one more; set batch.global");
   return among_ranks([&] {
-    const SampleLoss loss = network_->loss(input, target);
-    engine().backward(loss.value, {.weight = loss.samples, .last = last});
-    state_.tokens += loss.samples;
+    const SampleLoss loss = forward(samples, true);
+    engine().backward(loss.value, {.weight = loss.weight, .last = last});
+    state_.tokens += samples.weights.empty() ? static_cast<std::int64_t>(loss.weight) : product(samples.extents);
     ++added_;
-    return loss.samples == 0 ? 0 : loss.value.value().item();
+    is_complete_ = last;
+    return loss.number();
+  });
+}
+
+void Model::check_complete() const {
+  KEEL_CHECK(is_complete_, "there is no whole gradient; keel_train_backward() makes one of a step's last part");
+}
+
+double Model::evaluate(const Arrays& arrays) {
+  const Samples samples = check_inputs(*network_, arrays);
+  goal().check(*network_, samples);
+  const NoGrad no_grad;
+  return among_ranks([&] {
+    const SampleLoss loss = forward(samples, false);
+    struct Sum {
+      double loss, weight;
+    } sum{0, 0};
+    for (const Sum& each : gather_values(site_->ranks(), Sum{loss.number() * loss.weight, loss.weight})) {
+      sum.loss += each.loss;
+      sum.weight += each.weight;
+    }
+    return sum.weight > 0 ? sum.loss / sum.weight : 0;
   });
 }
 
@@ -87,6 +127,7 @@ StepResult Model::step(double lr) {
   return among_ranks([&] {
     const StepResult result = (lr == KEEL_SCHEDULED ? engine().step(stack_->curves()) : engine().step(lr)).get();
     added_ = 0;
+    is_complete_ = false;
     ++state_.step;
     if (!result.taken)
       site_->context.log(LogLevel::warning,
@@ -97,11 +138,19 @@ StepResult Model::step(double lr) {
   });
 }
 
-void Model::infer(const Array& input, const Array& output) {
-  network_->check_answer(input, output);
-  check_writable(output);
+void Model::infer(const Arrays& arrays) {
+  const Samples samples = check_inputs(*network_, arrays);
+  check_answers(*network_, samples);
   const NoGrad no_grad;
-  among_ranks([&] { write_array(network_->answer(input, output), output); });
+  among_ranks([&] {
+    Forward answering = pass(false, 0);
+    const std::vector<Variable> answers =
+        network_->forward(read_inputs(*network_, samples, answering.dtype), answering);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const Array& to = *samples.arrays.targets[i];
+      write_array(kernels::contiguous(answers[i].value()).view(to.tensor.shape()), to);
+    }
+  });
 }
 
 void Model::save(const std::string& folder) const {

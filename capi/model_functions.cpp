@@ -1,4 +1,4 @@
-// keel_model_..., keel_train_..., keel_infer, keel_export_weights
+// keel_model_..., keel_export_weights
 
 #include "keel/capi/handles.h"
 #include "keel/capi/model.h"
@@ -7,26 +7,13 @@
 namespace keel::capi {
 namespace {
 
-void create_model(keel_context* context, const keel_settings* settings, keel_model** model,
-                  const Model::MakeNetwork& make) {
+void create_model(keel_context* context, const keel_settings* settings, keel_model** model, const Model::Wish& wish) {
   create(model, "model", [&] {
     const auto site = object_of(context);
     const Settings chosen = settings == nullptr ? site->settings : *object_of(settings);
     const Turn turn(*site);
-    return std::make_shared<Model>(site, chosen, make);
+    return std::make_shared<Model>(site, chosen, wish);
   });
-}
-
-// The array, which must be of the model's context.
-std::shared_ptr<Array> array_for(const Model& model, const keel_array* array) {
-  auto object = object_of(array);
-  KEEL_CHECK(object->site.get() == &model.site(), "the array belongs to another context than the model");
-  return object;
-}
-
-template <class T>
-void give(T* place, T value) {
-  if (place != nullptr) *place = value;
 }
 
 }  // namespace
@@ -44,12 +31,30 @@ keel_status keel_model_create_mlp(keel_context* context, const keel_settings* se
     const std::int64_t* first = &given(widths, "widths");
     const std::vector<std::int64_t> layers(first, first + count);
     const std::string kind = &given(activation, "activation"), goal = &given(loss, "loss");
-    create_model(context, settings, model, [&](const Config&) { return make_mlp_network(layers, kind, goal); });
+    create_model(context, settings, model, {[&](const Config&) { return make_mlp_network(layers, kind); }, goal});
+  });
+}
+
+keel_status keel_model_create_text(keel_context* context, const keel_settings* settings, const char* text,
+                                   int64_t inputs, const char* loss, keel_model** model) {
+  return call("keel_model_create_text", [&] {
+    const std::string layers = &given(text, "text"), goal = &given(loss, "loss");
+    create_model(context, settings, model, {[&](const Config&) { return make_text_network(layers, inputs); }, goal});
   });
 }
 
 keel_status keel_model_create(keel_context* context, const keel_settings* settings, keel_model** model) {
-  return call("keel_model_create", [&] { create_model(context, settings, model, make_gpt_network); });
+  return call("keel_model_create", [&] {
+    create_model(context, settings, model, {make_gpt_network, "cross_entropy"});
+  });
+}
+
+keel_status keel_model_loss(keel_model* model, keel_loss_function function, void* user) {
+  return call("keel_model_loss", [&] {
+    const auto object = object_of(model);
+    const Turn turn(object->site());
+    object->set_loss(function, user);
+  });
 }
 
 keel_status keel_model_parameters(const keel_model* model, int64_t* count) {
@@ -61,39 +66,6 @@ keel_status keel_model_parameters(const keel_model* model, int64_t* count) {
 
 keel_status keel_model_destroy(keel_model** model) {
   return call("keel_model_destroy", [&] { destroy(model, "model"); });
-}
-
-keel_status keel_train_step(keel_model* model, const keel_array* input, const keel_array* target, double lr,
-                            double* loss, double* grad_norm, int* taken) {
-  return call("keel_train_step", [&] {
-    const auto object = object_of(model);
-    const auto from = array_for(*object, input), to = array_for(*object, target);
-    const Turn turn(object->site());
-    object->check_rate(lr);
-    const double before = object->backward(*from, *to, true);
-    const StepResult result = object->step(lr);
-    give(loss, before);
-    give(grad_norm, result.grad_norm);
-    give(taken, result.taken ? 1 : 0);
-  });
-}
-
-keel_status keel_train_accumulate(keel_model* model, const keel_array* input, const keel_array* target, double* loss) {
-  return call("keel_train_accumulate", [&] {
-    const auto object = object_of(model);
-    const auto from = array_for(*object, input), to = array_for(*object, target);
-    const Turn turn(object->site());
-    give(loss, object->backward(*from, *to, false));
-  });
-}
-
-keel_status keel_infer(keel_model* model, const keel_array* input, const keel_array* output) {
-  return call("keel_infer", [&] {
-    const auto object = object_of(model);
-    const auto from = array_for(*object, input), to = array_for(*object, output);
-    const Turn turn(object->site());
-    object->infer(*from, *to);
-  });
 }
 
 keel_status keel_model_save(const keel_model* model, const char* folder) {

@@ -26,4 +26,7 @@ struct Settings {
   bool says(std::string_view key) const;
 };
 
+// Those of a handle; NULL: every key at its default.
+Settings settings_of(const keel_settings* settings);
+
 }  // namespace keel::capi

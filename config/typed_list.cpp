@@ -48,8 +48,8 @@ TypedSettings TypedList::read_part(const YamlNode& node, const std::string& wher
   if (!is_word && type_entry == node.entries.end())
     throw YamlError(node.line, concat(where, ": expects a type, as in {type: ", types_.front().name, "}"));
   const YamlNode& word = is_word ? node : type_entry->value;
-  const Type& type = at_place(is_word ? where : where + ".type", word.line,
-                              [&]() -> const Type& { return type_named(word); });
+  const Type& type =
+      at_place(is_word ? where : where + ".type", word.line, [&]() -> const Type& { return type_named(word); });
   TypedSettings part{std::string(type.name), {}};
   for (const SchemaRow& row : type.schema->rows())
     if (!row.standard.empty()) set_value(row, part.settings, read_yaml(row.standard).root);
@@ -79,8 +79,8 @@ std::string TypedList::text(const std::vector<TypedSettings>& list) const {
   std::string text;
   for (const TypedSettings& part : list) {
     text += concat(text.empty() ? "" : ", ", "{type: ", part.type);
-    const auto type = std::find_if(types_.begin(), types_.end(),
-                                   [&](const Type& each) { return each.name == part.type; });
+    const auto type =
+        std::find_if(types_.begin(), types_.end(), [&](const Type& each) { return each.name == part.type; });
     for (const SchemaRow& row : type->schema->rows())
       text += concat(", ", row.key, ": ", value_text(row, part.settings));
     text += "}";

@@ -1,6 +1,7 @@
 #pragma once
 // A list in a configuration whose parts each name their type, which says what keys they have:
-// [{type: mlflow, uri: mlruns}, {type: csv}]. A word stands for a part with all defaults, and one part for a list of it.
+// [{type: mlflow, uri: mlruns}, {type: csv}]. A word stands for a part with all defaults, and one part for a list of
+// it.
 
 #include <memory>
 #include <string>

@@ -14,8 +14,7 @@ RunDescription describe_run(const Config& config, int ranks, std::optional<std::
   run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   run.folder = folder.string();
   run.config = to_yaml(config);
-  for (const auto& [row, value] : applying_values(config.schema(), config))
-    run.settings.emplace_back(row->key, value);
+  for (const auto& [row, value] : applying_values(config.schema(), config)) run.settings.emplace_back(row->key, value);
   run.tags = {{"keel.version", KEEL_VERSION}, {"keel.ranks", std::to_string(ranks)}};
   run.step = step.value_or(0);
   run.is_resumed = step.has_value();

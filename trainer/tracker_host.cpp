@@ -61,7 +61,7 @@ void TrackerHost::artifact(std::string_view name, std::string_view path) {
 void TrackerHost::end(RunStatus status) {
   if (std::exchange(has_ended_, true)) return;
   const auto deadline = TrackerLine::Clock::now() + std::chrono::duration_cast<TrackerLine::Clock::duration>(
-                                                         std::chrono::duration<double>(options_.end_seconds));
+                                                        std::chrono::duration<double>(options_.end_seconds));
   for (const auto& line : lines_) line->ask_end(status);
   for (const auto& line : lines_) line->wait_for_end(deadline);
   tell_news();

@@ -153,10 +153,10 @@ bool TrackerLine::wait_for_end(Clock::time_point deadline) {
     if (shared_->left_out > 0)
       shared_->add_news(LogLevel::warning, concat(shared_->left_out, " records were left out"));
     if (!is_over)
-      shared_->add_news(LogLevel::warning, concat("it has not ended in time and is left behind",
-                                                  shared_->waiting == 0
-                                                      ? std::string()
-                                                      : concat("; what has not arrived: ", shared_->waiting)));
+      shared_->add_news(
+          LogLevel::warning,
+          concat("it has not ended in time and is left behind",
+                 shared_->waiting == 0 ? std::string() : concat("; what has not arrived: ", shared_->waiting)));
   }
   if (is_over && thread_.joinable()) thread_.join();
   return is_over;
@@ -195,7 +195,8 @@ void TrackerLine::work(const std::shared_ptr<Shared>& shared) {
     lock.unlock();
     line.attempt([&] { next(*line.tracker); });
     if (!flush_due)
-      flush_due = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(line.flush_seconds));
+      flush_due =
+          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(line.flush_seconds));
     lock.lock();
     --line.waiting;
   }

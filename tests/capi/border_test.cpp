@@ -61,6 +61,7 @@ class Border {
       return needed<const char*>(good, std::move(bad));
     };
     const auto place = any<double*>(&number_);
+    const double nan = std::numeric_limits<double>::quiet_NaN();
 
     row("keel_version", keel_version, needed(&whole_), needed(&whole_), needed(&whole_));
 
@@ -73,6 +74,21 @@ class Border {
 
     row("keel_context_create", keel_context_create, no_settings, made<keel_context, keel_context_destroy>());
     row("keel_context_ranks", keel_context_ranks, context, any(&whole_), any(&whole_));
+    row("keel_context_create_tcp", keel_context_create_tcp, needed(0, {-1, 1}), needed(1, {-1, 0, 1 << 30}),
+        text("localhost:0", {"", "nowhere", "localhost:x"}), any<const char*>(nullptr), needed(5.0, {0, -1, nan}),
+        no_settings, made<keel_context, keel_context_destroy>());
+    row("keel_team_create", keel_team_create, needed(1, {-1, 0, 1 << 30}), needed(5.0, {0, -1, nan}),
+        made<keel_team, keel_team_destroy>());
+    row("keel_context_create_thread", keel_context_create_thread,
+        Slot<keel_team*>{[this] {
+                           team_ = CTeam();
+                           EXPECT_KEEL(keel_team_create(1, 5, team_.out()));
+                           return static_cast<keel_team*>(team_);
+                         },
+                         {nullptr, static_cast<keel_team*>(const_cast<void*>(stale_))}},
+        needed(0, {-1, 1}), no_settings, made<keel_context, keel_context_destroy>());
+    row("keel_team_destroy", keel_team_destroy,
+        to_destroy<keel_team>([](keel_team** to) { return keel_team_create(1, 5, to); }));
     row("keel_context_destroy", keel_context_destroy,
         to_destroy<keel_context>([](keel_context** to) { return keel_context_create(nullptr, to); }));
     // MPI does not run here: no communicator is a good one.
@@ -90,20 +106,56 @@ class Border {
           return keel_array_create(context_, numbers_, KEEL_F32, KEEL_HOST, 2, shape_, nullptr, to);
         }));
 
+    const auto batch = handle<const keel_batch>(batch_.handle);
+    const auto own_batch = handle<keel_batch>(batch_.handle);
+    row("keel_batch_create", keel_batch_create, context, made<keel_batch, keel_batch_destroy>());
+    row("keel_batch_input", keel_batch_input, own_batch, any<const char*>("input"), array(x_));
+    row("keel_batch_target", keel_batch_target, own_batch, any<const char*>("output"), array(y_));
+    row("keel_batch_weights", keel_batch_weights, own_batch, array(w_));
+    EXPECT_KEEL(keel_batch_weights(batch_, w_));  // not another array that a row has tried
+    EXPECT_KEEL(keel_batch_input(batch_, "input", x_));
+    EXPECT_KEEL(keel_batch_target(batch_, "output", y_));
+    row("keel_batch_destroy", keel_batch_destroy,
+        to_destroy<keel_batch>([this](keel_batch** to) { return keel_batch_create(context_, to); }));
+
     row("keel_model_create_mlp", keel_model_create_mlp, own_context, no_settings,
         needed<const std::int64_t*>(widths_, {negative_, huge_}), needed(2, {-1, 0, 1, 1 << 30}),
         text("relu", {"", "rely"}), text("mse", {"", "mae"}), made<keel_model, keel_model_destroy>());
+    row("keel_model_create_text", keel_model_create_text, own_context, no_settings,
+        text("dense 3 relu; dense 2", {"", "dens 3", "dense", "dense 0", "input a 3", ";"}),
+        needed<std::int64_t>(2, {-1, 0, std::int64_t{1} << 40}), text("mse", {"", "mae"}),
+        made<keel_model, keel_model_destroy>());
     row("keel_model_create", keel_model_create, own_context, no_settings, made<keel_model, keel_model_destroy>());
+    row("keel_model_loss", keel_model_loss, model, any<keel_loss_function>(nullptr), any<void*>(nullptr));
     row("keel_model_parameters", keel_model_parameters, const_model, needed(&count_));
     row("keel_model_destroy", keel_model_destroy, to_destroy<keel_model>([this](keel_model** to) {
           return keel_model_create_mlp(context_, nullptr, widths_, 2, "relu", "mse", to);
         }));
 
-    const double nan = std::numeric_limits<double>::quiet_NaN();
     row("keel_train_step", keel_train_step, model, array(x_), array(y_), needed(1e-3, {-0.5, nan, HUGE_VAL, -2}), place,
         place, any(&whole_));
     row("keel_train_accumulate", keel_train_accumulate, model, array(x_), array(y_), place);
     row("keel_infer", keel_infer, model, array(x_), array(y_));
+    row("keel_train_batch", keel_train_batch, model, batch, needed(1e-3, {-0.5, nan, HUGE_VAL, -2}), place, place,
+        any(&whole_));
+    row("keel_train_backward", keel_train_backward, model, batch, any(0), place);
+    row("keel_evaluate", keel_evaluate, model, batch, needed(&number_));
+    row("keel_infer_batch", keel_infer_batch, model, batch);
+    row("keel_parameter_name", keel_parameter_name, const_model, needed<std::int64_t>(7, {-1}), needed(&name_));
+    row("keel_parameter_shape", keel_parameter_shape, const_model, text("layers.0.weight", {"", "layers.9.weight"}),
+        needed(&whole_), needed(extents_));
+    row("keel_get_weights", keel_get_weights, model, text("layers.0.weight", {"", "layers.0.bias"}), array(v_));
+    row("keel_set_weights", keel_set_weights, model, text("layers.0.weight", {"", "layers.0.bias"}), array(v_));
+    // Between the last part of a step and the step.
+    const auto make_whole = [this] {
+      keel_status whole = keel_train_backward(model_, batch_, 1, nullptr);
+      EXPECT_TRUE(whole == KEEL_OK || std::string(keel_last_error()).find("is whole") != std::string::npos);
+      return static_cast<keel_model*>(model_);
+    };
+    row("keel_get_gradient", keel_get_gradient, Slot<keel_model*>{make_whole, model.bad},
+        text("layers.0.weight", {"", "layers.0.bias"}), array(v_));
+    row("keel_train_update", keel_train_update, Slot<keel_model*>{make_whole, model.bad},
+        needed(1e-3, {-0.5, nan, HUGE_VAL, -2}), place, any(&whole_));
 
     row("keel_model_save", keel_model_save, const_model, text(saved_.c_str(), {"", "/proc/keel"}));
     // One at a time: whoever begins one finds none under way, and whoever ends one finds one.
@@ -144,10 +196,14 @@ class Border {
 
   // A session with which every function works.
   void remake() {
-    context_ = CContext(), model_ = CModel(), x_ = CArray(), y_ = CArray();
+    context_ = CContext(), model_ = CModel(), x_ = CArray(), y_ = CArray(), w_ = CArray(), v_ = CArray();
+    batch_ = CBatch();
     EXPECT_KEEL(keel_context_create(settings_, context_.out()));
     x_ = c_array(context_, numbers_, {2, 2});
     y_ = c_array(context_, numbers_ + 4, {2, 3});
+    w_ = c_array(context_, numbers_ + 10, {2});
+    v_ = c_array(context_, weights_of_layer_, {3, 2});
+    EXPECT_KEEL(keel_batch_create(context_, batch_.out()));
     EXPECT_KEEL(keel_model_create_mlp(context_, nullptr, widths_, 2, "relu", "mse", model_.out()));
     keel_array* gone = nullptr;
     EXPECT_KEEL(keel_array_create(context_, numbers_, KEEL_F32, KEEL_HOST, 2, shape_, nullptr, &gone));
@@ -158,9 +214,10 @@ class Border {
   template <class Handle>
   Slot<Handle*> handle(Handle* good) {
     std::vector<Handle*> bad = {nullptr};
-    for (const void* each : {static_cast<const void*>(settings_), static_cast<const void*>(context_),
-                             static_cast<const void*>(x_), static_cast<const void*>(model_), stale_,
-                             static_cast<const void*>(numbers_), reinterpret_cast<const void*>(~0ULL)})
+    for (const void* each :
+         {static_cast<const void*>(settings_), static_cast<const void*>(context_), static_cast<const void*>(x_),
+          static_cast<const void*>(batch_), static_cast<const void*>(model_), stale_,
+          static_cast<const void*>(numbers_), reinterpret_cast<const void*>(~0ULL)})
       if (each != static_cast<const void*>(good)) bad.push_back(static_cast<Handle*>(const_cast<void*>(each)));
     if constexpr (std::is_same_v<std::remove_const_t<Handle>, keel_array>)
       std::erase(bad, static_cast<Handle*>(x_.handle));  // another array, of another shape
@@ -228,7 +285,9 @@ class Border {
 
   TemporaryFolder folder_;
   std::string yaml_ = folder_ / "run.yaml", saved_ = folder_ / "saved", weights_ = folder_ / "model.safetensors";
-  float numbers_[16] = {0.1F, 0.2F, 0.3F};
+  float numbers_[16] = {0.1F, 0.2F, 0.3F, 0, 0, 0, 0, 0, 0, 0, 1, 2}, weights_of_layer_[6] = {};
+  const char* name_ = nullptr;
+  std::int64_t extents_[8] = {};
   std::int64_t shape_[2] = {2, 2}, dense_[2] = {2, 1}, widths_[2] = {2, 3}, negative_[2] = {2, -2},
                huge_[2] = {std::int64_t{1} << 60, std::int64_t{1} << 60};
   double number_ = 0;
@@ -236,7 +295,9 @@ class Border {
   std::int64_t count_ = 0;
   CSettings settings_ = c_settings({});
   CContext context_;
-  CArray x_, y_;
+  CArray x_, y_, w_, v_;
+  CBatch batch_;
+  CTeam team_;
   CModel model_;
   const void* stale_ = nullptr;
   std::mt19937_64* draw_ = nullptr;

@@ -12,6 +12,7 @@
 #include "keel/capi/keel.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "tests/temporary_folder.h"
 
 namespace keel::testing {
 
@@ -33,6 +34,8 @@ struct Owned {
 using CSettings = Owned<keel_settings, keel_settings_destroy>;
 using CContext = Owned<keel_context, keel_context_destroy>;
 using CArray = Owned<keel_array, keel_array_destroy>;
+using CBatch = Owned<keel_batch, keel_batch_destroy>;
+using CTeam = Owned<keel_team, keel_team_destroy>;
 using CModel = Owned<keel_model, keel_model_destroy>;
 
 using Pairs = std::initializer_list<std::pair<const char*, const char*>>;
@@ -77,6 +80,13 @@ inline std::string saved_numbers(const std::string& folder, int files = 1) {
     }
   EXPECT_NE(bytes, "");
   return bytes;
+}
+
+// The same of a model of one rank.
+inline std::string numbers_of(const CModel& model) {
+  const TemporaryFolder place;
+  EXPECT_KEEL(keel_model_save(model, (place / "c").c_str()));
+  return saved_numbers(place / "c");
 }
 
 }  // namespace keel::testing

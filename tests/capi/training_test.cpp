@@ -15,12 +15,6 @@ namespace {
 
 using namespace keel::testing;
 
-std::string numbers_of(const CModel& model) {
-  const TemporaryFolder place;
-  EXPECT_KEEL(keel_model_save(model, (place / "c").c_str()));
-  return saved_numbers(place / "c");
-}
-
 TEST(CTraining, HasTheBitsOfTheSameTrainingInCpp) {
   const TemporaryFolder place;
   const auto alone = make_communicator(ThreadHub(1).connect(0));

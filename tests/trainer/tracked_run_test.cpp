@@ -54,8 +54,9 @@ TEST(TrackedRun, TellsTrackersWhatItWritesDown) {
 TEST(TrackedRun, GivesTheBitsOfOneWithoutTrackers) {
   const TemporaryFolder folder;
   const Config plain = small_run(folder, "plain"),
-               tracked = small_run(folder, "tracked",
-                                   {"tracker=[jsonl, csv, {type: command, command: [\"false\"]}, {type: csv, path: /proc/x}]"});
+               tracked = small_run(
+                   folder, "tracked",
+                   {"tracker=[jsonl, csv, {type: command, command: [\"false\"]}, {type: csv, path: /proc/x}]"});
   for (const int ranks : {1, 2}) {
     std::filesystem::remove_all(plain.run);
     std::filesystem::remove_all(tracked.run);

@@ -37,9 +37,8 @@ struct Script {
   // Until the tracker has had the call; a minute is more than any machine needs.
   ::testing::AssertionResult waits_for(const std::string& call) {
     std::unique_lock lock(mutex);
-    const bool has_come = changed.wait_for(lock, std::chrono::minutes(1), [&] {
-      return std::find(calls.begin(), calls.end(), call) != calls.end();
-    });
+    const bool has_come = changed.wait_for(lock, std::chrono::minutes(1),
+                                           [&] { return std::find(calls.begin(), calls.end(), call) != calls.end(); });
     return has_come ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << "no call " << call;
   }
   bool is_gone_soon() {
@@ -72,7 +71,9 @@ class ScriptedTracker : public Tracker {
     for (const Logged& each : values) call += concat(' ', each.name);
     script_->called(call);
   }
-  void text(std::string_view name, std::string_view text) override { script_->called(concat("text ", name, ' ', text)); }
+  void text(std::string_view name, std::string_view text) override {
+    script_->called(concat("text ", name, ' ', text));
+  }
   void artifact(std::string_view name, const std::string& path) override {
     script_->called(concat("artifact ", name, ' ', path));
   }
@@ -90,8 +91,8 @@ struct TrackersOfARun : ::testing::Test {
   std::vector<std::string> told;
 
   std::shared_ptr<Script> script() { return std::make_shared<Script>(); }
-  std::unique_ptr<TrackerHost> host(const std::vector<std::shared_ptr<Script>>& scripts, TrackerHostOptions options = {},
-                                    bool is_resumed = false) {
+  std::unique_ptr<TrackerHost> host(const std::vector<std::shared_ptr<Script>>& scripts,
+                                    TrackerHostOptions options = {}, bool is_resumed = false) {
     std::vector<HostedTracker> trackers;
     for (const auto& each : scripts)
       trackers.push_back({concat("t", trackers.size()), std::make_unique<ScriptedTracker>(each)});
@@ -111,8 +112,8 @@ TEST_F(TrackersOfARun, GetEverythingInOrder) {
   run->artifact("model", "/m");
   log(*run, 1);
   run->end(RunStatus::killed);
-  const Calls expected = {"begin run", "log 1 loss", "text note words", "artifact model /m", "log 1 loss", "flush",
-                          "end killed"};
+  const Calls expected = {"begin run",  "log 1 loss", "text note words", "artifact model /m",
+                          "log 1 loss", "flush",      "end killed"};
   EXPECT_EQ(one->all_calls(), expected);
   EXPECT_TRUE(one->is_gone);
   EXPECT_TRUE(told.empty());
@@ -147,7 +148,7 @@ TEST_F(TrackersOfARun, ThatHangHoldUpNeitherTrainingNorOthers) {
                           "tracker t0: it has not ended in time and is left behind; what has not arrived: 11"};
   EXPECT_EQ(told, expected);
   hangs->set_free();
-  EXPECT_TRUE(hangs->is_gone_soon());  // what it was told has come, though late
+  EXPECT_TRUE(hangs->is_gone_soon());                         // what it was told has come, though late
   EXPECT_EQ(hangs->all_calls().size(), 1U + 10 + 1 + 1 + 1);  // begin, records, artifact, flush, end
 }
 

@@ -29,7 +29,8 @@ inline std::unique_ptr<Tracker> make_tracker(std::string_view type, const Given&
 // A session of a run with one tracker.
 class TrackedSession {
  public:
-  TrackedSession(std::string_view type, const Given& given, const RunDescription& run, TrackerHostOptions options = {}) {
+  TrackedSession(std::string_view type, const Given& given, const RunDescription& run,
+                 TrackerHostOptions options = {}) {
     std::vector<HostedTracker> one;
     one.push_back({std::string(type), make_tracker(type, given)});
     host_ = std::make_unique<TrackerHost>(

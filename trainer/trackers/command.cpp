@@ -32,9 +32,7 @@ class CommandTracker : public Tracker {
     tell(record_line(step, seconds, values), patience_);
   }
   void text(std::string_view name, std::string_view text) override { tell(text_line(name, text), patience_); }
-  void artifact(std::string_view name, const std::string& path) override {
-    tell(artifact_line(name, path), patience_);
-  }
+  void artifact(std::string_view name, const std::string& path) override { tell(artifact_line(name, path), patience_); }
   void end(RunStatus status) override {
     if (!program_ || has_failed_) return program_.reset();
     tell(end_line(status), std::min(patience_, kSecondsToEnd));
@@ -59,8 +57,9 @@ class CommandTracker : public Tracker {
 
 TrackerEntry command_tracker() {
   return {.name = "command",
-          .summary = "a program that gets one JSON object a line on its standard input, as W&B, Comet or Aim need it "
-                     "(examples/trackers)",
+          .summary =
+              "a program that gets one JSON object a line on its standard input, as W&B, Comet or Aim need it "
+              "(examples/trackers)",
           .rows = {{.key = "command",
                     .type = KeyType::texts,
                     .help = "The program, found in PATH, and its words, as in [python3, wandb_tracker.py]."},

@@ -131,15 +131,16 @@ class CsvTracker : public Tracker {
 }  // namespace
 
 TrackerEntry csv_tracker() {
-  return {.name = "csv",
-          .summary = "a table: a row for each record, with its step and time, and a column for each name",
-          .rows = {{.key = "path",
-                    .type = KeyType::path,
-                    .standard = "tracker.csv",
-                    .help = "The file; in the run's folder unless it is a full path. `<name>` in it is the run's name."}},
-          .make = [](const Settings& settings) -> std::unique_ptr<Tracker> {
-            return std::make_unique<CsvTracker>(settings);
-          }};
+  return {
+      .name = "csv",
+      .summary = "a table: a row for each record, with its step and time, and a column for each name",
+      .rows = {{.key = "path",
+                .type = KeyType::path,
+                .standard = "tracker.csv",
+                .help = "The file; in the run's folder unless it is a full path. `<name>` in it is the run's name."}},
+      .make = [](const Settings& settings) -> std::unique_ptr<Tracker> {
+        return std::make_unique<CsvTracker>(settings);
+      }};
 }
 
 }  // namespace keel

@@ -33,7 +33,7 @@ class FedProgram {
 
   std::vector<std::string> command_;
   std::string log_;
-  int id_ = -1;   // -1: it does not run
+  int id_ = -1;  // -1: it does not run
   int status_ = 0;
   int input_ = -1;
 };

@@ -55,15 +55,16 @@ class JsonlTracker : public Tracker {
 }  // namespace
 
 TrackerEntry jsonl_tracker() {
-  return {.name = "jsonl",
-          .summary = "a file of JSON lines: the run, its records with their times, texts, artifacts, and how it ended",
-          .rows = {{.key = "path",
-                    .type = KeyType::path,
-                    .standard = "tracker.jsonl",
-                    .help = "The file; in the run's folder unless it is a full path. `<name>` in it is the run's name."}},
-          .make = [](const Settings& settings) -> std::unique_ptr<Tracker> {
-            return std::make_unique<JsonlTracker>(settings);
-          }};
+  return {
+      .name = "jsonl",
+      .summary = "a file of JSON lines: the run, its records with their times, texts, artifacts, and how it ended",
+      .rows = {{.key = "path",
+                .type = KeyType::path,
+                .standard = "tracker.jsonl",
+                .help = "The file; in the run's folder unless it is a full path. `<name>` in it is the run's name."}},
+      .make = [](const Settings& settings) -> std::unique_ptr<Tracker> {
+        return std::make_unique<JsonlTracker>(settings);
+      }};
 }
 
 }  // namespace keel

@@ -9,6 +9,7 @@
 
 #include "keel/dist/comm/mpi_transport.h"
 #include "tests/capi/full_disk.h"
+#include "tests/capi/host_mse.h"
 #include "tests/capi/learner.h"
 #include "tests/dist/comm/mpi/mpi_ranks.h"
 #include "tests/dist/parallel/mpi/live_objects.h"
@@ -74,6 +75,59 @@ TEST(CRanks, HaveTheBitsOfTheSameTrainingInCppInEveryStage) {
           << "every stage has the same bits";
       MPI_Barrier(comm);
     }
+  });
+}
+
+// The weights, after three steps whose loss is keel's or the host's.
+std::string weights_of(CContext& context, const std::string& folder, const char* stage, bool of_host) {
+  HostMse seen;
+  CLearner learner(context, c_settings({{"strategy", stage}}));
+  if (of_host) { EXPECT_KEEL(keel_model_loss(learner.model, host_mse, &seen)); }
+  for (int step = 0; step < 3; ++step) learner.step(step, process());
+  EXPECT_KEEL(keel_model_save(learner.model, folder.c_str()));
+  const std::string file = concat(folder, process());
+  EXPECT_KEEL(keel_export_weights(folder.c_str(), file.c_str()));
+  return read_text_file(file);
+}
+
+TEST(CRanks, MayHaveALossOfTheHostsWithTheBitsOfKeels) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    const SharedFolder place(comm);
+    CContext context = context_of(comm);
+    std::string first;
+    for (const char* stage : kStages)
+      for (const bool of_host : {false, true}) {
+        const std::string weights = weights_of(context, place / "c", stage, of_host);
+        if (first.empty()) first = weights;
+        EXPECT_EQ(weights, first) << stage << ' ' << of_host;
+        MPI_Barrier(comm);
+      }
+  });
+}
+
+TEST(CRanks, EndAStepTogetherWhereALossOfTheHostsFailsOnOne) {
+  on_first_processes(processes(), [](MPI_Comm comm) {
+    for (const char* stage : kStages)
+      for (int fails = 0; fails < processes(); ++fails) {
+        CContext context = context_of(comm);
+        CLearner own(context, c_settings({{"strategy", stage}})), learner(context, c_settings({{"strategy", stage}}));
+        HostMse seen;
+        EXPECT_KEEL(keel_model_loss(learner.model, host_mse, &seen));
+        if (process() == fails) seen.fails = 3, seen.why = "cell 5 is empty";
+        Samples samples(2, process());
+        const CArray x = c_array(context, samples.x.data(), {kSamples, kInputs});
+        const CArray y = c_array(context, samples.y.data(), {kSamples, kOutputs});
+        EXPECT_EQ(keel_train_step(learner.model, x, y, 1e-2, nullptr, nullptr, nullptr), KEEL_ERROR_INPUT);
+        const std::string said = keel_last_error();
+        EXPECT_NE(said.find("returned 3: cell 5 is empty"), std::string::npos) << said;
+        EXPECT_EQ(said.find(concat("rank ", fails, ": ")) != std::string::npos, fails > 0) << said;
+        seen.fails = 0;
+        // All go on, with a model that has not changed.
+        const double loss = own.step(1, process());
+        EXPECT_NEAR(learner.step(1, process()), loss, 3e-7 * loss);
+        const double later = own.step(2, process());
+        EXPECT_NEAR(learner.step(2, process()), later, 3e-7 * later);
+      }
   });
 }
 

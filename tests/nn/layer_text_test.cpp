@@ -1,0 +1,94 @@
+// Models from a text: what is read, what is refused, and that they compute what the layers do.
+
+#include "keel/nn/layer_text.h"
+
+#include <gtest/gtest.h>
+
+#include "keel/kernels/elementwise.h"
+#include "keel/nn/flat_buffer.h"
+#include "tests/error_of.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+std::vector<std::string> names_of(Module& model) {
+  std::vector<std::string> names;
+  for_each_parameter(model, [&](const std::string& name, Parameter& parameter) {
+    names.push_back(concat(name, ' ', parameter.shape()));
+  });
+  return names;
+}
+
+TEST(LayerText, OfDenseLayersHasTheBitsOfAnMlp) {
+  TextModel text("dense 8 tanh; dense 3", 4);
+  Mlp mlp({4, 8, 3}, ActivationKind::tanh);
+  EXPECT_EQ(names_of(text), names_of(mlp));
+  const Context host = testing::context(1);
+  const auto one = materialize(text, host, {.seed = 5}), other = materialize(mlp, host, {.seed = 5});
+  std::vector<float> numbers;
+  for (const double v : uniform(20, 3)) numbers.push_back(static_cast<float>(v));
+  const Tensor x = from_values(host, numbers, {5, 4});
+  Forward pass;
+  EXPECT_EQ(text(std::span(&x, 1), pass).front().value().to_vector<float>(),
+            mlp(Variable(x)).value().to_vector<float>());
+}
+
+TEST(LayerText, PutsNamedInputsTogetherAndGivesEachOutputALayer) {
+  TextModel model(
+      "input wind 3; input heat 1\nembedding soil 5 2\n dense 8 gelu; layernorm; relu; rmsnorm; dropout 0.25;"
+      "output flux 2; output rain 1;");
+  EXPECT_EQ(names_of(model),
+            (std::vector<std::string>{"inputs.soil.weight (5, 2)", "layers.0.weight (8, 6)", "layers.0.bias (8)",
+                                      "layers.1.weight (8)", "layers.1.bias (8)", "layers.3.weight (8)",
+                                      "outputs.flux.weight (2, 8)", "outputs.flux.bias (2)",
+                                      "outputs.rain.weight (1, 8)", "outputs.rain.bias (1)"}));
+  const Context host = testing::context(1);
+  const auto memory = materialize(model, host, {.seed = 5});
+  const std::vector<Tensor> inputs = {kernels::full(host, {4, 3}, 1), kernels::full(host, {4, 1}, 2),
+                                      from_values(host, std::vector<std::int64_t>{0, 4, 4, 0}, {4})};
+  Forward pass;
+  const std::vector<Variable> outputs = model(inputs, pass);
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs[0].shape(), (Dims{4, 2}));
+  EXPECT_EQ(outputs[1].shape(), (Dims{4, 1}));
+  const auto rain = outputs[1].value().to_vector<float>();
+  EXPECT_EQ(rain[0], rain[3]);
+  EXPECT_EQ(rain[1], rain[2]);
+  EXPECT_NE(rain[0], rain[1]);
+  Forward training{.training = true, .random = {1, 2, 0}, .sample_ids = kernels::arange(host, 0, 4)};
+  EXPECT_NE(model(inputs, training)[1].value().to_vector<float>(), rain) << "dropout drops";
+}
+
+TEST(LayerText, NamesTheCharacterAtWhichSomethingIsWrong) {
+  const auto said = [](const std::string& text, std::int64_t inputs = 4) {
+    return error_of([&] { TextModel model(text, inputs); });
+  };
+  const auto begins = [](const std::string& message, const std::string& with) {
+    return message.starts_with("the model's text, character " + with);
+  };
+  EXPECT_TRUE(begins(said(""), "1: there is nothing")) << said("");
+  EXPECT_TRUE(begins(said(" ;; \n"), "1: there is nothing"));
+  EXPECT_TRUE(begins(said("dense 8; dens 3"), "10: 'dens' is none of input, embedding, dense, ")) << said("dens 3");
+  EXPECT_NE(said("dens 3").find("known are relu, gelu"), std::string::npos) << said("dens 3");
+  EXPECT_TRUE(begins(said("dense"), "1: expects `dense WIDTH [ACTIVATION]`"));
+  EXPECT_TRUE(begins(said("dense 8 tanh 4"), "14: expects `dense WIDTH [ACTIVATION]`"));
+  EXPECT_TRUE(begins(said("relu 3"), "6: expects `relu`"));
+  EXPECT_TRUE(begins(said("dense 8 thanh"), "9: unknown activation 'thanh'"));
+  for (const char* bad : {"0", "-1", "x", "3x", "1e3", "99999999999999999999", "1073741825"})
+    EXPECT_TRUE(begins(said(concat("dense ", bad)), "7: '")) << bad;
+  for (const char* bad : {"1", "-0.1", "nan", "x", "0.5x"})
+    EXPECT_TRUE(begins(said(concat("dropout ", bad)), "9: '")) << bad;
+  EXPECT_TRUE(begins(said("dense 2; input a 3"), "10: 'input' comes too late"));
+  EXPECT_TRUE(begins(said("input a 3"), "1: 'input' comes too late")) << "beside a width that the caller gives";
+  EXPECT_TRUE(begins(said("output a 3; dense 2"), "13: 'dense' comes too late"));
+  EXPECT_TRUE(begins(said("dense 3", 0), "1: there is no input"));
+  EXPECT_TRUE(begins(said("input a 3; input a 4", 0), "18: there are two of the name 'a'"));
+  EXPECT_TRUE(begins(said("input 3 4", 0), "7: '3' is no name"));
+  EXPECT_TRUE(begins(said("output o.p 4"), "8: 'o.p' is no name"));
+}
+
+}  // namespace
+}  // namespace keel
