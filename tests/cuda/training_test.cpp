@@ -174,6 +174,33 @@ TEST_P(TrainingOnDevice, ASecondMicroBatchMayComeAfterTheFirstWasRecorded) {
                               {{true}, {true}, {true}, {true}, {true, true}, {true, true}, {true, true}, {true, true}});
 }
 
+// Totals of several weights change from step to step, and so would the factors that a graph repeats.
+TEST_P(TrainingOnDevice, ALossOfSeveralTermsOrWithValuesToLogIsNotRecorded) {
+  choose_products_untimed();
+  GptOptions options = small_gpt();
+  options.layers = 1;
+  Gpt model(options);
+  Sharded engine(model, device, make_adamw(), {.policy = PrecisionPolicy::of(DType::bf16)});
+  const Batch batch = token_batch(tokens_of(device, 1), tokens_of(device, 2), kernels::arange(device, 0, 1), 32);
+  const auto refusal = [&](bool logs) {
+    GraphedMicroStep graphed(
+        [&](const Batch& given, Forward& pass) {
+          const Variable value = language_loss(model, given, pass).terms().front().value;
+          Loss loss;
+          loss.add("text", value, std::string(kTokenWeight));
+          if (logs) loss.log("seen", value.value(), "rows");
+          else loss.add("again", value, "rows", 0.5);
+          return loss;
+        },
+        engine);
+    return error_of([&] { graphed.run(batch, true); });
+  };
+  const std::string of_terms = refusal(false);
+  EXPECT_NE(of_terms.find("cuda_graph repeats a loss of one term"), std::string::npos) << of_terms;
+  EXPECT_NE(of_terms.find("term 'again', a mean over rows, times 0.5"), std::string::npos) << of_terms;
+  EXPECT_NE(refusal(true).find("'seen', logged as a mean over rows"), std::string::npos);
+}
+
 TEST_P(TrainingOnDevice, AStoppedRunContinuesToTheSameBits) {
   choose_products_untimed();
   const TemporaryFolder place;
