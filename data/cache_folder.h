@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The folder that is wanted; where that is empty, $XDG_CACHE_HOME/keel or ~/.cache/keel; empty where neither is known.

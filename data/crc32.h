@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Of ISO 3309, as in gzip and PNG: polynomial 0xedb88320, reflected. `before`: the CRC of what comes before these

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // A folder: its files, in the order of their names; hidden ones, and those that keel keeps beside others

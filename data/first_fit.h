@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The row of each thing, counted from 0. The longest are placed first, those of one length in their order, each into

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Whether the file begins as gzip's do.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Copies `from` to `to`, which has as many bytes and does not overlap with it, past the caches: what they held stays

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Removes a folder, also while others make files in it or remove it, too. What cannot be removed stays.

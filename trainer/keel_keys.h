@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 class ConfigKeys;

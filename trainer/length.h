@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct Config;

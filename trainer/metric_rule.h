@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 enum class MetricMode : unsigned char { automatic, min, max };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct EmaOptions {

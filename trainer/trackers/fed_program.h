@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 class FedProgram {
