@@ -13,6 +13,7 @@ Command checkpoints_command();
 Command get_command();
 Command generate_command();
 Command tokenize_command();
+Command data_command();
 Command plan_command();
 Command plot_command();
 Command schedule_command();

@@ -33,6 +33,7 @@ constexpr Listed kCommands[] = {
     {get_command, "keel get runs/mine --out m.safetensors", "the weights in one file, for other programs"},
     {generate_command, "keel generate runs/add --prompt \"347+586=\"", "what a trained model makes of a text"},
     {tokenize_command, "keel tokenize corpus.txt --out corpus.bin", "a file that data.type=tokens reads"},
+    {data_command, "keel data train.jsonl", "what is in it: fields, lengths, first rows"},
     {plan_command, "keel plan c.yaml -N 64", "memory and traffic of each stage, before anything runs"},
     {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},
     {schedule_command, "keel schedule c.yaml", "the learning rate of every step, as a curve"},

@@ -12,16 +12,12 @@ namespace keel {
 namespace {
 
 void check_utf8(const std::string& path, std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = decode_utf8(text, at).bytes;
-    if (bytes == 0) {
-      const std::string_view before = text.substr(0, at);
-      const auto line = std::ranges::count(before, '\n') + 1;
-      const std::size_t begin = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-      throw Error(concat("'", path, "', line ", line, ", byte ", at - begin + 1, ": this is not UTF-8"));
-    }
-    at += bytes;
-  }
+  const std::size_t at = find_bad_utf8(text);
+  if (at == std::string_view::npos) return;
+  const std::string_view before = text.substr(0, at);
+  const std::size_t feed = before.rfind('\n');
+  throw Error(concat("'", path, "', line ", std::ranges::count(before, '\n') + 1, ", byte ",
+                     feed == std::string_view::npos ? at + 1 : at - feed, ": this is not UTF-8"));
 }
 
 std::string contents_of(const std::string& path) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <list>
-#include <mutex>
 #include <numeric>
 
 #include "keel/data/first_fit.h"
@@ -15,8 +13,6 @@
 namespace keel {
 namespace {
 
-constexpr std::size_t kKeptWindows = 8;
-
 const Integers& sequence_of(const Example& example, const std::string& field, std::int64_t i) {
   const Value& value = example[field];
   const auto* sequence = std::get_if<Integers>(&value);
@@ -25,19 +21,10 @@ const Integers& sequence_of(const Example& example, const std::string& field, st
   return *sequence;
 }
 
-// Tokens [begin, begin + length) of an example.
+// Tokens from `begin` on of an example, as many as it has or as a row holds.
 struct Piece {
-  std::int64_t example = 0, begin = 0, length = 0;
-};
-
-// The pieces of one window, by rows.
-struct PackedWindow {
-  std::vector<Piece> pieces;
-  std::vector<std::size_t> row_ends = {};  // of each row, in `pieces`
-  std::span<const Piece> row(std::size_t i) const {
-    const std::size_t begin = i == 0 ? 0 : row_ends[i - 1];
-    return std::span(pieces).subspan(begin, row_ends[i] - begin);
-  }
+  std::uint32_t example = 0;  // in its window
+  std::uint32_t begin = 0;
 };
 
 // A row that is being filled.
@@ -50,9 +37,9 @@ class PackedRow {
         positions_(make(length, 0)) {}
 
   // The tokens of a piece, and those that are its targets, which go on behind it where its document does.
-  void add(std::span<const std::int64_t> tokens, std::span<const std::int64_t> targets, const Piece& piece) {
-    const auto from = static_cast<std::size_t>(piece.begin);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(piece.length); ++i, ++at_) {
+  void add(std::span<const std::int64_t> tokens, std::span<const std::int64_t> targets, std::size_t from) {
+    const std::size_t count = std::min(tokens.size() - from, ids_.values.size());
+    for (std::size_t i = 0; i < count; ++i, ++at_) {
       ids_.values[at_] = tokens[from + i];
       if (from + i + 1 < targets.size()) labels_.values[at_] = targets[from + i + 1];
       documents_.values[at_] = document_;
@@ -85,26 +72,26 @@ class PackedDataset final : public Dataset {
     KEEL_CHECK(below_ != nullptr, "there is no data set whose documents could be packed");
     KEEL_CHECK(options_.length >= 1 && options_.window >= 1, "rows of ", options_.length,
                " tokens cannot be packed from windows of ", options_.window, " examples; both are at least 1");
+    KEEL_CHECK(options_.window <= std::int64_t{1} << 32, "a window has at most 2^32 examples, not ", options_.window);
     count_tokens();
-    const auto windows = static_cast<std::int64_t>((lengths_.size() + window_size() - 1) / window_size());
-    rows_before_.push_back(0);
-    for (std::int64_t window = 0; window < windows; ++window)
-      rows_before_.push_back(rows_before_.back() + std::ssize(packed(window).row_ends));
+    for (std::size_t begin = 0; begin < lengths_.size(); begin += window_size()) add_window(begin);
+    pieces_.shrink_to_fit();
   }
 
-  std::int64_t size() const override { return rows_before_.back(); }
+  std::int64_t size() const override { return std::ssize(row_ends_); }
   std::int64_t length(std::int64_t i) const override {
     check_index(i);
     return options_.length;
   }
   Example example(std::int64_t i) const override {
     check_index(i);
-    const std::int64_t window = std::ranges::upper_bound(rows_before_, i) - rows_before_.begin() - 1;
-    const auto packed = kept_window(window);
-    const std::span<const Piece> pieces =
-        packed->row(static_cast<std::size_t>(i - rows_before_[static_cast<std::size_t>(window)]));
+    const auto row_number = static_cast<std::size_t>(i);
+    const std::size_t first = row_number == 0 ? 0 : row_ends_[row_number - 1];
+    const std::span<const Piece> pieces = std::span(pieces_).subspan(first, row_ends_[row_number] - first);
+    const auto window = static_cast<std::size_t>(std::ranges::upper_bound(rows_before_, i) - rows_before_.begin()) - 1;
     std::vector<std::int64_t> numbers;
-    for (const Piece& piece : pieces) numbers.push_back(piece.example);
+    for (const Piece& piece : pieces)
+      numbers.push_back(static_cast<std::int64_t>(window * window_size() + piece.example));
     const std::vector<Example> documents = below_->examples(numbers);
     PackedRow row(options_.length, options_.padding);
     for (std::size_t d = 0; d < pieces.size(); ++d) {
@@ -115,7 +102,7 @@ class PackedDataset final : public Dataset {
       KEEL_CHECK(std::ssize(tokens.values) == lengths_[static_cast<std::size_t>(number)], "example ", number, " has ",
                  tokens.values.size(), " tokens, and had ", lengths_[static_cast<std::size_t>(number)],
                  " when the rows were counted; a data set must not change");
-      row.add(tokens.values, targets.values, pieces[d]);
+      row.add(tokens.values, targets.values, pieces[d].begin);
     }
     return row.take();
   }
@@ -153,53 +140,35 @@ class PackedDataset final : public Dataset {
         });
   }
 
-  PackedWindow packed(std::int64_t window) const {
-    const auto begin = static_cast<std::size_t>(window) * window_size();
+  // The rows of the window that begins with this example.
+  void add_window(std::size_t begin) {
+    rows_before_.push_back(size());
     const std::size_t end = std::min(begin + window_size(), lengths_.size());
     std::vector<Piece> pieces;
     std::vector<std::int64_t> lengths;
     for (std::size_t i = begin; i < end; ++i) {
       for (std::int64_t at = 0; at < lengths_[i]; at += options_.length) {
         lengths.push_back(std::min(options_.length, lengths_[i] - at));
-        pieces.push_back({static_cast<std::int64_t>(i), at, lengths.back()});
+        pieces.push_back({static_cast<std::uint32_t>(i - begin), static_cast<std::uint32_t>(at)});
       }
     }
     const std::vector<std::int64_t> rows = first_fit(lengths, options_.length);
-    PackedWindow made;
-    made.row_ends.resize(rows.empty() ? 0 : static_cast<std::size_t>(std::ranges::max(rows)) + 1);
     std::vector<std::size_t> order(pieces.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return rows[i]; });
-    for (const std::size_t i : order) {
-      made.pieces.push_back(pieces[i]);
-      made.row_ends[static_cast<std::size_t>(rows[i])] = made.pieces.size();
+    for (std::size_t place = 0; place < order.size(); ++place) {
+      pieces_.push_back(pieces[order[place]]);
+      const bool ends = place + 1 == order.size() || rows[order[place + 1]] != rows[order[place]];
+      if (ends) row_ends_.push_back(pieces_.size());
     }
-    return made;
-  }
-
-  // The last few that were asked for are kept: neighbouring rows lie in one window.
-  std::shared_ptr<const PackedWindow> kept_window(std::int64_t window) const {
-    {
-      const std::lock_guard lock(mutex_);
-      for (auto each = kept_.begin(); each != kept_.end(); ++each) {
-        if (each->first != window) continue;
-        kept_.splice(kept_.begin(), kept_, each);
-        return each->second;
-      }
-    }
-    auto made = std::make_shared<const PackedWindow>(packed(window));
-    const std::lock_guard lock(mutex_);
-    kept_.emplace_front(window, made);
-    if (kept_.size() > kKeptWindows) kept_.pop_back();
-    return made;
   }
 
   DatasetPtr below_;
   PackOptions options_;
   std::vector<std::uint32_t> lengths_;     // tokens of each example below
-  std::vector<std::int64_t> rows_before_;  // of each window, and of the end
-  mutable std::mutex mutex_;
-  mutable std::list<std::pair<std::int64_t, std::shared_ptr<const PackedWindow>>> kept_;
+  std::vector<Piece> pieces_;              // row by row
+  std::vector<std::size_t> row_ends_;      // of each row, in `pieces_`
+  std::vector<std::int64_t> rows_before_;  // of each window
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ struct PackOptions {
   // A field of as many numbers: what each token is as a target, -100 for none. Empty: the tokens themselves.
   std::string labels = {};
   std::int64_t padding = 0;    // the token that rows are filled up with
-  std::int64_t window = 1024;  // neighbouring examples that may share rows
+  std::int64_t window = 1024;  // neighbouring examples that may share rows, at most 2^32
   // Told how many of the examples below are counted.
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
@@ -34,9 +34,9 @@ struct PackOptions {
 // next token of the document is, also where a long document was cut; -100 behind the last one and in padding. Attention
 // that keeps documents apart, and positions, make a row compute what its documents do alone.
 //
-// Rows are counted once, at the start, which reads every example below; 4 bytes for each of them are kept. So they are
-// the same in every epoch: a sampler orders them, an epoch has as many steps each time, and any step is found without
-// those before it.
+// Rows are made once, at the start, which reads every example below; 12 bytes for each of them and 8 for each row are
+// kept. So they are the same in every epoch: a sampler orders them, an epoch has as many steps each time, and any step
+// is found without those before it.
 DatasetPtr pack(DatasetPtr below, const PackOptions& options);
 
 // Stacks the fields, and counts as weight `tokens` the labels that are not -100: of rows that pack() or token_windows()

@@ -62,7 +62,19 @@ TextDataset encode(const std::string& path, const std::string& text, std::shared
   return split_tokens(path, tokens, std::move(tokenizer), split);
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& path, const TokenFile& file) {
+}  // namespace
+
+TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split) {
+  KEEL_CHECK(tokenizer != nullptr, "opening '", path, "' needs a tokenizer");
+  return encode(path, read_text(path), std::move(tokenizer), split);
+}
+
+TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split) {
+  const std::string text = read_text(path);
+  return encode(path, text, naming(path, [&] { return make_tokenizer(tokenizer, text); }), split);
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& path, const TokenFile& file) {
   if (file.tokenizer.empty()) return nullptr;
   const std::filesystem::path beside = std::filesystem::path(path).parent_path() / "tokenizer.json";
   if (!std::filesystem::exists(beside)) {
@@ -78,22 +90,10 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& path, const
   return tokenizer;
 }
 
-}  // namespace
-
-TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split) {
-  KEEL_CHECK(tokenizer != nullptr, "opening '", path, "' needs a tokenizer");
-  return encode(path, read_text(path), std::move(tokenizer), split);
-}
-
-TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split) {
-  const std::string text = read_text(path);
-  return encode(path, text, naming(path, [&] { return make_tokenizer(tokenizer, text); }), split);
-}
-
 TextDataset open_tokens(const std::string& path, const SplitOptions& split) {
   const std::vector<std::string> paths = files_at(path);
   const TokenFile file = open_token_files(paths);
-  TextDataset dataset = split_tokens(path, file.tokens, tokenizer_beside(paths.front(), file), split);
+  TextDataset dataset = split_tokens(path, file.tokens, tokenizer_of(paths.front(), file), split);
   dataset.note = file.note;
   return dataset;
 }

@@ -10,6 +10,8 @@
 
 namespace keel {
 
+struct TokenFile;
+
 struct TextDataset {
   Tokens train;
   Tokens validation;
@@ -29,10 +31,12 @@ struct SplitOptions {
 TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, const SplitOptions& split);
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split);
 
+// What made the tokens of an opened file: read from the `tokenizer.json` beside it, which must be of the name and size
+// that the file states; without one, only the byte tokenizer is known. Null where none is at hand.
+std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& path, const TokenFile& file);
+
 // Opens a token file (keel/data/token_file.h), or several shards as one sequence: the files of a folder, or those that
-// a pattern fits (keel/data/file_list.h). The tokenizer is read from the `tokenizer.json` beside it, which must be of
-// the name and size that the file states; without one, only the byte tokenizer is known. A file that states none has no
-// tokenizer.
+// a pattern fits (keel/data/file_list.h), with the tokenizer of the first.
 TextDataset open_tokens(const std::string& path, const SplitOptions& split);
 
 }  // namespace keel

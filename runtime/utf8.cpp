@@ -19,6 +19,15 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
   return {value, bytes};
 }
 
+std::size_t find_bad_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = static_cast<unsigned char>(text[at]) < 0x80 ? 1 : decode_utf8(text, at).bytes;
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return std::string_view::npos;
+}
+
 void append_utf8(std::string& text, char32_t character) {
   const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
   const auto put_tail = [&](int shift) { put(0x80 | (character >> shift & 0x3f)); };

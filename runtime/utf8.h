@@ -16,6 +16,8 @@ struct CodePoint {
 
 // The character that begins at byte `at`, which must lie inside the text.
 CodePoint decode_utf8(std::string_view text, std::size_t at);
+// Where the first byte lies that is no part of a character; npos where all are.
+std::size_t find_bad_utf8(std::string_view text);
 void append_utf8(std::string& text, char32_t character);
 
 }  // namespace keel

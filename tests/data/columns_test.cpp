@@ -172,7 +172,7 @@ std::string resealed(std::string file, const std::function<void(ColumnsHeader&, 
   return file;
 }
 
-TEST(Columns, NoticeEveryByteThatIsDamagedAndEveryCut) {
+TEST(Columns, NoticeDamageAndCuts) {
   const TemporaryFolder folder;
   write_columns(folder / "c", *listed(some_examples(6)));
   const std::string good = read_text_file(folder / "c");
@@ -185,7 +185,7 @@ TEST(Columns, NoticeEveryByteThatIsDamagedAndEveryCut) {
     EXPECT_TRUE(message.starts_with("'" + folder / "bad" + "' is not a valid columnar file: ")) << message;
   };
   for (std::size_t size = 0; size < good.size(); size += size < 70 ? 1 : 13) refusal(good.substr(0, size));
-  for (std::size_t at = 0; at < good.size(); ++at) {
+  for (std::size_t at = 0; at < good.size(); at += at < 70 ? 1 : 3) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     refusal(bad);
@@ -251,7 +251,7 @@ TEST(ImportDataset, WritesJsonLinesAsTheirReaderTakesThem) {
   if (python_with("json").empty()) GTEST_SKIP() << "there is no python3";
   const TemporaryFolder folder;
   std::string lines;
-  for (int i = 0; i < 3000; ++i)
+  for (int i = 0; i < 600; ++i)
     lines += concat("{\"text\": \"line \\u00e9 ", i, "\", \"ids\": [", i,
                     ", 70000], \"yes\": true, \"x\": 0.25, \"o\": ", i % 2 == 0 ? "null" : "{\"a\": [\"b\"]}",
                     ", \"m\": [[1, 2], [3.5, 4]]}\n");
@@ -259,7 +259,7 @@ TEST(ImportDataset, WritesJsonLinesAsTheirReaderTakesThem) {
   int code = 0;
   const std::string said = import_dataset(concat(folder / "a.jsonl", " --out ", folder / "a.keel"), code);
   ASSERT_EQ(code, 0) << said;
-  EXPECT_EQ(said, concat(folder / "a.keel", ": 3000 rows of text, ids, yes, x, m, o\n"));
+  EXPECT_EQ(said, concat(folder / "a.keel", ": 600 rows of text, ids, yes, x, m, o\n"));
   const DatasetPtr columns = open_columns(folder / "a.keel"), jsonl = open_jsonl(folder / "a.jsonl");
   ASSERT_EQ(columns->size(), jsonl->size());
   for (std::int64_t i = 0; i < columns->size(); ++i)

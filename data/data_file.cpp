@@ -1,0 +1,72 @@
+#include "keel/data/data_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "keel/data/columns.h"
+#include "keel/data/csv.h"
+#include "keel/data/file_dataset.h"
+#include "keel/data/file_list.h"
+#include "keel/data/foreign_tokens.h"
+#include "keel/data/jsonl.h"
+#include "keel/data/lines.h"
+#include "keel/data/token_file.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+
+namespace keel {
+namespace {
+
+struct Ending {
+  std::string_view ending;
+  DataKind kind;
+};
+constexpr Ending kEndings[] = {{".csv", DataKind::csv},
+                               {".tsv", DataKind::csv},
+                               {".tab", DataKind::csv},
+                               {".jsonl", DataKind::jsonl},
+                               {".ndjson", DataKind::jsonl}};
+
+}  // namespace
+
+std::string_view name_of(DataKind kind) {
+  switch (kind) {
+    case DataKind::tokens: return "a file of tokens";
+    case DataKind::columns: return "a columnar file";
+    case DataKind::csv: return "a table";
+    case DataKind::jsonl: return "JSON lines";
+    case DataKind::files: return "a folder of files";
+    default: return "a text";
+  }
+}
+
+DataKind kind_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return DataKind::files;
+  const InputFile file(path);
+  std::array<char, 8> mark = {};
+  file.read(0, std::as_writable_bytes(std::span(mark).first(std::min<std::size_t>(mark.size(), file.size()))));
+  const std::string_view begin(mark.data(), mark.size());
+  if (begin == kColumnsMagic) return DataKind::columns;
+  if (begin == kTokenFileMagic || foreign_tokens(file)) return DataKind::tokens;
+  std::string_view name = path;
+  if (name.ends_with(".gz")) name.remove_suffix(3);
+  for (const auto& [ending, kind] : kEndings)
+    if (name.ends_with(ending)) return kind;
+  return DataKind::text;
+}
+
+DatasetPtr open_data(const std::string& path, const DataFileOptions& options) {
+  switch (kind_of_file(path)) {
+    case DataKind::columns: return open_columns(path);
+    case DataKind::csv: return open_csv(path, {.cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::jsonl: return open_jsonl(path, {.cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::files: return open_files(files_at(path), {.progress = options.progress});
+    case DataKind::text: return open_lines(path, {.cache_folder = options.cache_folder, .progress = options.progress});
+    default: break;
+  }
+  throw Error(concat("'", path, "' is a file of tokens, which has no examples of its own; open it as tokens"));
+}
+
+}  // namespace keel

@@ -1,0 +1,32 @@
+#pragma once
+// Files of data, each opened by the reader of its kind.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "keel/data/dataset.h"
+
+namespace keel {
+
+enum class DataKind : unsigned char { tokens, columns, csv, jsonl, files, text };
+// "a file of tokens", "a columnar file", "a table", "JSON lines", "a folder of files", "a text".
+std::string_view name_of(DataKind kind);
+
+// What a path is taken for: a folder is its files; files of tokens and columnar ones are known by what they begin with,
+// tokens of other programs as keel/data/foreign_tokens.h says; the others by their names (.csv, .tsv, .tab, .jsonl,
+// .ndjson, with .gz behind it or not), and all else is a text. A path that is not there is an Error.
+DataKind kind_of_file(const std::string& path);
+
+struct DataFileOptions {
+  std::string cache_folder = {};  // of indices that cannot be written beside a file, and of what gzip has compressed
+  // Told how much is read at the start.
+  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
+};
+
+// The examples of a file: rows, objects, lines that are not empty, or files. Tokens have none by themselves: an Error
+// (token_windows(), in keel/data/mixture.h, makes some).
+DatasetPtr open_data(const std::string& path, const DataFileOptions& options = {});
+
+}  // namespace keel

@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "keel/data/columns.h"
+#include "keel/data/token_file.h"
+#include "keel/runtime/json.h"
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::Sandbox;
+
+TEST(DataCommand, ShowsTheFieldsAndRowsOfATable) {
+  const Sandbox sandbox;
+  std::string table = "x,label,text\n";
+  for (int i = 0; i < 40; ++i)
+    table += concat(i, '.', i % 2 == 0 ? "25" : "5", ',', i % 3, ',', std::string(1 + i, 'a'), '\n');
+  sandbox.write("t.csv", table);
+  const Outcome outcome = sandbox.keel("data t.csv --rows 1 --columns 100 --json t.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out.substr(0, outcome.out.find("\n\nlengths")),
+            "t.csv: a table, 1.1 KiB, 40 examples\n\n"
+            "                                       length\n"
+            "field  kind      examples  from    to   least  median  mean  most\n"
+            "x      a number        40  0.25  39.5\n"
+            "label  a number        40     0     2\n"
+            "text   a text          40                   1      20  20.5    40");
+  EXPECT_NE(outcome.out.find("\nlengths of text, in bytes:\n"), std::string::npos);
+  EXPECT_NE(outcome.out.find("\nexample 0\n  x      0.25\n  label  0\n  text   \"a\"\n"), std::string::npos);
+  const Json json = Json::parse(sandbox.read("t.json"));
+  const Json& file = json.items()[0];
+  EXPECT_EQ(file.at("examples").integer(), 40);
+  EXPECT_EQ(file.at("fields").items()[2].at("lengths").at("most").integer(), 40);
+  EXPECT_EQ(file.at("fields").items()[0].at("from").number(), 0.25);
+}
+
+TEST(DataCommand, KnowsEveryKindOfFile) {
+  const Sandbox sandbox;
+  ASSERT_EQ(sandbox.keel("tokenize corpus.txt --out corpus.bin").code, 0);
+  sandbox.write("a.jsonl", "{\"ids\": [1, 2, 3], \"text\": \"\\u001b[2J\"}\n{\"ids\": []}\n");
+  {
+    ColumnsWriter writer(sandbox / "c.keel", {{.name = "n", .type = ColumnType::i64}});
+    for (std::int64_t i = 0; i < 3; ++i) writer.append(Example().set("n", i));
+    writer.commit();
+  }
+  std::filesystem::create_directory(sandbox / "texts");
+  sandbox.write("texts/a.txt", "abc");
+  const Outcome outcome = sandbox.keel("data corpus.txt corpus.bin a.jsonl c.keel texts");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* said :
+       {"corpus.txt: a text, ", ", 30 examples\n", "corpus.bin: a file of tokens, ",
+        " tokens, 40 different ones of a vocabulary of 256, tokenizer byte\n", "\nthe first window of 16 tokens:\n",
+        "  text      \"The quick brown \"\n", "a.jsonl: JSON lines, ", ", 2 examples\n", "  text  \"\\x1b[2J\"\n",
+        "c.keel: a columnar file, ", ", 3 examples\n", "texts: a folder of files, 3 B, 1 example\n"})
+    EXPECT_NE(outcome.out.find(said), std::string::npos) << said << outcome.out;
+}
+
+TEST(DataCommand, NamesThePlaceOfWhatIsMalformed) {
+  const Sandbox sandbox;
+  sandbox.write("t.csv", "a,b\n1,2\n3,x\n");
+  Outcome outcome = sandbox.keel("data t.csv");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "keel: error: 't.csv', line 3, column 2 ('b'): expected a finite number, found 'x'\n");
+  sandbox.write("t.jsonl", "{\"a\": 1}\n{\"a\": }\n");
+  outcome = sandbox.keel("data t.jsonl --json t.json");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("'t.jsonl', line 2, column 7: expected "), std::string::npos) << outcome.err;
+  EXPECT_FALSE(sandbox.has("t.json"));
+  EXPECT_EQ(sandbox.keel("data missing.csv").code, 2);
+  EXPECT_EQ(sandbox.keel("data").code, 2);
+}
+
+}  // namespace
+}  // namespace keel::cli
