@@ -11,7 +11,7 @@ constexpr std::string_view kExample = "example";
 
 }  // namespace
 
-Predictions::Predictions(std::vector<std::int64_t> examples) {
+Predictions::Predictions(const std::vector<std::int64_t>& examples) {
   for (const std::int64_t example : examples) rows_.emplace(example, nullptr);
 }
 

@@ -15,7 +15,7 @@ namespace keel {
 class Predictions {
  public:
   // Of these examples, batch.examples().
-  explicit Predictions(std::vector<std::int64_t> examples);
+  explicit Predictions(const std::vector<std::int64_t>& examples);
 
   // An object of JSON for the example. One twice, one that is not in the batch, a value that is no object, and a member
   // `example` are an Error.
