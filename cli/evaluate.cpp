@@ -48,6 +48,15 @@ void print(const EvaluatedRun& run) {
             << table_text(columns, columns_of_output());
 }
 
+// Training may have evaluated other numbers than those that are loaded.
+std::string average_note(const Config& config) {
+  const bool is_ema = config.ema.decay > 0 && config.ema.evaluates,
+             is_swa = config.swa.start > 0 && config.swa.evaluates;
+  if (!is_ema && !is_swa) return "";
+  return concat("training evaluated an average of weights (", is_ema ? "ema" : "swa",
+                ".evaluate); these are metrics of the weights themselves");
+}
+
 int evaluate_on(Communicator& ranks, const EvaluateArguments& arguments) {
   std::optional<AtomicFile> file;
   TrainedModel trained(arguments.trained.source(), ranks, tell_on_console());
@@ -62,6 +71,7 @@ int evaluate_on(Communicator& ranks, const EvaluateArguments& arguments) {
       file->commit();
     }
     print(run);
+    if (const std::string note = average_note(trained.config()); !note.empty()) tell_on_console()(LogLevel::info, note);
   });
   return 0;
 }

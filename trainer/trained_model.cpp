@@ -1,5 +1,6 @@
 #include "keel/trainer/trained_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -39,7 +40,9 @@ std::string run_around(const std::string& checkpoint) {
 
 // What an answer needs of an engine: parameters and how they are gathered.
 ShardedOptions answering_options(const Config& config, Module& model, int ranks) {
-  const ShardedOptions trained = engine_options(config, 1, model);
+  Config measured = config;  // a length in epochs has no steps before the data is known, and rates do not matter here
+  measured.steps = std::max<std::int64_t>(measured.steps, 1);
+  const ShardedOptions trained = engine_options(measured, 1, model);
   ShardedOptions options;
   options.policy = trained.policy;
   options.seed = trained.seed;
