@@ -9,6 +9,8 @@ Command train_command();
 Command compare_command();
 Command comm_command();
 Command launch_command();
+Command evaluate_command();
+Command predict_command();
 Command checkpoints_command();
 Command get_command();
 Command generate_command();

@@ -51,28 +51,18 @@ DType dtype_of(const std::string& name) {
   throw Error(concat("--dtype is f32, bf16 or f16, not '", name, "'"));
 }
 
-// Of a run: its newest checkpoint of fewer steps than `below`, or the one that was asked for.
+// What was asked for; of a run without a step, the newest of fewer steps than `below`.
 Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
-  const RunFolder run(arguments.source);
   if (arguments.best) {
+    const RunFolder run(arguments.source);
     const std::string name = run.named_by(run.best());
     KEEL_CHECK(!name.empty(), "the run in '", arguments.source,
                "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
     return open_checkpoint_of_run(run.checkpoint_called(name), program_keys());
   }
-  if (arguments.step == kNewest) {
-    const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
-    std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below, program_keys());
-    KEEL_CHECK(newest || run.checkpoint_steps().empty(), "no checkpoint in '", arguments.source, "' is whole");
-    KEEL_CHECK(newest, "the run in '", arguments.source, "' has no checkpoint yet");
-    return *std::move(newest);
-  }
-  std::string steps;
-  for (const std::int64_t step : run.checkpoint_steps()) steps += concat(steps.empty() ? "" : ", ", step);
-  std::error_code ignored;
-  KEEL_CHECK(fs::exists(run.checkpoint(arguments.step), ignored), "the run in '", arguments.source,
-             "' has no checkpoint of step ", arguments.step, "; it has ", steps.empty() ? "none yet" : steps);
-  return open_checkpoint_of_run(run.checkpoint(arguments.step), program_keys());
+  const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
+  const auto step = arguments.step == kNewest ? std::nullopt : std::optional(arguments.step);
+  return find_checkpoint(arguments.source, step, complain, below, program_keys());
 }
 
 void check_target(const GetArguments& arguments) {
@@ -106,19 +96,16 @@ int run(const GetArguments& arguments) {
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
   KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
-  if (!means_run(arguments.source)) {
-    KEEL_CHECK(arguments.step == kNewest && !arguments.best, "'", arguments.source, "' is one checkpoint; leave ",
-               arguments.best ? "--best" : "--step", " out");
-    get(open_checkpoint_of_run(arguments.source, program_keys()), arguments, dtype);
-    return 0;
-  }
+  const bool is_run = means_run(arguments.source);
+  KEEL_CHECK(is_run || !arguments.best, "'", arguments.source, "' is one checkpoint; leave --best out");
+  const bool may_have_others = is_run && arguments.step == kNewest && !arguments.best;
   for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {
     const Checkpoint checkpoint = choose(arguments, below);
     try {
       get(checkpoint, arguments, dtype);
       return 0;
     } catch (const UnreadableCheckpoint& error) {
-      if (arguments.step != kNewest || arguments.best) throw;
+      if (!may_have_others) throw;
       below = checkpoint.state.step;
       std::cerr << concat("keel: warning: the checkpoint of step ", below, " is not usable: ", printable(error.what()),
                           '\n');

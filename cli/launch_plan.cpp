@@ -13,6 +13,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr std::string_view kTrain = "train";
+constexpr std::string_view kAnswering[] = {"evaluate", "predict", "generate"};
 
 constexpr const char* kInstall = "`apt-get install openmpi-bin libopenmpi-dev` and a new build of keel add Open MPI";
 
@@ -231,7 +232,9 @@ Binding parse_binding(std::string_view text) {
 
 bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
 
-bool names_command(std::string_view word) { return word == kTrain || word == "comm"; }
+bool names_answering(std::string_view word) { return std::ranges::find(kAnswering, word) != std::end(kAnswering); }
+
+bool names_command(std::string_view word) { return word == kTrain || word == "comm" || names_answering(word); }
 
 bool names_training(std::string_view word) { return word == kTrain || names_configuration(word); }
 
@@ -240,7 +243,9 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
              "what shall the ranks run? `keel launch -N 4 c.yaml` or `keel launch -N 4 PROGRAM`");
   const bool trains = names_training(wish.command[0]);
   const bool is_own = trains || names_command(wish.command[0]);
-  KEEL_CHECK(trains || wish.strategy.empty(), "--strat is for `keel train`: it needs a configuration, not a program");
+  const bool answers = names_answering(wish.command[0]);
+  KEEL_CHECK(trains || answers || wish.strategy.empty(),
+             "--strat is for `keel train`: it needs a configuration, not a program");
   KEEL_CHECK(is_own || !wish.threads,
              "--threads is for keel itself: it needs a configuration or `comm`, not a program");
   KEEL_CHECK(!wish.threads || wish.hosts.empty(), "--threads runs all ranks in one process; leave --hosts out");
@@ -280,6 +285,7 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     program = std::move(words);
   } else if (is_own) {
     program.insert(program.begin(), machine.keel);
+    if (answers && !wish.strategy.empty()) program.insert(program.begin() + 2, {"--strat", wish.strategy});
     if (wish.threads) add(program, "--threads", "-N", std::to_string(place.ranks));
   }
   const bool needs_no_launcher =

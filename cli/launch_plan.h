@@ -47,8 +47,10 @@ RankWish parse_ranks(std::string_view text);
 
 // The configuration of a run of `keel train`.
 bool names_configuration(std::string_view word);
-// A command of keel that ranks run: "train" or "comm".
+// A command of keel that ranks run: "train", "comm", and those that let a trained model answer, which may be sharded in
+// another way than it was.
 bool names_command(std::string_view word);
+bool names_answering(std::string_view word);
 // Whether what begins so is a run of `keel train`: with its name, or with the configuration alone.
 bool names_training(std::string_view word);
 

@@ -41,7 +41,7 @@ void show(const std::string& text) {
 int as_terminate(Launcher::Kind kind) { return kind == Launcher::Kind::hydra ? SIGALRM : SIGUSR2; }
 
 bool takes_stops(const std::vector<std::string>& command) {
-  return command.size() > 1 && command[0] == own_path() && names_command(command[1]);
+  return command.size() > 1 && command[0] == own_path() && names_command(command[1]) && !names_answering(command[1]);
 }
 
 std::vector<std::string> program_of(const LaunchPlan& plan) {

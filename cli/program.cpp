@@ -31,6 +31,8 @@ constexpr Listed kCommands[] = {
     {launch_command, "keel launch -N 4 --strat zero2-bf16 c.yaml", "four ranks, which share out what a run keeps"},
     {checkpoints_command, "keel checkpoints runs/mine", "which checkpoints there are, and whether they are whole"},
     {get_command, "keel get runs/mine --out m.safetensors", "the weights in one file, for other programs"},
+    {evaluate_command, "keel evaluate runs/mine", "the metrics of a trained model on its validation sets"},
+    {predict_command, "keel predict runs/mine --input a.jsonl --out b.jsonl", "what it says of each example of a file"},
     {generate_command, "keel generate runs/add --prompt \"347+586=\"", "what a trained model makes of a text"},
     {tokenize_command, "keel tokenize corpus.txt --out corpus.bin", "a file that data.type=tokens reads"},
     {data_command, "keel data train.jsonl", "what is in it: fields, lengths, first rows"},

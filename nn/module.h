@@ -14,6 +14,7 @@
 namespace keel {
 
 class Module;
+class RankGroup;  // keel/nn/rank_group.h
 
 // Walks a model: called once for every named member, in the order in which visit() lists them.
 class Visitor {
@@ -83,6 +84,9 @@ struct Forward {
   RandomStream random;       // of dropout masks
   Tensor sample_ids;         // i64 (batch): global ids of the samples; needed when training with dropout
   DType dtype = DType::f32;  // of weights and activations, to which inputs are cast
+  // The ranks that compute such a pass at the same time, in evaluation and prediction; null: this one alone, or
+  // training.
+  RankGroup* group = nullptr;
 };
 
 // Calls f(path, parameter) for every parameter present, in visiting order; tied ones at each place.

@@ -1,5 +1,6 @@
 #include "keel/tasks/language.h"
 
+#include <filesystem>
 #include <optional>
 
 #include "keel/data/addition.h"
@@ -8,8 +9,10 @@
 #include "keel/data/token_batch.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
+#include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
 #include "keel/tasks/language_keys.h"
+#include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
 
 namespace keel {
@@ -37,7 +40,8 @@ class LanguageTask : public Task {
 
   Data data() override {
     Data data = is_addition() ? sums() : windows();
-    if (const auto& tokenizer = this->tokenizer()) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
+    const auto& tokenizer = is_addition() ? this->tokenizer() : text().tokenizer;
+    if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
     return data;
   }
 
@@ -57,14 +61,26 @@ class LanguageTask : public Task {
     validate_language(*model_, batch, pass, metrics);
   }
 
-  void answer(std::string_view prompt, const AnswerOptions& options,
+  std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
+    if (is_addition()) return sums_to_answer(site_, path, addition());
+    check_tokenizer();
+    return texts_to_score(site_, path, tokenizer());
+  }
+
+  void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {
+    if (is_addition()) answer_sums(*model_, addition(), batch, pass, out);
+    else score_texts(*model_, batch, pass, out);
+  }
+
+  void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
               const std::function<void(std::string_view)>& on_text) override {
-    if (is_addition()) return answer_sum(prompt, on_text);
+    if (is_addition()) return answer_sum(prompt, pass, on_text);
+    check_tokenizer();
     on_text(prompt);
     const SamplingOptions sampling{
         .tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed};
-    continue_text(prompt, sampling, [&](std::uint32_t token) {
-      on_text(tokenizer()->decode(std::span(&token, 1)));
+    continue_text(prompt, sampling, [&](std::string_view piece) {
+      on_text(piece);
       return true;
     });
   }
@@ -90,27 +106,33 @@ class LanguageTask : public Task {
     if (!text_) {
       const SplitOptions split{.validation = site_.settings.number("data.validation"), .block = positions()};
       const std::string& path = site_.settings.text("data.path");
-      text_ = site_.settings.text("data.type") == "text" ? open_text(path, site_.settings.text("data.tokenizer"), split)
-                                                         : open_tokens(path, split);
+      if (site_.settings.text("data.type") == "tokens") text_ = open_tokens(path, split);
+      else if (has_run_tokenizer()) text_ = open_text(path, tokenizer(), split);
+      else text_ = open_text(path, site_.settings.text("data.tokenizer"), split);
     }
     return *text_;
   }
 
+  std::string run_tokenizer() const { return concat(site_.run, '/', kTokenizerFile); }
+  bool has_run_tokenizer() const { return !site_.run.empty() && std::filesystem::exists(run_tokenizer()); }
+
   // Null for a token file without one. Opens the data where nothing else says it.
   const std::shared_ptr<const Tokenizer>& tokenizer() {
-    if (is_addition()) {
-      if (!tokenizer_) tokenizer_ = addition().tokenizer();
-      return tokenizer_;
-    }
-    if (site_.run.empty()) return text().tokenizer;
-    if (!tokenizer_) tokenizer_ = load_tokenizer(concat(site_.run, '/', kTokenizerFile));
+    if (tokenizer_) return tokenizer_;
+    if (is_addition()) tokenizer_ = addition().tokenizer();
+    else if (has_run_tokenizer()) tokenizer_ = load_tokenizer(run_tokenizer());
+    else return text().tokenizer;
     return tokenizer_;
+  }
+
+  void check_tokenizer() {
+    KEEL_CHECK(tokenizer(), "the model was trained on token numbers without a tokenizer, and reads no text");
   }
 
   // Of the data.
   std::int64_t vocabulary() {
     const Settings& settings = site_.settings;
-    if (is_addition() || !site_.run.empty()) return tokenizer()->vocabulary_size();
+    if (is_addition() || has_run_tokenizer()) return tokenizer()->vocabulary_size();
     // Where the file says nothing more, it need not be there yet.
     if (!text_ && settings.integer("model.vocabulary") > 0) return 0;
     if (!text_ && settings.text("data.type") == "text" && settings.text("data.tokenizer") == "byte")
@@ -145,24 +167,25 @@ class LanguageTask : public Task {
     return data;
   }
 
-  // Calls on_token with each new token; returning false stops.
+  // Calls on_piece with the text of each new token; returning false stops.
   void continue_text(std::string_view prompt, const SamplingOptions& sampling,
-                     const std::function<bool(std::uint32_t)>& on_token) {
+                     const std::function<bool(std::string_view)>& on_piece) {
     const std::vector<std::uint32_t> tokens = tokenizer()->encode(prompt);
     KEEL_CHECK(!tokens.empty(), "--prompt is empty; give the text that the model shall continue");
     const std::vector<std::int64_t> wide(tokens.begin(), tokens.end());
     generate(*model_, wide, sampling, [&](std::int64_t token) {
       // A vocabulary that was rounded up has numbers that mean nothing.
-      return token >= tokenizer()->vocabulary_size() || on_token(static_cast<std::uint32_t>(token));
+      const auto known = static_cast<std::uint32_t>(token);
+      return on_piece(token >= tokenizer()->vocabulary_size() ? "" : tokenizer()->decode(std::span(&known, 1)));
     });
   }
 
-  void answer_sum(std::string_view asked, const std::function<void(std::string_view)>& on_text) {
+  void answer_sum(std::string_view asked, Forward& pass, const std::function<void(std::string_view)>& on_text) {
     const std::string prompt = addition().prompt(addition().parse_prompt(asked));
     std::string written;
-    continue_text(prompt, {.tokens = addition().digits() + 2, .temperature = 0}, [&](std::uint32_t token) {
-      written += tokenizer()->decode(std::span(&token, 1));
-      return written.back() != '\n';
+    continue_text(prompt, {.tokens = addition().digits() + 2, .temperature = 0}, [&](std::string_view piece) {
+      written += piece;
+      return any_goes_on(pass.group, !written.ends_with('\n'));
     });
     const std::optional<std::int64_t> sum = addition().parse_answer(written);
     on_text(prompt);

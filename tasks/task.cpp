@@ -24,6 +24,12 @@ Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out
   return data;
 }
 
+std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples,
+                                            const Collator& collator) {
+  KEEL_CHECK(examples->size() > 0, "there is no example to predict");
+  return make_source(site.host, examples, sequential(examples->size(), site.validation_rows), collator);
+}
+
 Variable input(const Batch& batch, std::string_view field, const Forward& pass) {
   const Tensor& values = batch[field];
   return is_floating(values.dtype()) ? cast(Variable(values), pass.dtype) : Variable(values);
@@ -56,7 +62,15 @@ void Task::validation_step(const Batch& batch, Forward& pass, Metrics& metrics) 
   feed(metrics, training_step(batch, pass), batch);
 }
 
-void Task::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/,
+std::shared_ptr<const BatchSource> Task::prediction_data(const std::string& /*path*/) {
+  throw Error("this task does not predict: it has no prediction_data()", ErrorKind::unsupported);
+}
+
+void Task::predict_step(const Batch& /*batch*/, Forward& /*pass*/, Predictions& /*out*/) {
+  throw Error("this task does not predict: it has no predict_step()", ErrorKind::unsupported);
+}
+
+void Task::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/, Forward& /*pass*/,
                   const std::function<void(std::string_view)>& /*on_text*/) {
   throw Error("this task does not continue texts", ErrorKind::unsupported);
 }

@@ -14,7 +14,8 @@
 //   - A step is a function of batch, pass and parameters. A member that it writes is forgotten with the process.
 //   - Every rank makes one task of the same settings, and calls the same functions the same number of times.
 //   - Random draws come from pass.random (in models) or from the collator (in data).
-//   - The number of forward passes does not depend on the data of one rank.
+//   - The number of forward passes does not depend on the data of one rank: loops go on by any_goes_on(pass.group, ...)
+//     of keel/nn/rank_group.h.
 
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,7 @@
 #include "keel/nn/module.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
+#include "keel/tasks/predictions.h"
 
 namespace keel {
 
@@ -41,7 +43,7 @@ struct TaskSite {
   std::int64_t rows = 1;             // of a step, of all ranks together
   std::int64_t validation_rows = 1;  // of a batch of validation that takes no more memory than training
   Context host = {};                 // where batches are made
-  std::string run = {};              // folder of a run whose model is asked without its data; it has Data::files
+  std::string run = {};              // folder of a run whose model is asked; its Data::files stand for the data's own
 };
 
 struct ValidationSet {
@@ -62,6 +64,8 @@ struct Data {
 // Training and validation of one data set, for most tasks: a fraction of its examples, drawn by the data's seed, is
 // held out (0: none); the others are shuffled in each epoch.
 Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator);
+// Each example once, in order, in batches of validation: for prediction_data(). No example is an Error.
+std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples, const Collator& collator);
 
 // A field as input of a model: floating numbers in the dtype that the pass computes in, others as they are.
 Variable input(const Batch& batch, std::string_view field, const Forward& pass);
@@ -106,8 +110,17 @@ class Task {
   // training_step.
   virtual void validation_step(const Batch& batch, Forward& pass, Metrics& metrics);
 
-  // What the model makes of a text, for `keel generate`, piece by piece. The default refuses: ErrorKind::unsupported.
-  virtual void answer(std::string_view prompt, const AnswerOptions& options,
+  // What `keel predict` reads of a file, in order; without labels. Needs no data() before. Malformed input is an Error.
+  // The default refuses: ErrorKind::unsupported.
+  virtual std::shared_ptr<const BatchSource> prediction_data(const std::string& path);
+  // What the model says of each example of a batch of it, without gradients. As validation_step(), ranks without a
+  // batch of their own call it with another's, and what they say is dropped. The default refuses:
+  // ErrorKind::unsupported.
+  virtual void predict_step(const Batch& batch, Forward& pass, Predictions& out);
+
+  // What the model makes of a text, for `keel generate`, piece by piece. Every rank calls it with the same words, and
+  // on_text as often, also with nothing; the first one's is heard. The default refuses: ErrorKind::unsupported.
+  virtual void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
                       const std::function<void(std::string_view)>& on_text);
 
   // The weight that speed is told in: "tokens" or "rows".

@@ -154,6 +154,28 @@ bool means_run(const std::string& path) {
   return true;
 }
 
+Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> step,
+                           const std::function<void(std::string_view)>& complain, std::int64_t below,
+                           const std::shared_ptr<const ConfigKeys>& keys) {
+  if (!means_run(path)) {
+    KEEL_CHECK(!step, "'", path, "' is one checkpoint; leave --step out");
+    return open_checkpoint_of_run(path, keys);
+  }
+  const RunFolder run(path);
+  if (!step) {
+    std::optional<Checkpoint> newest = newest_checkpoint(run, complain, below, keys);
+    KEEL_CHECK(newest || run.checkpoint_steps().empty(), "no checkpoint in '", path, "' is whole");
+    KEEL_CHECK(newest, "the run in '", path, "' has no checkpoint yet");
+    return *std::move(newest);
+  }
+  std::string steps;
+  for (const std::int64_t each : run.checkpoint_steps()) steps += concat(steps.empty() ? "" : ", ", each);
+  std::error_code ignored;
+  KEEL_CHECK(fs::exists(run.checkpoint(*step), ignored), "the run in '", path, "' has no checkpoint of step ", *step,
+             "; it has ", steps.empty() ? "none yet" : steps);
+  return open_checkpoint_of_run(run.checkpoint(*step), keys);
+}
+
 CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& verify,
                                 const std::shared_ptr<const ConfigKeys>& keys) {
   const RunFolder run(path);

@@ -26,6 +26,13 @@ std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
                                             std::int64_t below = std::numeric_limits<std::int64_t>::max(),
                                             const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
+// What a path means: one checkpoint, or of a run's folder the one of this step; without a step, its newest of fewer
+// steps than `below` that can be opened. An Error where there is none, and where a step is given for one checkpoint.
+Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> step,
+                           const std::function<void(std::string_view)>& complain,
+                           std::int64_t below = std::numeric_limits<std::int64_t>::max(),
+                           const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
+
 // Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
 bool means_run(const std::string& path);
 

@@ -1,12 +1,15 @@
 #pragma once
 // Evaluation: metrics over held-out data, without gradients, the same at any number of ranks.
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "keel/data/batch.h"
 #include "keel/dist/comm/communicator.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/metric.h"
+#include "keel/tasks/task.h"
 
 namespace keel {
 
@@ -19,5 +22,13 @@ using ValidationFunction = std::function<void(const Batch& batch, Forward& pass,
 // without a batch repeats the last. A file that was cut is an Error on all ranks.
 void evaluate(const BatchSource& source, std::int64_t batches, const Context& device, DType dtype,
               const ValidationFunction& validate, Metrics& metrics, Communicator& ranks);
+
+// Batches of the set that an evaluation takes: the first `limit`, or all where that is 0.
+std::int64_t batches_of(const ValidationSet& set, std::int64_t limit);
+
+// The metrics of a task on so many batches of a set, by the names that records have: "validation_loss" and "accuracy"
+// of a set without a name, else "SET/loss" and "SET/accuracy". Every rank calls it.
+std::vector<NamedNumber> evaluate_set(Task& task, const ValidationSet& set, std::int64_t batches, const Context& device,
+                                      DType dtype, Communicator& ranks);
 
 }  // namespace keel

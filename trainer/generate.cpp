@@ -1,55 +1,43 @@
 #include "keel/trainer/generate.h"
 
-#include <filesystem>
-
-#include "keel/data/safetensors.h"
-#include "keel/kernels/update.h"
-#include "keel/nn/state.h"
-#include "keel/trainer/config.h"
-#include "keel/trainer/device.h"
-#include "keel/trainer/make_task.h"
-#include "keel/trainer/run_folder.h"
+#include "keel/autograd/variable.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/thread_transport.h"
+#include "keel/dist/comm/transport_communicator.h"
+#include "keel/trainer/pass_group.h"
+#include "keel/trainer/trained_model.h"
 
 namespace keel {
-namespace {
 
-// A model whose weights belong to the run; computes in fp32.
-struct TrainedModel {
-  Context context;
-  std::unique_ptr<Task> task;
-  std::vector<FlatBuffer> buffers;
-
-  TrainedModel(const RunFolder& folder, std::string_view device, const std::shared_ptr<const ConfigKeys>& keys)
-      : context(Context::create({.device = choose_device(device)})),
-        task(make_task(load_config(keys, folder.config()), context.host(), folder.path())) {
-    Module& model = task->model();
-    for_each_parameter(model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
-    buffers = materialize(model, context);
-    const SafetensorsFile file(folder.model());
-    try {
-      load_state(buffers, file.views(context.host()));
-    } catch (const Error& error) { throw Error(concat("'", file.path(), "': ", error.what()), error.kind()); }
-    for_each_parameter(model, [&](const std::string& name, Parameter& parameter) {
-      KEEL_CHECK(kernels::all_finite(parameter.value()), "'", file.path(), "': ", name,
-                 " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text, Communicator& ranks,
+              const std::shared_ptr<const ConfigKeys>& keys) {
+  TrainedModel trained({.path = options.run,
+                        .strategy = options.strategy,
+                        .changes = {concat("device=", options.device)},
+                        .is_exported = true,
+                        .keys = keys},
+                       ranks, [](LogLevel, std::string_view) {});
+  trained.load();
+  trained.check_finite();
+  const NoGrad no_grad;
+  PassGroup group(ranks);
+  Forward pass{.training = false, .random = {}, .sample_ids = {}, .dtype = trained.dtype(), .group = &group};
+  // What fails on the first rank alone, such as an output that is closed, ends the others with it.
+  const auto speak = [&](std::string_view text) {
+    together(ranks, [&] {
+      if (ranks.rank() == 0) on_text(text);
     });
-  }
-};
-
-}  // namespace
+  };
+  trained.task().answer(
+      options.prompt,
+      {.tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed},
+      pass, speak);
+}
 
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
               const std::shared_ptr<const ConfigKeys>& keys) {
-  const RunFolder folder(options.run);
-  KEEL_CHECK(std::filesystem::exists(folder.config()), "'", options.run,
-             "' is not the folder of a run: it has no config.yaml");
-  KEEL_CHECK(std::filesystem::exists(folder.model()), "'", options.run,
-             "' has no model yet; it is written with the first checkpoint");
-  const TrainedModel trained(folder, options.device, keys);
-  trained.task->answer(
-      options.prompt,
-      {.tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed},
-      on_text);
+  const std::unique_ptr<Communicator> alone = make_communicator(ThreadHub(1).connect(0));
+  generate(options, on_text, *alone, keys);
 }
 
 }  // namespace keel

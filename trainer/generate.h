@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "keel/dist/comm/communicator.h"
 #include "keel/trainer/config.h"
 
 namespace keel {
@@ -19,13 +20,18 @@ struct GenerateOptions {
   std::int64_t top_k = 0;    // 0: among all
   std::uint64_t seed = 1;
   std::string device = "auto";  // see keel/trainer/device.h
+  std::string strategy = {};    // how ranks share the model: "zero3"; empty: as the run
 };
 
 // Calls on_text with each piece of what the run's task answers (Task::answer()). `language` repeats the prompt and
 // continues it; one that has learnt to add is given a sum ("347+586=") and answers with the number in its usual order.
-// A folder without a model, or whose
-// files do not belong together, is an Error.
+// Computes in fp32, unless the strategy says otherwise. A folder without a model, or whose files do not belong
+// together, is an Error.
 void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
+              const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
+// The same by several ranks, each of which calls it: the first one's on_text hears the answer, which is that of one
+// rank.
+void generate(const GenerateOptions& options, const std::function<void(std::string_view)>& on_text, Communicator& ranks,
               const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 }  // namespace keel

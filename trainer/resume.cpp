@@ -46,18 +46,6 @@ Config config_of(const Checkpoint& resume, const Config& config) {
   return before;
 }
 
-// The numbers of another model fit nowhere.
-void check_same_model(const Checkpoint& resume, const Config& config) {
-  const Config before = config_of(resume, config);
-  KEEL_CHECK(before.task == config.task, "'", resume.path, "' is a checkpoint of the task ", before.task, ", not of ",
-             config.task);
-  std::string differences;
-  for (const ConfigChange& each : changes_between(config.schema(), before, config, OnResume::refuses))
-    differences += concat(differences.empty() ? "" : ", ", each.key.substr(each.key.rfind('.') + 1), ' ', each.before,
-                          " instead of ", each.now);
-  KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
-}
-
 // What an optimizer keeps from step to step, by name.
 std::string states_of(const Config& config) {
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(config);
@@ -97,15 +85,6 @@ void note_changes(const Checkpoint& resume, const Config& config, TrainObserver&
                       list_of(changes_between(config.schema(), before, now, OnResume::paces)), ")");
   if (!changed.empty())
     observer.on_message(LogLevel::warning, concat("goes on with other settings than before: ", changed));
-}
-
-// The same data may have become other data since, with another tokenizer.
-void check_same_files(const RunFolder& folder, const Data& data) {
-  for (const auto& [name, text] : data.files) {
-    const std::string path = folder.file(name);
-    KEEL_CHECK(!std::filesystem::exists(path) || read_text_file(path) == text, "the run in '", folder.path(),
-               "' was trained with another ", name, " than the data gives now; was the data changed?");
-  }
 }
 
 // Whether the configurations name one data set, in whatever order it is read.
@@ -174,6 +153,25 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
 }
 
 }  // namespace
+
+void check_same_model(const Checkpoint& resume, const Config& config) {
+  const Config before = config_of(resume, config);
+  KEEL_CHECK(before.task == config.task, "'", resume.path, "' is a checkpoint of the task ", before.task, ", not of ",
+             config.task);
+  std::string differences;
+  for (const ConfigChange& each : changes_between(config.schema(), before, config, OnResume::refuses))
+    differences += concat(differences.empty() ? "" : ", ", each.key.substr(each.key.rfind('.') + 1), ' ', each.before,
+                          " instead of ", each.now);
+  KEEL_CHECK(differences.empty(), "'", resume.path, "' is a checkpoint of another model: ", differences);
+}
+
+void check_same_files(const RunFolder& folder, const Data& data) {
+  for (const auto& [name, text] : data.files) {
+    const std::string path = folder.file(name);
+    KEEL_CHECK(!std::filesystem::exists(path) || read_text_file(path) == text, "the run in '", folder.path(),
+               "' was trained with another ", name, " than the data gives now; was the data changed?");
+  }
+}
 
 std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& folder, const Data& data,
                                       TrainObserver& observer, Communicator& ranks, std::int64_t below,

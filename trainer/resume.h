@@ -25,6 +25,11 @@ std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& fol
                                       std::int64_t below = std::numeric_limits<std::int64_t>::max(),
                                       std::int64_t copies_below = std::numeric_limits<std::int64_t>::max());
 
+// An Error where the configuration is of another task, or of another model, than the checkpoint.
+void check_same_model(const Checkpoint& resume, const Config& config);
+// An Error where the run's folder has one of the data's files with another text.
+void check_same_files(const RunFolder& folder, const Data& data);
+
 // Gives the engine the numbers of `resume`, if any. Damage to them shows when they are read: then an older checkpoint
 // of the run is found and takes its place, with a warning. Every rank calls it.
 void load_beginning(const Config& config, const RunFolder& folder, const Data& data, TrainObserver& observer,

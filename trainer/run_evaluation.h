@@ -18,9 +18,6 @@ struct RunEvaluation {
   // The values of all sets, each of at most so many batches (0: all), with the engine's weights as they are; a set's
   // name and '/' stand before its values. Every rank calls it and gets the same.
   EvalReport run(std::int64_t step, std::int64_t batches) const;
-
- private:
-  void add(const ValidationSet& set, std::int64_t batches, EvalReport& report) const;
 };
 
 }  // namespace keel

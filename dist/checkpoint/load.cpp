@@ -82,15 +82,18 @@ void load_beside(const std::string& folder, const Manifest& manifest, const Save
   reader.fill_among(beside.section, beside.parts, ranks);
 }
 
+void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
+  const ExtentReader reader(folder, manifest);
+  together(ranks, [&] { reader.check("weights", engine.weights(), other_model(folder)); });
+  engine.wait_until_released();
+  reader.fill_among("weights", engine.weights(), ranks);
+  engine.adopt_weights();
+}
+
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks) {
   Manifest manifest;
-  together(ranks, [&] {
-    manifest = describe_files(folder, "weights", files);
-    ExtentReader(folder, manifest).check("weights", engine.weights(), other_model(folder));
-  });
-  engine.wait_until_released();
-  ExtentReader(folder, manifest).fill_among("weights", engine.weights(), ranks);
-  engine.adopt_weights();
+  together(ranks, [&] { manifest = describe_files(folder, "weights", files); });
+  load_weights(folder, manifest, engine, ranks);
 }
 
 }  // namespace keel

@@ -30,7 +30,9 @@ void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharde
 void load_beside(const std::string& folder, const Manifest& manifest, const SavedBeside& beside,
                  std::string_view complaint, Communicator& ranks);
 
-// As load_checkpoint() of the weights alone, from safetensors files of any origin.
+// As load_checkpoint() of the weights alone, which may be frozen: an engine that answers needs no more.
+void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks);
+// Likewise from safetensors files of any origin.
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks);
 
 }  // namespace keel

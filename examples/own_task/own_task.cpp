@@ -3,11 +3,16 @@
 //   spirals train spirals.yaml                    one process
 //   spirals launch -N 4 --strat zero3 spirals.yaml
 //   spirals compare spirals.yaml -N 2             all stages, to the bit
+//   spirals evaluate runs/spirals                 its metrics
+//   spirals predict runs/spirals --input points.csv --out arms.jsonl
 //   spirals tasks spirals                         its keys
 
 #include "keel/autograd/loss.h"
 #include "keel/cli/main.h"
 #include "keel/data/csv.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/reduce.h"
+#include "keel/kernels/softmax.h"
 #include "keel/nn/layers.h"
 #include "keel/tasks/metrics/catalog.h"
 
@@ -36,6 +41,19 @@ class Spirals : public Task {
     const Variable scores = logits(batch, pass);
     feed(metrics, loss(scores, batch), batch);
     metrics_.feed(metrics, {.outputs = scores.value(), .targets = batch["arm"], .examples = batch.examples()});
+  }
+
+  // A csv file with columns x and y.
+  std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
+    return in_order(site_, open_csv(path, {.fields = {{"point", "x,y"}}}), stack());
+  }
+
+  void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {
+    const Tensor chances = kernels::softmax(logits(batch, pass).value());
+    const auto arms = kernels::argmax(chances, -1).to_vector<std::int64_t>();
+    const auto highest = kernels::cast(kernels::max(chances, {-1}), DType::f32).to_vector<float>();
+    for (std::size_t i = 0; i < arms.size(); ++i)
+      out.add(batch.examples()[i], {{"arm", arms[i]}, {"probability", highest[i]}});
   }
 
  private:

@@ -212,7 +212,7 @@ TEST(BadInput, AModelThatCannotGenerateIsRefused) {
   expect_refused(sandbox, "generate made --prompt a", "'made/model.safetensors'");
   ASSERT_EQ(sandbox.keel("train text.yaml run=other model.width=16").code, 0);
   sandbox.write("made/model.safetensors", sandbox.read("other/model.safetensors"));
-  expect_refused(sandbox, "generate made --prompt a", "belong to another model");
+  expect_refused(sandbox, "generate made --prompt a", "weights of another model");
   std::string bad = weights;
   bad.replace(bad.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // a NaN
   sandbox.write("made/model.safetensors", bad);

@@ -206,6 +206,17 @@ TEST(LaunchPlan, AStrategyIsAnOverrideThatTheUsersOwnMayReplace) {
   EXPECT_NE(refusal(with_strategy).find("--strat is for `keel train`"), std::string::npos);
 }
 
+TEST(LaunchPlan, CommandsThatLetAModelAnswerTakeAStrategy) {
+  for (const std::string command : {"evaluate", "predict", "generate"}) {
+    LaunchWish shared = wish("4", {command, "runs/mine", "--x"});
+    shared.strategy = "zero3";
+    EXPECT_TRUE(line(shared).ends_with(concat(" /k/keel ", command, " --strat zero3 runs/mine --x"))) << line(shared);
+    shared.threads = true;
+    EXPECT_TRUE(line(shared).ends_with(concat("/k/keel ", command, " --strat zero3 runs/mine --x --threads -N 4")))
+        << line(shared);
+  }
+}
+
 TEST(LaunchPlan, OneRankAndThreadsNeedNoLauncher) {
   Machine bare = small_machine();
   bare.launcher = {};

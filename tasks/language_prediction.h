@@ -1,0 +1,32 @@
+#pragma once
+// `keel predict` of the task `language`: how likely each text is, or what a sum is.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "keel/data/addition.h"
+#include "keel/data/batch.h"
+#include "keel/data/tokenizer.h"
+#include "keel/nn/models/gpt.h"
+#include "keel/tasks/predictions.h"
+#include "keel/tasks/task.h"
+
+namespace keel {
+
+// The texts of a file, in order, in batches of validation: the field "text" of each line of JSON where the path ends in
+// .jsonl or .ndjson, else each line. Lines that are empty are left out. Fields input_ids and labels, i32 (rows, time),
+// filled up to the longest text of the batch: each token but the first is a label once.
+std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const std::string& path,
+                                                  std::shared_ptr<const Tokenizer> tokenizer);
+// {"tokens":12,"loss":2.5,"perplexity":12.2} of each text: labels, the mean negative log-likelihood of one in nats, and
+// exp of that; null for a text of fewer than two tokens. A text longer than the model's block is read in pieces of it,
+// each of which begins without what came before, as in an evaluation.
+void score_texts(const Gpt& model, const Batch& batch, Forward& pass, Predictions& out);
+
+// Sums such as "347+586=", likewise, as field input_ids.
+std::shared_ptr<const BatchSource> sums_to_answer(const TaskSite& site, const std::string& path, AdditionTask task);
+// {"sum":933} of each, the likeliest answer; null where that is no number.
+void answer_sums(const Gpt& model, const AdditionTask& task, const Batch& batch, Forward& pass, Predictions& out);
+
+}  // namespace keel

@@ -1,0 +1,81 @@
+// `keel evaluate`, `keel predict` and `keel generate` on ranks that share a trained model. What they compute:
+// tests/trainer/trained_run_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "keel/runtime/json.h"
+#include "tests/cli/sandbox.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::Sandbox;
+
+class TrainedRun : public ::testing::Test {
+ protected:
+  TrainedRun() {
+    EXPECT_EQ(sandbox.keel("train text.yaml run=made").code, 0);
+    sandbox.write("lines.txt", "The quick\nbrown fox jumps over the lazy dog, and far beyond its block.\n");
+  }
+
+  std::string out_of(const std::string& arguments) const {
+    const Outcome outcome = sandbox.keel(arguments);
+    EXPECT_EQ(outcome.code, 0) << arguments << ": " << outcome.err;
+    EXPECT_EQ(outcome.err, "") << arguments;
+    return outcome.out;
+  }
+
+  // One line with the reason, exit code 2, and no file made or changed.
+  void expect_refused(const std::string& arguments, const std::string& reason) const {
+    SCOPED_TRACE(arguments);
+    const auto before = sandbox.contents();
+    const Outcome outcome = sandbox.keel(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(outcome.err.starts_with("keel: error: ")) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+    EXPECT_EQ(sandbox.contents(), before);
+  }
+
+  Sandbox sandbox;
+};
+
+TEST_F(TrainedRun, IsEvaluatedInATableAndAFileThatAreThoseOfTraining) {
+  const std::string table = out_of("evaluate made --json one.json");
+  EXPECT_TRUE(table.starts_with("made/checkpoints/step-00000012: step 12 of the task language, fp32\n")) << table;
+  EXPECT_NE(table.find("validation  validation_loss"), std::string::npos) << table;
+  const std::string shared = out_of("launch -N 3 --threads --strat zero3 evaluate made --json three.json");
+  EXPECT_NE(shared.find("zero3-fp32 by 3 ranks"), std::string::npos) << shared;
+  EXPECT_EQ(sandbox.read("three.json"), sandbox.read("one.json"));
+  const Json told = Json::parse(sandbox.read("one.json"));
+  const std::string loss = told.at("sets").items().front().at("values").at("validation_loss").dump();
+  EXPECT_NE(sandbox.read("made/metrics.jsonl").find(concat("\"validation_loss\":", loss)), std::string::npos) << loss;
+  expect_refused("evaluate made --on other", "there is no validation set 'other'; there are validation");
+  expect_refused("evaluate corpus.txt", "'corpus.txt' is a file");
+  expect_refused("evaluate made --json none/one.json", "none/one.json");
+  expect_refused("launch -N 2 --threads evaluate made --strat zero9", "zero9");
+  expect_refused("evaluate made data.digits=2", "data.digits");
+}
+
+TEST_F(TrainedRun, PredictsByThreeRanksWhatOnePredicts) {
+  EXPECT_EQ(out_of("predict made --input lines.txt --out one.jsonl"), "one.jsonl: 2 examples, by step 12 of made\n");
+  out_of("launch -N 3 --threads --strat zero3 predict made --input lines.txt --out three.jsonl");
+  EXPECT_EQ(sandbox.read("three.jsonl"), sandbox.read("one.jsonl"));
+  EXPECT_TRUE(sandbox.read("one.jsonl").starts_with("{\"example\":0,\"tokens\":8,\"loss\":"));
+  expect_refused("predict made --input lines.txt --out one.jsonl", "--force replaces it");
+  expect_refused("predict made --input lines.txt --out none/one.jsonl", "none/one.jsonl");
+  expect_refused("launch -N 2 --threads predict made --input none.txt --out two.jsonl", "none.txt");
+}
+
+TEST_F(TrainedRun, GeneratesByTwoRanksWhatOneGenerates) {
+  const std::string alone = out_of("generate made --prompt 'The qui' --seed 4 --tokens 30");
+  EXPECT_EQ(out_of("launch -N 2 --threads --strat zero3 generate made --prompt 'The qui' --seed 4 --tokens 30"), alone);
+  EXPECT_EQ(out_of("launch -N 2 --tcp --strat zero3 generate made --prompt 'The qui' --seed 4 --tokens 30"), alone);
+}
+
+}  // namespace
+}  // namespace keel::cli

@@ -1,0 +1,155 @@
+#include "keel/trainer/trained_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "keel/dist/checkpoint/load.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/kernels/update.h"
+#include "keel/optim/optimizer.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/assembly.h"
+#include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/make_task.h"
+#include "keel/trainer/resume.h"
+#include "keel/trainer/run_folder.h"
+#include "keel/trainer/shared_folder.h"
+
+namespace keel {
+namespace {
+
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+// The strategy as a change of the configuration; `before` is that of the run.
+std::string strategy_change(const std::string& name, const Config& before) {
+  WrittenStrategy written = read_strategy(name);
+  const bool says = written.says_precision && written.strategy.precision != Strategy::Precision::automatic;
+  if (!says) written.strategy.precision = before.strategy.precision;
+  if (const std::string missing = why_not_offered(written.strategy); !missing.empty())
+    throw Error(concat("--strat ", name, ": ", missing), ErrorKind::unsupported);
+  return concat("strategy=", to_string(written.strategy));
+}
+
+// The folder of the run that a checkpoint lies in; empty: it lies in none.
+std::string run_around(const std::string& checkpoint) {
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(checkpoint).parent_path().parent_path();
+  return RunFolder::is_run(folder.string()) ? folder.string() : "";
+}
+
+// What an answer needs of an engine: parameters and how they are gathered.
+ShardedOptions answering_options(const Config& config, Module& model, int ranks) {
+  Config measured = config;  // a length in epochs has no steps before the data is known, and rates do not matter here
+  measured.steps = std::max<std::int64_t>(measured.steps, 1);
+  const ShardedOptions trained = engine_options(measured, 1, model);
+  ShardedOptions options;
+  options.policy = trained.policy;
+  options.seed = trained.seed;
+  options.sharding = trained.sharding;
+  options.sharding.offload_optimizer = false;
+  if (options.sharding.group > 0 && ranks % options.sharding.group != 0) options.sharding.group = 0;
+  return options;
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(TrainedSource source, Communicator& ranks, Tell tell)
+    : source_(std::move(source)), ranks_(ranks), tell_(std::move(tell)) {
+  checkpoint_ = agree_on(kNoLimit);
+  together(ranks_, [&] { open(); });
+}
+
+TrainedModel::~TrainedModel() = default;
+
+Checkpoint TrainedModel::find(std::int64_t below) const {
+  const auto complain = [this](std::string_view what) { tell_(LogLevel::warning, what); };
+  return find_checkpoint(source_.path, source_.step, complain, below, source_.keys);
+}
+
+Checkpoint TrainedModel::find_exported() const {
+  const RunFolder folder(source_.path);
+  KEEL_CHECK(std::filesystem::exists(folder.config()), "'", source_.path,
+             "' is not the folder of a run: it has no config.yaml");
+  KEEL_CHECK(std::filesystem::exists(folder.model()), "'", source_.path,
+             "' has no model yet; it is written with the first checkpoint");
+  Checkpoint found;
+  found.path = source_.path;
+  const std::string file = std::filesystem::path(folder.model()).filename().string();
+  found.manifest = describe_files(source_.path, "weights", std::span(&file, 1));
+  found.state.config = read_text_file(folder.config());
+  return found;
+}
+
+Checkpoint TrainedModel::agree_on(std::int64_t below) const {
+  Checkpoint found;
+  if (source_.is_exported) {
+    together(ranks_, [&] { found = find_exported(); });
+    return found;
+  }
+  together(ranks_, [&] {
+    if (ranks_.rank() == 0) found = find(below);
+  });
+  found = broadcast_checkpoint(std::move(found), ranks_);
+  check_readable_by_all(found.path, ranks_);
+  return found;
+}
+
+void TrainedModel::open() {
+  const bool is_first = ranks_.rank() == 0;
+  run_ = RunFolder::is_run(source_.path) ? source_.path : run_around(checkpoint_.path);
+  const std::string name = source_.is_exported ? RunFolder(source_.path).config() : checkpoint_.path;
+  Config before = parse_config(source_.keys, checkpoint_.state.config, name);
+  if (source_.is_exported) before.strategy.precision = Strategy::Precision::fp32;
+  std::vector<std::string> changes = source_.changes, notes;
+  if (!source_.strategy.empty()) changes.push_back(strategy_change(source_.strategy, before));
+  config_ = parse_config(source_.keys, checkpoint_.state.config, name, changes, "command line", &notes);
+  const bool says_precision = !source_.is_exported && config_.strategy.precision != Strategy::Precision::automatic;
+  if (source_.strategy.empty() && !says_precision) config_.strategy.precision = before.strategy.precision;
+  if (source_.is_exported) {
+    config_.threads = 0;
+    config_.kernels = KernelChoice::automatic;
+  }
+  check_same_model(checkpoint_, config_);
+  for (const std::string& note : notes)
+    if (is_first) tell_(LogLevel::info, note);
+  context_ = make_context(config_, ranks_, [this, is_first](LogLevel level, std::string_view message) {
+    if (is_first) tell_(level, message);
+  });
+  task_ = make_task(config_, context_.host(), run_);
+}
+
+void TrainedModel::load() {
+  Module* model = nullptr;
+  together(ranks_, [&] {
+    model = &task_->model();
+    for_each_parameter(*model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
+  });
+  const ShardedOptions options = answering_options(config_, *model, ranks_.size());
+  dtype_ = options.policy.parameter;
+  device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
+  engine_ = std::make_unique<Sharded>(*model, context_, **device_ranks_, make_sgd(), options);
+  while (true) {
+    try {
+      return load_weights(checkpoint_.path, checkpoint_.manifest, *engine_, ranks_);
+    } catch (const Error& error) {
+      const bool may_have_others = !source_.is_exported && !source_.step && RunFolder::is_run(source_.path);
+      if (!is_thrown_by_all(ranks_) || !may_have_others) throw;
+      if (ranks_.rank() == 0)
+        tell_(LogLevel::warning,
+              concat("the checkpoint of step ", checkpoint_.state.step, " is not usable: ", error.what()));
+    }
+    checkpoint_ = agree_on(checkpoint_.state.step);
+  }
+}
+
+void TrainedModel::check_finite() {
+  together(ranks_, [&] {
+    for (const TensorPart& part : engine_->weights())
+      KEEL_CHECK(part.numel() == 0 || kernels::all_finite(part.values), "'",
+                 source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", part.name,
+                 " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+  });
+}
+
+}  // namespace keel

@@ -1,0 +1,84 @@
+#pragma once
+// The model of a run that answers: `keel evaluate`, `keel predict` and `keel generate` load it, on one rank or sharded
+// among several.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/tasks/task.h"
+#include "keel/trainer/checkpoint.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+
+class DeviceCommunicator;
+class Sharded;
+
+struct TrainedSource {
+  std::string path = {};                  // folder of a run, or of one checkpoint
+  std::optional<std::int64_t> step = {};  // of a run: its checkpoint of this step; else the newest that is whole
+  // How it is sharded, and in which numbers it computes: "zero3", "zero2-bf16"; empty: as the run. Without a precision,
+  // that of the run.
+  std::string strategy = {};
+  std::vector<std::string> changes = {};  // of its configuration: "data.path=other.txt"
+  // The weights of the run's model.safetensors and its config.yaml instead of a checkpoint's. Then it computes in fp32
+  // unless `strategy` says otherwise, with all threads.
+  bool is_exported = false;
+  std::shared_ptr<const ConfigKeys> keys = keel_keys();
+};
+
+// What a loader has to say beside errors, on the first rank.
+using Tell = std::function<void(LogLevel level, std::string_view message)>;
+
+class TrainedModel {
+ public:
+  // Opens configuration and task; makes no memory for numbers yet. Every rank calls it. A folder that is neither a run
+  // nor a checkpoint, a run without a checkpoint, a configuration that names another task or another model: an
+  // AgreedError.
+  TrainedModel(TrainedSource source, Communicator& ranks, Tell tell);
+  ~TrainedModel();
+
+  // Makes and loads the model's weights, of a run's newest checkpoint that is undamaged. Parameters are frozen:
+  // each rank has its shard, or all, as the stage says, and neither gradients nor an optimizer's state. Every rank
+  // calls it.
+  void load();
+  // An Error on every rank where a weight is not finite, which names it. Every rank calls it.
+  void check_finite();
+
+  const Config& config() const { return config_; }
+  const Context& context() const { return context_; }
+  Task& task() { return *task_; }
+  Communicator& ranks() { return ranks_; }
+  const std::string& checkpoint() const { return checkpoint_.path; }
+  std::int64_t step() const { return checkpoint_.state.step; }
+  // The run's folder, whose files stand for those of the data; empty: the checkpoint lies in none.
+  const std::string& run() const { return run_; }
+  DType dtype() const { return dtype_; }  // that forward passes compute in
+
+ private:
+  Checkpoint find(std::int64_t below) const;
+  Checkpoint find_exported() const;
+  Checkpoint agree_on(std::int64_t below) const;
+  void open();
+
+  TrainedSource source_;
+  Communicator& ranks_;
+  Tell tell_;
+  Checkpoint checkpoint_;
+  std::string run_;
+  Config config_;
+  Context context_;
+  DType dtype_ = DType::f32;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<DeviceCommunicator> device_ranks_;
+  std::unique_ptr<Sharded> engine_;
+};
+
+}  // namespace keel
