@@ -38,7 +38,7 @@ constexpr Named kNamed[] = {
     {"main_process_ip", "--main-process-ip,--master-addr", "HOST", "The machine with number 0; else MASTER_ADDR."},
     {"main_process_port", "--main-process-port,--master-port", "PORT",
      "Where its first rank listens; else MASTER_PORT, or 29500."},
-    {"gpu_ids", "--gpu-ids,--gpus", "LIST", "The GPUs to take: 0,2; all of them without it."},
+    {"gpu_ids", "-n,--gpu-ids,--gpus", "LIST", "The GPUs to take: 0,2; all of them without it."},
 };
 
 // Options of keel's own, by which these keys are given.
@@ -91,6 +91,15 @@ LaunchFlags::LaunchFlags() {
                {"--enable-cpu-affinity", "enable_cpu_affinity", "true"},
                {"--same-network", "same_network", "true"},
                {"--debug", "debug", "true"}};
+  constexpr std::string_view kLogs = "each rank's log is in the run's folder, logs/rank-R.log";
+  idle_ = {{"--rdzv-conf", "keel's ranks meet at the first machine's address"},
+           {"--monitor-interval", "keel hears at once when a rank ends"},
+           {"--tee", kLogs},
+           {"--log-dir", kLogs},
+           {"--module", "keel launch takes a configuration or a program", false},
+           {"--no-python", "keel launch takes a configuration or a program", false},
+           {"--quiet", "the first rank alone prints", false},
+           {"--debug-timings", "metrics.jsonl says where time goes", false}};
 }
 
 std::vector<Option> LaunchFlags::options() {
@@ -106,6 +115,9 @@ std::vector<Option> LaunchFlags::options() {
                          Value::words(&flag.words, 1), ""});
   }
   for (Switch& each : switches_) options.push_back({std::string(each.names), "", &each.is_on, ""});
+  for (Idle& each : idle_)
+    options.push_back(
+        {std::string(each.names), "", each.has_value ? Value::words(&each.words, 1) : Value(&each.is_on), ""});
   options.push_back({"--nproc-per-node", "", {&ranks_of_a_machine_, 1, 1'000'000}, ""});
   options.push_back({"--num-cpu-threads-per-process", "", {&threads, 1, 4096}, ""});
   options.push_back({"--config-file", "FILE", &accelerate_file,
@@ -154,6 +166,8 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
   if (file != command.end()) take_missing(beside, launch_of(*file));
 
   Said said;
+  for (const Idle& each : idle_)
+    if (each.is_on || !each.words.empty()) said.notes.push_back(concat(each.names, " has no effect: ", each.why));
   const auto translate_with = [&](int all) {
     request.ranks = all;
     const ForeignTranslation read = translate(foreign::kAccelerate, "command line", root(), request);

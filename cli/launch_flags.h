@@ -27,6 +27,7 @@ class LaunchFlags {
 
   struct Said {
     Words values = {};          // for `keel train`, before the user's own
+    Words notes = {};           // for the user: what has no effect here
     ForeignLaunch launch = {};  // of the options, then of --config_file, then of the configuration
   };
   // `command`: the configuration and what stands behind it, or a program. An Error names the option that is wrong.
@@ -46,10 +47,19 @@ class LaunchFlags {
     bool is_on = false;
   };
 
+  // An option that keel reads and does nothing with, and why.
+  struct Idle {
+    std::string_view names, why;
+    bool has_value = true;
+    Words words = {};
+    bool is_on = false;
+  };
+
   YamlNode root() const;
   int ranks_of_a_machine_ = 0;
   std::deque<Flag> flags_;
   std::deque<Switch> switches_;
+  std::deque<Idle> idle_;
 };
 
 }  // namespace keel::cli

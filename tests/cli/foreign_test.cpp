@@ -138,6 +138,9 @@ TEST(ForeignFiles, LaunchTakesOptionsAndFilesOfOtherLaunchers) {
   expect("--threads " + golden("accelerate.yaml") + " steps=2 batch.micro=1", "train --thread-ranks 2 ");
   expect("-N 4 --num_machines 2 --machine_rank 1 --main_process_ip a --main_process_port 29600 c.yaml",
          "launch --processes 2 --meet 1/2@a:29600 --rank ");
+  EXPECT_EQ(sandbox.keel("launch --dry-run --threads -N 2 --monitor_interval 5 --quiet c.yaml").err,
+            "keel: note: --monitor-interval has no effect: keel hears at once when a rank ends\n"
+            "keel: note: --quiet has no effect: the first rank alone prints\n");
   EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --zero_stage 7 c.yaml").err,
             "keel: error: --zero_stage 7: expects a stage from 0 to 3\n");
   EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --num_machines 2 --main_process_ip a c.yaml").err,
