@@ -16,7 +16,7 @@
 namespace keel {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string quoted_cell(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string cell = "\"";
   for (const char c : text) {
@@ -41,7 +41,7 @@ struct CellText {
     return std::isfinite(value) ? fmt::format("{}", value) : std::string(name_of_nonfinite(value));
   }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return quoted_cell(value); }
 };
 
 // The pieces between separators that are not inside quotes; what is behind the last one is none where `all` is false.
@@ -94,7 +94,7 @@ class CsvTracker : public Tracker {
  private:
   std::string header() const {
     std::string line = concat(kOwnColumns[0], ',', kOwnColumns[1]);
-    for (const std::string& name : names_) line += ',' + quoted(name);
+    for (const std::string& name : names_) line += ',' + quoted_cell(name);
     return line + '\n';
   }
 
