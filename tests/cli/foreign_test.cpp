@@ -57,6 +57,7 @@ TEST(ForeignFiles, ConfigWritesWhatTrainsTheSame) {
   EXPECT_EQ(direct.code, 0) << direct.err;
   EXPECT_EQ(written.out, direct.out);
 
+  EXPECT_EQ(sandbox.keel(concat("plan ", golden("deepspeed.json"), kTiny, " -N 2")).code, 0);
   const Outcome again = sandbox.keel(concat("config --from ", golden("deepspeed.json"), kTiny, " --out c.yaml"));
   EXPECT_EQ(again.code, 2);
   EXPECT_EQ(again.err, "keel: error: 'c.yaml' is there already, and is not replaced; name another by --out\n");
@@ -77,7 +78,7 @@ TEST(ForeignFiles, ConfigShowsEveryKeyAndWritesNothingWhereOneIsRefused) {
 TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
   const Sandbox sandbox;
   const Outcome asked =
-      answered(sandbox, "config --out c.yaml eval.samples=4", "addition\n1\ncustom\n1\n1\n8\n8\n4\n\n2\n\n\n\n2\n");
+      answered(sandbox, "config --out c.yaml eval.samples=4", "addition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
   EXPECT_EQ(asked.code, 0) << asked.err << asked.out;
   EXPECT_NE(asked.out.find("keel launch -N 2 c.yaml\n"), std::string::npos) << asked.out;
   const std::string text = sandbox.read("c.yaml");

@@ -64,9 +64,18 @@ TEST(Foreign, GoldenFilesAreTheConfigurationsThatTheyMean) {
   }
 }
 
-TEST(Foreign, StepsOfAFileCountBeforeItsEpochs) {
+TEST(Foreign, EpochsAreTheLengthWhereNothingSaysSteps) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "hps.yaml";
+  write_text_file(file, "hps:\n  epochs: 2\n  batch_size: 4\n  optimizer: {type: SGD}\n");
   const Words data = {"data.type=addition"};
-  EXPECT_EQ(load_any_config(keel_keys(), {golden("hps.yaml")}, data).steps, 6);
+  EXPECT_EQ(load_any_config(keel_keys(), {file}, data).epochs, 2);
+  const Config in_steps = load_any_config(keel_keys(), {golden("hps.yaml")}, data);  // max_steps stands beside them
+  EXPECT_EQ(in_steps.epochs, 0);
+  EXPECT_EQ(in_steps.steps, 6);
+  const Config asked = load_any_config(keel_keys(), {file}, {"data.type=addition", "steps=9"});
+  EXPECT_EQ(asked.epochs, 0);
+  EXPECT_EQ(asked.steps, 9);
 }
 
 TEST(Foreign, AcceleratesFileSaysNumbersStageAndProcesses) {
@@ -141,8 +150,6 @@ struct Refusal {
 
 TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
   const Refusal cases[] = {
-      {"hps:\n  epochs: 2\n  batch_size: 4\n  optimizer: {type: SGD}\n",
-       ":2: hps.epochs: keel has no epochs yet; give steps=N"},
       {"hps:\n  max_steps: 2\n  batchsize: 4\n",
        ":3: hps.batchsize: is no key of hps: files of accmt that keel knows, did you mean 'hps.batch_size'?"},
       {"hps:\n  max_steps: 2\n  batch_size: 4\n  optimizer: {type: SGD, momentun: 0.9}\n",

@@ -265,10 +265,9 @@ constexpr ForeignRow kDeepSpeedRows[] = {
     taken("disable_allgather", "changes no result"),
     refused("sparse_gradients", "keel's embeddings say so themselves", kDeepSpeedOff),
     refused("dataloader_drop_last", "keel's windows never end in a part of a batch", "true|True|false|False"),
-    taken("tensorboard.enabled", "changes no result"),
-    taken("tensorboard.*", "changes no result"),
-    taken("csv_monitor.*", "changes no result; keel's metrics.jsonl has them"),
-    taken("wandb.*", "changes no result"),
+    taken("tensorboard.*", "changes no result; keel's trackers are chosen by `tracker`"),
+    taken("csv_monitor.*", "changes no result; keel's trackers are chosen by `tracker`"),
+    taken("wandb.*", "changes no result; keel's trackers are chosen by `tracker`"),
 };
 
 }  // namespace

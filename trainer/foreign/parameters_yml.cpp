@@ -85,6 +85,7 @@ void finish_parameters(ForeignReading& reading) {
   standard("scheduler.type", "linear_with_warmup");
   standard("scheduler.warmup", "0.01");
   standard("clip", "1.0");
+  if (!facts.epochs && !reading.has("steps") && reading.request().schema.is_key("epochs")) standard("epochs", "3");
 }
 
 constexpr std::string_view kNoTask =
