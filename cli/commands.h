@@ -6,6 +6,7 @@
 namespace keel::cli {
 
 Command train_command();
+Command config_command();
 Command compare_command();
 Command comm_command();
 Command launch_command();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "keel/trainer/config.h"
+#include "keel/trainer/foreign/load.h"
 #include "keel/trainer/progress.h"
 #include "program_keys.h"
 
@@ -17,18 +18,32 @@ constexpr int kFewestColumns = 40, kMostColumns = 1000;
 
 }  // namespace
 
-Option configuration(std::string* variable) { return {"CONFIG.yaml", "", variable, "The configuration.", kRequired}; }
+Option configuration(std::string* variable) {
+  return {"CONFIG.yaml", "", variable, "The configuration, keel's own or another trainer's (docs/foreign.md).",
+          kRequired};
+}
 
 Option overrides(Words* variable) {
   return {"KEY=VALUE", "", Value::every_word(variable), "Values that replace those of the file."};
 }
 
-Config read_configuration(const std::string& file, const Words& changes, bool speaks) {
+Config read_configuration(const std::string& file, const Words& changes, bool speaks, const FilesBeside& beside) {
   Words notes;
-  Config config = load_config(program_keys(), file, changes, "command line", &notes);
+  Config config = load_any_config(program_keys(), {file, beside.deepspeed, beside.accelerate, beside.ranks}, changes,
+                                  "command line", &notes);
   for (const std::string& note : notes)
     if (speaks) std::cerr << concat("keel: note: ", note, '\n');
   return config;
+}
+
+Option deepspeed_file(FilesBeside* beside) {
+  return {"--deepspeed-config-file", "FILE", &beside->deepspeed,
+          "DeepSpeed's JSON, read beside the configuration, which it may not contradict."};
+}
+
+Option accelerate_file(FilesBeside* beside) {
+  return {"--config-file", "FILE", &beside->accelerate,
+          "Accelerate's configuration file, read beside the configuration, which it may not contradict."};
 }
 
 Option columns_option(int* variable) {

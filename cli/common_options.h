@@ -11,13 +11,25 @@ struct Config;
 
 namespace keel::cli {
 
+// Files of other trainers that are read beside a configuration.
+struct FilesBeside {
+  std::string deepspeed = {}, accelerate = {};  // paths; empty: none
+  int ranks = 0;                                // that train; 0: as many as the files say, or one
+};
+
 // CONFIG.yaml and KEY=VALUE...
 Option configuration(std::string* variable);
 Option overrides(Words* variable);
 
 // The configuration as those say it. Keys of the file that an override makes meaningless are named on the standard
 // error, where `speaks`: one rank of several does.
-Config read_configuration(const std::string& file, const Words& changes, bool speaks = true);
+// A file of another trainer's is read as keel's own; `beside` says what else belongs to it, and how many ranks train.
+Config read_configuration(const std::string& file, const Words& changes, bool speaks = true,
+                          const FilesBeside& beside = {});
+
+// --deepspeed_config_file and --config_file, as other launchers have them.
+Option deepspeed_file(FilesBeside* beside);
+Option accelerate_file(FilesBeside* beside);
 
 // --columns: of what is printed. 0, the default: those of columns_of_output().
 Option columns_option(int* variable);

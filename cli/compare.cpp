@@ -61,6 +61,7 @@ struct CompareArguments {
   std::string tuned;  // file for the fastest configuration
   bool threads = false;
   int columns = 0;
+  FilesBeside beside;
 };
 
 // Tells what goes wrong, and nothing else.
@@ -196,7 +197,9 @@ int run_rank(Communicator& ranks, const CompareArguments& arguments) {
   std::vector<Variant> variants;
   CompareOptions options = arguments.options;
   together(ranks, [&] {
-    config = read_configuration(arguments.config, arguments.overrides, ranks.rank() == 0);
+    FilesBeside beside = arguments.beside;
+    beside.ranks = ranks.size();
+    config = read_configuration(arguments.config, arguments.overrides, ranks.rank() == 0, beside);
     variants = wanted_variants(config, arguments.axes);
     options.link = link_of(arguments.network);
   });
@@ -242,6 +245,8 @@ Command compare_command() {
                       bandwidth_option(&arguments->network),
                       {"--tuned", "C.yaml", &arguments->tuned,
                        "Write the configuration with the shortest steps to this file."},
+                      deepspeed_file(&arguments->beside),
+                      accelerate_file(&arguments->beside),
                       ranks_as_threads(&arguments->threads),
                       columns_option(&arguments->columns)},
           .footer = kCompareFooter,

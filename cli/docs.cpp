@@ -8,6 +8,7 @@
 #include "help.h"
 #include "keel/dist/lab/report.h"
 #include "keel/runtime/error.h"
+#include "keel/trainer/foreign/translation.h"
 #include "keel/trainer/schema.h"
 
 namespace keel::cli {
@@ -32,15 +33,17 @@ Command commands_page(const Command& program) {
 }
 
 Command docs_command() {
-  return {.name = "docs",
-          .help = "Print a reference page that is made from the program.",
-          .footer = "\nExample:\n  keel docs config > docs/config.md",
-          .commands = {
-              page("config", "All keys of a configuration, as Markdown.", config_reference, "docs/config.md"),
-              page("schedules", "All learning-rate schedules, as Markdown.", schedule_reference, "docs/schedules.md"),
-              page("trackers", "All types of trackers, as Markdown.", tracker_reference, "docs/trackers.md"),
-              page("comm-schema", "What `keel comm --json` writes, as a JSON Schema.", lab::report_schema,
-                   "docs/comm.schema.json")}};
+  return {
+      .name = "docs",
+      .help = "Print a reference page that is made from the program.",
+      .footer = "\nExample:\n  keel docs config > docs/config.md",
+      .commands = {
+          page("config", "All keys of a configuration, as Markdown.", config_reference, "docs/config.md"),
+          page("schedules", "All learning-rate schedules, as Markdown.", schedule_reference, "docs/schedules.md"),
+          page("foreign", "Files of other trainers, key by key, as Markdown.", foreign_reference, "docs/foreign.md"),
+          page("trackers", "All types of trackers, as Markdown.", tracker_reference, "docs/trackers.md"),
+          page("comm-schema", "What `keel comm --json` writes, as a JSON Schema.", lab::report_schema,
+               "docs/comm.schema.json")}};
 }
 
 }  // namespace keel::cli

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -23,6 +24,7 @@
 #include "keel/runtime/file.h"
 #include "keel/trainer/strategy.h"
 #include "launch.h"
+#include "launch_flags.h"
 #include "launch_plan.h"
 #include "launched.h"
 #include "launching.h"
@@ -50,6 +52,11 @@ Examples:
   keel launch -N 4 --restarts 3 --min-ranks 2 --rejoin 60 c.yaml     with fewer ranks, and with all again
   keel launch -N 4 --dry-run c.yaml            prints the command that would be run
   keel launch -N 4 PROGRAM arguments...        any MPI program
+  keel launch --config_file accelerate.yaml c.yaml     ranks, machines, stage and numbers as Accelerate's file says
+  keel launch -N 8 --num_machines 2 --machine_rank 0 --main_process_ip a c.yaml     once on each machine
+
+Options of `accelerate launch` and torchrun are read as well: --mixed_precision bf16 --zero_stage 2, --nproc_per_node 4 and
+so on, with _ or -. NODE_RANK, MASTER_ADDR and MASTER_PORT are those of --num_machines. --strat dp is ddp with --threads.
 
 Options stand before PROGRAM. Behind CONFIG.yaml they may stand, too, among those of `keel train`.
 
@@ -65,6 +72,8 @@ struct LaunchArguments {
   bool tcp = false;
   bool is_rank = false;  // this process stands around one rank
   int processes = 0;     // or is the launcher of so many
+  std::string meeting;   // which meet those of other machines
+  LaunchFlags flags;
 };
 
 // A process that is not a descendant must be readable, as ranks are for each other.
@@ -106,7 +115,7 @@ std::string environment_value(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Machine inspect_machine(const LaunchArguments& arguments) {
+Machine inspect_machine(const LaunchArguments& arguments, bool several_machines = false) {
   Machine machine;
   machine.processors = usable_processors();
   machine.gpus = count_devices(DeviceType::cuda).count;
@@ -119,12 +128,46 @@ Machine inspect_machine(const LaunchArguments& arguments) {
   machine.shows_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.keel = own_path();
   machine.built_with = mpi_of_this_build();
-  if (arguments.tcp) machine.launcher = {Launcher::Kind::keel, 0, machine.keel};
+  if (arguments.tcp || several_machines) machine.launcher = {Launcher::Kind::keel, 0, machine.keel};
   else if (!arguments.threads) machine.launcher = find_launcher(machine.built_with, arguments.launcher);
   if (machine.launcher.kind != Launcher::Kind::slurm) machine.nodes = 1;
   else if (environment_value("SLURM_MPI_TYPE").empty())
     machine.slurm_ways = parse_slurm_ways(output_of({machine.launcher.path, "--mpi=list"}));
   return machine;
+}
+
+// A strategy that stands for other options, too. accmt takes a file in its place.
+void read_strategy_name(LaunchArguments& arguments) {
+  if (arguments.strategy == "dp") {  // one process drives all
+    arguments.strategy = "ddp";
+    arguments.threads = true;
+  } else if (names_configuration(arguments.strategy)) {
+    arguments.flags.accelerate_file = std::exchange(arguments.strategy, "");
+  }
+}
+
+// What options of other trainers' launchers, and files of theirs, say of ranks, machines and training.
+void add_flags(LaunchWish& wish, const LaunchArguments& arguments) {
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  LaunchFlags::Said said = arguments.flags.read(wish.command, wish.ranks.count.value_or(0), environment);
+  for (const std::string& note : said.notes) std::cerr << concat("keel: note: ", note, '\n');
+  wish.values = std::move(said.values);
+  const ForeignLaunch& launch = said.launch;
+  if (launch.ranks && !wish.ranks.slice && !arguments.threads) wish.ranks.count = *launch.ranks;
+  if (launch.ranks && arguments.threads && !wish.ranks.count) wish.ranks.count = *launch.ranks;
+  if (!launch.gpus.empty() && launch.gpus != "all" && launch.gpus != "available")
+    ::setenv("CUDA_VISIBLE_DEVICES", launch.gpus.c_str(), 1);
+  if (arguments.flags.threads > 0) ::setenv("OMP_NUM_THREADS", std::to_string(arguments.flags.threads).c_str(), 1);
+  const int count = launch.machines.value_or(1);
+  if (count <= 1) return;
+  KEEL_CHECK(launch.machine && *launch.machine >= 0 && *launch.machine < count, "which of the ", count,
+             " machines is this? --machine-rank, or NODE_RANK, is a number from 0 to ", count - 1);
+  KEEL_CHECK(!launch.address.empty(), "where do the ", count,
+             " machines meet? --main-process-ip, or MASTER_ADDR, is the host of the first one");
+  KEEL_CHECK(arguments.launcher.empty() && arguments.supervision.restarts == 0,
+             "keel starts the ranks of one machine of several itself, and does not watch over the others: leave out "
+             "--launcher and --restarts, or start all by --hosts");
+  wish.machines = {count, *launch.machine, concat(launch.address, ':', *launch.port)};
 }
 
 LaunchWish read_wish(const LaunchArguments& arguments) {
@@ -145,6 +188,7 @@ LaunchWish read_wish(const LaunchArguments& arguments) {
   wish.binding = parse_binding(arguments.binding);
   wish.threads = arguments.threads;
   wish.command = arguments.command;
+  add_flags(wish, arguments);
   return wish;
 }
 
@@ -211,16 +255,17 @@ void check_that_it_is_there(const std::string& program) {
   throw Error(concat("cannot start '", plan.command[0], "': ", std::strerror(reason)), ErrorKind::io);
 }
 
-int run(const LaunchArguments& arguments) {
+int run(LaunchArguments& arguments) {
   if (arguments.processes > 0)
-    return launch_over_tcp(arguments.processes,
-                           arguments.hosts.empty() ? std::vector<Host>() : parse_hosts(arguments.hosts),
-                           arguments.command);
+    return launch_over_tcp(
+        arguments.processes, arguments.hosts.empty() ? std::vector<Host>() : parse_hosts(arguments.hosts),
+        arguments.meeting.empty() ? Machines() : parse_machines(arguments.meeting), arguments.command);
   if (arguments.is_rank) return run_rank(arguments.command);
   const HeldSignals held;  // for the ranks, though looking for a launcher takes a while
+  read_strategy_name(arguments);
   const LaunchWish wish = read_wish(arguments);
   check_supervision(arguments.supervision, wish);
-  const Machine machine = inspect_machine(arguments);
+  const Machine machine = inspect_machine(arguments, wish.machines.count > 1);
   const LaunchPlan plan = plan_launch(wish, machine);
   if (arguments.dry_run) {
     std::cout << to_string(plan) << '\n';
@@ -230,6 +275,47 @@ int run(const LaunchArguments& arguments) {
   if (plan.launcher == Launcher::Kind::none) become(plan);
   if (wish.hosts.empty()) check_that_it_is_there(wish.command[0]);
   return Launching(plan).run().code;
+}
+
+// Every option, those of other trainers' launchers behind keel's own.
+std::vector<Option> launch_options(LaunchArguments* arguments) {
+  std::vector<Option> options = {
+      {"-N,--num-processes", "RANKS", &arguments->ranks,
+       "Number of ranks, or a slice of the GPUs (2:); without it as the configuration says, or one for each GPU."},
+      {"--strat", "NAME", &arguments->strategy, "Strategy of the run; see `keel strats`."},
+      {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
+      {"--hostfile,--mpirun-hostfile,--deepspeed-hostfile", "FILE", &arguments->hostfile,
+       "The same from a file: a line `a slots=8` for each host."},
+      ranks_as_threads(&arguments->threads),
+      {"--tcp", "", &arguments->tcp,
+       "Ranks are processes that keel starts itself, by ssh on other hosts, and that find each other over TCP."},
+      {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
+      {"--bind-to", "PLACE", &arguments->binding,
+       "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "
+       "one."},
+      {"--timeout", "SECONDS", &arguments->timeout,
+       "How long a rank waits for the others before the run ends with an error; 300 without it. The "
+       "same as KEEL_TIMEOUT in the environment."},
+      {"--restarts,--max-restarts",
+       "N",
+       {&arguments->supervision.restarts, 0, 1'000'000},
+       "Start a run of `keel train` again, up to N times, when ranks die: from its newest checkpoint."},
+      {"--min-ranks",
+       "M",
+       {&arguments->supervision.min_ranks, 1, 1'000'000},
+       "Then go on without dead ranks and hosts that do not answer, if M ranks are left; without it all are "
+       "needed."},
+      {"--rejoin",
+       "SECONDS",
+       {&arguments->supervision.rejoin, 1, 1'000'000},
+       "How often to ask whether left-out places answer; once they do, the run saves and goes on with them."},
+      {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
+      {"--rank", "", &arguments->is_rank, ""},
+      {"--processes", "", {&arguments->processes, 0, 1'000'000}, ""},
+      {"--meet", "", &arguments->meeting, ""}};
+  const std::vector<Option> others = arguments->flags.options();
+  options.insert(options.end(), others.begin(), others.end());
+  return options;
 }
 
 }  // namespace
@@ -247,7 +333,7 @@ int launch_keel(int ranks, std::vector<std::string> arguments) {
   LaunchWish wish;
   wish.ranks.count = ranks;
   wish.command = std::move(arguments);
-  const LaunchPlan plan = plan_launch(wish, inspect_machine({}));
+  const LaunchPlan plan = plan_launch(wish, inspect_machine(LaunchArguments()));
   if (plan.launcher == Launcher::Kind::none) become(plan);
   return Launching(plan).run().code;
 }
@@ -259,38 +345,7 @@ Command launch_command() {
       .help = "Start the ranks of a run, or of any program.",
       .positionals = {{"CONFIG.yaml|PROGRAM", "", Value::rest(&arguments->command, names_training),
                        "What the ranks run: a configuration, a command of keel, or a program, with its arguments."}},
-      .options =
-          {{"-N", "RANKS", &arguments->ranks,
-            "Number of ranks, or a slice of the GPUs (2:); without it, one for each GPU."},
-           {"--strat", "NAME", &arguments->strategy, "Strategy of the run; see `keel strats`."},
-           {"--hosts", "LIST", &arguments->hosts, "Hosts and the ranks on each: a:8,b:8."},
-           {"--hostfile", "FILE", &arguments->hostfile, "The same from a file: a line `a slots=8` for each host."},
-           ranks_as_threads(&arguments->threads),
-           {"--tcp", "", &arguments->tcp,
-            "Ranks are processes that keel starts itself, by ssh on other hosts, and that find each other over TCP."},
-           {"--launcher", "PROGRAM", &arguments->launcher, "The launcher; else the first that is there and fits."},
-           {"--bind-to", "PLACE", &arguments->binding,
-            "What each rank is bound to: none, core (as many as it has threads), socket or numa. Benchmarks want "
-            "one."},
-           {"--timeout", "SECONDS", &arguments->timeout,
-            "How long a rank waits for the others before the run ends with an error; 300 without it. The "
-            "same as KEEL_TIMEOUT in the environment."},
-           {"--restarts",
-            "N",
-            {&arguments->supervision.restarts, 0, 1'000'000},
-            "Start a run of `keel train` again, up to N times, when ranks die: from its newest checkpoint."},
-           {"--min-ranks",
-            "M",
-            {&arguments->supervision.min_ranks, 1, 1'000'000},
-            "Then go on without dead ranks and hosts that do not answer, if M ranks are left; without it all are "
-            "needed."},
-           {"--rejoin",
-            "SECONDS",
-            {&arguments->supervision.rejoin, 1, 1'000'000},
-            "How often to ask whether left-out places answer; once they do, the run saves and goes on with them."},
-           {"--dry-run", "", &arguments->dry_run, "Print the command and end."},
-           {"--rank", "", &arguments->is_rank, ""},
-           {"--processes", "", {&arguments->processes, 0, 1'000'000}, ""}},
+      .options = launch_options(arguments.get()),
       .footer = kLaunchFooter,
       .run = [arguments](const Call&) { return run(*arguments); }};
 }

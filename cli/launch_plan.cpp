@@ -6,6 +6,7 @@
 #include "keel/runtime/error.h"
 #include "rank_report.h"
 #include "timeout.h"
+#include "whole_number.h"
 
 namespace keel::cli {
 namespace {
@@ -50,7 +51,7 @@ class Placement {
   Placement(const LaunchWish& wish, const Machine& machine) : hosts(wish.hosts) {
     if (wish.ranks.count) ranks = *wish.ranks.count;
     else if (wish.ranks.slice) ranks = slice_ranks(wish, machine);
-    else if (hosts.empty()) ranks = machine.gpus;
+    else if (hosts.empty()) ranks = machine.gpus * wish.machines.count;
     const int count = static_cast<int>(hosts.size());
     int places = 0;
     for (Host& host : hosts) {
@@ -64,7 +65,13 @@ class Placement {
     KEEL_CHECK(ranks > 0, "how many ranks? -N 4 starts four (this machine has ", machine.processors,
                " processors and no GPU)");
     KEEL_CHECK(hosts.empty() || ranks <= places, "-N ", ranks, " is more than the ", places, " ranks of the hosts");
-    most_on_a_host = hosts.empty() ? (ranks + machine.nodes - 1) / machine.nodes : std::min(most_on_a_host, ranks);
+    const int machines = wish.machines.count;
+    KEEL_CHECK(ranks % machines == 0, "-N ", ranks, " ranks are not so many on each of ", machines, " machines");
+    KEEL_CHECK(machines == 1 || hosts.empty(),
+               "--hosts starts ranks on all machines, --num-machines on this one alone");
+    most_on_a_host = machines > 1    ? ranks / machines
+                     : hosts.empty() ? (ranks + machine.nodes - 1) / machine.nodes
+                                     : std::min(most_on_a_host, ranks);
   }
 
   int ranks = 0;
@@ -154,19 +161,21 @@ Words slurm_words(const Placement& place, const Machine& machine, Binding bindin
   return words;
 }
 
-Words own_words(const Placement& place) {
-  Words words = {"launch", "--processes", std::to_string(place.ranks)};
+Words own_words(const Placement& place, const Machines& machines) {
+  Words words = {"launch", "--processes", std::to_string(place.ranks / machines.count)};
+  if (machines.count > 1) add(words, "--meet", concat(machines.number, '/', machines.count, '@', machines.address));
   if (!place.hosts.empty()) add(words, "--hosts", host_list(place.hosts, true));
   return words;
 }
 
-Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, Binding binding,
+Words launcher_words(const Placement& place, const Machine& machine, const LaunchPlan& plan, const LaunchWish& wish,
                      int threads) {
+  const Binding binding = wish.binding;
   switch (machine.launcher.kind) {
     case Launcher::Kind::open_mpi: return open_mpi_words(place, machine, plan, binding, threads);
     case Launcher::Kind::hydra: return hydra_words(place, binding, threads);
     case Launcher::Kind::slurm: return slurm_words(place, machine, binding, threads);
-    case Launcher::Kind::keel: return own_words(place);
+    case Launcher::Kind::keel: return own_words(place, wish.machines);
     default: break;
   }
   KEEL_CHECK(binding == Binding::none, "keel does not know how ", machine.launcher.path,
@@ -221,6 +230,15 @@ std::string_view name_of(Launcher::Kind kind) {
   return "another MPI";
 }
 
+Machines parse_machines(std::string_view text) {
+  const std::size_t slash = text.find('/'), at = text.find('@');
+  const auto number = whole_number(text.substr(0, slash));
+  const auto count =
+      slash < at && at != std::string_view::npos ? whole_number(text.substr(slash + 1, at - slash - 1)) : std::nullopt;
+  KEEL_CHECK(number && count, "--meet expects NUMBER/COUNT@HOST:PORT");
+  return {*count, *number, std::string(text.substr(at + 1))};
+}
+
 Binding parse_binding(std::string_view text) {
   std::string names;
   for (const BindingName& each : kBindings) {
@@ -230,7 +248,9 @@ Binding parse_binding(std::string_view text) {
   throw Error(concat("--bind-to is one of ", names, "; got '", text.substr(0, 60), "'"));
 }
 
-bool names_configuration(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+bool names_configuration(std::string_view word) {
+  return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+}
 
 bool names_answering(std::string_view word) { return std::ranges::find(kAnswering, word) != std::end(kAnswering); }
 
@@ -252,6 +272,8 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
   KEEL_CHECK(!wish.threads || wish.binding == Binding::none,
              "--bind-to is for ranks that are processes; of --threads, `taskset -c 0-3 keel launch ...` binds the one "
              "process");
+
+  KEEL_CHECK(!wish.threads || wish.machines.count == 1, "--threads runs all ranks in one process, on one machine");
 
   const bool is_over_tcp = machine.launcher.kind == Launcher::Kind::keel;
   KEEL_CHECK(!is_over_tcp || wish.binding == Binding::none,
@@ -280,7 +302,9 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     // Behind the configuration, and before values of the user's own, which replace it.
     auto place_of_strategy = std::find_if(program.begin(), program.end(), names_configuration);
     if (place_of_strategy != program.end()) ++place_of_strategy;
-    if (!wish.strategy.empty()) program.insert(place_of_strategy, "strategy=" + wish.strategy);
+    Words said = wish.values;
+    if (!wish.strategy.empty()) said.push_back("strategy=" + wish.strategy);
+    program.insert(place_of_strategy, said.begin(), said.end());
     words.insert(words.end(), program.begin(), program.end());
     program = std::move(words);
   } else if (is_own) {
@@ -288,8 +312,8 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     if (answers && !wish.strategy.empty()) program.insert(program.begin() + 2, {"--strat", wish.strategy});
     if (wish.threads) add(program, "--threads", "-N", std::to_string(place.ranks));
   }
-  const bool needs_no_launcher =
-      wish.threads || (place.ranks == 1 && place.hosts.empty() && wish.binding == Binding::none);
+  const bool needs_no_launcher = wish.threads || (place.ranks == 1 && wish.machines.count == 1 && place.hosts.empty() &&
+                                                  wish.binding == Binding::none);
   if (!needs_no_launcher) {
     check_launcher(machine, is_own);
     plan.launcher = machine.launcher.kind;
@@ -299,7 +323,7 @@ LaunchPlan plan_launch(const LaunchWish& wish, const Machine& machine) {
     KEEL_CHECK(wish.binding != Binding::core || !wish.hosts.empty() || place.most_on_a_host <= machine.processors,
                "--bind-to core gives each rank a core of its own, and ", place.ranks, " ranks are more than the ",
                machine.processors, " processors");
-    const Words words = launcher_words(place, machine, plan, wish.binding, threads);
+    const Words words = launcher_words(place, machine, plan, wish, threads);
     plan.command.insert(plan.command.end(), words.begin(), words.end());
   }
   if (is_over_tcp && !needs_no_launcher) add(plan.command, "--rank");

@@ -54,9 +54,20 @@ bool names_answering(std::string_view word);
 // Whether what begins so is a run of `keel train`: with its name, or with the configuration alone.
 bool names_training(std::string_view word);
 
+// Machines on each of which somebody starts `keel launch`.
+struct Machines {
+  int count = 1, number = 0;
+  std::string address = {};  // HOST:PORT of the first rank
+};
+
+// "1/2@a:29500": the second of two.
+Machines parse_machines(std::string_view text);
+
 struct LaunchWish {
   RankWish ranks = {};
-  std::string strategy = {};  // for `keel train`; empty: as the configuration says
+  std::string strategy = {};             // for `keel train`; empty: as the configuration says
+  std::vector<std::string> values = {};  // for `keel train`: KEY=VALUE, and options
+  Machines machines = {};
   std::vector<Host> hosts = {};
   std::string timeout = {};  // seconds; empty: as it is without
   bool threads = false;      // ranks as threads of one process

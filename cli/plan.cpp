@@ -59,6 +59,7 @@ struct PlanArguments {
   std::vector<std::string> from;
   int ranks_per_node = 0;
   std::string trace;
+  FilesBeside beside;
 };
 
 // 1234567 as "1,234,567".
@@ -273,7 +274,8 @@ void run(PlanArguments arguments) {
   KEEL_CHECK(arguments.trace.empty() || ranks <= kMostTraces, "--trace writes a file for each rank, of ", kMostTraces,
              " at most; -N asks for ", ranks);
   if (!arguments.strategy.empty()) arguments.overrides.push_back("strategy=" + arguments.strategy);
-  Config config = read_configuration(arguments.config, arguments.overrides);
+  arguments.beside.ranks = ranks;
+  Config config = read_configuration(arguments.config, arguments.overrides, true, arguments.beside);
   measure_by_data(config);
   const bool chose_precision = decide_precision(config);
   const std::unique_ptr<Task> task = make_task(config);
@@ -317,6 +319,8 @@ Command plan_command() {
                    {&arguments->ranks_per_node, 1, 1024},
                    "Of the predicted ranks; all share one without it."},
                   {"--trace", "FOLDER", &arguments->trace, "A folder for the graph of each rank's step."},
+                  deepspeed_file(&arguments->beside),
+                  accelerate_file(&arguments->beside),
                   {"--json", "", &arguments->json, "Print JSON, with sizes in bytes."}},
       .footer = kPlanFooter,
       .run = [arguments](const Call&) {

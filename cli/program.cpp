@@ -26,6 +26,7 @@ struct Listed {
 
 constexpr Listed kCommands[] = {
     {train_command, "keel train examples/addition.yaml", "a small GPT learns to add"},
+    {config_command, "keel config --from hps.yaml", "keel's configuration from another trainer's, key by key"},
     {compare_command, "keel compare c.yaml -N 2", "all stages side by side: same weights, bytes, memory, times"},
     {comm_command, "keel comm -N 4", "what all_reduce costs here, by keel and by MPI"},
     {launch_command, "keel launch -N 4 --strat zero2-bf16 c.yaml", "four ranks, which share out what a run keeps"},

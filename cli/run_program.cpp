@@ -77,7 +77,8 @@ class CommandLine {
   std::optional<Spelling> spelling(const std::string& word) {
     if (word.size() < 2 || word[0] != '-') return std::nullopt;
     const std::size_t end = std::min(word[1] == '-' ? word.find('=') : 2, word.size());
-    const std::string name = word.substr(0, end);
+    std::string name = word.substr(0, end);
+    if (name.starts_with("--")) std::replace(name.begin(), name.end(), '_', '-');  // --zero_stage is --zero-stage
     for (Taken& each : options_) {
       if (std::find(each.names.begin(), each.names.end(), name) == each.names.end()) continue;
       if (end == word.size()) return Spelling{&each, name, std::nullopt};

@@ -189,7 +189,8 @@ class Ranks {
 
 }  // namespace
 
-int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const std::vector<std::string>& command) {
+int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const Machines& machines,
+                    const std::vector<std::string>& command) {
   const HeldSignals held;
   ::signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> places;
@@ -198,17 +199,25 @@ int launch_over_tcp(int ranks, const std::vector<Host>& hosts, const std::vector
   const bool all_here = std::all_of(places.begin(), places.end(), is_this_machine);
   std::random_device random;
   const std::string first = all_here ? "127.0.0.1" : is_this_machine(places[0]) ? host_name() : places[0];
-  const int port = is_this_machine(places[0]) ? free_port() : likely_port(random);
-  const std::string token = concat(std::hex, random(), random());
+  const bool meets_others = machines.count > 1;
+  const std::string address = meets_others
+                                  ? machines.address
+                                  : concat(first, ':', is_this_machine(places[0]) ? free_port() : likely_port(random));
+  // Nobody but a person could tell other machines one.
+  const char* const own_token = std::getenv("KEEL_TOKEN");
+  const std::string token = !meets_others          ? concat(std::hex, random(), random())
+                            : own_token == nullptr ? ""
+                                                   : own_token;
   std::vector<std::string> around = {own_path(), "launch", "--rank"};
   around.insert(around.end(), command.begin(), command.end());
   Ranks started(around);
   for (int rank = 0; rank < ranks; ++rank)
-    started.start(places[static_cast<std::size_t>(rank)], {{"KEEL_RANK", std::to_string(rank)},
-                                                           {"KEEL_SIZE", std::to_string(ranks)},
-                                                           {"KEEL_ADDRESS", concat(first, ':', port)},
-                                                           {"KEEL_TOKEN", token},
-                                                           {kLedVariable, "1"}});
+    started.start(places[static_cast<std::size_t>(rank)],
+                  {{"KEEL_RANK", std::to_string(machines.number * ranks + rank)},
+                   {"KEEL_SIZE", std::to_string(machines.count * ranks)},
+                   {"KEEL_ADDRESS", address},
+                   {"KEEL_TOKEN", token},
+                   {kLedVariable, "1"}});
   return started.run();
 }
 

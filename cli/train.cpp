@@ -37,6 +37,7 @@ Examples:
   keel train c.yaml steps=500 optimizer.lr=3e-4 'model={layers: 2, heads: 2, width: 64}'
   keel train c.yaml resume=auto        go on where the run was stopped
   keel train c.yaml --thread-ranks 4 --delay 200 --bandwidth 100M      as if on a slower network
+  keel train c.yaml --deepspeed_config_file ds.json        what DeepSpeed's JSON says, beside it
   keel train c.yaml --print-config     what would be trained, with every default filled in
 
 Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and end; a second Ctrl-C ends at once. SIGUSR2 saves, and the run goes on.)";
@@ -47,6 +48,7 @@ struct TrainArguments {
   int thread_ranks = 0;
   bool print_config = false;
   NetworkArguments network;
+  FilesBeside beside;
 };
 
 // A rank that shows nothing.
@@ -128,7 +130,9 @@ int run_rank(Communicator& group, const TrainArguments& arguments, const SignalS
   Callbacks callbacks;
   together(group, [&] {
     link = link_of(arguments.network);
-    config = read_configuration(arguments.config, arguments.overrides, group.rank() == 0);
+    FilesBeside beside = arguments.beside;
+    beside.ranks = group.size();
+    config = read_configuration(arguments.config, arguments.overrides, group.rank() == 0, beside);
     callbacks = program_callbacks(config);
   });
   logs.set_run(config.run);
@@ -148,7 +152,9 @@ int run(const TrainArguments& arguments) {
   if (arguments.print_config) {
     const auto launched = find_launched();
     const bool is_first = !launched || launched->rank == 0;
-    const Config config = read_configuration(arguments.config, arguments.overrides, is_first);
+    FilesBeside beside = arguments.beside;
+    beside.ranks = launched ? launched->size : arguments.thread_ranks;
+    const Config config = read_configuration(arguments.config, arguments.overrides, is_first, beside);
     if (is_first) std::cout << to_yaml(config);
     return 0;
   }
@@ -174,6 +180,8 @@ Command train_command() {
                        "processes."},
                       delay_option(&arguments->network),
                       bandwidth_option(&arguments->network),
+                      deepspeed_file(&arguments->beside),
+                      accelerate_file(&arguments->beside),
                       {"--print-config", "", &arguments->print_config, "Print the resolved configuration and end."},
                       {"--help-config", "", Value::shown([] { return config_help(*program_keys()); }),
                        "List all keys of a configuration and end."}},

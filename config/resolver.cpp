@@ -57,18 +57,19 @@ void Resolver::add(std::string_view written, YamlNode value, const WrittenPlace&
 }
 
 // Lists the leaves below `mapping`, with their full keys. Two levels are enough for every key.
-void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
+// `whole` is the place of all of it: an override, or a file, whose entries have lines of their own.
+void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace& whole,
                        std::vector<Given>& out) {
   for (const YamlEntry& entry : mapping.entries) {
-    const WrittenPlace place = override_place ? *override_place : file_place(entry.line);
+    const WrittenPlace place = whole.override_number > 0 ? whole : file_place(entry.line, whole.file);
     const std::string key = prefix + entry.key;
     if (entry.value.kind == YamlNode::Kind::mapping && is_read_through(key)) {
-      flatten(prefix, entry.value, override_place, out);
+      flatten(prefix, entry.value, whole, out);
     } else if (entry.key.find('.') < entry.key.find(':')) {
       report(place, concat("key '", key, "' is written with a dot; nest it, as in `optimizer: {lr: 1e-3}`"));
     } else if (entry.value.kind == YamlNode::Kind::mapping && !entry.value.entries.empty() && prefix.empty() &&
                !schema_.takes_mappings(key)) {
-      flatten(key + ".", entry.value, override_place, out);
+      flatten(key + ".", entry.value, whole, out);
     } else {
       add(key, entry.value, place, out);
     }
@@ -77,11 +78,16 @@ void Resolver::flatten(const std::string& prefix, const YamlNode& mapping, const
 
 void Resolver::add_file(std::string_view yaml) {
   const YamlDocument document = read_yaml(yaml);
-  for (const YamlProblem& problem : document.problems) report(file_place(problem.line), problem.message);
+  for (const YamlProblem& problem : document.problems) report(file_place(problem.line, name_), problem.message);
   readable_ = document.complete || document.problems.empty();
-  if (document.root.kind == YamlNode::Kind::mapping) flatten("", document.root, nullptr, given_);
-  else if (document.root.kind != YamlNode::Kind::null) {
-    report(file_place(std::max(document.root.line, 1)), "expects keys with values, as in `steps: 100`");
+  add_tree(name_, document.root);
+}
+
+void Resolver::add_tree(std::string_view file, const YamlNode& root) {
+  const WrittenPlace whole = file_place(std::max(root.line, 1), std::string(file));
+  if (root.kind == YamlNode::Kind::mapping) flatten("", root, whole, given_);
+  else if (root.kind != YamlNode::Kind::null) {
+    report(whole, "expects keys with values, as in `steps: 100`");
     readable_ = false;
   }
 }
@@ -101,7 +107,7 @@ void Resolver::add_override(const std::string& text) {
   });
   if (document.root.kind == YamlNode::Kind::mapping && !document.root.entries.empty() &&
       key.find('.') == std::string::npos && !schema_.takes_mappings(key))
-    flatten(key + ".", document.root, &place, given_);
+    flatten(key + ".", document.root, place, given_);
   else given_.push_back({key, document.root, place});
 }
 
@@ -219,7 +225,8 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
     try {
       set_value(*applicable, settings_, given->value);
     } catch (const YamlError& error) {
-      const WrittenPlace place = given->place.override_number == 0 ? file_place(error.line()) : given->place;
+      const WrittenPlace place =
+          given->place.override_number == 0 ? file_place(error.line(), given->place.file) : given->place;
       const std::string_view what = error.what();  // begins with a place in the value, or is about all of it
       report(place, concat(key, what.starts_with('[') ? "" : ": ", what));
       mark_broken(key);
@@ -260,7 +267,7 @@ void Resolver::refuse_for_all(std::span<const SchemaRow> rows, const Given& give
 }
 
 void Resolver::resolve_default(const SchemaRow& row) {
-  if (row.standard.empty()) return report_key(row.key, missing_place(row.key), "is missing, and has no default");
+  if (row.standard.empty()) return report_key(row.key, missing_place(row.key), kMissingValue);
   std::string text(row.standard);
   if (text[0] == '=') {
     const std::optional<std::string> value = choice_of(row.standard.substr(1));

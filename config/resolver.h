@@ -17,6 +17,9 @@
 
 namespace keel {
 
+// The end of a message about a key that has to be given, and is not.
+inline constexpr std::string_view kMissingValue = "is missing, and has no default";
+
 // Turns what was written into values and collects everything that is wrong with it. Whose keys ask something of each
 // other derives from it.
 class Resolver {
@@ -28,6 +31,8 @@ class Resolver {
   virtual ~Resolver() = default;
 
   void add_file(std::string_view yaml);
+  // A file that was read already: keys and values with their lines. Messages call it `file`.
+  void add_tree(std::string_view file, const YamlNode& root);
   // KEY=VALUE, which replaces a value or a section.
   void add_override(const std::string& text);
   // Likewise those of a command line, where a shell may have cut one at its spaces.
@@ -43,8 +48,9 @@ class Resolver {
   static constexpr int kNoLine = std::numeric_limits<int>::max();
   struct WrittenPlace {
     int line = kNoLine;
-    int override_number = 0;  // from 1; 0: in the file
+    int override_number = 0;  // from 1; 0: in a file
     std::string text;         // "c.yaml:7" or "command line, 'steps=x'"
+    std::string file = {};    // "c.yaml"
     auto order() const { return std::pair(override_number, line); }
   };
   struct Given {
@@ -80,7 +86,7 @@ class Resolver {
     ErrorKind kind = ErrorKind::input;
   };
 
-  WrittenPlace file_place(int line) const { return {line, 0, concat(name_, ":", line)}; }
+  WrittenPlace file_place(int line, const std::string& file) const { return {line, 0, concat(file, ":", line), file}; }
   WrittenPlace missing_place(std::string_view key) const;
   void report(const WrittenPlace& place, std::string message) { problems_.push_back({place, std::move(message)}); }
   void report_key(std::string_view key, const WrittenPlace& place, std::string_view message) {
@@ -90,8 +96,7 @@ class Resolver {
   void mark_broken(std::string_view key_or_section);
 
   void add(std::string_view written, YamlNode value, const WrittenPlace& place, std::vector<Given>& out);
-  void flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace* override_place,
-               std::vector<Given>& out);
+  void flatten(const std::string& prefix, const YamlNode& mapping, const WrittenPlace& place, std::vector<Given>& out);
   bool is_retired(const Given& given);
   void check_names();
   std::optional<std::string> choice_of(std::string_view key) const;

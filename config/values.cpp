@@ -134,6 +134,21 @@ std::string text_to_yaml(std::string_view text) {
   return quoted + '"';
 }
 
+std::string flow_text(const YamlNode& node) {
+  std::string list;
+  switch (node.kind) {
+    case YamlNode::Kind::null: return "null";
+    case YamlNode::Kind::scalar: return node.quoted ? text_to_yaml(node.text) : node.text;
+    case YamlNode::Kind::list:
+      for (const YamlNode& item : node.items) list += concat(list.empty() ? "" : ", ", flow_text(item));
+      return concat('[', list, ']');
+    case YamlNode::Kind::mapping: break;
+  }
+  for (const YamlEntry& entry : node.entries)
+    list += concat(list.empty() ? "" : ", ", entry.key, ": ", flow_text(entry.value));
+  return concat('{', list, '}');
+}
+
 std::string words_for(bool, const Range&) { return "true or false"; }
 std::string words_for(int, const Range& range) { return "a whole number" + describe_range(range); }
 std::string words_for(std::int64_t, const Range& range) { return "a whole number" + describe_range(range); }

@@ -40,6 +40,8 @@ std::string yaml_of(const std::array<double, 2>& value);
 std::string yaml_of(const std::string& path);
 // A text as YAML: plain where that reads back as the same text, else in double quotes.
 std::string text_to_yaml(std::string_view text);
+// A value on one line: a word or number as it stands, [a, b], {key: value}.
+std::string flow_text(const YamlNode& node);
 
 // What a value of this type may be, for people; the value itself says nothing.
 std::string words_for(bool, const Range& range);

@@ -11,16 +11,40 @@
 
 namespace keel {
 
-Config parse_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
-                    const std::vector<std::string>& overrides, std::string_view source,
-                    std::vector<std::string>* notes) {
+namespace {
+
+// Of the task that the file names, or that files mean which name none. An unknown one is refused by its row, which all
+// schemas have.
+Config empty_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml,
+                    const std::vector<std::string>& overrides) {
   Config config;
   config.keys = keys;
   const std::string task = written_value(yaml, overrides, "task.type").value_or("");
-  // An unknown one is refused by its row, which all schemas have.
   config.task = (keys->tasks().find(task) != nullptr ? *keys->tasks().find(task) : keys->tasks().standard()).name;
+  return config;
+}
+
+}  // namespace
+
+Config parse_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml, std::string_view name,
+                    const std::vector<std::string>& overrides, std::string_view source,
+                    std::vector<std::string>* notes) {
+  Config config = empty_config(keys, yaml, overrides);
   ConfigResolver resolver(config, name, source);
   resolver.add_file(yaml);
+  resolver.add_overrides(overrides);
+  resolver.resolve();
+  if (notes != nullptr) *notes = resolver.notes();
+  return config;
+}
+
+Config parse_trees(const std::shared_ptr<const ConfigKeys>& keys, const std::vector<NamedTree>& trees,
+                   std::string_view text, std::string_view name, const std::vector<std::string>& overrides,
+                   std::string_view source, std::vector<std::string>* notes) {
+  Config config = empty_config(keys, text, overrides);
+  ConfigResolver resolver(config, name, source);
+  resolver.add_file(text);
+  for (const NamedTree& tree : trees) resolver.add_tree(tree.name, tree.root);
   resolver.add_overrides(overrides);
   resolver.resolve();
   if (notes != nullptr) *notes = resolver.notes();
@@ -32,9 +56,7 @@ Config parse_config(std::string_view yaml, std::string_view name, const std::vec
   return parse_config(keel_keys(), yaml, name, overrides, source, notes);
 }
 
-Config load_config(const std::shared_ptr<const ConfigKeys>& keys, const std::filesystem::path& file,
-                   const std::vector<std::string>& overrides, std::string_view source,
-                   std::vector<std::string>* notes) {
+std::string read_config_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw Error(concat(printable(file.string()), ": is a folder; a YAML file is needed"), ErrorKind::io);
@@ -45,7 +67,13 @@ Config load_config(const std::shared_ptr<const ConfigKeys>& keys, const std::fil
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) throw Error(concat(printable(file.string()), ": cannot be read"), ErrorKind::io);
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  return parse_config(keys, text, file.string(), overrides, source, notes);
+  return text;
+}
+
+Config load_config(const std::shared_ptr<const ConfigKeys>& keys, const std::filesystem::path& file,
+                   const std::vector<std::string>& overrides, std::string_view source,
+                   std::vector<std::string>* notes) {
+  return parse_config(keys, read_config_text(file), file.string(), overrides, source, notes);
 }
 
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,

@@ -1,12 +1,26 @@
 #pragma once
 // What the values of a training run's configuration ask of each other.
 
+#include <filesystem>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "keel/config/resolver.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/foreign/translation.h"
 
 namespace keel {
+
+// What a file holds, but for what is behind the longest configuration. A file that cannot be read is an Error of kind
+// io.
+std::string read_config_text(const std::filesystem::path& file);
+
+// As parse_config(), of files that were read already. `text` is keel's own of them, for the task that it names.
+Config parse_trees(const std::shared_ptr<const ConfigKeys>& keys, const std::vector<NamedTree>& trees,
+                   std::string_view text, std::string_view name, const std::vector<std::string>& overrides,
+                   std::string_view source, std::vector<std::string>* notes);
 
 class ConfigResolver : public Resolver {
  public:

@@ -216,14 +216,6 @@ std::string unknown_in_group(const std::string& key) {
                 close.empty() ? "" : concat("; did you mean '", close, "'?"));
 }
 
-// A number, a word, or a list of them.
-std::string flow_text(const YamlNode& node) {
-  if (node.kind == YamlNode::Kind::scalar) return node.quoted ? text_to_yaml(node.text) : node.text;
-  std::string list;
-  for (const YamlNode& item : node.items) list += concat(list.empty() ? "" : ", ", flow_text(item));
-  return concat("[", list, "]");
-}
-
 GroupPattern read_group(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::mapping)
     throw YamlError(node.line, "expects groups, as in [{match: \"bias|norm\", weight_decay: 0}]");

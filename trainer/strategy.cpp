@@ -68,7 +68,9 @@ struct Refused {
   std::string_view reason;
 };
 constexpr Refused kRefused[] = {
-    {"dp", "it drives several devices from one process, and keel gives each its own rank; use ddp"},
+    {"dp",
+     "it drives several devices from one process; `keel launch --strat dp` does so by ranks that are threads, "
+     "and a configuration says ddp"},
     {"ddp2", "it mixes two kinds of data parallelism by node; use ddp"},
     {"ddp_spawn", "it starts processes from within the program, which `keel launch` does from outside; use ddp"},
 };

@@ -53,6 +53,13 @@ std::string replaced(std::string text, std::string_view old, std::string_view wi
   return text.replace(at, old.size(), with);
 }
 
+void make_foreign() {
+  for (const char* name :
+       {"accelerate.yaml", "accelerate_fsdp.yaml", "configs.json", "deepspeed.json", "hps.yaml", "parameters.yml"})
+    keep("foreign", concat("good-", name), read_text_file(concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name)));
+  keep("foreign", "auto.json", read_text_file(KEEL_SOURCE_DIR "/tests/golden/foreign/deepspeed_auto.json"));
+}
+
 void make_configs() {
   for (const char* name : {"addition.yaml", "text.yaml"})
     keep("config", concat("good-", name), read_text_file(concat(KEEL_SOURCE_DIR "/examples/", name)));
@@ -265,6 +272,7 @@ int main(int count, char** arguments) {
   keel::folder = arguments[1];
   const keel::testing::TemporaryFolder scratch;
   keel::make_configs();
+  keel::make_foreign();
   keel::make_jsons();
   keel::make_tables();
   keel::make_lines();

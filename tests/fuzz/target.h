@@ -13,6 +13,7 @@ namespace keel::fuzz {
 // fault; what else comes out is a find: another exception, a law that does not hold, and whatever sanitizers report.
 #define KEEL_FUZZ_TARGETS(X)                                               \
   X(config)      /* a configuration in YAML */                             \
+  X(foreign)     /* a configuration of another trainer's */                \
   X(json)        /* any JSON */                                            \
   X(report)      /* what `keel comm` has written, and predictions */       \
   X(safetensors) /* weights, and the parts of them */                      \

@@ -1,0 +1,170 @@
+// Files of other trainers at the command line: training from them as they are, keel config, and the options of other
+// launchers.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/cli/sandbox.h"
+#include "tests/cli/start_rank.h"
+
+namespace keel::cli {
+namespace {
+
+using testing::Outcome;
+using testing::Sandbox;
+
+std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name); }
+
+// With answers on the standard input.
+Outcome answered(const Sandbox& sandbox, const std::string& arguments, const std::string& answers) {
+  const testing::TemporaryFolder files;
+  write_text_file(files / "in", answers);
+  const int status = std::system(concat("cd '", sandbox / ".", "' && '", KEEL_PROGRAM, "' ", arguments, " <'",
+                                        files / "in", "' >'", files / "out", "' 2>'", files / "err", "'")
+                                     .c_str());
+  return {WEXITSTATUS(status), read_text_file(files / "out"), read_text_file(files / "err")};
+}
+
+constexpr const char* kTiny =
+    " data.type=addition data.digits=1 steps=2 'model={layers: 1, heads: 1, width: 8, block: 8}' eval.every=0 "
+    "eval.samples=4 device=cpu threads=1 run=here ";
+
+TEST(ForeignFiles, EachKindTrainsAsItIs) {
+  struct Case {
+    const char* file;
+    const char* more;
+  };
+  for (const Case& each : {Case{"hps.yaml", ""}, Case{"parameters.yml", ""}, Case{"accelerate.yaml", "batch.micro=3"},
+                           Case{"deepspeed.json", "loss_scale.initial=4"}}) {
+    SCOPED_TRACE(each.file);
+    const Sandbox sandbox;
+    const Outcome outcome = sandbox.keel(concat("train ", golden(each.file), kTiny, each.more, " --thread-ranks 2"));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(sandbox.read("here/metrics.jsonl").find("\"step\":2"), std::string::npos);
+  }
+}
+
+TEST(ForeignFiles, ConfigWritesWhatTrainsTheSame) {
+  const Sandbox sandbox;
+  const Outcome made =
+      sandbox.keel(concat("config --from ", golden("deepspeed.json"), kTiny, " --ranks 2 --out c.yaml"));
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("fp16.loss_scale_window: 500"), std::string::npos) << made.out;
+  const Outcome direct =
+      sandbox.keel(concat("train --print-config ", golden("deepspeed.json"), kTiny, " --thread-ranks 2"));
+  const Outcome written = sandbox.keel("train --print-config c.yaml");
+  EXPECT_EQ(direct.code, 0) << direct.err;
+  EXPECT_EQ(written.out, direct.out);
+
+  EXPECT_EQ(sandbox.keel(concat("plan ", golden("deepspeed.json"), kTiny, " -N 2")).code, 0);
+  const Outcome again = sandbox.keel(concat("config --from ", golden("deepspeed.json"), kTiny, " --out c.yaml"));
+  EXPECT_EQ(again.code, 2);
+  EXPECT_EQ(again.err, "keel: error: 'c.yaml' is there already, and is not replaced; name another by --out\n");
+}
+
+TEST(ForeignFiles, ConfigShowsEveryKeyAndWritesNothingWhereOneIsRefused) {
+  const Sandbox sandbox;
+  const auto before = sandbox.contents();
+  const Outcome outcome = sandbox.keel(concat("config --from ", golden("parameters.yml"), " --out c.yaml"));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("parameters.yml:7: transformers-params.pretrained_model_dir: keel has no"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.out.find("optimizer.lr: 2e-5"), std::string::npos) << outcome.out;
+  EXPECT_EQ(sandbox.contents(), before);
+}
+
+TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
+  const Sandbox sandbox;
+  const Outcome asked =
+      answered(sandbox, "config --out c.yaml eval.samples=4", "addition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
+  EXPECT_EQ(asked.code, 0) << asked.err << asked.out;
+  EXPECT_NE(asked.out.find("keel launch -N 2 c.yaml\n"), std::string::npos) << asked.out;
+  const std::string text = sandbox.read("c.yaml");
+  EXPECT_EQ(
+      text,
+      "data:\n  type: addition\n  digits: 1\nmodel:\n  name: custom\n  layers: 1\n  heads: 1\n  width: 8\n  block: "
+      "8\nbatch:\n  global: 4\nsteps: 2\neval:\n  samples: 4\n");
+  EXPECT_EQ(sandbox.keel("train c.yaml threads=1").code, 0);
+
+  const auto before = sandbox.contents();
+  EXPECT_EQ(sandbox.keel("config --out d.yaml").err,
+            "keel: error: the answers end before data.type; nothing is written\n");
+  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition").err,
+            "keel: error: the answers end before steps; nothing is written\n");
+  EXPECT_EQ(sandbox.contents(), before);
+  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition steps=2").code, 0);
+}
+
+TEST(ForeignFiles, ADeepSpeedFileBesideAConfigurationMayNotContradictIt) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml",
+                "steps: 2\nclip: 0.5\ndata: {type: addition, digits: 1}\n"
+                "model: {layers: 1, heads: 1, width: 8, block: 8}\nbatch: {micro: 2, global: 4}\n"
+                "eval: {samples: 4}\nthreads: 1\n");
+  sandbox.write("ds.json",
+                "{\"train_batch_size\": \"auto\",\n \"gradient_clipping\": 0.5, \"zero_optimization\": "
+                "{\"stage\": 2}}\n");
+  EXPECT_EQ(sandbox.keel("train c.yaml --deepspeed_config_file ds.json").code, 0);
+  EXPECT_NE(sandbox.read("runs/c/config.yaml").find("strategy: zero2-fp32"), std::string::npos);
+  sandbox.write("ds.json", "{\"train_batch_size\": \"auto\",\n \"gradient_clipping\": 1}\n");
+  const auto before = sandbox.contents();
+  const Outcome outcome = sandbox.keel("train c.yaml --deepspeed_config_file ds.json run=other");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err,
+            "keel: error: ds.json:2: gradient_clipping: makes clip 1, and c.yaml says 0.5; remove one of the two\n");
+  EXPECT_EQ(sandbox.contents(), before);
+}
+
+TEST(ForeignFiles, LaunchTakesOptionsAndFilesOfOtherLaunchers) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml", "steps: 2\ndata: {type: addition}\nbatch: {micro: 2}\n");
+  const auto dry = [&](const std::string& words) {
+    const Outcome outcome = sandbox.keel("launch --dry-run " + words);
+    EXPECT_EQ(outcome.code, 0) << words << ": " << outcome.err;
+    return outcome.out;
+  };
+  const auto expect = [&](const std::string& words, const std::string& part) {
+    const std::string line = dry(words);
+    EXPECT_NE(line.find(part), std::string::npos) << words << ": " << line;
+  };
+  expect("--threads --num_processes 2 --mixed_precision bf16 --zero-stage 2 c.yaml",
+         "train --thread-ranks 2 c.yaml strategy=zero2 precision=bf16\n");
+  expect("--threads --num_processes 2 --gradient_accumulation_steps 3 --gradient_clipping 0.5 c.yaml",
+         "c.yaml clip=0.5 batch.global=12\n");
+  expect("--threads --use_fsdp --nproc_per_node 2 --cpu c.yaml", "--thread-ranks 2 c.yaml device=cpu strategy=zero3\n");
+  expect("-N 3 --strat dp c.yaml", "train --thread-ranks 3 c.yaml strategy=ddp\n");
+  expect("--threads --config_file " + golden("accelerate.yaml") + " c.yaml", "--thread-ranks 2 c.yaml --config-file=");
+  expect("--threads " + golden("accelerate.yaml") + " steps=2 batch.micro=1", "train --thread-ranks 2 ");
+  expect("-N 4 --num_machines 2 --machine_rank 1 --main_process_ip a --main_process_port 29600 c.yaml",
+         "launch --processes 2 --meet 1/2@a:29600 --rank ");
+  EXPECT_EQ(sandbox.keel("launch --dry-run --threads -N 2 --monitor_interval 5 --quiet c.yaml").err,
+            "keel: note: --monitor-interval has no effect: keel hears at once when a rank ends\n"
+            "keel: note: --quiet has no effect: the first rank alone prints\n");
+  EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --zero_stage 7 c.yaml").err,
+            "keel: error: --zero_stage 7: expects a stage from 0 to 3\n");
+  EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --num_machines 2 --main_process_ip a c.yaml").err,
+            "keel: error: which of the 2 machines is this? --machine-rank, or NODE_RANK, is a number from 0 to 1\n");
+}
+
+TEST(ForeignFiles, MachinesThatAreStartedByHandTrainTogether) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml",
+                "steps: 2\ndata: {type: addition, digits: 1}\neval: {samples: 4}\nthreads: 1\n"
+                "model: {layers: 1, heads: 1, width: 8, block: 8}\nbatch: {global: 4}\n");
+  const testing::FreePort free;
+  const std::string port = std::to_string(free.number());
+  const std::string both = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " && ";
+  testing::RunningProgram second("launch --nproc_per_node 1 --nnodes 2 c.yaml", sandbox / ".",
+                                 both + "export NODE_RANK=1");
+  testing::RunningProgram first("launch --nproc_per_node 1 --nnodes 2 c.yaml", sandbox / ".",
+                                both + "export NODE_RANK=0");
+  const Outcome of_first = first.wait(), of_second = second.wait();
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_TRUE(sandbox.has("runs/c/logs/rank-1.log"));
+}
+
+}  // namespace
+}  // namespace keel::cli

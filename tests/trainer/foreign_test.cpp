@@ -1,0 +1,275 @@
+// Files of other trainers: what they become, and what is said of those that cannot be read.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "keel/config/schema_row.h"
+#include "keel/runtime/file.h"
+#include "keel/trainer/config_keys.h"
+#include "keel/trainer/foreign/kind.h"
+#include "keel/trainer/foreign/load.h"
+#include "keel/trainer/foreign/translation.h"
+#include "tests/error_of.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name); }
+
+// What the user says beside a file that does not say what is trained.
+const Words kAdditions = {"data.type=addition", "steps=3", "model={layers: 1, heads: 2, width: 16, block: 16}"};
+
+Words with(Words more) {
+  more.insert(more.begin(), kAdditions.begin(), kAdditions.end());
+  return more;
+}
+
+struct Golden {
+  const char* file;
+  int ranks;
+  const char* keel;  // the same configuration as a person would write it for keel
+};
+
+TEST(Foreign, GoldenFilesAreTheConfigurationsThatTheyMean) {
+  const Golden cases[] = {
+      {"hps.yaml", 2,
+       "batch: {global: 16, micro: 8}\n"
+       "optimizer: {type: AdamW, lr: 1e-3, weight_decay: 0.1}\n"
+       "scheduler: {type: linear_with_warmup, warmup: 0.5, interval: step}\n"},
+      {"parameters.yml", 2,
+       "run: models/first\nresume: never\nstrategy: zero2-fp32\nclip: 1.0\n"
+       "batch: {global: 16, micro: 4}\n"
+       "optimizer: {type: HFAdamW, lr: 2e-5, weight_decay: 0.01}\n"
+       "scheduler: {type: linear_with_warmup, warmup: 0.01}\n"},
+      {"deepspeed.json", 2,
+       "strategy: zero3-fp16\nclip: 0.5\nbatch: {global: 16, micro: 4}\n"
+       "optimizer: {type: AdamW, lr: 3e-4, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.01}\n"
+       "scheduler: {type: WarmupDecayLR, base_lr: 0, max_lr: 3e-4, warmup: 2}\n"
+       "loss_scale: {type: dynamic, initial: 4096, interval: 500, hysteresis: 2, floor: 1}\n"
+       "sharding: {overlap: false, persistence_threshold: 10000}\nlog: {every: 5}\n"},
+  };
+  for (const Golden& each : cases) {
+    const std::string file = golden(each.file);
+    const Config read = load_any_config(keel_keys(), {file, {}, {}, each.ranks}, kAdditions);
+    EXPECT_EQ(to_yaml(read), to_yaml(parse_config(each.keel, file, kAdditions))) << each.file;
+  }
+}
+
+TEST(Foreign, EpochsAreTheLengthWhereNothingSaysSteps) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "hps.yaml";
+  write_text_file(file, "hps:\n  epochs: 2\n  batch_size: 4\n  optimizer: {type: SGD}\n");
+  const Words data = {"data.type=addition"};
+  EXPECT_EQ(load_any_config(keel_keys(), {file}, data).epochs, 2);
+  const Config in_steps = load_any_config(keel_keys(), {golden("hps.yaml")}, data);  // max_steps stands beside them
+  EXPECT_EQ(in_steps.epochs, 0);
+  EXPECT_EQ(in_steps.steps, 6);
+  const Config asked = load_any_config(keel_keys(), {file}, {"data.type=addition", "steps=9"});
+  EXPECT_EQ(asked.epochs, 0);
+  EXPECT_EQ(asked.steps, 9);
+}
+
+TEST(Foreign, AcceleratesFileSaysNumbersStageAndProcesses) {
+  const std::string file = golden("accelerate.yaml");
+  const Config read = load_any_config(keel_keys(), {file}, with({"batch.micro=3"}));
+  EXPECT_EQ(to_yaml(read),
+            to_yaml(parse_config("strategy: zero2-bf16\ndevice: cpu\nclip: 0.5\nbatch: {global: 12, micro: 3}\n", file,
+                                 kAdditions)));
+  EXPECT_EQ(launch_of(file).ranks, 2);
+
+  const Config hybrid = load_any_config(keel_keys(), {golden("accelerate_fsdp.yaml")}, kAdditions);
+  EXPECT_EQ(to_string(hybrid.strategy), "zero3-fp16");
+  EXPECT_EQ(hybrid.sharding.group, 4);
+  EXPECT_EQ(hybrid.sharding.prefetch, 1);
+  const ForeignLaunch launch = launch_of(golden("accelerate_fsdp.yaml"));
+  EXPECT_EQ(launch.machines, 2);
+  EXPECT_EQ(launch.machine, 1);
+  EXPECT_EQ(concat(launch.address, ':', *launch.port), "10.0.0.1:29600");
+}
+
+TEST(Foreign, AutoInDeepSpeedsFileIsWhatAcceleratesFileSays) {
+  const Config read = load_any_config(keel_keys(), {golden("accelerate_json.yaml")}, kAdditions);
+  EXPECT_EQ(to_string(read.strategy), "zero1-bf16");
+  EXPECT_EQ(read.clip, 0.25);
+  EXPECT_EQ(read.batch.micro, 2);
+  EXPECT_EQ(read.batch.global, 4);
+}
+
+TEST(Foreign, ConfigsJsonMultipliesTheRateAndCycles) {
+  const std::string file = golden("configs.json");
+  const Words beside = with({"scheduler.step_size_up=6"});
+  const std::string yaml =
+      "seed: 7\nrun: saved\nclip: 0\nstrategy: fp32\nbatch: {global: 16, micro: 8}\n"
+      "optimizer: {type: Adam, lr: 0.002, betas: [0.9, 0.98]}\n"
+      "scheduler: {type: CyclicLR, base_lr: 0.0002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
+  Words text = beside;
+  text.emplace_back("data={type: text, path: x.txt}");
+  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, text)), to_yaml(parse_config(yaml, file, text)));
+}
+
+TEST(Foreign, JsonBesideAConfigurationAddsToItAndMayNotContradict) {
+  const TemporaryFolder folder;
+  const std::string own = folder / "c.yaml", json = folder / "ds.json";
+  write_text_file(own,
+                  "steps: 3\nclip: 0.5\ndata: {type: addition}\nprecision: bf16\nbatch: {micro: 2}\n"
+                  "optimizer: {lr: 0.01}\n");
+  write_text_file(json,
+                  "{\"train_micro_batch_size_per_gpu\": \"auto\", \"gradient_accumulation_steps\": 3,\n"
+                  " \"gradient_clipping\": 0.50, \"bf16\": {\"enabled\": \"auto\"},\n"
+                  " \"zero_optimization\": {\"stage\": 2},\n"
+                  " \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": \"auto\"}}}\n");
+  const Config both = load_any_config(keel_keys(), {own, json, {}, 4});
+  EXPECT_EQ(to_string(both.strategy), "zero2-bf16");
+  EXPECT_EQ(both.optimizer.type, "SGD");
+  EXPECT_EQ(both.optimizer.lr, 0.01);
+  EXPECT_EQ(both.batch.global, 2 * 3 * 4);
+  EXPECT_EQ(both.scheduler.settings, parse_config(read_text_file(own), own).scheduler.settings);
+
+  write_text_file(json, "{\"gradient_clipping\": 1.0,\n \"train_micro_batch_size_per_gpu\": 4}\n");
+  EXPECT_EQ(
+      error_of([&] {
+        (void)load_any_config(keel_keys(), {own, json, {}, 1});
+      }),
+      concat(json, ":1: gradient_clipping: makes clip 1.0, and ", own, " says 0.5; remove one of the two\n", json,
+             ":2: train_micro_batch_size_per_gpu: makes batch.micro 4, and ", own, " says 2; remove one of the two"));
+}
+
+struct Refusal {
+  const char* text;
+  const char* message;  // behind the name of the file
+};
+
+TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
+  const Refusal cases[] = {
+      {"hps:\n  max_steps: 2\n  batchsize: 4\n",
+       ":3: hps.batchsize: is no key of hps: files of accmt that keel knows, did you mean 'hps.batch_size'?"},
+      {"hps:\n  max_steps: 2\n  batch_size: 4\n  optimizer: {type: SGD, momentun: 0.9}\n",
+       ":4: hps.optimizer.momentun: keel has no 'optimizer.momentun', did you mean 'optimizer.momentum'?"},
+      {"hps:\n  max_steps: 2\n  max_steps: 3\n", ":3: key 'max_steps' is given twice, first on line 2"},
+      {"{\"train_batch_size\": 4,\n \"zero_optimization\": {\"stage\": 2, \"zero_quantized_weights\": true}}",
+       ":2: zero_optimization.zero_quantized_weights: keel gathers weights as they are"},
+      {"{\"train_batch_size\": 4,\n \"curriculum_learning\": {\"enabled\": true}}",
+       ":2: curriculum_learning: is no key of DeepSpeed's JSON that keel knows, and may change results; remove it"},
+      {"{\"train_batch_size\": 10,\n \"train_micro_batch_size_per_gpu\": 2,\n \"gradient_accumulation_steps\": 2}",
+       ":1: train_batch_size: is not train_micro_batch_size_per_gpu * gradient_accumulation_steps * ranks, which is 2 "
+       "* "
+       "2 * 1 = 4"},
+      {"{\"train_batch_size\": 7,\n \"gradient_accumulation_steps\": 2}",
+       ":1: train_batch_size: 7 cannot be shared out: 2 micro-batches on 1 rank"},
+      {"{\"gradient_accumulation_steps\": 2}",
+       ":1: gradient_accumulation_steps: nothing says how many rows a micro-batch has; give batch.micro=ROWS"},
+      {"{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Adam\",\n \"params\": {\"lr\": \"auto\"}}}",
+       ":2: optimizer.params.lr: auto: nothing says what it is; give optimizer.lr=VALUE"},
+      {"{\"train_batch_size\": 4,\n \"bf16\": {\"enabled\": \"auto\"}}",
+       ":2: bf16.enabled: auto: nothing says what it is; give precision=VALUE"},
+      {"{\"train_batch_size\": 4, \"fp16\": {\"enabled\": true},\n \"bf16\": {\"enabled\": true}}",
+       ":2: bf16.enabled: is true, and FILE:1: fp16.enabled is true; remove one of the two"},
+      {"{\"train_batch_size\": 4, \"zero_optimization\": {\"stage\": 3,\n \"offload_param\": {\"device\": \"cpu\"}}}",
+       ":2: zero_optimization.offload_param.device: training does not offer parameters on the cpu yet; zero3 shards "
+       "them "
+       "among the ranks"},
+      {"{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"OneBitAdam\"}}",
+       ":1: optimizer.type: keel has no OneBitAdam; see gradient_compression"},
+      {"{\"train_batch_size\": \"four\"}", ":1: train_batch_size: expects a number, got 'four'"},
+      {"{\"train_batch_size\": 4\n \"bf16\": 1}",
+       ":2: inside braces a comma is missing, or the closing }, as in {layers: "
+       "2, width: 64}"},
+      {"{\"train_batch_size\": 4,\n \"gradient_clipping\": -1}", ":2: clip: expects a number >= 0, got '-1'"},
+      {"{\"train_batch_size\": 1e300}", ":1: train_batch_size: expects a whole number from 0 to 16777216, got '1e300'"},
+      {"distributed_type: MEGATRON_LM\n",
+       ":1: distributed_type: keel has no tensor parallelism; its strategies are ddp, zero1, zero2 and zero3"},
+      {"distributed_type: 'NO'\nmixed_precision: fp8\n",
+       ":2: mixed_precision: training does not offer fp8 yet; use bf16"},
+      {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: none.json\n",
+       ":3: deepspeed_config.deepspeed_config_file: there is no file 'none.json'"},
+      {"transformers-params: {mode: test, pretrained_model_dir: bert, num_epochs: null}\n",
+       ":1: transformers-params.mode: keel train trains; a run is evaluated while it trains\n"
+       "FILE:1: transformers-params.pretrained_model_dir: keel has no classification of sentences with a pretrained "
+       "model "
+       "yet; say what is trained: task, model and data"},
+      {"config_class: x\nmodel_class: models.Net\n",
+       ":1: its learning rate always cycles in 12 epochs, and nothing says how many steps those have; give "
+       "scheduler.step_size_up=STEPS of 6 epochs, or another scheduler.type\n"
+       "FILE:2: model_class: keel has none of its models yet: networks of linear layers and convolutions; say what is "
+       "trained: task, model, data"},
+      {"a: 1\n",
+       ":1: is of no kind that keel knows: hps: files of accmt, parameters.yml of pytorch_universal_trainer, the "
+       "configuration file of Accelerate, DeepSpeed's JSON, configs.json of generic_trainer"},
+  };
+  const TemporaryFolder folder;
+  const std::string file = folder / "other";
+  for (const Refusal& each : cases) {
+    write_text_file(file, each.text);
+    std::string message = concat(file, each.message);
+    for (std::size_t at = message.find("FILE"); at != std::string::npos; at = message.find("FILE"))
+      message.replace(at, 4, file);
+    EXPECT_EQ(error_of([&] {
+                const ForeignTranslation read = translate_file(keel_keys(), file, {}, 1);
+                (void)config_of(keel_keys(), read, file, {"data.type=addition", "steps=1"});
+              }),
+              message)
+        << each.text;
+  }
+}
+
+TEST(Foreign, TheUsersOwnValuesAnswerForKeysThatWouldBeRefused) {
+  const ForeignTranslation alone = translate_file(keel_keys(), golden("parameters.yml"), {}, 1);
+  const ForeignTranslation answered = translate_file(keel_keys(), golden("parameters.yml"), kAdditions, 1);
+  EXPECT_TRUE(alone.is_refused());
+  EXPECT_FALSE(answered.is_refused()) << answered.problems();
+  EXPECT_EQ(alone.told.size(), answered.told.size());
+  std::set<std::string> kinds;
+  for (const ForeignTold& told : answered.told) kinds.insert(std::string(name_of(told.verdict)));
+  EXPECT_EQ(kinds, (std::set<std::string>{"mapped", "taken", "yours"}));
+}
+
+TEST(Foreign, EveryKeyOfAFileIsToldOnce) {
+  for (const char* name :
+       {"hps.yaml", "parameters.yml", "accelerate.yaml", "accelerate_fsdp.yaml", "deepspeed_auto.json"}) {
+    const ForeignTranslation read = translate_file(keel_keys(), golden(name), kAdditions, 1);
+    std::set<std::pair<int, std::string>> places;
+    for (const ForeignTold& told : read.told) {
+      if (told.key.empty()) continue;  // what its trainer does where no key says so
+      EXPECT_TRUE(places.emplace(told.line, told.key).second) << told.key;
+    }
+    std::ifstream file(golden(name));
+    int keys = 0;
+    for (std::string line; std::getline(file, line);) keys += line.find(": ") != std::string::npos;
+    EXPECT_GE(static_cast<int>(places.size()) + 2, keys) << name;  // a line of JSON may open a section
+  }
+}
+
+TEST(Foreign, RowsNameKeysOfKeelsAndEachKeyOnce) {
+  const Schema& schema = keel_keys()->schema("language");
+  for (const ForeignKind& kind : foreign_kinds()) {
+    std::set<std::string_view> seen;
+    for (const ForeignRow& row : kind.rows) {
+      EXPECT_TRUE(seen.insert(row.key).second) << kind.name << ": " << row.key;
+      for (const std::string_view key : split_choices(row.to)) {
+        const bool is_known =
+            key.ends_with(".*") ? schema.is_section(key.substr(0, key.size() - 2)) : schema.is_key(key);
+        EXPECT_TRUE(is_known) << kind.name << ": " << row.key << " becomes " << key;
+      }
+      EXPECT_TRUE(row.way == ForeignRow::Way::mapped || !row.note.empty()) << row.key;
+    }
+  }
+}
+
+TEST(Foreign, ThePageIsThatOfTheTables) {
+  std::ifstream file(KEEL_SOURCE_DIR "/docs/foreign.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_EQ(page.str(), foreign_reference()) << "run `build/keel docs foreign > docs/foreign.md`";
+}
+
+}  // namespace
+}  // namespace keel

@@ -1,0 +1,130 @@
+// configs.json of generic_trainer.
+
+#include <string>
+
+#include "keel/config/values.h"
+#include "keel/runtime/error.h"
+#include "keel/trainer/foreign/reading.h"
+
+namespace keel::foreign {
+namespace {
+
+// "<class 'torch.optim.adam.Adam'>" is Adam.
+std::string class_name(std::string_view text) {
+  if (text.starts_with("<class '") && text.ends_with("'>")) text = text.substr(8, text.size() - 10);
+  return std::string(text.substr(text.rfind('.') + 1));
+}
+
+void read_class(ForeignReading& reading, const ForeignEntry& entry) {
+  reading.put("optimizer.type", class_name(entry.value.text), entry);
+}
+void read_options(ForeignReading& reading, const ForeignEntry& entry) {
+  for (const ForeignEntry& each : reading.entries_of(entry))
+    reading.put(concat("optimizer.", each.key.substr(each.key.rfind('.') + 1)), each.value, each);
+}
+void read_process_batch(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto rows = reading.whole_number(entry)) reading.facts().micro = {*rows, entry};
+}
+// Times the number of processes.
+void read_process_rate(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto rate = reading.number(entry)) reading.put("optimizer.lr", yaml_of(*rate * reading.ranks()), entry);
+}
+void read_amp(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto is_on = reading.flag(entry))
+    reading.facts().precision = {*is_on ? Strategy::Precision::fp16 : Strategy::Precision::fp32, entry};
+}
+void read_cpu_only(ForeignReading& reading, const ForeignEntry& entry) {
+  if (reading.flag(entry).value_or(false)) reading.put("device", "cpu", entry);
+}
+void read_checkpoint(ForeignReading& reading, const ForeignEntry& entry) {
+  if (!entry.value.text.empty()) reading.put("resume", entry.value, entry);
+}
+
+// Its schedule is always CyclicLR, up in 6 epochs.
+void finish_configs(ForeignReading& reading) {
+  const ForeignEntry whole = reading.whole();
+  if (!reading.has("optimizer.type")) reading.put("optimizer.type", "Adam", whole);
+  if (!reading.has("optimizer.lr")) reading.put("optimizer.lr", yaml_of(1e-3 * reading.ranks()), whole);
+  if (!reading.facts().micro) reading.facts().micro = {64, whole};
+  if (!reading.has("clip")) reading.put("clip", "0", whole);
+  if (reading.user_says("scheduler.type") && reading.own("scheduler.type") != "CyclicLR") return;
+  if (!reading.has("scheduler.step_size_up"))
+    return reading.refuse(whole,
+                          "its learning rate always cycles in 12 epochs, and nothing says how many steps those "
+                          "have; give scheduler.step_size_up=STEPS of 6 epochs, or another scheduler.type");
+  reading.put("scheduler.type", "CyclicLR", whole);
+  double rate = 0;
+  YamlNode lr = YamlNode::scalar(reading.value_of("optimizer.lr"), 1);
+  if (const auto read = reading.number({whole.file, "learning_rate_per_process", 1, lr})) rate = *read;
+  if (!reading.has("scheduler.base_lr")) reading.put("scheduler.base_lr", yaml_of(0.1 * rate), whole);
+  if (!reading.has("scheduler.mode")) reading.put("scheduler.mode", "triangular2", whole);
+  if (!reading.has("scheduler.cycle_momentum")) reading.put("scheduler.cycle_momentum", "false", whole);
+}
+
+constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|";
+constexpr std::string_view kModels =
+    "keel has none of its models yet: networks of linear layers and convolutions; say what is trained: task, model, "
+    "data";
+constexpr std::string_view kUsers = "task|model|data";
+constexpr std::string_view kLater = "of prediction, not of training";
+
+constexpr ForeignRow kConfigsRows[] = {
+    taken("config_class", "says which of its classes the section is"),
+    answered(refused("model_class", kModels), kUsers),
+    answered(refused("model_params", kModels), kUsers),
+    answered(refused("dataset", "keel has no data sets of Python classes; give data"), "task|data"),
+    answered(refused("training_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
+    answered(refused("validation_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
+    answered(refused("test_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
+    answered(refused("dataset_creator_name", "keel has no data sets of Python classes; give data"), "task|data"),
+    answered(refused("pred_names_and_types", kModels), kUsers),
+    answered(refused("data_label_separation_index", kModels), kUsers),
+    answered(refused("task_type", kModels), kUsers),
+    answered(refused("loss_function", kModels), kUsers),
+    answered(refused("loss_weights", kModels), kUsers),
+    taken("debug", "changes no result"),
+    mapped("cpu_only", "device", read_cpu_only, "cpu"),
+    mapped("random_seed", "seed"),
+    mapped("batch_size_per_process", "batch.micro|batch.global", read_process_batch, "times ranks"),
+    epochs("num_epochs"),
+    mapped("learning_rate_per_process", "optimizer.lr", read_process_rate, "times ranks"),
+    mapped("optimizer", "optimizer.type", read_class),
+    mapped("optimizer_params", "", read_options, "the optimizer's options by PyTorch's names"),
+    answered(refused("multi_optimizer_param_dicts",
+                     "its groups name attributes of a Python model; give optimizer.groups", ""),
+             "optimizer.groups"),
+    mapped("model_save_dir", "run"),
+    mapped("checkpoint_dir", "resume", read_checkpoint),
+    refused("pretrained_model_path", "keel does not read its .pth files", kConfigsOff),
+    refused("load_pretrained_encoder_only", "keel does not read its .pth files", kConfigsOff),
+    refused("load_pretrained_classifer", "keel does not read its .pth files", kConfigsOff),
+    mapped("validation_ratio", "data.validation"),
+    taken("num_workers", "keel's loader runs beside the steps; the data's order is the same"),
+    taken("pin_memory", "keel's batches are in pinned memory"),
+    mapped("automatic_mixed_precision", "precision", read_amp, "fp16 or fp32"),
+    refused("save_onnx", "keel get writes safetensors", kConfigsOff),
+    taken("find_unused_parameters", "keel's gradient of one is zero; see sharding.strict"),
+    taken("parallelization_type", "keel launch starts ranks on one machine or several"),
+    taken("curriculum_learning_rate", "its trainer stores it and never uses it"),
+    refused("post_training_epoch_hook", "a hook is code: write a task of your own", kConfigsOff),
+    refused("post_validation_epoch_hook", "a hook is code: write a task of your own", kConfigsOff),
+    refused("post_test_epoch_hook", "a hook is code: write a task of your own", kConfigsOff),
+    taken("prediction_output_path", kLater),
+    taken("prediction_postprocessor", kLater),
+};
+
+}  // namespace
+
+const ForeignKind kConfigsJson = {
+    .name = "configs",
+    .title = "configs.json of generic_trainer",
+    .signs = "config_class|batch_size_per_process|learning_rate_per_process|pred_names_and_types",
+    .about =
+        "Sections nest by `config_class`, and keys count wherever they stand. Its learning rate is multiplied by the "
+        "number of ranks, is never clipped, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to "
+        "it in 6 epochs), for which `scheduler.step_size_up` is asked.",
+    .rows = kConfigsRows,
+    .finish = finish_configs,
+    .is_nested = true};
+
+}  // namespace keel::foreign
