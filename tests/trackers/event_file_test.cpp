@@ -1,4 +1,5 @@
-// TensorBoard's event files, read back by a decoder of the test's own; TensorBoard's is asked in peers/tensorboard_reads.
+// TensorBoard's event files, read back by a decoder of the test's own; TensorBoard's is asked in
+// peers/tensorboard_reads.
 
 #include "keel/trainer/trackers/event_file.h"
 
@@ -141,8 +142,9 @@ TEST_F(EventFiles, HoldNumbersTextsAndHparams) {
     if (const auto summary = field_at(event, {5}))
       for (const Field& value : fields_of(summary->bytes)) tags.push_back(field_at(value.bytes, {1})->bytes);
   }
-  const std::vector<std::string> expected = {"_hparams_/session_start_info", "keel.version", "config", "phase", "loss",
-                                             "tokens", "norm", "_hparams_/session_end_info"};
+  const std::vector<std::string> expected = {
+      "_hparams_/session_start_info", "keel.version", "config", "phase", "loss", "tokens", "norm",
+      "_hparams_/session_end_info"};
   EXPECT_EQ(tags, expected);
   const std::string& record = all[all.size() - 2];
   EXPECT_EQ(field_at(record, {2})->as_varint(), 300U);

@@ -91,8 +91,8 @@ class HttpServer {
       const std::lock_guard lock(mutex_);
       requests_.push_back(std::move(request));
     }
-    const std::string reply = concat("HTTP/1.1 ", status, " Said\r\nContent-Length: ", body.size(),
-                                     "\r\nConnection: close\r\n\r\n", body);
+    const std::string reply =
+        concat("HTTP/1.1 ", status, " Said\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);
     (void)::send(peer, reply.data(), reply.size(), MSG_NOSIGNAL);
   }
 

@@ -29,9 +29,9 @@ using Told = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 TEST(MlflowNames, AreSuchAsMlflowAccepts) {
-  const std::map<std::string, std::string> names = {{"loss", "loss"},      {"valid/loss", "valid/loss"}, {"a:b*c", "a_b_c"},
-                                                    {"../up", ".._up"},    {"/root", "_root"},           {"a//b", "a__b"},
-                                                    {"a/../b", "a_.._b"}, {".", "_"},                   {"end/", "end_"}};
+  const std::map<std::string, std::string> names = {
+      {"loss", "loss"}, {"valid/loss", "valid/loss"}, {"a:b*c", "a_b_c"}, {"../up", ".._up"}, {"/root", "_root"},
+      {"a//b", "a__b"}, {"a/../b", "a_.._b"},         {".", "_"},         {"end/", "end_"}};
   for (const auto& [name, clean] : names) EXPECT_EQ(mlflow_name(name), clean);
 }
 
@@ -130,7 +130,8 @@ TEST_F(MlflowFileStore, TakesTheArtifactsThatAreAskedFor) {
     const Told told = session.end();
     EXPECT_EQ(told.size(), which == "all" ? 1U : 0U);
     int files = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(run_folder() + "/artifacts")) files += entry.is_regular_file();
+    for (const auto& entry : fs::recursive_directory_iterator(run_folder() + "/artifacts"))
+      files += entry.is_regular_file();
     EXPECT_EQ(files, count) << which;
     EXPECT_EQ(fs::exists(run_folder() + "/artifacts/checkpoints/step-5/deep/file"), which == "all");
   }
@@ -225,7 +226,7 @@ TEST_F(MlflowServer, ThatIsAwayForAWhileMissesNothing) {
   HttpServer server([&](const HttpRequest& request) -> std::pair<int, std::string> {
     if (request.body.find("\"metrics\"") != std::string::npos) is_away = ++batches < 4;
     return is_away && request.body.find("\"metrics\"") != std::string::npos ? std::pair<int, std::string>(503, "")
-                                                                             : mlflow_answer(request);
+                                                                            : mlflow_answer(request);
   });
   TrackedSession session("mlflow", {{"uri", server.uri()}}, description_in(folder.path()), {.flush_seconds = 0.001});
   for (int step = 1; step <= 1000; ++step) {
@@ -258,7 +259,9 @@ TEST_F(MlflowServer, ThatRefusesIsQuoted) {
 }
 
 TEST(MlflowSettings, RefuseOtherPlaces) {
-  EXPECT_NE(testing::error_of([] { testing::make_tracker("mlflow", {{"uri", "s3://bucket"}}); }).find("uri is a folder"),
+  EXPECT_NE(testing::error_of([] {
+              testing::make_tracker("mlflow", {{"uri", "s3://bucket"}});
+            }).find("uri is a folder"),
             std::string::npos);
 }
 

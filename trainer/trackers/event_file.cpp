@@ -49,11 +49,11 @@ constexpr int kType = 1, kShape = 2, kFloat = 5, kString = 8;
 constexpr std::int64_t kFloats = 1, kStrings = 7;
 }  // namespace tensor
 namespace hparams {
-constexpr int kStart = 3, kEnd = 4;                          // of HParamsPluginData
-constexpr int kValues = 1, kGroup = 4, kStartTime = 5;       // of SessionStartInfo
-constexpr int kStatus = 1, kEndTime = 2;                     // of SessionEndInfo
-constexpr std::int64_t kSuccess = 1, kFailure = 2;           // of Status
-constexpr int kNumber = 2, kText = 3, kFlag = 4;             // of google.protobuf.Value
+constexpr int kStart = 3, kEnd = 4;                     // of HParamsPluginData
+constexpr int kValues = 1, kGroup = 4, kStartTime = 5;  // of SessionStartInfo
+constexpr int kStatus = 1, kEndTime = 2;                // of SessionEndInfo
+constexpr std::int64_t kSuccess = 1, kFailure = 2;      // of Status
+constexpr int kNumber = 2, kText = 3, kFlag = 4;        // of google.protobuf.Value
 }  // namespace hparams
 
 constexpr int kSummaryValue = 1;
@@ -157,8 +157,9 @@ void EventFile::write_event(std::int64_t step, double seconds, int field, std::s
 void EventFile::write_scalars(std::int64_t step, double seconds, const Scalars& scalars) {
   ProtobufMessage summary;
   for (const auto& [tag, number] : scalars)
-    summary.add(kSummaryValue,
-                ProtobufMessage().add(value::kTag, std::string_view(tag)).add(value::kNumber, static_cast<float>(number)));
+    summary.add(
+        kSummaryValue,
+        ProtobufMessage().add(value::kTag, std::string_view(tag)).add(value::kNumber, static_cast<float>(number)));
   write_event(step, seconds, event::kSummary, summary.bytes());
 }
 

@@ -18,8 +18,8 @@ namespace keel {
 std::string HttpClient::escaped(const std::string& text) {
   std::string safe;
   for (const char c : text) {
-    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                          c == '_' || c == '.';
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
     if (is_plain) safe += c;
     else safe += fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }

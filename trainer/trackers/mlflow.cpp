@@ -19,8 +19,8 @@ std::string mlflow_name(std::string_view name) {
     if (!is_word && std::string_view("_-./ ").find(c) == std::string_view::npos) c = '_';
   }
   const std::filesystem::path path(clean);
-  const bool leads_elsewhere = path.is_absolute() || clean.ends_with('/') || path.lexically_normal().string() != clean ||
-                               clean.starts_with("..") || clean == ".";
+  const bool leads_elsewhere = path.is_absolute() || clean.ends_with('/') ||
+                               path.lexically_normal().string() != clean || clean.starts_with("..") || clean == ".";
   if (leads_elsewhere) std::replace(clean.begin(), clean.end(), '/', '_');
   return clean == "." || clean == ".." ? "_" : clean;
 }
@@ -150,8 +150,9 @@ class MlflowTracker : public Tracker {
 
 TrackerEntry mlflow_tracker() {
   return {.name = "mlflow",
-          .summary = "MLflow: keys of the configuration become params, numbers metrics, texts and tags tags; status "
-                     "FINISHED, FAILED or KILLED",
+          .summary =
+              "MLflow: keys of the configuration become params, numbers metrics, texts and tags tags; status "
+              "FINISHED, FAILED or KILLED",
           .rows = {{.key = "uri",
                     .type = KeyType::path,
                     .standard = "mlruns",

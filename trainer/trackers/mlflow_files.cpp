@@ -23,9 +23,7 @@ namespace fs = std::filesystem;
 
 // Of MLflow's RunStatus.
 constexpr int kRunning = 1;
-int number_of(RunStatus status) {
-  return status == RunStatus::finished ? 3 : status == RunStatus::failed ? 4 : 5;
-}
+int number_of(RunStatus status) { return status == RunStatus::finished ? 3 : status == RunStatus::failed ? 4 : 5; }
 
 std::string random_digits(std::string_view alphabet, int count) {
   std::random_device source;
@@ -66,7 +64,8 @@ class MlflowFiles : public MlflowStore {
                         "; a new one is begun"));
       id_ = random_digits("0123456789abcdef", 32);
       start_ = milliseconds_since_1970();
-      for (const char* folder : {"params", "metrics", "tags", "artifacts"}) make_folders_for(run_file(concat(folder, "/x")));
+      for (const char* folder : {"params", "metrics", "tags", "artifacts"})
+        make_folders_for(run_file(concat(folder, "/x")));
     }
     write_meta(kRunning, "null");
     return id_;
@@ -94,9 +93,7 @@ class MlflowFiles : public MlflowStore {
     fs::copy_file(file, target, fs::copy_options::overwrite_existing, code);
     if (code) throw Error(concat("cannot copy '", file, "' to '", target, "': ", code.message()), ErrorKind::io);
   }
-  void end(RunStatus status) override {
-    write_meta(number_of(status), std::to_string(milliseconds_since_1970()));
-  }
+  void end(RunStatus status) override { write_meta(number_of(status), std::to_string(milliseconds_since_1970())); }
 
  private:
   std::string run_file(const std::string& name) const { return concat(root_, '/', experiment_, '/', id_, '/', name); }

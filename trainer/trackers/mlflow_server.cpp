@@ -77,21 +77,20 @@ class MlflowServer : public MlflowStore {
     constexpr std::string_view kScheme = "mlflow-artifacts:/";
     if (!artifacts_.starts_with(kScheme)) {
       if (!has_warned_)
-        warn_(concat("artifacts lie at '", artifacts_, "', where keel writes none; let the server take them "
+        warn_(concat("artifacts lie at '", artifacts_,
+                     "', where keel writes none; let the server take them "
                      "(mlflow server --serve-artifacts)"));
       has_warned_ = true;
       return;
     }
     std::string place = artifacts_.substr(kScheme.size());
     place.erase(0, place.find_first_not_of('/'));
-    const HttpReply reply =
-        client_.put_file(concat("/api/2.0/mlflow-artifacts/artifacts/", place, '/', name), file);
+    const HttpReply reply = client_.put_file(concat("/api/2.0/mlflow-artifacts/artifacts/", place, '/', name), file);
     check(reply, "artifacts");
   }
 
   void end(RunStatus status) override {
-    post("runs/update",
-         {{"run_id", id_}, {"status", status_word(status)}, {"end_time", milliseconds_since_1970()}});
+    post("runs/update", {{"run_id", id_}, {"status", status_word(status)}, {"end_time", milliseconds_since_1970()}});
   }
 
  private:

@@ -44,7 +44,9 @@ class TensorBoardTracker : public Tracker {
   void text(std::string_view name, std::string_view text) override {
     file_->write_text(step_, seconds_since_1970(), name, text);
   }
-  void artifact(std::string_view name, const std::string& path) override { text(name == "config" ? "config_path" : name, path); }
+  void artifact(std::string_view name, const std::string& path) override {
+    text(name == "config" ? "config_path" : name, path);
+  }
   void end(RunStatus status) override {
     if (file_) file_->write_end(seconds_since_1970(), status == RunStatus::finished);
   }
@@ -59,8 +61,9 @@ class TensorBoardTracker : public Tracker {
 
 TrackerEntry tensorboard_tracker() {
   return {.name = "tensorboard",
-          .summary = "event files for TensorBoard: numbers under SCALARS, texts under TEXT, the configuration under "
-                     "HPARAMS",
+          .summary =
+              "event files for TensorBoard: numbers under SCALARS, texts under TEXT, the configuration under "
+              "HPARAMS",
           .rows = {{.key = "folder",
                     .type = KeyType::path,
                     .standard = "tensorboard",
