@@ -75,6 +75,33 @@ that. One that dies, does not read, or cannot be started is told, and its output
 later, such as those of the first evaluation, becomes a column at the right end: the file is replaced, and earlier rows have
 empty cells there. An evaluation has a row of its own. Numbers are written so that they read back exactly; those that are
 not finite as `nan`, `inf` and `-inf`. Texts and artifacts have no place in a table, and are left out.
+
+## What TensorBoard shows
+
+`tensorboard --logdir runs` finds the event files of all runs below `runs`. Numbers are under SCALARS, kept as fp32; those that
+are not finite stay what they are. Texts, tags, the configuration and the paths of artifacts are under TEXT. Every key of the
+configuration is under HPARAMS, as a number, a flag or a text, and so is how the run ended: TensorBoard has no word for `killed`,
+which counts as a failure. A run that is gone on with writes a new file, whose first event takes back what other files say of
+steps behind the checkpoint's.
+
+Event files hold messages of protobuf. keel writes the dozen fields that these need by itself, so that no build needs protobuf's
+compiler and library for them.
+
+## What MLflow shows
+
+Keys of the configuration are params, numbers are metrics with step and time, texts and tags are tags; `keel.folder` is the run's
+folder. Characters that MLflow takes in no name become `_`. The status is RUNNING, then FINISHED, FAILED or KILLED. A run that is
+gone on with is the same run of MLflow (its id is in `trackers/mlflow.id` of the run's folder): params stay as they were, the tag
+`keel.resumed_behind_step` says where it went on. Files lose the metrics behind that step. A server does not take metrics back, so
+it has those steps twice.
+
+- **Files.** `uri: mlruns` is a folder in the layout of MLflow's file store. MLflow from 3 on opens one only where
+  `MLFLOW_ALLOW_FILE_STORE` is true, as in `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri mlruns`.
+- **A server.** `uri: http://host:5000`, by MLflow's REST API. `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`, or
+  `MLFLOW_TRACKING_TOKEN`, say who asks; they are read from the environment, and written nowhere. Artifacts go through the server
+  (`mlflow server --serve-artifacts`); one that keeps them elsewhere gets none, with a message. A server that is down when the run
+  begins is told, and the run goes on without it; one that goes away later gets what waited once it is back, up to 100000 numbers.
+  This needs libcurl; `keel env` says whether the build has it.
 )";
 
 }  // namespace

@@ -3,7 +3,8 @@
 namespace keel {
 
 std::span<const TrackerEntry> trackers() {
-  static const TrackerEntry entries[] = {jsonl_tracker(), csv_tracker(), command_tracker()};
+  static const TrackerEntry entries[] = {jsonl_tracker(), csv_tracker(), tensorboard_tracker(), mlflow_tracker(),
+                                         command_tracker()};
   return entries;
 }
 

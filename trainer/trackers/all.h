@@ -7,6 +7,8 @@ namespace keel {
 
 TrackerEntry jsonl_tracker();
 TrackerEntry csv_tracker();
+TrackerEntry tensorboard_tracker();
+TrackerEntry mlflow_tracker();
 TrackerEntry command_tracker();
 
 }  // namespace keel

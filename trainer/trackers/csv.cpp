@@ -16,7 +16,7 @@
 namespace keel {
 namespace {
 
-std::string quoted_cell(std::string_view text) {
+std::string cell_of(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string cell = "\"";
   for (const char c : text) {
@@ -26,7 +26,7 @@ std::string quoted_cell(std::string_view text) {
   return cell + '"';
 }
 
-std::string unquoted(std::string_view cell) {
+std::string text_of_cell(std::string_view cell) {
   if (!cell.starts_with('"')) return std::string(cell);
   std::string text;
   for (std::size_t i = 1; i + 1 < cell.size(); ++i) {
@@ -41,7 +41,7 @@ struct CellText {
     return std::isfinite(value) ? fmt::format("{}", value) : std::string(name_of_nonfinite(value));
   }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
-  std::string operator()(const std::string& value) const { return quoted_cell(value); }
+  std::string operator()(const std::string& value) const { return cell_of(value); }
 };
 
 // The pieces between separators that are not inside quotes; what is behind the last one is none where `all` is false.
@@ -94,7 +94,7 @@ class CsvTracker : public Tracker {
  private:
   std::string header() const {
     std::string line = concat(kOwnColumns[0], ',', kOwnColumns[1]);
-    for (const std::string& name : names_) line += ',' + quoted_cell(name);
+    for (const std::string& name : names_) line += ',' + cell_of(name);
     return line + '\n';
   }
 
@@ -104,7 +104,7 @@ class CsvTracker : public Tracker {
     const std::vector<std::string_view> head = rows.empty() ? rows : pieces(rows.front(), ',', true);
     KEEL_CHECK(head.size() >= 2 && head[0] == kOwnColumns[0] && head[1] == kOwnColumns[1], "'", path_,
                "' does not begin with the columns step and time; move it away");
-    for (std::size_t i = 2; i < head.size(); ++i) names_.push_back(unquoted(head[i]));
+    for (std::size_t i = 2; i < head.size(); ++i) names_.push_back(text_of_cell(head[i]));
     std::string kept = header();
     for (std::size_t i = 1; i < rows.size(); ++i) {
       std::int64_t step = 0;

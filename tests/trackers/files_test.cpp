@@ -11,7 +11,7 @@
 
 #include "keel/runtime/file.h"
 #include "tests/temporary_folder.h"
-#include "tests/trainer/tracker_support.h"
+#include "tests/trackers/session.h"
 
 namespace keel {
 namespace {
