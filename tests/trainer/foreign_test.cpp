@@ -28,7 +28,7 @@ std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/te
 // What the user says beside a file that does not say what is trained.
 const Words kAdditions = {"data.type=addition", "steps=3", "model={layers: 1, heads: 2, width: 16, block: 16}"};
 
-Words with(Words more) {
+Words small(Words more) {
   more.insert(more.begin(), kAdditions.begin(), kAdditions.end());
   return more;
 }
@@ -80,7 +80,7 @@ TEST(Foreign, EpochsAreTheLengthWhereNothingSaysSteps) {
 
 TEST(Foreign, AcceleratesFileSaysNumbersStageAndProcesses) {
   const std::string file = golden("accelerate.yaml");
-  const Config read = load_any_config(keel_keys(), {file}, with({"batch.micro=3"}));
+  const Config read = load_any_config(keel_keys(), {file}, small({"batch.micro=3"}));
   EXPECT_EQ(to_yaml(read),
             to_yaml(parse_config("strategy: zero2-bf16\ndevice: cpu\nclip: 0.5\nbatch: {global: 12, micro: 3}\n", file,
                                  kAdditions)));
@@ -106,7 +106,7 @@ TEST(Foreign, AutoInDeepSpeedsFileIsWhatAcceleratesFileSays) {
 
 TEST(Foreign, ConfigsJsonMultipliesTheRateAndCycles) {
   const std::string file = golden("configs.json");
-  const Words beside = with({"scheduler.step_size_up=6"});
+  const Words beside = small({"scheduler.step_size_up=6"});
   const std::string yaml =
       "seed: 7\nrun: saved\nclip: 0\nstrategy: fp32\nbatch: {global: 16, micro: 8}\n"
       "optimizer: {type: Adam, lr: 0.002, betas: [0.9, 0.98]}\n"

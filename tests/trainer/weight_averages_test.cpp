@@ -21,7 +21,7 @@ namespace {
 
 using namespace testing;
 
-const std::vector<std::string> kStages = {"ddp", "zero1", "zero2", "zero3"};
+const std::vector<std::string> kEachStage = {"ddp", "zero1", "zero2", "zero3"};
 
 using Numbers = std::vector<double>;
 
@@ -100,7 +100,7 @@ TEST(WeightAverages, HaveTheSameBitsInEveryStageAndAfterAResumeByAnyOther) {
         return all;
       };
       Numbers first;
-      for (const std::string& stage : kStages) {
+      for (const std::string& stage : kEachStage) {
         train_by(n, config(stage, stage));
         const Numbers mine = averages(config(stage, stage));
         if (first.empty()) first = mine;
