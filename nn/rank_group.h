@@ -5,6 +5,8 @@
 // inside. So a loop whose length depends on data, such as generation up to an end mark, has to go on on every rank
 // until the last one is done: that is what any() is for. A model without ranks never needs this.
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 class RankGroup {

@@ -133,10 +133,13 @@ TEST(Strategy, OtherNamesAreRefusedWithTheNearest) {
   EXPECT_NE(refusal_of("zero2-bf61").find("did you mean 'zero2-bf16'?"), std::string::npos) << refusal_of("zero2-bf61");
   EXPECT_NE(refusal_of("xyz").find("as in zero2-bf16 (`keel strats --all` lists every name); got 'xyz'"),
             std::string::npos);
-  for (const char* name : {"dp", "ddp2", "ddp_spawn"}) {
+  for (const char* name : {"dp", "ddp2", "ddp_spawn"})
     EXPECT_TRUE(refusal_of(name).starts_with(concat("'", name, "' is not offered: "))) << refusal_of(name);
-    EXPECT_TRUE(refusal_of(name).ends_with("use ddp")) << refusal_of(name);
-  }
+  EXPECT_TRUE(
+      refusal_of("dp").ends_with("`keel launch --strat dp` does so by ranks that are threads, and a "
+                                 "configuration says ddp"))
+      << refusal_of("dp");
+  for (const char* name : {"ddp2", "ddp_spawn"}) EXPECT_TRUE(refusal_of(name).ends_with("use ddp")) << refusal_of(name);
 }
 
 Config config_with(const std::string& lines) {

@@ -171,6 +171,10 @@ inline std::vector<Reader> readers_in(const ElasticRun& run, const std::string& 
     if (are_targets) readers[found->second].places.push_back(before);
     before = are_targets ? -1 : offset;
   }
+  // A run looks at one row of its training data and one of its validation data before it begins
+  // (trainer/batch_check.h).
+  for (Reader& each : readers)
+    each.places.erase(each.places.begin(), each.places.begin() + std::min<std::ptrdiff_t>(2, std::ssize(each.places)));
   return readers;
 }
 
