@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "keel/data/jsonl.h"
+#include "keel/data/lines.h"
 #include "keel/data/sampler.h"
-#include "keel/data/text_lines.h"
 #include "keel/data/token_batch.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/loss.h"
@@ -22,7 +22,7 @@ using EncodedText = std::vector<std::uint32_t>;
 
 DatasetPtr open_texts(const std::string& path) {
   const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  return is_json ? open_jsonl(path) : open_text_lines(path);
+  return is_json ? open_jsonl(path) : open_lines(path);
 }
 
 // Batches of texts, as `fill` makes them of what `encode` makes of each.

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "keel/data/data_file.h"
-#include "keel/data/lines.h"
 #include "keel/runtime/file.h"
 #include "tests/data/list_dataset.h"
 #include "tests/temporary_folder.h"
@@ -74,17 +73,6 @@ TEST(Summary, BinsHoldEveryLengthOnceAndBeginAtRoundNumbers) {
     EXPECT_TRUE(width == 1 || width == 2 || width == 5) << width;
   }
   EXPECT_TRUE(bins_of({}, 5).empty());
-}
-
-TEST(Lines, AreThoseThatAreNotEmpty) {
-  const TemporaryFolder folder;
-  write_text_file(folder / "t.txt", "one\r\n\n\xc3\xa4\nlast");
-  const DatasetPtr lines = open_lines(folder / "t.txt");
-  ASSERT_EQ(lines->size(), 3);
-  EXPECT_EQ(lines->example(1), Example().set("text", "\xc3\xa4"));
-  write_text_file(folder / "t.txt", "one\n\nab\xff\n");
-  const DatasetPtr bad = open_lines(folder / "t.txt");
-  EXPECT_EQ(error_of([&] { bad->example(1); }), "'" + folder / "t.txt" + "', line 3, byte 3: this is not UTF-8");
 }
 
 TEST(DataFile, IsKnownByItsBeginOrItsName) {

@@ -1,4 +1,4 @@
-#include "keel/data/text_lines.h"
+#include "keel/data/lines.h"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@ namespace {
 using testing::error_of;
 using testing::TemporaryFolder;
 
-TEST(TextLines, AreTheLinesThatAreNotEmptyWithoutTheirEnds) {
+TEST(Lines, AreThoseThatAreNotEmptyWithoutTheirEnds) {
   const TemporaryFolder folder;
   write_text_file(folder / "lines.txt", "one\n\ntwo words\r\n\n three");
-  const DatasetPtr lines = open_text_lines(folder / "lines.txt");
+  const DatasetPtr lines = open_lines(folder / "lines.txt");
   ASSERT_EQ(lines->size(), 3);
   const std::vector<Example> all = lines->examples(std::array<std::int64_t, 3>{2, 0, 1});
   EXPECT_EQ(all[0].text("text"), " three");
@@ -26,7 +26,14 @@ TEST(TextLines, AreTheLinesThatAreNotEmptyWithoutTheirEnds) {
   EXPECT_EQ(lines->example(1), all[2]);
   EXPECT_FALSE(error_of([&] { lines->example(3); }).empty());
   write_text_file(folder / "others.txt", "one\ntwo\n");
-  EXPECT_NE(open_text_lines(folder / "others.txt")->fingerprint(), lines->fingerprint());
+  EXPECT_NE(open_lines(folder / "others.txt")->fingerprint(), lines->fingerprint());
+}
+
+TEST(Lines, ThatAreNotUtf8AreNamedWhenTheyAreRead) {
+  const TemporaryFolder folder;
+  write_text_file(folder / "t.txt", "one\n\nab\xff\n");
+  const DatasetPtr lines = open_lines(folder / "t.txt");
+  EXPECT_EQ(error_of([&] { lines->example(1); }), "'" + folder / "t.txt" + "', line 3, byte 3: this is not UTF-8");
 }
 
 }  // namespace
