@@ -65,7 +65,7 @@ void check_columns(const std::vector<Column>& columns) {
     KEEL_CHECK(!column.name.empty(), "a column has no name");
     KEEL_CHECK(column.type != ColumnType::text || column.form == ColumnForm::single, "column '", shown,
                "' is of texts, which have no form");
-    KEEL_CHECK(column.form == ColumnForm::fixed || column.shape.size() == 0, "column '", shown,
+    KEEL_CHECK(column.form == ColumnForm::fixed || column.shape.empty(), "column '", shown,
                "' has a shape, and is not fixed");
     std::int64_t elements = 1;
     for (const std::int64_t extent : column.shape) {

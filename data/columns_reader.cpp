@@ -106,6 +106,30 @@ class ColumnsLayout {
   Hash128 hash_;
 };
 
+// The bytes of one row as a value of the column, whose elements are T.
+template <class T>
+Value value_of(const Column& column, std::span<const std::byte> bytes) {
+  if constexpr (std::is_same_v<T, char>) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  } else {
+    const auto element = [&](std::size_t i) {
+      T value;
+      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof value);
+      return value;
+    };
+    using Single = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+    using Several = std::conditional_t<std::is_floating_point_v<T>, Numbers, Integers>;
+    if (column.form == ColumnForm::single) return static_cast<Single>(element(0));
+    Several several;
+    const std::size_t count = bytes.size() / sizeof(T);
+    several.shape = column.form == ColumnForm::fixed ? column.shape : Dims{static_cast<std::int64_t>(count)};
+    several.values.resize(count);
+    for (std::size_t i = 0; i < count; ++i)
+      several.values[i] = static_cast<typename decltype(several.values)::value_type>(element(i));
+    return several;
+  }
+}
+
 // The rows of one column in one block.
 class ColumnChunk {
  public:
@@ -137,7 +161,7 @@ class ColumnChunk {
     KEEL_CHECK(begin <= end && end * element_ <= values_.size(), "row ", row, " of it reaches from ", begin, " to ",
                end, " of ", values_.size() / element_);
     const std::span<const std::byte> bytes = values_.subspan(begin * element_, (end - begin) * element_);
-    return with_element(column_.type, [&]<class T>(T) -> Value { return value_of<T>(bytes); });
+    return with_element(column_.type, [&]<class T>(T) -> Value { return value_of<T>(column_, bytes); });
   }
 
  private:
@@ -146,29 +170,6 @@ class ColumnChunk {
     std::uint32_t offset = 0;
     std::memcpy(&offset, bytes_.data() + offsets_at_ + row * sizeof offset, sizeof offset);
     return offset;
-  }
-
-  template <class T>
-  Value value_of(std::span<const std::byte> bytes) const {
-    if constexpr (std::is_same_v<T, char>) {
-      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    } else {
-      const auto element = [&](std::size_t i) {
-        T value;
-        std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof value);
-        return value;
-      };
-      using Single = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
-      using Several = std::conditional_t<std::is_floating_point_v<T>, Numbers, Integers>;
-      if (column_.form == ColumnForm::single) return static_cast<Single>(element(0));
-      Several several;
-      const std::size_t count = bytes.size() / sizeof(T);
-      several.shape = column_.form == ColumnForm::fixed ? column_.shape : Dims{static_cast<std::int64_t>(count)};
-      several.values.resize(count);
-      for (std::size_t i = 0; i < count; ++i)
-        several.values[i] = static_cast<typename decltype(several.values)::value_type>(element(i));
-      return several;
-    }
   }
 
   const Column& column_;

@@ -66,6 +66,9 @@ struct ColumnsWriter::Work {
     std::string values = {};
   };
 
+  Work(std::string path, std::vector<Column> given, std::size_t bytes)
+      : file(std::move(path)), columns(std::move(given)), block_bytes(bytes), parts(columns.size()) {}
+
   AtomicFile file;
   std::vector<Column> columns;
   std::size_t block_bytes;
@@ -167,8 +170,7 @@ ColumnsWriter::ColumnsWriter(std::string path, std::vector<Column> columns, std:
   try {
     check_columns(columns);
   } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what())); }
-  std::vector<Work::ColumnPart> parts(columns.size());
-  work_.reset(new Work{AtomicFile(std::move(path)), std::move(columns), block_bytes, std::move(parts)});
+  work_ = std::make_unique<Work>(std::move(path), std::move(columns), block_bytes);
   const ColumnsHeader header = {};
   work_->file.write(std::as_bytes(std::span(&header, 1)));
 }

@@ -1,5 +1,6 @@
 // Fields of rows that are members of Config.
 
+#include <algorithm>
 #include <type_traits>
 
 #include "keel/config/values.h"
