@@ -16,6 +16,7 @@
 #include "keel/runtime/printable.h"
 #include "keel/trainer/checkpoint_list.h"
 #include "program_keys.h"
+#include "trained_options.h"
 
 namespace keel::cli {
 namespace {
@@ -33,7 +34,7 @@ Examples:
 The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
 is passed over, and the reason is told.)";
 
-constexpr std::int64_t kNewest = -1, kHighestStep = std::int64_t{1} << 40;
+constexpr std::int64_t kNewest = TrainedArguments::kNewest, kHighestStep = TrainedArguments::kHighestStep;
 
 struct GetArguments {
   std::string source, out;

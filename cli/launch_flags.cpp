@@ -42,7 +42,7 @@ constexpr Named kNamed[] = {
 };
 
 // Options of keel's own, by which these keys are given.
-constexpr std::string_view kOwn[] = {
+constexpr std::string_view kOwnFlags[] = {
     "num_processes", "deepspeed_config_file", "deepspeed_hostfile", "use_cpu",
     "debug",         "enable_cpu_affinity",   "same_network",       "distributed_type"};
 
@@ -81,7 +81,7 @@ void take_missing(ForeignLaunch& launch, const ForeignLaunch& other) {
 LaunchFlags::LaunchFlags() {
   for (const ForeignRow& row : foreign::kAccelerate.rows) {
     const std::string_view word = row.key.substr(row.key.rfind('.') + 1);
-    if (word != "*" && std::find(std::begin(kOwn), std::end(kOwn), word) == std::end(kOwn))
+    if (word != "*" && std::find(std::begin(kOwnFlags), std::end(kOwnFlags), word) == std::end(kOwnFlags))
       flags_.push_back({std::string(row.key)});
   }
   switches_ = {{"--cpu", "use_cpu", "true"},

@@ -25,7 +25,7 @@ void list() {
         &task == &tasks.standard() && tasks.entries().size() > 1 ? " (where task.type is not given)" : "");
 }
 
-void show(const std::string& name) {
+void show_task(const std::string& name) {
   const TaskCatalog& tasks = program_keys()->tasks();
   const TaskEntry* task = tasks.find(name);
   if (task == nullptr) {
@@ -51,7 +51,7 @@ Command tasks_command() {
           .footer = "\nExamples:\n  keel tasks\n  keel tasks language",
           .run = [name](const Call&) {
             if (name->empty()) list();
-            else show(*name);
+            else show_task(*name);
             return 0;
           }};
 }

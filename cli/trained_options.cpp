@@ -10,11 +10,6 @@
 #include "ranks.h"
 
 namespace keel::cli {
-namespace {
-
-constexpr std::int64_t kHighestStep = std::int64_t{1} << 40;
-
-}  // namespace
 
 TrainedSource TrainedArguments::source() const {
   return {.path = path,
@@ -29,7 +24,10 @@ Option trained_run(TrainedArguments& arguments) {
 }
 
 Option step_option(TrainedArguments& arguments) {
-  return {"--step", "N", {&arguments.step, 0, kHighestStep}, "The run's checkpoint of this step; else its newest."};
+  return {"--step",
+          "N",
+          {&arguments.step, 0, TrainedArguments::kHighestStep},
+          "The run's checkpoint of this step; else its newest."};
 }
 
 std::vector<Option> sharing_options(TrainedArguments& arguments) {

@@ -12,7 +12,7 @@
 namespace keel::cli {
 
 struct TrainedArguments {
-  static constexpr std::int64_t kNewest = -1;
+  static constexpr std::int64_t kNewest = -1, kHighestStep = std::int64_t{1} << 40;
   std::string path, strategy;
   std::int64_t step = kNewest;
   int ranks = 1;

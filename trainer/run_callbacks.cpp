@@ -224,7 +224,7 @@ void RunCallbacks::load(const Checkpoint& checkpoint) {
   for (const auto& [name, value] : numbers.members()) left.push_back(name);
   for (const std::string& section : stored) left.push_back(section.substr(kSection.size()));
   std::ranges::sort(left);
-  left.erase(std::ranges::unique(left).begin(), left.end());
+  left.erase(std::unique(left.begin(), left.end()), left.end());
   for (const std::string& name : left)
     if (std::ranges::none_of(callbacks_, [&](const Listed& each) { return each.callback->name() == name; }))
       note(concat("what '", checkpoint.path, "' has of the callback ", name, " is left out: the run has none"));

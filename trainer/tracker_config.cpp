@@ -32,7 +32,7 @@ const TrackerEntry& find_tracker(std::string_view type) {
                        [&](const TrackerEntry& entry) { return entry.name == type; });
 }
 
-constexpr std::string_view kIntroduction = R"(# Trackers
+constexpr std::string_view kTrackersPage = R"(# Trackers
 
 A tracker takes the numbers of a run elsewhere than into its folder, whose `metrics.jsonl` is there in any case
 ([metrics.md](metrics.md)). A configuration names one or several:
@@ -136,7 +136,7 @@ std::vector<HostedTracker> make_trackers(const std::vector<TypedSettings>& list)
 }
 
 std::string tracker_reference() {
-  std::string text(kIntroduction);
+  std::string text(kTrackersPage);
   for (const TypedList::Type& type : tracker_types().types())
     text += concat("\n## ", type.name, "\n\n", find_tracker(type.name).summary, ".\n\n", key_table(*type.schema, ""));
   return concat(text, kLines, "\nThis page is written by `keel docs trackers`.\n");

@@ -61,7 +61,7 @@ std::string in_a_cell(std::string text) {
   return text;
 }
 
-constexpr std::string_view kIntroduction = R"(# Files of other trainers
+constexpr std::string_view kForeignPage = R"(# Files of other trainers
 
 `keel train FILE [KEY=VALUE ...]` takes configuration files of other trainers as they are, and so do `launch`, `compare`,
 `plan` and `schedule`. A file is known by its content. `keel config --from FILE --out c.yaml` writes keel's own file from
@@ -143,7 +143,7 @@ YamlNode read_foreign(std::string_view name, std::string_view text) {
 }
 
 std::string foreign_reference() {
-  std::string page(kIntroduction);
+  std::string page(kForeignPage);
   for (const ForeignKind& kind : foreign_kinds()) {
     page += concat("## ", kind.title, "\n\n", kind.about, "\n\nKnown by `", kind.signs.substr(0, kind.signs.find('|')),
                    '`');
