@@ -10,14 +10,14 @@ namespace {
 
 using testing::error_of;
 
-Example mixed() {
+Example example_of_all_types() {
   Example example;
   example.set("age", 41).set("height", 1.5).set("name", "Ann").set("pixels", Numbers{{2}, {0, 1}});
   return example.set("ids", Integers{{1, 3}, {5, 6, 7}});
 }
 
 TEST(Example, ReturnsWhatWasSetInItsOrder) {
-  const Example example = mixed();
+  const Example example = example_of_all_types();
   EXPECT_EQ(example.integer("age"), 41);
   EXPECT_EQ(example.number("age"), 41);
   EXPECT_EQ(example.number("height"), 1.5);
@@ -33,7 +33,7 @@ TEST(Example, ListsItsFieldsWhereOneIsMissingOrOfAnotherKind) {
   const std::string list =
       "; it has age (a whole number), height (a number), name (a text), pixels (numbers (2)), ids (whole numbers (1, "
       "3))";
-  const Example example = mixed();
+  const Example example = example_of_all_types();
   EXPECT_EQ(error_of([&] { (void)example["nme"]; }), "the example has no field 'nme'; did you mean 'name'?" + list);
   EXPECT_EQ(error_of([&] { (void)example.integer("height"); }),
             "field 'height' of the example is a number, not a whole number" + list);
@@ -41,7 +41,7 @@ TEST(Example, ListsItsFieldsWhereOneIsMissingOrOfAnotherKind) {
             "field 'pixels' of the example is numbers (2), not a number" + list);
   EXPECT_EQ(error_of([&] { (void)example.text("age"); }),
             "field 'age' of the example is a whole number, not a text" + list);
-  EXPECT_EQ(error_of([&] { mixed().set("age", 1); }), "the example has a field 'age' already");
+  EXPECT_EQ(error_of([&] { example_of_all_types().set("age", 1); }), "the example has a field 'age' already");
   EXPECT_EQ(error_of([] { (void)Example().number("x"); }), "the example has no field 'x'");
 }
 

@@ -40,16 +40,16 @@ class VaryingRows : public BatchSource {
   std::int64_t steps_;
 };
 
-struct Trained {
+struct TrainedRows {
   std::vector<double> weights, losses;
   std::string error;
-  bool operator==(const Trained&) const = default;
+  bool operator==(const TrainedRows&) const = default;
 };
 
 // Every rank's, where rank r trains on the rows of lists[r], or of the only list.
-std::vector<Trained> trained_on(const std::vector<std::vector<std::int64_t>>& lists, int n, int number,
-                                std::int64_t micro, DType dtype, std::int64_t steps = 5) {
-  std::vector<Trained> all(static_cast<std::size_t>(n));
+std::vector<TrainedRows> trained_on_rows(const std::vector<std::vector<std::int64_t>>& lists, int n, int number,
+                                         std::int64_t micro, DType dtype, std::int64_t steps = 5) {
+  std::vector<TrainedRows> all(static_cast<std::size_t>(n));
   run_ranks(n, [&](Communicator& comm) {
     const Context context = testing::context(1);
     const auto ranks = comm.split(0, comm.rank());
@@ -83,37 +83,39 @@ std::vector<Trained> trained_on(const std::vector<std::vector<std::int64_t>>& li
 
 TEST(StepRows, TrainOneModelHoweverFewAStepHas) {
   const std::vector<std::vector<std::int64_t>> lists = {{6, 1, 4, 2, 5}};
-  const Trained alone = trained_on(lists, 1, 0, kMostRows, DType::f64)[0];
+  const TrainedRows alone = trained_on_rows(lists, 1, 0, kMostRows, DType::f64)[0];
   for (const int n : {1, 2, 3, 4})
     for (const std::int64_t micro : {1, 2}) {
-      const Trained first = trained_on(lists, n, 0, micro, DType::f64)[0];
+      const TrainedRows first = trained_on_rows(lists, n, 0, micro, DType::f64)[0];
       ASSERT_EQ(first.error, "");
       for (std::size_t i = 0; i < alone.weights.size(); ++i)
         ASSERT_NEAR(first.weights[i], alone.weights[i], 1e-11) << n << " ranks, micro-batches of " << micro;
       for (std::size_t i = 0; i < alone.losses.size(); ++i) EXPECT_NEAR(first.losses[i], alone.losses[i], 1e-12);
       for (const int number : {1, 2, 3})
-        for (const Trained& each : trained_on(lists, n, number, micro, DType::f64))
+        for (const TrainedRows& each : trained_on_rows(lists, n, number, micro, DType::f64))
           EXPECT_TRUE(each == first) << number;
     }
 }
 
 // What stands in for a rank's rows adds nothing, not even a rounding.
 TEST(StepRows, OfOneRowHaveItsBitsOnThreeRanks) {
-  const Trained alone = trained_on({{1}}, 1, 0, 1, DType::f32)[0];
+  const TrainedRows alone = trained_on_rows({{1}}, 1, 0, 1, DType::f32)[0];
   for (const int number : {0, 1, 2, 3})
-    for (const Trained& each : trained_on({{1}}, 3, number, 1, DType::f32)) EXPECT_TRUE(each == alone) << number;
+    for (const TrainedRows& each : trained_on_rows({{1}}, 3, number, 1, DType::f32))
+      EXPECT_TRUE(each == alone) << number;
 }
 
 TEST(StepRows, MayNotNeedMoreMicroBatchesThanTheEngineWasMadeFor) {
-  for (const Trained& each : trained_on({{6, 7}}, 2, 1, 2, DType::f32)) EXPECT_EQ(each.losses.size(), 5u) << each.error;
-  for (const Trained& each : trained_on({{6, 14}}, 2, 1, 2, DType::f32))
+  for (const TrainedRows& each : trained_on_rows({{6, 7}}, 2, 1, 2, DType::f32))
+    EXPECT_EQ(each.losses.size(), 5u) << each.error;
+  for (const TrainedRows& each : trained_on_rows({{6, 14}}, 2, 1, 2, DType::f32))
     EXPECT_EQ(each.error,
               "step 2 has 14 rows, in 4 micro-batches on each rank, but the engine was made for 3; a step may have "
               "fewer rows than batch.global, and no more");
 }
 
 TEST(StepRows, AreTheSameOnAllRanks) {
-  for (const Trained& each : trained_on({{6, 6, 5}, {6, 6, 5}, {6, 6, 4}}, 3, 2, 2, DType::f32))
+  for (const TrainedRows& each : trained_on_rows({{6, 6, 5}, {6, 6, 5}, {6, 6, 4}}, 3, 2, 2, DType::f32))
     EXPECT_EQ(each.error,
               "ranks find other numbers of rows after step 2: rank 0 has 5, rank 2 has 4; give all the same data");
 }
