@@ -18,7 +18,7 @@ namespace {
 
 using namespace testing;
 
-constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "zero3"};
+constexpr const char* kAllStages[] = {"ddp", "zero1", "zero2", "zero3"};
 
 const Tell kSilent = [](LogLevel, std::string_view) {};
 
@@ -71,7 +71,7 @@ TEST(EvaluateRun, HasTheBitsThatTrainingToldByAnyNumberOfRanksAndInEveryStage) {
       const double loss = Json::parse(alone).at("sets").items().front().at("values").at("validation_loss").number();
       EXPECT_EQ(loss, told_loss(config, step)) << "of step " << step << " in " << precision;
       for (const int ranks : {2, 3, 4}) EXPECT_EQ(evaluated(ranks, {.path = config.run, .step = step}), alone) << ranks;
-      for (const char* stage : kStrategies)
+      for (const char* stage : kAllStages)
         EXPECT_EQ(evaluated(3, {.path = config.run, .step = step, .strategy = stage}), alone) << stage;
     }
     const std::string newest = evaluated(1, {.path = config.run, .step = 12});
