@@ -46,7 +46,7 @@ TEST(Foreign, GoldenFilesAreTheConfigurationsThatTheyMean) {
        "optimizer: {type: AdamW, lr: 1e-3, weight_decay: 0.1}\n"
        "scheduler: {type: linear_with_warmup, warmup: 0.5, interval: step}\n"},
       {"parameters.yml", 2,
-       "run: models/first\nresume: never\nstrategy: zero2-fp32\nclip: 1.0\n"
+       "run: models/first\nresume: never\nstrategy: zero2-fp32\nclip: 1.0\ndata: {workers: 0}\n"
        "batch: {global: 16, micro: 4}\n"
        "optimizer: {type: HFAdamW, lr: 2e-5, weight_decay: 0.01}\n"
        "scheduler: {type: linear_with_warmup, warmup: 0.01}\n"},
