@@ -36,9 +36,8 @@ void show_task(const std::string& name) {
                        likely.empty() ? "; `keel tasks` lists them" : concat(", did you mean '", likely, "'?")));
   }
   std::cout << task->name << ": " << task->summary << '\n';
-  std::cout << key_help(program_keys()->schema(task->name), [&](const SchemaRow& row) {
-    return std::any_of(task->rows.begin(), task->rows.end(), [&](const KeyRow& own) { return own.key == row.key; });
-  });
+  std::cout << key_help(program_keys()->schema(task->name),
+                        [&](const SchemaRow& row) { return is_key_of(*task, row.key); });
 }
 
 }  // namespace
@@ -48,7 +47,7 @@ Command tasks_command() {
   return {.name = "tasks",
           .help = "What can be learnt: the tasks, and their keys of a configuration.",
           .positionals = {{"TASK", "", name.get(), "Show its keys; without it all tasks are listed."}},
-          .footer = "\nExamples:\n  keel tasks\n  keel tasks language",
+          .footer = "\nExamples:\n  keel tasks\n  keel tasks language\n  keel tasks supervised",
           .run = [name](const Call&) {
             if (name->empty()) list();
             else show_task(*name);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "keel/config/settings.h"
+
 namespace keel {
 namespace {
 
@@ -48,14 +50,28 @@ std::string default_cell(const SchemaRow& row) {
   return is_value ? fmt::format("`{}`", row.standard) : describe_default(row);
 }
 
-std::string heading(const SchemaRow& row) {
-  const std::string value = fmt::format("{} = {}", row.key, describe_default(row));
+std::string heading(const SchemaRow& row, std::string_view key) {
+  const std::string value = fmt::format("{} = {}", key, describe_default(row));
   const std::string condition = describe_condition(row);
   if (condition.empty()) return value + '\n';
   const std::string line = fmt::format("{}   (when {})\n", value, condition);
   return line.size() <= kHelpWidth
              ? line
              : fmt::format("{}\n{}", value, wrapped(fmt::format("(when {})", condition), 2, kHelpWidth));
+}
+
+// Calls f(row, key) for the row, and for each key of the mappings in a list, as "data.mixture[].path".
+template <class F>
+void each_key(const SchemaRow& row, const F& f) {
+  f(row, std::string(row.key));
+  if (row.field->parts() == nullptr) return;
+  for (const SchemaRow& part : schema_rows(row.field->parts()->rows))
+    f(part, fmt::format("{}[].{}", row.key, part.key));
+}
+
+std::string table_line(const SchemaRow& row, std::string_view key) {
+  return fmt::format("| `{}` | {} | {} | {} | {} |\n", key, cell(describe_values(row)), cell(default_cell(row)),
+                     cell(describe_condition(row)), cell(row.help));
 }
 
 }  // namespace
@@ -71,19 +87,24 @@ std::string key_help(const Schema& schema, const std::function<bool(const Schema
     if (row.fixed || !shows(row)) continue;
     if (first_section_of(row.key) != section || section.empty()) text += '\n';
     section = first_section_of(row.key);
-    text += heading(row);
-    text += wrapped(describe_values(row) + ". " + std::string(row.help), 4, kHelpWidth);
+    each_key(row, [&](const SchemaRow& each, const std::string& key) {
+      text += heading(each, key);
+      text += wrapped(describe_values(each) + ". " + std::string(each.help), 4, kHelpWidth);
+    });
   }
   return text;
 }
 
-std::string key_table(const Schema& schema, std::string_view section) {
+std::string key_table(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows) {
   std::string text = "| key | values | default | applies when | meaning |\n|---|---|---|---|---|\n";
   for (const SchemaRow& row : schema.rows())
-    if (first_section_of(row.key) == section && !row.fixed)
-      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, cell(describe_values(row)),
-                          cell(default_cell(row)), cell(describe_condition(row)), cell(row.help));
+    if (!row.fixed && shows(row))
+      each_key(row, [&](const SchemaRow& each, const std::string& key) { text += table_line(each, key); });
   return text;
+}
+
+std::string key_table(const Schema& schema, std::string_view section) {
+  return key_table(schema, [&](const SchemaRow& row) { return first_section_of(row.key) == section; });
 }
 
 std::string key_tables(const Schema& schema) {

@@ -13,6 +13,8 @@ namespace keel {
 std::string key_help(const Schema& schema);
 // Of the rows that `shows` says.
 std::string key_help(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows);
+// A table of the rows that `shows` says.
+std::string key_table(const Schema& schema, const std::function<bool(const SchemaRow& row)>& shows);
 // A table of the keys of a section; of those at the top level where its name is empty.
 std::string key_table(const Schema& schema, std::string_view section);
 // A table for each section, under a heading.

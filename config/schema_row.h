@@ -13,6 +13,7 @@
 namespace keel {
 
 class Settings;
+struct KeyParts;
 struct SchemaRow;
 
 // Where the value of a key is kept: among Settings, or in a member of a struct that is Settings, too.
@@ -29,6 +30,8 @@ class KeyField {
   virtual std::string_view choices() const { return {}; }
   // Whether a mapping is a value of the key, and no section.
   virtual bool takes_mappings() const { return false; }
+  // Of a list of mappings: their keys, which pages show below it. Null: it is none.
+  virtual const KeyParts* parts() const { return nullptr; }
 };
 using FieldPtr = std::shared_ptr<const KeyField>;
 

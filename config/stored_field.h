@@ -14,6 +14,7 @@ class StoredField : public KeyField {
   // Of a key that has no value because it does not apply: the text of a value as it is made.
   std::string text(const SchemaRow& row, const Settings& settings) const override;
   std::string_view choices() const override { return row_.choices; }
+  const KeyParts* parts() const override { return row_.parts; }
 
  private:
   KeyRow row_;

@@ -28,6 +28,9 @@ struct CsvOptions {
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
 
+// Names of columns, in which ranges such as "p0..p63" become the names that they stand for.
+std::vector<std::string> expanded_columns(const std::vector<std::string>& names);
+
 // Each line but the header is an example. A cell in double quotes may hold separators, line feeds, and quotes that are
 // doubled. Lines that are empty are left out; spaces around numbers do not count. The file is indexed at once (large
 // ones: once, see keel/data/line_index.h), and cells are read when they are asked for. A column that is missing, a line

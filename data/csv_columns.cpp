@@ -70,6 +70,13 @@ std::size_t column_of(const std::string& wanted, const std::vector<std::string>&
 
 }  // namespace
 
+std::vector<std::string> expanded_columns(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names)
+    if (!expand_range(name, all)) all.push_back(name);
+  return all;
+}
+
 std::vector<CsvField> csv_fields(const std::vector<FieldColumns>& wanted, const std::vector<std::string>& names,
                                  const std::string& path) {
   std::vector<CsvField> fields;

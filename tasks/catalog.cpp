@@ -5,12 +5,17 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/tasks/language.h"
+#include "keel/tasks/supervised.h"
 
 namespace keel {
 
 std::span<const TaskEntry> keel_tasks() {
-  static const std::vector<TaskEntry> tasks = {language_task()};
+  static const std::vector<TaskEntry> tasks = {language_task(), supervised_task()};
   return tasks;
+}
+
+bool is_key_of(const TaskEntry& task, std::string_view key) {
+  return std::ranges::find(task.rows, key, &KeyRow::key) != task.rows.end();
 }
 
 TaskCatalog::TaskCatalog(std::span<const TaskEntry> own, std::span<const std::string_view> taken)

@@ -24,6 +24,9 @@ struct TaskEntry {
   std::vector<SettingsComplaint> (*complain)(const Settings& settings) = nullptr;
 };
 
+// Whether one of its rows is of the key.
+bool is_key_of(const TaskEntry& task, std::string_view key);
+
 // The entry of a class that is made of a TaskSite.
 template <class T>
 TaskEntry task_entry(std::string_view name, std::string_view summary, std::vector<KeyRow> rows = {}) {

@@ -42,6 +42,20 @@ nothing is started. A file gives only what differs from the defaults:
 // With the keys of the task that a configuration means where it names none.
 const Schema& standard_schema(const ConfigKeys& keys) { return keys.schema(keys.tasks().standard().name); }
 
+// Of the tasks that a configuration names by task.type.
+std::string other_tasks(const ConfigKeys& keys) {
+  std::string text;
+  for (const TaskEntry& task : keys.tasks().entries()) {
+    if (&task == &keys.tasks().standard()) continue;
+    text += fmt::format(
+        "\n## The task {}\n\nLearns {}. With `task.type: {}` these keys take the place of those of `{}` "
+        "in the same sections.\n\n",
+        task.name, task.summary, task.name, keys.tasks().standard().name);
+    text += key_table(keys.schema(task.name), [&](const SchemaRow& row) { return is_key_of(task, row.key); });
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string_view config_example() { return kExample; }
@@ -53,7 +67,7 @@ std::string config_help(const ConfigKeys& keys) {
 
 std::string config_reference() {
   return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(standard_schema(*keel_keys())) +
-         "\nThis page is written by `keel docs config`.\n";
+         other_tasks(*keel_keys()) + "\nThis page is written by `keel docs config`.\n";
 }
 
 }  // namespace keel

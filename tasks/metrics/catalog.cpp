@@ -165,10 +165,12 @@ std::string MetricList::complaint(const std::vector<std::string>& names, MetricI
   return "";
 }
 
-MetricList::MetricList(const std::vector<std::string>& names, MetricInput input, std::int64_t width) : width_(width) {
+MetricList::MetricList(const std::vector<std::string>& names, MetricInput input, std::int64_t width,
+                       const std::string& prefix)
+    : width_(width) {
   if (const std::string wrong = complaint(names, input, width); !wrong.empty()) throw Error(wrong);
   for (const std::string& name : names) {
-    Named named{name, nullptr, 0};
+    Named named{prefix + name, nullptr, 0};
     named.entry = find(name, input, named.k);
     metrics_.push_back(std::move(named));
   }

@@ -44,8 +44,9 @@ std::span<const MetricEntry> metric_catalog();
 // Metrics by name.
 class MetricList {
  public:
-  // An Error of complaint().
-  MetricList(const std::vector<std::string>& names, MetricInput input, std::int64_t width);
+  // An Error of complaint(). Results are named by `prefix` and the metric's name, as "digit_accuracy".
+  MetricList(const std::vector<std::string>& names, MetricInput input, std::int64_t width,
+             const std::string& prefix = {});
   // What is wrong with the names: one that is unknown (with the nearest and all that there are), twice, or not for so
   // many classes; empty: nothing.
   static std::string complaint(const std::vector<std::string>& names, MetricInput input, std::int64_t width);
@@ -56,7 +57,7 @@ class MetricList {
 
  private:
   struct Named {
-    std::string name;
+    std::string name;  // with the prefix
     const MetricEntry* entry;
     std::int64_t k;
   };

@@ -1,0 +1,176 @@
+#include "keel/tasks/supervised_keys.h"
+
+#include <algorithm>
+#include <string>
+
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+#include "keel/tasks/heads.h"
+#include "keel/tasks/names.h"
+#include "keel/tasks/supervised_columns.h"
+
+namespace keel {
+namespace {
+
+// "a|b" of a list's names.
+template <class Entry>
+std::string choices_of(const std::vector<Entry>& entries, std::string_view first = {}) {
+  std::string all(first);
+  for (const Entry& entry : entries) all += concat(all.empty() ? "" : "|", entry.name);
+  return all;
+}
+
+template <class Entry>
+std::string summaries_of(const std::vector<Entry>& entries) {
+  std::string all;
+  for (const Entry& entry : entries) all += concat(all.empty() ? "" : "; ", entry.name, ": ", entry.summary);
+  return all;
+}
+
+const KeyParts& head_keys() {
+  using enum KeyType;
+  static const std::string choices = choices_of(head_losses(), "auto"),
+                           help = concat("Means over rows. ", summaries_of(head_losses()),
+                                         ". auto: mse, or cross_entropy.");
+  static const KeyParts kept = {
+      "a head",
+      {{.key = "name",
+        .type = text,
+        .help = "Letters, digits and _: the name of its loss, and what its metrics and predictions begin with."},
+       {.key = "type",
+        .type = choice,
+        .standard = "regression",
+        .help = "Numbers, or one of several classes.",
+        .choices = "regression|classification"},
+       {.key = "columns",
+        .type = texts,
+        .standard = "[]",
+        .help = "Of the data: numbers to learn, or one column of classes, or several that are 1 for the class and else "
+                "0. p0..p9 is ten. []: the one of its name."},
+       {.key = "classes",
+        .type = integer,
+        .standard = "0",
+        .help = "Classes are the numbers from 0 to this less 1. 0: the different words or numbers that the column has.",
+        .low = 0,
+        .high = 1048576},
+       {.key = "loss", .type = choice, .standard = "auto", .help = help, .choices = choices},
+       {.key = "weight", .type = number, .standard = "1", .help = "Of its loss in the sum that is trained.", .low = 0},
+       {.key = "label_smoothing",
+        .type = number,
+        .standard = "0",
+        .help = "Of cross_entropy: the share of the target that all classes have alike.",
+        .low = 0,
+        .high = 1,
+        .high_open = true},
+       {.key = "scale",
+        .type = choice,
+        .standard = "none",
+        .help = "Of regression; standard: the model learns numbers less their mean by their deviation in the training "
+                "data. Metrics and predictions are in the data's own units.",
+        .choices = "none|standard"},
+       {.key = "metrics",
+        .type = texts,
+        .standard = "[]",
+        .help = "Of the validation set (docs/metrics.md). []: r2 and mae, or accuracy."}}};
+  return kept;
+}
+
+const KeyParts& regularizer_keys() {
+  using enum KeyType;
+  static const std::string choices = choices_of(regularizers()),
+                           help = concat("Means over rows and outputs. ", summaries_of(regularizers()), ".");
+  static const KeyParts kept = {
+      "a regularizer",
+      {{.key = "head", .type = text, .help = "The head whose outputs it keeps small."},
+       {.key = "type", .type = choice, .help = help, .choices = choices},
+       {.key = "weight", .type = number, .standard = "1", .help = "In the sum that is trained.", .low = 0}}};
+  return kept;
+}
+
+// Empty: nothing.
+std::string complaint_about_head(const HeadOptions& head, const std::vector<HeadOptions>& earlier) {
+  const std::string name = concat("head '", printable(head.name, 64), "'");
+  if (!is_name(head.name)) return concat(name, ": a name is letters, digits and _");
+  if (head.name == kInputs) return concat(name, ": batches have what the model reads under this name");
+  if (is_record_name(head.name)) return concat(name, ": records have keel's own number of this name");
+  if (std::ranges::find(earlier, head.name, &HeadOptions::name) != earlier.end())
+    return concat("two heads are named '", head.name, "'");
+  if (head.loss->type != head.type)
+    return concat(name, ": the loss ", head.loss->name, " is for ",
+                  head.has_classes() ? "regression" : "classification");
+  if (head.has_classes() && head.is_scaled) return concat(name, ": scale is for regression");
+  if (head.smoothing > 0 && !head.has_classes()) return concat(name, ": label_smoothing is for classification");
+  if (head.classes > 0 && !head.has_classes()) return concat(name, ": classes are for classification");
+  if (head.classes == 1) return concat(name, ": one class is nothing to learn; give 2 or more");
+  return "";
+}
+
+}  // namespace
+
+std::vector<KeyRow> supervised_keys() {
+  using enum KeyType;
+  return {{.key = "task.regularizers",
+           .type = parts,
+           .standard = "[]",
+           .help = "Terms of the loss on outputs alone, as in [{head: angle, type: square, weight: 0.01}].",
+           .parts = &regularizer_keys()},
+          {.key = "model.trunk",
+           .type = text,
+           .standard = "dense 64 relu; dense 64 relu",
+           .help = "Layers that all heads share, one after another: dense WIDTH [ACTIVATION], an activation, "
+                   "layernorm, rmsnorm, dropout PROBABILITY. Each head is a linear layer on what they give; none: on the inputs.",
+           .known_as = "hidden_layer_sizes|hidden|layers"},
+          {.key = "model.heads",
+           .type = parts,
+           .help = "What is learnt, as in [{name: digit, type: classification}, {name: angle, weight: 0.5}].",
+           .known_as = "pred_names_and_types",
+           .parts = &head_keys()},
+          {.key = "data.path",
+           .type = path,
+           .help = "A table (.csv, .tsv), JSON lines (.jsonl) or a columnar file, each row, object or example of which "
+                   "is one to learn from.",
+           .known_as = "file|training_dataset"},
+          {.key = "data.inputs",
+           .type = texts,
+           .standard = "[]",
+           .help = "Columns or fields of numbers that the model reads; p0..p63 is 64. []: all that are numbers, in the "
+                   "file's order, but the heads'."},
+          {.key = "data.scale",
+           .type = choice,
+           .standard = "standard",
+           .help = "standard: inputs less their mean by their deviation in the training data; none: as they are.",
+           .choices = "standard|none"},
+          {.key = "data.validation",
+           .type = number,
+           .standard = "0.1",
+           .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
+           .low = 0,
+           .high = 0.9,
+           .known_as = "validation_ratio|validation_fraction"},
+          {.key = "data.validation_path",
+           .type = path,
+           .standard = "none",
+           .help = "A file that is validated on in place of a part of data.path, whose examples are then all trained "
+                   "on; none: a part.",
+           .known_as = "validation_dataset"}};
+}
+
+std::vector<SettingsComplaint> complain_of_supervised(const Settings& settings) {
+  std::vector<SettingsComplaint> complaints;
+  std::vector<HeadOptions> heads;
+  for (const Settings& part : settings.parts("model.heads")) {
+    HeadOptions head = head_options(part);
+    if (std::string wrong = complaint_about_head(head, heads); !wrong.empty())
+      complaints.push_back({{"model.heads"}, std::move(wrong)});
+    heads.push_back(std::move(head));
+  }
+  if (heads.empty())
+    complaints.push_back({{"model.heads"}, "there are none; name at least one, as in [{name: price}]"});
+  for (const Settings& part : settings.parts("task.regularizers"))
+    if (std::ranges::find(heads, part.text("head"), &HeadOptions::name) == heads.end())
+      complaints.push_back({{"task.regularizers", "model.heads"},
+                            concat("there is no head '", printable(part.text("head"), 64), "'")});
+  return complaints;
+}
+
+}  // namespace keel

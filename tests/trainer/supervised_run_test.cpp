@@ -1,0 +1,289 @@
+// The task `supervised`: heads by name, from a table to predictions.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "keel/data/columns.h"
+#include "keel/data/csv.h"
+#include "keel/data/jsonl.h"
+#include "keel/runtime/random.h"
+#include "keel/trainer/evaluate_run.h"
+#include "keel/trainer/make_task.h"
+#include "keel/trainer/metrics.h"
+#include "keel/trainer/predict_run.h"
+#include "keel/trainer/run_plan.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+const Tell kQuiet = [](LogLevel, std::string_view) {};
+
+struct WeatherReading {
+  double a, b, far;
+  std::string sky;
+};
+
+// far is of another unit: 1,000 more than 100 times what a and b say.
+WeatherReading reading(int i) {
+  std::vector<float> place(2);
+  fill_uniform(place, 3, "readings", static_cast<std::uint64_t>(2 * i));
+  const double a = 2 * place[0] - 1, b = 2 * place[1] - 1;
+  return {a, b, 1000 + 100 * (a - 2 * b), a + b < -0.3 ? "clear" : a + b > 0.3 ? "rain" : "clouds"};
+}
+
+void write_readings(const TemporaryFolder& place, int count = 120) {
+  std::string table = "a,b,far,sky\n", objects;
+  for (int i = 0; i < count; ++i) {
+    const WeatherReading r = reading(i);
+    table += concat(r.a, ',', r.b, ',', r.far, ',', r.sky, '\n');
+    objects += concat("{\"place\": [", r.a, ", ", r.b, "], \"far\": ", r.far, ", \"sky\": \"", r.sky, "\"}\n");
+  }
+  write_text_file(place / "r.csv", table);
+  write_text_file(place / "r.jsonl", objects);
+}
+
+Config readings_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "r.csv")});
+  return parse_config(R"(
+steps: 6
+task: {type: supervised, regularizers: [{head: far, type: square, weight: 0.001}]}
+model:
+  trunk: dense 16 tanh; dropout 0.1
+  heads: [{name: sky, type: classification}, {name: far, scale: standard, weight: 0.5, loss: huber}]
+data: {validation: 0.2}
+batch: {global: 10, micro: 2}
+optimizer: {lr: 1e-2}
+eval: {every: 3}
+checkpoint: {every: 3}
+log: {every: 1}
+threads: 1
+)",
+                      "readings.yaml", more);
+}
+
+// Told by name.
+std::string names_in(const std::vector<NamedNumber>& values) {
+  std::string text;
+  for (const NamedNumber& value : values) text += concat(value.name, ' ');
+  return text;
+}
+
+std::vector<NamedNumber> readings_evaluated(const std::string& run, int ranks = 1) {
+  std::vector<NamedNumber> values;
+  run_ranks(ranks, [&](Communicator& group) {
+    TrainedModel trained({.path = run}, group, kQuiet);
+    const EvaluatedRun all = evaluate_run(trained);
+    if (group.rank() == 0) values = all.sets.at(0).values;
+  });
+  return values;
+}
+
+double number_named(const std::vector<NamedNumber>& values, std::string_view name) {
+  for (const NamedNumber& value : values)
+    if (value.name == name) return value.value;
+  ADD_FAILURE() << "no " << name << " among " << names_in(values);
+  return std::nan("");
+}
+
+TEST(SupervisedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
+  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
+  for (const int n : {1, 2, 3, 4}) {
+    const TemporaryFolder place;
+    write_readings(place, 37);  // of which 30 are trained on: an epoch of three steps
+    for (const char* stage : kStages) train_by(n, readings_run(place, stage, {concat("strategy=", stage)}));
+    const std::string bits = weights_of(readings_run(place, kStages[0]));
+    for (const char* stage : kStages) EXPECT_TRUE(weights_of(readings_run(place, stage)) == bits) << stage << ' ' << n;
+    train_by(n, readings_run(place, "resumed", {"strategy=zero1-fp32"}), 4);
+    train_by(n, readings_run(place, "resumed", {"strategy=zero3-fp32", "resume=auto"}));
+    EXPECT_TRUE(weights_of(readings_run(place, "resumed")) == bits) << n;
+  }
+}
+
+TEST(SupervisedRun, LearnsNumbersAndClassesTogetherFromEveryKindOfFile) {
+  const TemporaryFolder place;
+  write_readings(place);
+  write_columns(place / "r.keel", *open_csv(place / "r.csv"));
+  const std::vector<std::string> longer = {"steps=150", "eval.every=150", "batch.micro=10", "checkpoint.every=0",
+                                           "optimizer.lr=2e-2", "model.trunk=dense 24 tanh; dense 24 tanh"};
+  std::vector<double> losses;
+  for (const char* file : {"r.csv", "r.jsonl", "r.keel"}) {
+    std::vector<std::string> words = longer;
+    words.push_back(concat("data.path=", place / file));
+    Recorder told;
+    train(readings_run(place, concat("of_", file), words), told);
+    losses.push_back(told.validation);
+    const std::vector<NamedNumber> values = readings_evaluated(place / concat("of_", file));
+    EXPECT_GT(number_named(values, "far_r2"), 0.97);
+    EXPECT_GT(number_named(values, "sky_accuracy"), 0.85);
+    const double mae = number_named(values, "far_mae");
+    EXPECT_GT(mae, 0.1) << "in the data's own unit";
+    EXPECT_LT(mae, 30);
+    EXPECT_NEAR(number_named(values, "validation_loss"),
+                number_named(values, "sky") + 0.5 * number_named(values, "far") + 0.001 * number_named(values, "far_square"),
+                1e-6);
+  }
+  EXPECT_EQ(losses[0], losses[2]);
+  EXPECT_NEAR(losses[0], losses[1], 1e-3);  // the lists of JSON are numbers of fp32 before they are scaled
+}
+
+TEST(SupervisedRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
+  const TemporaryFolder place;
+  write_readings(place, 31);
+  train_by(1, readings_run(place, "run"));
+  std::filesystem::rename(place / "r.jsonl", place / "asked.jsonl");
+  const std::vector<NamedNumber> alone = readings_evaluated(place / "run");
+  std::string predicted;
+  for (const int n : {1, 2, 3, 4}) {
+    const std::vector<NamedNumber> values = readings_evaluated(place / "run", n);
+    ASSERT_EQ(values.size(), alone.size());
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].value, alone[i].value) << values[i].name;
+    const std::string out = place / concat("out", n);
+    run_ranks(n, [&](Communicator& group) {
+      TrainedModel trained({.path = place / "run"}, group, kQuiet);
+      predict_run(trained, {.input = place / "r.csv", .out = out});
+    });
+    if (n == 1) predicted = read_text_file(out);
+    EXPECT_EQ(read_text_file(out), predicted) << n;
+  }
+  const Json first = Json::parse(predicted.substr(0, predicted.find('\n')));
+  EXPECT_EQ(first.at("example").integer(), 0);
+  EXPECT_NEAR(first.at("far").number(), 1000, 400) << "in the data's own unit";
+  EXPECT_TRUE(first.at("sky").string() == "clear" || first.at("sky").string() == "clouds" ||
+              first.at("sky").string() == "rain");
+  EXPECT_GT(first.at("sky_probability").number(), 0.33);
+}
+
+// Numbers and classes come from the run's own file, so the data need not be there, nor have what was learnt.
+TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
+  const TemporaryFolder place;
+  write_readings(place, 31);
+  train_by(1, readings_run(place, "run"));
+  std::filesystem::remove(place / "r.csv");
+  write_text_file(place / "asked.csv", "b,a\n0.5,-0.25\n");
+  run_ranks(1, [&](Communicator& group) {
+    TrainedModel trained({.path = place / "run"}, group, kQuiet);
+    EXPECT_EQ(predict_run(trained, {.input = place / "asked.csv", .out = place / "out"}).examples, 1);
+    write_text_file(place / "asked.csv", "b,c\n0.5,-0.25\n");
+    EXPECT_NE(error_of([&] {
+                predict_run(trained, {.input = place / "asked.csv", .out = place / "other"});
+              }).find("asked.csv', example 0 (from 0 on): "),
+              std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(place / "other"));
+  });
+}
+
+// Two heads, of which one has no weight, train the other as it is trained alone.
+TEST(SupervisedRun, WeighsTheLossesOfItsHeads) {
+  const TemporaryFolder place;
+  write_readings(place, 40);
+  const std::string both = "model.heads=[{name: far, scale: standard}, {name: sky, type: classification, weight: 0}]";
+  const auto run = [&](const std::string& name, const std::string& heads) {
+    Recorder told;
+    train(readings_run(place, name, {heads, "task.regularizers=[]", "clip=0", "data.inputs=[a, b]"}), told);
+    return number_named(readings_evaluated(place / name), "far_r2");
+  };
+  EXPECT_EQ(run("both", both), run("one", "model.heads=[{name: far, scale: standard}]"));
+  EXPECT_NE(run("other", "model.heads=[{name: far, scale: standard, loss: mae}]"), run("same", both));
+}
+
+TEST(SupervisedRun, CastsLabels) {
+  const TemporaryFolder place;
+  std::string numbers = "a,digit\n", words = "a,digit\n", hot = "a,d0,d1,d2\n", whole;
+  for (int i = 0; i < 30; ++i) {
+    const int digit = i % 3;
+    numbers += concat(i, ',', digit, ".0\n");
+    words += concat(i, ',', "xyz"[digit], '\n');
+    hot += concat(i, ',', digit == 0, ',', digit == 1, ',', digit == 2, '\n');
+    whole += concat("{\"a\": ", i, ", \"digit\": ", digit, "}\n");
+  }
+  write_text_file(place / "numbers.csv", numbers);
+  write_text_file(place / "words.csv", words);
+  write_text_file(place / "hot.csv", hot);
+  write_text_file(place / "whole.jsonl", whole);
+  const auto loss = [&](const std::string& file, const std::string& head) {
+    Recorder told;
+    train(readings_run(place, concat(file, head.size()),
+                       {concat("data.path=", place / file), "task.regularizers=[]",
+                        concat("model.heads=[{name: digit, type: classification", head, "}]")}),
+          told);
+    return told.losses.back();
+  };
+  const double wanted = loss("numbers.csv", "");
+  EXPECT_EQ(loss("words.csv", ""), wanted);
+  EXPECT_EQ(loss("whole.jsonl", ""), wanted);
+  EXPECT_EQ(loss("whole.jsonl", ", classes: 3"), wanted);
+  EXPECT_EQ(loss("hot.csv", ", columns: [d0..d2]"), wanted);
+}
+
+TEST(SupervisedRun, ValidatesOnAFileOfItsOwn) {
+  const TemporaryFolder place;
+  write_readings(place, 40);
+  write_text_file(place / "v.csv", "a,b,far,sky\n0.5,0.1,1030,rain\n-0.5,0.2,910,clouds\n");
+  const Config config = readings_run(place, "run", {concat("data.validation_path=", place / "v.csv")});
+  Recorder told;
+  train(config, told);
+  EXPECT_EQ(read_metrics(RunFolder(config.run).metrics()).front().at("epoch").number(), 0.25) << "all 40 are trained on";
+  EXPECT_TRUE(std::isfinite(number_named(readings_evaluated(place / "run"), "far_r2")));
+  write_text_file(place / "v.csv", "a,b,far,sky\n0.5,0.1,1030,rain\n");
+  EXPECT_TRUE(std::isnan(number_named(readings_evaluated(place / "run"), "far_r2"))) << "of one row R2 is not defined";
+}
+
+TEST(SupervisedRun, IsPlannedWithoutTraining) {
+  const TemporaryFolder place;
+  write_readings(place);
+  const std::unique_ptr<Task> task = make_task(readings_run(place, "run"));
+  EXPECT_EQ(measure_model(task->model()).parameters, 2 * 16 + 16 + 16 * 3 + 3 + 16 * 1 + 1);
+}
+
+TEST(SupervisedRun, RefusesWhatDoesNotFit) {
+  const TemporaryFolder place;
+  write_readings(place, 20);
+  const auto said = [&](std::vector<std::string> words) {
+    return error_of([&] {
+      Recorder silent;
+      train(readings_run(place, "r", std::move(words)), silent);
+    });
+  };
+  const auto expect = [&](std::vector<std::string> words, const char* what) {
+    const std::string message = said(std::move(words));
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  };
+  const std::string none = "task.regularizers=[]";
+  expect({none, "model.heads=[]"}, "model.heads: there are none; name at least one");
+  expect({none, "model.heads=[{name: a-b}]"}, "head 'a-b': a name is letters, digits and _");
+  expect({none, "model.heads=[{name: loss}]"}, "head 'loss': records have keel's own number of this name");
+  expect({none, "model.heads=[{name: far}, {name: far}]"}, "two heads are named 'far'");
+  expect({none, "model.heads=[{name: sky, type: classification, loss: mse}]"}, "the loss mse is for regression");
+  expect({none, "model.heads=[{name: far, loss: cross_entropy}]"}, "the loss cross_entropy is for classification");
+  expect({none, "model.heads=[{name: far, metrics: [f1]}]"}, "head 'far': there is no metric 'f1' for this task");
+  expect({none, "model.heads=[{name: fra}]"}, "the example has no field 'fra'");
+  expect({none, "model.heads=[{name: sky}]"}, "r.csv': the field 'sky' is a text, and numbers are asked for");
+  expect({none, "model.heads=[{name: far, type: classification}]"}, "a class is a whole number or a text");
+  expect({"task.regularizers=[{head: near, type: square}]"}, "task.regularizers: there is no head 'near'");
+  expect({"model.trunk=dense x"}, "model.trunk: ");
+  expect({"model.trunk=dense 4; output y 2"}, "leave `output` out");
+  expect({"data.inputs=[a, c]"}, "'c'");
+  expect({"data.inputs=[a, far]"}, "data.inputs: 'far' is what a head learns");
+  expect({concat("data.path=", place / "none.csv")}, "none.csv");
+  write_text_file(place / "text.txt", "a text");
+  expect({concat("data.path=", place / "text.txt")}, "text.txt' is a text; a table");
+  EXPECT_FALSE(std::filesystem::exists(place / "r"));
+  // What nobody counts before the training is found where it is read.
+  expect({none, "run=" + place / "words", "model.heads=[{name: sky, type: classification, classes: 3}]"},
+         "the numbers from 0 to 2");
+  write_text_file(place / "r.jsonl", "{\"a\": 1, \"far\": 2, \"sky\": \"x\"}\n{\"a\": 1, \"sky\": \"y\"}\n");
+  expect({concat("data.path=", place / "r.jsonl"), "run=" + place / "rows", "data.validation=0", "data.scale=none", none,
+          "model.heads=[{name: far}]"},
+         "r.jsonl', example 1 (from 0 on): ");
+}
+
+}  // namespace
+}  // namespace keel
