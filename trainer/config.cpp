@@ -13,13 +13,22 @@ namespace keel {
 
 namespace {
 
+// What files of other trainers mean by theirs; empty: they name no task.
+std::string task_of(const std::vector<NamedTree>& trees) {
+  for (const NamedTree& tree : trees)
+    for (const YamlEntry& section : tree.root.entries)
+      for (const YamlEntry& entry : section.value.entries)
+        if (section.key == "task" && entry.key == "type") return entry.value.text;
+  return "";
+}
+
 // Of the task that the file names, or that files mean which name none. An unknown one is refused by its row, which all
 // schemas have.
 Config empty_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_view yaml,
-                    const std::vector<std::string>& overrides) {
+                    const std::vector<std::string>& overrides, const std::vector<NamedTree>& trees = {}) {
   Config config;
   config.keys = keys;
-  const std::string task = written_value(yaml, overrides, "task.type").value_or("");
+  const std::string task = written_value(yaml, overrides, "task.type").value_or(task_of(trees));
   config.task = (keys->tasks().find(task) != nullptr ? *keys->tasks().find(task) : keys->tasks().standard()).name;
   return config;
 }
@@ -41,7 +50,7 @@ Config parse_config(const std::shared_ptr<const ConfigKeys>& keys, std::string_v
 Config parse_trees(const std::shared_ptr<const ConfigKeys>& keys, const std::vector<NamedTree>& trees,
                    std::string_view text, std::string_view name, const std::vector<std::string>& overrides,
                    std::string_view source, std::vector<std::string>* notes) {
-  Config config = empty_config(keys, text, overrides);
+  Config config = empty_config(keys, text, overrides, trees);
   ConfigResolver resolver(config, name, source);
   resolver.add_file(text);
   for (const NamedTree& tree : trees) resolver.add_tree(tree.name, tree.root);

@@ -139,6 +139,45 @@ TEST(Foreign, ConfigsJsonMultipliesTheRateAndCycles) {
   EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, text)), to_yaml(parse_config(yaml, file, text)));
 }
 
+// Its predictions by name are heads; the model's layers and the data are the user's.
+const Words kReadings = {"data.path=readings.csv", "model.trunk=dense 8 relu", "scheduler.step_size_up=6"};
+
+TEST(Foreign, ConfigsJsonWithPredictionsByNameIsATaskWithHeads) {
+  const std::string file = golden("configs_heads.json");
+  Words beside = kReadings;
+  const std::string yaml =
+      "task: {type: supervised}\n"
+      "model: {heads: [{name: digit, type: classification, loss: cross_entropy, weight: 1.0},"
+      " {name: angle, type: regression, loss: huber, weight: 0.5}]}\n"
+      "data: {validation: 0.25}\nepochs: 4\n"
+      "seed: 7\nclip: 0\nbatch: {global: 8, micro: 4}\n"
+      "optimizer: {type: Adam, lr: 0.02}\n"
+      "scheduler: {type: CyclicLR, base_lr: 0.002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
+  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, beside)),
+            to_yaml(parse_config(yaml, file, beside)));
+  // The task may be named, too, and heads may be the user's own.
+  beside.emplace_back("task.type=supervised");
+  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, beside)),
+            to_yaml(parse_config(yaml, file, beside)));
+  beside.emplace_back("model.heads=[{name: angle}]");
+  EXPECT_EQ(load_any_config(keel_keys(), {file}, beside).parts("model.heads").size(), 1u);
+}
+
+TEST(Foreign, ConfigsJsonWithPredictionsByNameTrainsByTwoRanks) {
+  const TemporaryFolder place;
+  std::string table = "x,y,digit,angle\n";
+  for (int i = 0; i < 64; ++i) table += concat(i % 8, ',', i / 8, ',', i % 8 / 3, ',', i / 8 - 3, '\n');
+  write_text_file(place / "readings.csv", table);
+  Words beside = kReadings;
+  beside.insert(beside.end(), {concat("data.path=", place / "readings.csv"), concat("run=", place / "run"), "threads=1",
+                               "epochs=60"});
+  const auto told =
+      testing::train_by(2, load_any_config(keel_keys(), {golden("configs_heads.json"), {}, {}, 2}, beside));
+  ASSERT_EQ(told[0]->losses.size(), 360u);
+  EXPECT_LT(told[0]->losses.back(), 0.5 * told[0]->losses.front());
+  EXPECT_LT(told[0]->validation, 0.7);
+}
+
 TEST(Foreign, JsonBesideAConfigurationAddsToItAndMayNotContradict) {
   const TemporaryFolder folder;
   const std::string own = folder / "c.yaml", json = folder / "ds.json";
@@ -224,6 +263,16 @@ TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
        "scheduler.step_size_up=STEPS of 6 epochs, or another scheduler.type\n"
        "FILE:2: model_class: keel has none of its models yet: networks of linear layers and convolutions; say what is "
        "trained: task, model, data"},
+      {"config_class: x\npred_names_and_types: [[a, cls]]\nloss_function: [builtins.Mine]\nloss_weights: [1, 2]\n",
+       ":1: its learning rate always cycles in 12 epochs, and nothing says how many steps those have; give "
+       "scheduler.step_size_up=STEPS of 6 epochs, or another scheduler.type\n"
+       "FILE:3: loss_function: keel's heads have no loss 'Mine'; give model.heads\n"
+       "FILE:4: loss_weights: says something of 2 predictions, and there are 1; a function of all of them, or of none, "
+       "is a task of your own"},
+      {"config_class: x\npred_names_and_types: [[a, image]]\n",
+       ":1: its learning rate always cycles in 12 epochs, and nothing says how many steps those have; give "
+       "scheduler.step_size_up=STEPS of 6 epochs, or another scheduler.type\n"
+       "FILE:2: pred_names_and_types: expects names with a type, cls or regr, as in [[digit, cls], [angle, regr]]"},
       {"a: 1\n",
        ":1: is of no kind that keel knows: hps: files of accmt, parameters.yml of pytorch_universal_trainer, the "
        "configuration file of Accelerate, DeepSpeed's JSON, configs.json of generic_trainer"},

@@ -1,6 +1,10 @@
 // configs.json of generic_trainer.
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
@@ -40,8 +44,97 @@ void read_checkpoint(ForeignReading& reading, const ForeignEntry& entry) {
   if (!entry.value.text.empty()) reading.put("resume", entry.value, entry);
 }
 
+constexpr std::string_view kModels =
+    "keel has none of its models yet: networks of linear layers and convolutions; say what is trained: task, model, "
+    "data";
+
+// Whether the task that is trained has predictions by name.
+bool has_heads(const ForeignReading& reading) { return reading.request().schema.is_key("model.trunk"); }
+
+// A key about predictions, which is kept until all are known.
+template <std::optional<ForeignEntry> ForeignFacts::*fact>
+void read_of_heads(ForeignReading& reading, const ForeignEntry& entry) {
+  using Verdict = ForeignTold::Verdict;
+  if (has_heads(reading) && !reading.user_says("model.heads")) {
+    reading.facts().*fact = entry;
+    reading.tell(entry, Verdict::mapped, "model.heads");
+  } else if (reading.user_says_one_of("task|model|data")) {
+    reading.tell(entry, Verdict::answered, "your own task, model or data stands instead");
+  } else {
+    reading.refuse(entry, std::string(kModels));
+  }
+}
+
+// What is said of each prediction: a list in their order, or a mapping by name.
+std::vector<YamlNode> each_of(ForeignReading& reading, const ForeignEntry& entry, const std::vector<YamlNode>& heads) {
+  std::vector<YamlNode> values = entry.value.items;
+  if (entry.value.kind == YamlNode::Kind::scalar) values = {entry.value};
+  for (const YamlNode& head : heads)
+    for (const YamlEntry& each : entry.value.entries)
+      if (each.key == head.entries[0].value.text) values.push_back(each.value);
+  if (values.size() == heads.size()) return values;
+  reading.refuse(entry, concat("says something of ", values.size(), " predictions, and there are ", heads.size(),
+                               "; a function of all of them, or of none, is a task of your own"));
+  return {};
+}
+
+void add_to_heads(ForeignReading& reading, const std::optional<ForeignEntry>& entry, std::string_view key,
+                  std::vector<YamlNode>& heads, const std::function<std::string(const YamlNode& value)>& word) {
+  if (!entry) return;
+  const std::vector<YamlNode> values = each_of(reading, *entry, heads);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    heads[i].entries.push_back({std::string(key), entry->line, YamlNode::scalar(word(values[i]), entry->line)});
+}
+
+// "cls" and "regr" in [["digit", "cls"], ["angle", "regr"]]; the names are those of columns of keel's data.
+std::vector<YamlNode> heads_of(ForeignReading& reading, const ForeignEntry& entry) {
+  std::vector<YamlNode> heads;
+  for (const YamlNode& pair : entry.value.items) {
+    const std::string type = pair.items.size() == 2 ? pair.items[1].text : "";
+    if (type != "cls" && type != "regr") {
+      reading.refuse(entry, "expects names with a type, cls or regr, as in [[digit, cls], [angle, regr]]");
+      return {};
+    }
+    YamlNode& head = heads.emplace_back(YamlNode::of(YamlNode::Kind::mapping, entry.line));
+    head.entries.push_back({"name", entry.line, YamlNode::scalar(pair.items[0].text, entry.line)});
+    head.entries.push_back(
+        {"type", entry.line, YamlNode::scalar(type == "cls" ? "classification" : "regression", entry.line)});
+  }
+  if (heads.empty()) reading.refuse(entry, "names no prediction");
+  return heads;
+}
+
+constexpr std::pair<std::string_view, std::string_view> kLosses[] = {{"MSELoss", "mse"},
+                                                                     {"L1Loss", "mae"},
+                                                                     {"SmoothL1Loss", "huber"},
+                                                                     {"HuberLoss", "huber"},
+                                                                     {"CrossEntropyLoss", "cross_entropy"}};
+
+void make_heads(ForeignReading& reading) {
+  const ForeignFacts& facts = reading.facts();
+  if (!facts.heads) {
+    for (const auto& each : {facts.losses, facts.weights})
+      if (each) reading.refuse(*each, "nothing names predictions; give model.heads, or pred_names_and_types");
+    return;
+  }
+  std::vector<YamlNode> heads = heads_of(reading, *facts.heads);
+  if (heads.empty()) return;
+  add_to_heads(reading, facts.losses, "loss", heads, [&](const YamlNode& value) {
+    const std::string name = class_name(value.text);
+    for (const auto& [theirs, keels] : kLosses)
+      if (theirs == name) return std::string(keels);
+    reading.refuse(*facts.losses, concat("keel's heads have no loss '", name, "'; give model.heads"));
+    return std::string("auto");
+  });
+  add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
+  YamlNode list = YamlNode::of(YamlNode::Kind::list, facts.heads->line);
+  list.items = std::move(heads);
+  reading.put("model.heads", std::move(list), *facts.heads);
+}
+
 // Its schedule is always CyclicLR, up in 6 epochs.
 void finish_configs(ForeignReading& reading) {
+  make_heads(reading);
   const ForeignEntry whole = reading.whole();
   if (!reading.has("optimizer.type")) reading.put("optimizer.type", "Adam", whole);
   if (!reading.has("optimizer.lr")) reading.put("optimizer.lr", yaml_of(1e-3 * reading.ranks()), whole);
@@ -62,26 +155,24 @@ void finish_configs(ForeignReading& reading) {
 }
 
 constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|";
-constexpr std::string_view kModels =
-    "keel has none of its models yet: networks of linear layers and convolutions; say what is trained: task, model, "
-    "data";
-constexpr std::string_view kUsers = "task|model|data";
 constexpr std::string_view kLater = "of prediction, not of training";
 
 constexpr ForeignRow kConfigsRows[] = {
     taken("config_class", "says which of its classes the section is"),
-    answered(refused("model_class", kModels), kUsers),
-    answered(refused("model_params", kModels), kUsers),
+    answered(refused("model_class", kModels), "task|model"),
+    answered(refused("model_params", kModels), "task|model"),
     answered(refused("dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("training_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("validation_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("test_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("dataset_creator_name", "keel has no data sets of Python classes; give data"), "task|data"),
-    answered(refused("pred_names_and_types", kModels), kUsers),
-    answered(refused("data_label_separation_index", kModels), kUsers),
-    answered(refused("task_type", kModels), kUsers),
-    answered(refused("loss_function", kModels), kUsers),
-    answered(refused("loss_weights", kModels), kUsers),
+    mapped("pred_names_and_types", "", read_of_heads<&ForeignFacts::heads>,
+           "`model.heads`: cls is a classification, regr a regression; names are those of columns"),
+    answered(refused("data_label_separation_index", "keel's data has columns of names; give data"), "task|data"),
+    taken("task_type", "names the accuracy that is told; heads have metrics by their types"),
+    mapped("loss_function", "", read_of_heads<&ForeignFacts::losses>,
+           "`loss` of the heads: MSELoss, L1Loss, SmoothL1Loss, HuberLoss, CrossEntropyLoss"),
+    mapped("loss_weights", "", read_of_heads<&ForeignFacts::weights>, "`weight` of the heads"),
     taken("debug", "changes no result"),
     mapped("cpu_only", "device", read_cpu_only, "cpu"),
     mapped("random_seed", "seed"),
@@ -122,9 +213,11 @@ const ForeignKind kConfigsJson = {
     .about =
         "Sections nest by `config_class`, and keys count wherever they stand. Its learning rate is multiplied by the "
         "number of ranks, is never clipped, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to "
-        "it in 6 epochs), for which `scheduler.step_size_up` is asked.",
+        "it in 6 epochs), for which `scheduler.step_size_up` is asked. Predictions by name are heads of the task "
+        "`supervised`; its model is a Python class, and its data set another, so give `model.trunk` and `data.path`.",
     .rows = kConfigsRows,
     .finish = finish_configs,
-    .is_nested = true};
+    .is_nested = true,
+    .task_key = "model.trunk"};
 
 }  // namespace keel::foreign

@@ -60,6 +60,8 @@ struct ForeignKind {
   bool is_nested = false;
   // Numbers in quotes are numbers, as its trainer reads them.
   bool reads_texts = false;
+  // A key of the task that such a file is for; empty: the file does not say what is trained.
+  std::string_view task_key = {};
 };
 
 // All kinds, in the order of documentation.

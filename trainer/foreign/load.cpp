@@ -1,5 +1,9 @@
 #include "keel/trainer/foreign/load.h"
 
+#include <algorithm>
+#include <optional>
+
+#include "keel/config/schema_row.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/config_keys.h"
@@ -9,11 +13,30 @@
 namespace keel {
 namespace {
 
-// Of the task that the user's values name, or the standard one.
-const Schema& schema_of(const ConfigKeys& keys, std::string_view yaml, const std::vector<std::string>& overrides) {
-  const std::string task = written_value(yaml, overrides, "task.type").value_or("");
-  const TaskEntry* const entry = keys.tasks().find(task);
-  return keys.schema(entry != nullptr ? entry->name : keys.tasks().standard().name);
+// Whether the user's values are of keys that the standard task has, and this one has not.
+bool is_of_another_task(const Schema& standard, const Schema& schema, const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(standard.rows(), [&](const SchemaRow& row) {
+    return !schema.is_key(row.key) && written_value("", overrides, row.key).has_value();
+  });
+}
+
+// What a file of the kind (null: of keel's) is read by: the keys of the task that the user's values name, or that the
+// kind is for, or the standard one.
+ForeignRequest request_for(const ConfigKeys& keys, const ForeignKind* kind, std::string_view yaml,
+                           const std::vector<std::string>& overrides, int ranks) {
+  const Schema& standard = keys.schema(keys.tasks().standard().name);
+  const std::optional<std::string> named = written_value(yaml, overrides, "task.type");
+  const TaskEntry* const entry = keys.tasks().find(named.value_or(""));
+  if (entry != nullptr) return {keys.schema(entry->name), overrides, ranks};
+  if (!named && kind != nullptr && !kind->task_key.empty())
+    for (const TaskEntry& each : keys.tasks().entries()) {
+      const Schema& schema = keys.schema(each.name);
+      if (!schema.is_key(kind->task_key) || is_of_another_task(standard, schema, overrides)) continue;
+      ForeignRequest request = {schema, overrides, ranks};
+      request.task = each.name;
+      return request;
+    }
+  return {standard, overrides, ranks};
 }
 
 // Null where it is a file of keel's own, or none that can be read: what is wrong with it says keel's own reader.
@@ -50,7 +73,7 @@ ForeignTranslation translate_file(const std::shared_ptr<const ConfigKeys>& keys,
     for (const ForeignKind& each : foreign_kinds()) kinds += concat(kinds.empty() ? "" : ", ", each.title);
     throw Error(printable(concat(name, ":1: is of no kind that keel knows: ", kinds)));
   }
-  const ForeignRequest request = {schema_of(*keys, "", overrides), overrides, ranks};
+  const ForeignRequest request = request_for(*keys, kind, "", overrides, ranks);
   return translate(*kind, name, root, request);
 }
 
@@ -69,7 +92,7 @@ Config load_any_config(const std::shared_ptr<const ConfigKeys>& keys, const Conf
   const ForeignKind* const kind = kind_of_text(name, text, root);
   const bool has_beside = !files.deepspeed.empty() || !files.accelerate.empty();
   if (kind == nullptr && !has_beside) return parse_config(keys, text, name, overrides, source, notes);
-  ForeignRequest request = {schema_of(*keys, kind == nullptr ? text : "", overrides), overrides, files.ranks};
+  ForeignRequest request = request_for(*keys, kind, kind == nullptr ? text : "", overrides, files.ranks);
   std::vector<NamedTree> trees;
   std::string problems;
   const auto add = [&](const ForeignTranslation& read) {
@@ -80,6 +103,7 @@ Config load_any_config(const std::shared_ptr<const ConfigKeys>& keys, const Conf
     const ForeignTranslation main = translate(*kind, name, root, request);
     add(main);
     request.own_yaml = main.yaml(request.schema, {});
+    request.task.clear();
   } else {
     request.own_yaml = text;
   }
@@ -96,7 +120,7 @@ ForeignLaunch launch_of(const std::filesystem::path& file) {
     YamlNode root;
     const ForeignKind* const kind = kind_of_text(name, read_config_text(file), root);
     if (kind == nullptr) return {};
-    const ForeignRequest request = {schema_of(*keel_keys(), "", {})};
+    const ForeignRequest request = request_for(*keel_keys(), kind, "", {}, 0);
     return translate(*kind, name, root, request).launch;
   } catch (const Error&) { return {}; }
 }

@@ -27,9 +27,10 @@ struct ForeignFacts {
   std::optional<ForeignEntry> epochs;    // which count where nothing says steps
   std::vector<ForeignEntry> loss_scale;  // which counts where fp16 is on
   bool rows_of_each_rank = false;
-  std::optional<ForeignEntry> type;                   // of a launcher
-  std::optional<ForeignEntry> group_is_a_machine;     // of what is sharded
-  std::optional<ForeignEntry> goes_on, goes_on_from;  // that a run is resumed, and the path
+  std::optional<ForeignEntry> heads, losses, weights;  // of predictions by name
+  std::optional<ForeignEntry> type;                    // of a launcher
+  std::optional<ForeignEntry> group_is_a_machine;      // of what is sharded
+  std::optional<ForeignEntry> goes_on, goes_on_from;   // that a run is resumed, and the path
   std::optional<Stated<Strategy::Stage>> stage;
   std::optional<Stated<Strategy::Precision>> precision;
   std::optional<Stated<Strategy::Offload>> optimizer, parameter;

@@ -119,6 +119,7 @@ ForeignTranslation ForeignReading::finish() {
   for (const auto& [kind, entry] : beside_)
     if (kind->finish != nullptr) kind->finish(*this);
   if (kind_.finish != nullptr) kind_.finish(*this);
+  if (!request_.task.empty()) put("task.type", request_.task, whole());
   make_length();
   make_batch();
   make_strategy();

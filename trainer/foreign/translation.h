@@ -22,6 +22,7 @@ struct ForeignRequest {
   std::string own_yaml = {};  // a configuration of keel's beside the file, and what messages call it
   std::string own_name = {};
   bool replaces = false;  // what it says, instead of contradicting it
+  std::string task = {};  // whose keys the schema has, where the file means it and the user names none
 };
 
 // What became of a key.
