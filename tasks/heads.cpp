@@ -65,21 +65,21 @@ const std::vector<Regularizer>& regularizers() {
 }
 
 HeadOptions head_options(const Settings& head) {
-  HeadOptions options = {.name = head.text("name"),
-                         .type = head.text("type") == "classification" ? HeadType::classification
-                                                                       : HeadType::regression,
-                         .columns = head.texts("columns"),
-                         .weight = head.number("weight"),
-                         .smoothing = head.number("label_smoothing"),
-                         .is_scaled = head.text("scale") == "standard",
-                         .classes = head.integer("classes"),
-                         .metrics = head.texts("metrics")};
+  HeadOptions options = {
+      .name = head.text("name"),
+      .type = head.text("type") == "classification" ? HeadType::classification : HeadType::regression,
+      .columns = head.texts("columns"),
+      .weight = head.number("weight"),
+      .smoothing = head.number("label_smoothing"),
+      .is_scaled = head.text("scale") == "standard",
+      .classes = head.integer("classes"),
+      .metrics = head.texts("metrics")};
   const std::string& loss = head.text("loss");
   options.loss = loss == "auto" ? &standard_loss(options.type) : &entry_of(head_losses(), loss);
   if (options.columns.empty()) options.columns = {options.name};
   if (options.metrics.empty())
-    options.metrics = options.has_classes() ? std::vector<std::string>{"accuracy"}
-                                            : std::vector<std::string>{"r2", "mae"};
+    options.metrics =
+        options.has_classes() ? std::vector<std::string>{"accuracy"} : std::vector<std::string>{"r2", "mae"};
   return options;
 }
 

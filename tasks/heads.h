@@ -41,8 +41,8 @@ struct HeadOptions {
   std::vector<std::string> columns;  // of the data, at least one
   const HeadLoss* loss = nullptr;
   double weight = 1, smoothing = 0;
-  bool is_scaled = false;     // regression: the model learns (target - mean) / deviation
-  std::int64_t classes = 0;   // 0: those that the data has
+  bool is_scaled = false;    // regression: the model learns (target - mean) / deviation
+  std::int64_t classes = 0;  // 0: those that the data has
   std::vector<std::string> metrics;
 
   bool has_classes() const { return type == HeadType::classification; }

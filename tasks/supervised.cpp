@@ -123,9 +123,8 @@ class SupervisedTask : public Task {
   const std::shared_ptr<const SupervisedColumns>& shared_columns() {
     if (columns_) return columns_;
     const std::string kept = site_.run.empty() ? "" : concat(site_.run, '/', kColumnsFile);
-    columns_ = std::make_shared<const SupervisedColumns>(!kept.empty() && std::filesystem::exists(kept)
-                                                             ? columns_of_run(kept)
-                                                             : columns_of_data());
+    columns_ = std::make_shared<const SupervisedColumns>(
+        !kept.empty() && std::filesystem::exists(kept) ? columns_of_run(kept) : columns_of_data());
     return columns_;
   }
   const SupervisedColumns& columns() { return *shared_columns(); }
@@ -178,7 +177,8 @@ class SupervisedTask : public Task {
 
   const std::vector<MetricList>& metrics_of_heads() {
     if (metrics_.empty())
-      for (std::size_t i = 0; i < heads_.size(); ++i) metrics_.push_back(metrics_of(heads_[i], columns().head(i).width));
+      for (std::size_t i = 0; i < heads_.size(); ++i)
+        metrics_.push_back(metrics_of(heads_[i], columns().head(i).width));
     return metrics_;
   }
 
@@ -246,8 +246,8 @@ class SupervisedTask : public Task {
 }  // namespace
 
 TaskEntry supervised_task() {
-  TaskEntry entry = task_entry<SupervisedTask>(
-      "supervised", "numbers and classes by name, from rows of numbers", supervised_keys());
+  TaskEntry entry =
+      task_entry<SupervisedTask>("supervised", "numbers and classes by name, from rows of numbers", supervised_keys());
   entry.complain = complain_of_supervised;
   return entry;
 }

@@ -166,9 +166,8 @@ SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std:
   const Example first = data.example(0);
   for (const HeadOptions& head : heads_) add_head(first, head);
   const auto is_a_heads = [&](const std::string& name) {
-    return std::ranges::any_of(heads_, [&](const HeadOptions& head) {
-      return std::ranges::find(head.columns, name) != head.columns.end();
-    });
+    return std::ranges::any_of(
+        heads_, [&](const HeadOptions& head) { return std::ranges::find(head.columns, name) != head.columns.end(); });
   };
   for (const std::string& name : inputs_)
     KEEL_CHECK(!is_a_heads(name), "data.inputs: '", printable(name, 64), "' is what a head learns");
@@ -252,8 +251,7 @@ SupervisedColumns::SupervisedColumns(std::string_view json, const std::vector<He
   width_ = all.at("width").integer();
   scale_ = scale_of(all.at("scale"));
   for (const Json& head : all.at("heads").items()) {
-    columns_.push_back(
-        {head.at("width").integer(), scale_of(head.at("scale")), texts_of(head.at("classes"))});
+    columns_.push_back({head.at("width").integer(), scale_of(head.at("scale")), texts_of(head.at("classes"))});
     numbers_.push_back(numbered(columns_.back().classes));
   }
   KEEL_CHECK(columns_.size() == heads_.size(), "has ", columns_.size(), " heads, and the model ", heads_.size());
@@ -272,9 +270,9 @@ std::string SupervisedColumns::json() const {
 std::int64_t SupervisedColumns::class_of(const Example& example, std::size_t head) const {
   const std::vector<std::string>& names = heads_[head].columns;
   const std::int64_t classes = columns_[head].width;
-  if (names.size() == 1 && (std::holds_alternative<double>(example[names.front()]) ||
-                            std::holds_alternative<std::int64_t>(example[names.front()]) ||
-                            is_text(example[names.front()]))) {
+  if (names.size() == 1 &&
+      (std::holds_alternative<double>(example[names.front()]) ||
+       std::holds_alternative<std::int64_t>(example[names.front()]) || is_text(example[names.front()]))) {
     const std::string text = class_text(example, names.front());
     if (!numbers_[head].empty()) {
       const auto found = numbers_[head].find(text);
@@ -290,8 +288,8 @@ std::int64_t SupervisedColumns::class_of(const Example& example, std::size_t hea
   }
   const std::vector<double> shares = numbers_of(example, names);
   const auto one = std::ranges::find(shares, 1.0);
-  const bool is_one_hot = std::ssize(shares) == classes && one != shares.end() &&
-                          std::ranges::count(shares, 0.0) == classes - 1;
+  const bool is_one_hot =
+      std::ssize(shares) == classes && one != shares.end() && std::ranges::count(shares, 0.0) == classes - 1;
   KEEL_CHECK(is_one_hot, "the head '", heads_[head].name, "' expects ", classes,
              " numbers of which one is 1 and the others 0");
   return one - shares.begin();

@@ -118,7 +118,8 @@ std::vector<KeyRow> supervised_keys() {
            .type = text,
            .standard = "dense 64 relu; dense 64 relu",
            .help = "Layers that all heads share, one after another: dense WIDTH [ACTIVATION], an activation, "
-                   "layernorm, rmsnorm, dropout PROBABILITY. Each head is a linear layer on what they give; none: on the inputs.",
+                   "layernorm, rmsnorm, dropout PROBABILITY. Each head is a linear layer on what they give; none: on "
+                   "the inputs.",
            .known_as = "hidden_layer_sizes|hidden|layers"},
           {.key = "model.heads",
            .type = parts,
@@ -168,8 +169,8 @@ std::vector<SettingsComplaint> complain_of_supervised(const Settings& settings) 
     complaints.push_back({{"model.heads"}, "there are none; name at least one, as in [{name: price}]"});
   for (const Settings& part : settings.parts("task.regularizers"))
     if (std::ranges::find(heads, part.text("head"), &HeadOptions::name) == heads.end())
-      complaints.push_back({{"task.regularizers", "model.heads"},
-                            concat("there is no head '", printable(part.text("head"), 64), "'")});
+      complaints.push_back(
+          {{"task.regularizers", "model.heads"}, concat("there is no head '", printable(part.text("head"), 64), "'")});
   return complaints;
 }
 

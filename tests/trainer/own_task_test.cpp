@@ -262,7 +262,7 @@ TEST(OwnTask, HasNoKeysOfAnotherTask) {
   EXPECT_EQ(told("steps: 1\ntask: {type: language, points: 3}\ndata: {type: addition}"),
             "c.yaml:2: unknown key 'task.points'; task has type");
   EXPECT_EQ(told("steps: 1\ntask: {type: fits}"),
-            "c.yaml:2: task.type: expects language or fit, got 'fits'; did you mean 'fit'?");
+            "c.yaml:2: task.type: expects language, supervised or fit, got 'fits'; did you mean 'fit'?");
   EXPECT_EQ(told("steps: 1\ntask: {type: fit, pionts: 3}"),
             "c.yaml:2: unknown key 'task.pionts', did you mean 'task.points'?");
   EXPECT_EQ(parse_config(keys(), "steps: 1", "c").task, "fit") << "a program's own comes first";

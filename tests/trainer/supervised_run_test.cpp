@@ -110,7 +110,8 @@ TEST(SupervisedRun, LearnsNumbersAndClassesTogetherFromEveryKindOfFile) {
   const TemporaryFolder place;
   write_readings(place);
   write_columns(place / "r.keel", *open_csv(place / "r.csv"));
-  const std::vector<std::string> longer = {"steps=150", "eval.every=150", "batch.micro=10", "checkpoint.every=0",
+  const std::vector<std::string> longer = {"steps=150",         "eval.every=150",
+                                           "batch.micro=10",    "checkpoint.every=0",
                                            "optimizer.lr=2e-2", "model.trunk=dense 24 tanh; dense 24 tanh"};
   std::vector<double> losses;
   for (const char* file : {"r.csv", "r.jsonl", "r.keel"}) {
@@ -125,9 +126,10 @@ TEST(SupervisedRun, LearnsNumbersAndClassesTogetherFromEveryKindOfFile) {
     const double mae = number_named(values, "far_mae");
     EXPECT_GT(mae, 0.1) << "in the data's own unit";
     EXPECT_LT(mae, 30);
-    EXPECT_NEAR(number_named(values, "validation_loss"),
-                number_named(values, "sky") + 0.5 * number_named(values, "far") + 0.001 * number_named(values, "far_square"),
-                1e-6);
+    EXPECT_NEAR(
+        number_named(values, "validation_loss"),
+        number_named(values, "sky") + 0.5 * number_named(values, "far") + 0.001 * number_named(values, "far_square"),
+        1e-6);
   }
   EXPECT_EQ(losses[0], losses[2]);
   EXPECT_NEAR(losses[0], losses[1], 1e-3);  // the lists of JSON are numbers of fp32 before they are scaled
@@ -229,7 +231,8 @@ TEST(SupervisedRun, ValidatesOnAFileOfItsOwn) {
   const Config config = readings_run(place, "run", {concat("data.validation_path=", place / "v.csv")});
   Recorder told;
   train(config, told);
-  EXPECT_EQ(read_metrics(RunFolder(config.run).metrics()).front().at("epoch").number(), 0.25) << "all 40 are trained on";
+  EXPECT_EQ(read_metrics(RunFolder(config.run).metrics()).front().at("epoch").number(), 0.25)
+      << "all 40 are trained on";
   EXPECT_TRUE(std::isfinite(number_named(readings_evaluated(place / "run"), "far_r2")));
   write_text_file(place / "v.csv", "a,b,far,sky\n0.5,0.1,1030,rain\n");
   EXPECT_TRUE(std::isnan(number_named(readings_evaluated(place / "run"), "far_r2"))) << "of one row R2 is not defined";
@@ -280,8 +283,8 @@ TEST(SupervisedRun, RefusesWhatDoesNotFit) {
   expect({none, "run=" + place / "words", "model.heads=[{name: sky, type: classification, classes: 3}]"},
          "the numbers from 0 to 2");
   write_text_file(place / "r.jsonl", "{\"a\": 1, \"far\": 2, \"sky\": \"x\"}\n{\"a\": 1, \"sky\": \"y\"}\n");
-  expect({concat("data.path=", place / "r.jsonl"), "run=" + place / "rows", "data.validation=0", "data.scale=none", none,
-          "model.heads=[{name: far}]"},
+  expect({concat("data.path=", place / "r.jsonl"), "run=" + place / "rows", "data.validation=0", "data.scale=none",
+          none, "model.heads=[{name: far}]"},
          "r.jsonl', example 1 (from 0 on): ");
 }
 
