@@ -29,6 +29,18 @@ void evaluate(const BatchSource& source, std::int64_t batches, const Context& de
   }
 }
 
+std::vector<NamedNumber> named_values(const Metrics& metrics, std::string_view set) {
+  const std::string prefix = set.empty() ? "" : concat(set, '/');
+  std::vector<NamedNumber> values;
+  for (const auto& [name, metric] : metrics.all())
+    for (const NamedNumber& each : metric->result()) {
+      std::string full = concat(prefix, name, each.name.empty() ? "" : "_", each.name);
+      if (full == "loss") full = kValidationLoss;
+      values.push_back({std::move(full), each.value});
+    }
+  return values;
+}
+
 std::int64_t batches_of(const ValidationSet& set, std::int64_t limit) {
   const std::int64_t all = set.source->steps();
   return limit == 0 ? all : std::min(limit, all);
@@ -43,15 +55,7 @@ std::vector<NamedNumber> evaluate_set(Task& task, const ValidationSet& set, std:
     task.validation_step(batch, pass, fed);
   };
   evaluate(*set.source, batches, device, dtype, validate, metrics, ranks);
-  const std::string prefix = set.name.empty() ? "" : set.name + '/';
-  std::vector<NamedNumber> values;
-  for (const auto& [name, metric] : metrics.all())
-    for (const NamedNumber& each : metric->result()) {
-      std::string full = concat(prefix, name, each.name.empty() ? "" : "_", each.name);
-      if (full == "loss") full = kValidationLoss;
-      values.push_back({std::move(full), each.value});
-    }
-  return values;
+  return named_values(metrics, set.name);
 }
 
 }  // namespace keel

@@ -33,6 +33,11 @@ std::string own_name_of(std::string_view path) {
 
 }  // namespace
 
+std::string RunFolder::name() const {
+  const std::filesystem::path path = std::filesystem::absolute(path_).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 std::string RunFolder::checkpoint(std::int64_t step) const {
   return fmt::format("{}/checkpoints/{}{:08}", path_, kPrefix, step);
 }

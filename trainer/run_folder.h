@@ -15,6 +15,8 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
+  // The last part of the path: "mine" of "runs/mine/".
+  std::string name() const;
   std::string config() const { return path_ + "/config.yaml"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
   // A small file of the task's, such as its tokenizer.
