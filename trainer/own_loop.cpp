@@ -34,7 +34,8 @@ struct MicroBatch::Step {
       : source(std::move(its_source)), engine(its_engine), ranks(all.split(0, all.rank())), options(given) {
     KEEL_CHECK(options.micro >= 1 && options.first_step >= 0, "batches of ", options.micro, " rows after ",
                options.first_step, " steps; rows are at least 1, steps at least 0");
-    check_agreement(*ranks, concat(source->fingerprint(), '\n', source->steps(), " steps"), "ranks have different data");
+    check_agreement(*ranks, concat(source->fingerprint(), '\n', source->steps(), " steps"),
+                    "ranks have different data");
     const Context& context = engine.context();
     loader.emplace(
         source, options.first_step, [this](std::int64_t each) { return loaded(each); },

@@ -1,6 +1,6 @@
 #pragma once
-// What a training loop of one's own needs beside engine and data: a rank's micro-batches of each step, the loss over all
-// ranks, curves of the learning rate. The folder of such a run, with records, trackers and checkpoints, is
+// What a training loop of one's own needs beside engine and data: a rank's micro-batches of each step, the loss over
+// all ranks, curves of the learning rate. The folder of such a run, with records, trackers and checkpoints, is
 // keel/trainer/own_run.h; evaluation is keel/trainer/evaluation.h.
 //
 //   Sharded engine(model, context, ranks, make_adamw(), {.micro_batches = micro_batches_of(64, 16, ranks)});
@@ -50,8 +50,8 @@ class MicroBatch {
   Batch batch;   // on the engine's device; a stand-in where this rank has no rows for it
   Forward pass;  // that trains; its draws depend on seed, step and sample
 
-  // Adds the gradients of the loss to those of the step, by the weights of its terms (keel/tasks/loss.h). Ranks, and the
-  // micro-batches of a step, have the same terms: else an Error that lists both. Collective.
+  // Adds the gradients of the loss to those of the step, by the weights of its terms (keel/tasks/loss.h). Ranks, and
+  // the micro-batches of a step, have the same terms: else an Error that lists both. Collective.
   void backward(const Loss& loss) const;
 
  private:

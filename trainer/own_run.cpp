@@ -19,7 +19,8 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kHead = "# The settings of a training loop of one's own; `keel train` does not go on from here.\n";
+constexpr std::string_view kHead =
+    "# The settings of a training loop of one's own; `keel train` does not go on from here.\n";
 constexpr const char* kState = "loop";  // the member of a checkpoint's state that is the loop's own
 
 std::string config_of(const OwnRunOptions& options) {
@@ -82,8 +83,7 @@ struct OwnRun::Parts {
       if (!is_first()) return;
       files.begin(config_of(options), {}, is_resumed ? std::optional(step) : std::nullopt);
       if (trackers.empty()) return;
-      observer.trackers.emplace(std::move(trackers),
-                                describe_loop(folder, options, ranks->size(), step, is_resumed),
+      observer.trackers.emplace(std::move(trackers), describe_loop(folder, options, ranks->size(), step, is_resumed),
                                 [this](LogLevel level, std::string_view text) { observer.on_message(level, text); });
       observer.trackers->artifact("config", std::filesystem::absolute(folder.config()).lexically_normal().string());
     });
@@ -98,8 +98,7 @@ struct OwnRun::Parts {
   void take_folder() {
     files.take();
     std::error_code ignored;
-    KEEL_CHECK(!std::filesystem::exists(folder.config(), ignored) ||
-                   read_text_file(folder.config()).starts_with(kHead),
+    KEEL_CHECK(!std::filesystem::exists(folder.config(), ignored) || read_text_file(folder.config()).starts_with(kHead),
                "'", folder.path(), "' holds a run of `keel train`; give the loop another folder");
   }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The folder of a loop of one's own (keel/trainer/own_loop.h): records, trackers, checkpoints that are written beside the
-// training, and where the loop goes on.
+// The folder of a loop of one's own (keel/trainer/own_loop.h): records, trackers, checkpoints that are written beside
+// the training, and where the loop goes on.
 //
 //   runs/mine/metrics.jsonl       a record a line
 //   runs/mine/checkpoints/        as those of `keel train`: any number of ranks, in any stage, goes on
@@ -55,13 +55,13 @@ class OwnRun {
 
   // A step is done. Hears of the save under way, which costs a small collective. Collective.
   void count_step();
-  // A record of step(), to metrics.jsonl and the trackers; of the first rank. Names are each once a step. A full disk is
-  // an Error of kind io.
+  // A record of step(), to metrics.jsonl and the trackers; of the first rank. Names are each once a step. A full disk
+  // is an Error of kind io.
   void log(std::span<const Logged> values);
   void log(std::initializer_list<Logged> values) { log(std::span(values.begin(), values.size())); }
   void log(std::span<const NamedNumber> values);
-  // Begins to write the checkpoint of step(), once the one under way is there. `state`, the first rank's, is what a loop
-  // cannot know by the step alone. One that fails is told, and the loop goes on. Collective.
+  // Begins to write the checkpoint of step(), once the one under way is there. `state`, the first rank's, is what a
+  // loop cannot know by the step alone. One that fails is told, and the loop goes on. Collective.
   void save(const Json& state = Json::object());
   // Ends the run: the checkpoint of step() is there when it returns, and trackers have what they were given. What fails
   // is an AgreedError. Collective.

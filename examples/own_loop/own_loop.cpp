@@ -3,7 +3,8 @@
 //   own_loop spirals.csv runs/own           one process
 //   own_loop spirals.csv runs/own 4 3       four ranks, which are threads, and ZeRO's stage 3
 //
-// Killed at any point and started again it goes on, with any number of ranks in any stage; with as many, to the same bits.
+// Killed at any point and started again it goes on, with any number of ranks in any stage; with as many, to the same
+// bits.
 
 #include <cstdio>
 #include <cstdlib>

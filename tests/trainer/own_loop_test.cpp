@@ -93,9 +93,9 @@ Config slope_run(const std::string& folder) {
     const TaskEntry entry = task_entry<SlopeTask>("slope", "the height of a place", {});
     return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
   }();
-  return parse_config(
-      keys, "steps: 11\nbatch: {global: 5, micro: 1}\noptimizer: {lr: 1e-2}\nlog: {every: 1}\nthreads: 1\n",
-      "slope.yaml", std::vector<std::string>{"run=" + folder});
+  return parse_config(keys,
+                      "steps: 11\nbatch: {global: 5, micro: 1}\noptimizer: {lr: 1e-2}\nlog: {every: 1}\nthreads: 1\n",
+                      "slope.yaml", std::vector<std::string>{"run=" + folder});
 }
 
 struct LoopOptions {
@@ -199,7 +199,8 @@ TEST(OwnLoop, FeedsTrackersWithWhatItRecords) {
   const std::string told = read_text_file(place / "told");
   EXPECT_NE(told.find(R"("settings":{"lr":0.01})"), std::string::npos) << told;
   EXPECT_NE(told.find(R"("status":"finished")"), std::string::npos) << told;
-  EXPECT_EQ(std::ranges::count(told, '\n'), 1 + 1 + kSteps + 4 + 1 + 1) << told;  // start, config, checkpoints, model, end
+  EXPECT_EQ(std::ranges::count(told, '\n'), 1 + 1 + kSteps + 4 + 1 + 1)
+      << told;  // start, config, checkpoints, model, end
 }
 
 TEST(OwnLoop, EndsEverywhereWhereARankCannotReadItsData) {
