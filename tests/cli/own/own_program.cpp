@@ -20,7 +20,8 @@ class Line : public Task {
     return make_data(site_, points, 0.25, as_columns());
   }
   Loss training_step(const Batch& batch, Forward& pass) override {
-    const Variable guess = net_(input(batch, fault("field") ? "xs" : "x", pass), pass), wanted = input(batch, "y", pass);
+    const Variable guess = net_(input(batch, fault("field") ? "xs" : "x", pass), pass),
+                   wanted = input(batch, "y", pass);
     if (fault("shape")) return square(sub(guess, wanted));
     if (fault("whole")) return Variable(batch.sample_ids());
     if (fault("gradient")) return mean(square(wanted));
@@ -59,8 +60,8 @@ class Line : public Task {
   Linear net_{1, 1};
 };
 
-// Does what `task.event` says, from step 3 on: throws in that event on one rank; with "stop" or "rate", asks there for what
-// nobody else asks for; with "tell", tells of every event on every rank.
+// Does what `task.event` says, from step 3 on: throws in that event on one rank; with "stop" or "rate", asks there for
+// what nobody else asks for; with "tell", tells of every event on every rank.
 class Faulty : public Callback {
  public:
   explicit Faulty(const Settings& settings)

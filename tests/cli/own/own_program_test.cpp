@@ -119,7 +119,8 @@ TEST(OwnProgram, NamesFileLineAndColumnOfATableThatDoesNotHold) {
       const Place place;
       place.write("points.csv", each.table);
       const std::string where = concat(way.words, each.table);
-      expect_one_line(place.keel(concat(way.words, "line.yaml batch.global=3 data.path=points.csv")), each.words, where);
+      expect_one_line(place.keel(concat(way.words, "line.yaml batch.global=3 data.path=points.csv")), each.words,
+                      where);
       expect_nothing_half_written(place, where);
     }
 }
@@ -178,8 +179,9 @@ TEST(OwnProgram, HearsTheSameEventsOnEveryRankHoweverRanksAreStarted) {
     ASSERT_EQ(outcome.code, 0) << way.words << outcome.err;
     const std::string events = events_of(place, 0);
     EXPECT_TRUE(events.starts_with("event fit_begin 0\nevent epoch_begin 1\nevent step_begin 1\n")) << events;
-    EXPECT_TRUE(events.ends_with("event evaluation_begin 6\nevent evaluation_end 6\nevent checkpoint_saved 6\n"
-                                 "event fit_end 6\n"))
+    EXPECT_TRUE(
+        events.ends_with("event evaluation_begin 6\nevent evaluation_end 6\nevent checkpoint_saved 6\n"
+                         "event fit_end 6\n"))
         << way.words << events;
     for (int rank = 1; rank < way.number; ++rank) EXPECT_EQ(events_of(place, rank), events) << way.words << rank;
     EXPECT_EQ(by_number.emplace(way.number, events).first->second, events) << way.words;
