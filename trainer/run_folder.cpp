@@ -49,9 +49,9 @@ bool RunFolder::is_run(const std::string& path) {
 
 bool RunFolder::holds_run() const {
   std::error_code ignored;
-  for (const std::string& file : {config(), metrics(), model(), path_ + "/checkpoints"})
-    if (std::filesystem::exists(file, ignored)) return true;
-  return false;
+  const bool has_records =
+      std::filesystem::exists(metrics(), ignored) && std::filesystem::file_size(metrics(), ignored) > 0;
+  return has_records || std::filesystem::exists(model(), ignored) || !entries_of(path_).empty();
 }
 
 std::string RunFolder::named_by(const std::string& path) {

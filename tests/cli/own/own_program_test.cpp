@@ -95,6 +95,14 @@ TEST(OwnProgram, RefusesTasksThatAreAtFaultInOneLine) {
     }
 }
 
+TEST(OwnProgram, BeginsAnewWhereASessionFailedBeforeItsFirstRecord) {
+  const Place place;
+  EXPECT_EQ(place.keel("train line.yaml task.fault=field").code, 2);
+  const Outcome mended = place.keel("train line.yaml");
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  expect_one_line(place.keel("train line.yaml"), {"'made' holds a run already"}, "again");
+}
+
 TEST(OwnProgram, RefusesTasksThatItCannotTellApartOrDoesNotHave) {
   const Place place;
   const auto before = place.contents();
