@@ -12,10 +12,10 @@
 
 namespace keel {
 
-// Shares the first `batches` of the source out among the ranks, whole ones, in rounds. `answer` says in bytes what comes
-// of a batch, which is on `device`; `take` gets what has come of a round, in the order of batches, on every rank. Ranks
-// may gather weights from each other in a forward pass, so all have as many: one without a batch repeats the last one,
-// and its answer is dropped. A file that was cut is an AgreedError. Every rank calls it.
+// Shares the first `batches` of the source out among the ranks, whole ones, in rounds. `answer` says in bytes what
+// comes of a batch, which is on `device`; `take` gets what has come of a round, in the order of batches, on every rank.
+// Ranks may gather weights from each other in a forward pass, so all have as many: one without a batch repeats the last
+// one, and its answer is dropped. A file that was cut is an AgreedError. Every rank calls it.
 void answer_in_rounds(const BatchSource& source, std::int64_t batches, const Context& device, DType dtype,
                       Communicator& ranks, const std::function<std::string(const Batch& batch, Forward& pass)>& answer,
                       const std::function<void(std::span<const std::string> answers)>& take);
