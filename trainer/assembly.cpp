@@ -154,8 +154,11 @@ std::string check_groups(const Config& config, const Sharded& engine) {
 }
 
 StepCurves make_curves(const Config& config, const Context& context) {
-  const LearningRate schedule(config);
-  const std::int64_t last = std::min(schedule.settles(), config.steps - 1);
+  return tabulated(LearningRate(config), config.steps, context);
+}
+
+StepCurves tabulated(const LearningRate& schedule, std::int64_t steps, const Context& context) {
+  const std::int64_t last = std::min(schedule.settles(), steps - 1);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;  // 1 GiB
   KEEL_CHECK(last < kMost, "steps: a schedule that changes for ", last, " steps is too long to be tabulated; ", kMost,
              " are possible");

@@ -33,6 +33,8 @@ std::string check_groups(const Config& config, const Sharded& engine);
 
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);
+// Of so many steps, as tables on the device.
+StepCurves tabulated(const LearningRate& rates, std::int64_t steps, const Context& context);
 // Of the one step that follows `done` taken ones.
 StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Context& context);
 // With so many times the rates. Waits for the device.

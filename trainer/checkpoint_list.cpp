@@ -108,7 +108,7 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   const std::optional<std::int64_t> named = RunFolder::step_named(path);
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
-  parse_config(keys, checkpoint.state.config, path);
+  if (!is_of_own_loop(checkpoint)) parse_config(keys, checkpoint.state.config, path);
   return checkpoint;
 }
 

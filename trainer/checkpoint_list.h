@@ -16,7 +16,8 @@
 
 namespace keel {
 
-// As open_checkpoint(), and its configuration can be read by these keys, and a step in its name is its own.
+// As open_checkpoint(), and its configuration, if it has one, can be read by these keys, and a step in its name is its
+// own.
 Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 // The newest one of fewer steps than `below` that can be opened, if any. What is wrong with later ones is told to

@@ -26,8 +26,8 @@ ModelSize measure_model(Module& model) {
 }
 
 std::int64_t planned_micro_batches(const Config& config, int ranks) {
-  KEEL_CHECK(config.batch.global >= ranks, "a global batch of ", config.batch.global, " sequences is too small for ",
-             ranks, " ranks");
+  KEEL_CHECK(config.batch.global >= ranks, "a global batch of ", config.batch.global, " rows is too small for ", ranks,
+             " ranks");
   return static_cast<std::int64_t>(divide_rows(config.batch.global, config.batch.micro, 0, ranks).size());
 }
 

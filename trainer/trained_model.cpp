@@ -99,6 +99,7 @@ void TrainedModel::open() {
   const bool is_first = ranks_.rank() == 0;
   run_ = RunFolder::is_run(source_.path) ? source_.path : run_around(checkpoint_.path);
   const std::string name = source_.is_exported ? RunFolder(source_.path).config() : checkpoint_.path;
+  check_has_configuration(checkpoint_);
   Config before = parse_config(source_.keys, checkpoint_.state.config, name);
   if (source_.is_exported) before.strategy.precision = Strategy::Precision::fp32;
   std::vector<std::string> changes = source_.changes, notes;
