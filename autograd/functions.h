@@ -2,6 +2,7 @@
 // Every differentiable function.
 
 #include "keel/autograd/attention.h"
+#include "keel/autograd/attention_spans.h"
 #include "keel/autograd/checkpoint.h"
 #include "keel/autograd/elementwise.h"
 #include "keel/autograd/embedding.h"

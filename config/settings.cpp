@@ -10,7 +10,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kTypeWords[] = {"a flag",   "an integer", "a number", "a text",
-                                           "integers", "numbers",    "texts"};
+                                           "integers", "numbers",    "texts",    "parts"};
 
 void require_no_outer_keys(std::span<const KeyRow> rows) {
   const auto is_here = [&](std::string_view key) {
@@ -61,6 +61,10 @@ const std::vector<double>& Settings::numbers(std::string_view key) const {
 }
 const std::vector<std::string>& Settings::texts(std::string_view key) const {
   return get<std::vector<std::string>>(key, "texts");
+}
+
+const std::vector<Settings>& Settings::parts(std::string_view key) const {
+  return get<std::vector<Settings>>(key, "parts");
 }
 
 std::shared_ptr<const Schema> joined(const Schema& base, std::span<const KeyRow> rows) {

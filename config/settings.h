@@ -21,7 +21,7 @@ namespace keel {
 class Schema;
 struct SchemaRow;
 
-enum class KeyType : unsigned char { flag, integer, number, text, path, choice, integers, numbers, texts };
+enum class KeyType : unsigned char { flag, integer, number, text, path, choice, integers, numbers, texts, parts };
 
 // What it means that a run which goes on from a checkpoint has another value of a key.
 enum class ResumeRule : unsigned char {
@@ -30,6 +30,8 @@ enum class ResumeRule : unsigned char {
   warns,       // from here on the training is another one
   ignores,     // the same training
 };
+
+struct KeyParts;
 
 // A key of the section `task`, `model`, `data` or `eval`: "model.width". Texts live as long as the program. The same
 // row gives parser, checks, --help-config, docs/config.md and the resolved file, as keel's own rows do. A key whose
@@ -49,6 +51,15 @@ struct KeyRow {
   bool low_open = false, high_open = false;  // the limit itself is refused
   // Where the condition holds, the choice decides the value: it is `standard`, and nobody may give another one.
   bool fixed = false;
+  // Of parts: the keys that each of them has, which lives as long as the program.
+  const KeyParts* parts = nullptr;
+};
+
+// Keys of the mappings in a list, such as [{path: a.bin, weight: 2}, {path: b.bin}]: names without a section, without
+// conditions, without "=key" as a default.
+struct KeyParts {
+  std::string_view name;  // of one: "a source"
+  std::vector<KeyRow> rows;
 };
 
 // What values ask of each other, and do not have: told at the last place that gave one of the keys, as what is wrong
@@ -64,7 +75,7 @@ struct SettingsComplaint {
 class Settings {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>,
-                             std::vector<std::string>>;
+                             std::vector<std::string>, std::vector<Settings>>;
 
   Settings() = default;
   // For programs without a configuration file: defaults, and these texts in place of some, read and checked as those of
@@ -78,6 +89,7 @@ class Settings {
   const std::vector<std::int64_t>& integers(std::string_view key) const;
   const std::vector<double>& numbers(std::string_view key) const;
   const std::vector<std::string>& texts(std::string_view key) const;
+  const std::vector<Settings>& parts(std::string_view key) const;
   bool operator==(const Settings&) const = default;
 
  private:

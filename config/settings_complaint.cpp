@@ -76,8 +76,24 @@ class Complaints {
     if (row.help.empty() || row.help.find('\n') != std::string_view::npos) complain(row, "needs a help of one line");
     if ((row.type == KeyType::choice) != !row.choices.empty())
       complain(row, row.choices.empty() ? "a choice needs choices, as in \"a|b\"" : "only a choice has choices");
+    if ((row.type == KeyType::parts) != (row.parts != nullptr))
+      complain(row, row.parts == nullptr ? "parts need keys" : "only parts have keys of their own");
+    if (row.parts != nullptr) check_parts(row);
     if (row.low_open || row.high_open ? !(row.low < row.high) : !(row.low <= row.high))
       complain(row, "no number is within its limits");
+  }
+
+  void check_parts(const KeyRow& whole) {
+    Complaints parts(whole.parts->rows, {});
+    for (std::size_t i = 0; i < whole.parts->rows.size(); ++i) {
+      const KeyRow& row = whole.parts->rows[i];
+      parts.check_row(row);
+      parts.check_default(i);
+      if (row.key.empty() || row.key.find('.') != std::string_view::npos || !row.when_key.empty() ||
+          row.standard.starts_with('='))
+        parts.complain(row, "a key of a part has neither a section nor a condition, and a default of its own");
+    }
+    if (!parts.text_.empty()) complain(whole, parts.text_);
   }
 
   void check_condition(std::size_t i) {
@@ -106,7 +122,8 @@ class Complaints {
         complain(row, concat("has the value of ", key, " by default, which is no earlier key"));
       return;
     }
-    if (row.type == KeyType::choice && row.choices.empty()) return;
+    if ((row.type == KeyType::choice && row.choices.empty()) || (row.type == KeyType::parts && row.parts == nullptr))
+      return;
     try {
       const YamlDocument read = read_yaml(row.standard);
       if (!read.problems.empty()) return complain(row, concat("its default: ", read.problems[0].message));

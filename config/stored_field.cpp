@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "keel/config/part_settings.h"
 #include "keel/config/values.h"
 #include "keel/runtime/printable.h"
 
@@ -22,6 +23,7 @@ Value empty_value(KeyType type) {
     case KeyType::integers: return std::vector<std::int64_t>{};
     case KeyType::numbers: return std::vector<double>{};
     case KeyType::texts: return std::vector<std::string>{};
+    case KeyType::parts: return std::vector<Settings>{};
   }
   return std::string();
 }
@@ -30,6 +32,13 @@ std::string read_text(const SchemaRow& row, const YamlNode& node) {
   if (node.kind != YamlNode::Kind::scalar) refuse_value(row, node);
   if (printable(node.text, node.text.size()) != node.text) throw Error("has characters that cannot be shown");
   return node.text;
+}
+
+// "{path, weight}".
+std::string part_words(const KeyParts& parts) {
+  std::string keys;
+  for (const KeyRow& row : parts.rows) keys += concat(keys.empty() ? "" : ", ", row.key);
+  return concat('{', keys, '}');
 }
 
 template <class T>
@@ -52,7 +61,28 @@ std::vector<T> read_list(const SchemaRow& row, const YamlNode& node) {
   return list;
 }
 
+std::vector<Settings> read_parts(const SchemaRow& row, const YamlNode& node, const KeyParts& parts) {
+  if (node.kind != YamlNode::Kind::list) refuse_value(row, node);
+  const Schema schema(schema_rows(parts.rows));
+  std::vector<Settings> list;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string where = concat('[', i, ']');
+    if (node.items[i].kind != YamlNode::Kind::mapping)
+      throw YamlError(node.items[i].line, concat(where, ": expects ", part_words(parts)));
+    list.push_back(read_part(schema, node.items[i], where, parts.name));
+  }
+  return list;
+}
+
+std::string parts_text(const std::vector<Settings>& list, const KeyParts& parts) {
+  const Schema schema(schema_rows(parts.rows));
+  std::string text;
+  for (const Settings& part : list) text += concat(text.empty() ? "" : ", ", '{', part_text(schema, part), '}');
+  return concat('[', text, ']');
+}
+
 struct YamlOf {
+  std::string operator()(const std::vector<Settings>& /*parts*/) const { return "[]"; }
   template <class T>
   std::string operator()(const T& value) const {
     return yaml_of(value);
@@ -81,6 +111,7 @@ std::string StoredField::values(const SchemaRow& row) const {
     case KeyType::integers: return each_of(words_for(std::int64_t{}, row.range));
     case KeyType::numbers: return each_of(words_for(0.0, row.range));
     case KeyType::texts: return each_of("a text");
+    case KeyType::parts: return each_of(part_words(*row_.parts));
   }
   return "";
 }
@@ -101,6 +132,7 @@ void StoredField::set(const SchemaRow& row, Settings& settings, const YamlNode& 
     case KeyType::integers: value = read_list<std::int64_t>(row, node); break;
     case KeyType::numbers: value = read_list<double>(row, node); break;
     case KeyType::texts: value = read_list<std::string>(row, node); break;
+    case KeyType::parts: value = read_parts(row, node, *row_.parts); break;
   }
   auto& values = settings.values_;
   const auto found =
@@ -111,7 +143,10 @@ void StoredField::set(const SchemaRow& row, Settings& settings, const YamlNode& 
 
 std::string StoredField::text(const SchemaRow& /*row*/, const Settings& settings) const {
   for (const auto& [key, value] : settings.values_)
-    if (key == row_.key) return std::visit(YamlOf{}, value);
+    if (key == row_.key) {
+      if (const auto* parts = std::get_if<std::vector<Settings>>(&value)) return parts_text(*parts, *row_.parts);
+      return std::visit(YamlOf{}, value);
+    }
   return std::visit(YamlOf{}, empty_value(row_.type));
 }
 

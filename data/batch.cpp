@@ -80,6 +80,12 @@ Batch& Batch::set(std::string name, Tensor values) {
   return *this;
 }
 
+Batch& Batch::keep_on_host(std::string_view name) {
+  (void)(*this)[name];
+  on_host_.emplace_back(name);
+  return *this;
+}
+
 bool Batch::has(std::string_view name) const { return is_in(fields_, name); }
 
 const Tensor& Batch::operator[](std::string_view name) const {
@@ -133,7 +139,8 @@ Batch Batch::stand_in() const {
 
 void Batch::used_by(const Stream& stream) const {
   sample_ids_.storage()->used_by(stream);
-  for (const auto& [name, tensor] : fields_) tensor.storage()->used_by(stream);
+  for (const auto& [name, tensor] : fields_)
+    if (tensor.context() == sample_ids_.context()) tensor.storage()->used_by(stream);
   for (const auto& [name, tensor] : weight_tensors_) tensor.storage()->used_by(stream);
 }
 
@@ -155,7 +162,8 @@ Batch transfer(const Batch& batch, const Context& target) {
   if (!batch.sample_ids_.defined() || batch.sample_ids_.context() == target) return batch;
   Batch moved = batch;
   moved.sample_ids_ = transfer(batch.sample_ids_, target);
-  for (auto& [name, tensor] : moved.fields_) tensor = transfer(tensor, target);
+  for (auto& [name, tensor] : moved.fields_)
+    if (std::ranges::find(batch.on_host_, name) == batch.on_host_.end()) tensor = transfer(tensor, target);
   for (auto& [name, tensor] : moved.weight_tensors_) tensor = transfer(tensor, target);
   return moved;
 }

@@ -36,6 +36,9 @@ class Batch {
   // or another context than that of the sample ids.
   Batch& set(std::string name, Tensor values);
   bool has(std::string_view name) const;
+  // Where the batch travels to a device, this field stays in the processor's memory: what the host reads to know what
+  // there is to compute.
+  Batch& keep_on_host(std::string_view name);
   // A field that is not there is an Error that lists those that are, the likeliest first: "the batch has no 'label';
   // did you mean 'labels'? It has input_ids i32 (8, 64), labels i32 (8, 64)".
   const Tensor& operator[](std::string_view name) const;
@@ -74,10 +77,11 @@ class Batch {
   std::vector<std::pair<std::string, Tensor>> fields_;
   std::map<std::string, double, std::less<>> weights_;
   std::vector<std::pair<std::string, Tensor>> weight_tensors_;
+  std::vector<std::string> on_host_;  // fields that do not travel
   bool is_stand_in_ = false;
 };
 
-// The batch in another context; itself where it already is there.
+// The batch in another context, but for fields that stay on the host; itself where it already is there.
 Batch transfer(const Batch& batch, const Context& target);
 
 // Rows [begin, end) of a step's global batch.

@@ -180,6 +180,7 @@ DatasetPtr pack(DatasetPtr below, const PackOptions& options) {
 Collator next_tokens() {
   return [stacked = stack()](std::span<const CollatedRow> rows, const CollateInfo& info, Batch& batch) {
     stacked(rows, info, batch);
+    if (batch.has(kDocuments)) batch.keep_on_host(kDocuments);
     const Tensor& labels = batch[kLabels];
     const std::span<const std::int32_t> values(labels.data<std::int32_t>(), static_cast<std::size_t>(labels.numel()));
     batch.set_weight(std::string(kTokenWeight),

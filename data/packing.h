@@ -40,7 +40,7 @@ struct PackOptions {
 DatasetPtr pack(DatasetPtr below, const PackOptions& options);
 
 // Stacks the fields, and counts as weight `tokens` the labels that are not -100: of rows that pack() or token_windows()
-// makes. An Error where they have no labels.
+// makes. An Error where they have no labels. Documents stay on the host: attention asks where they begin.
 Collator next_tokens();
 
 }  // namespace keel

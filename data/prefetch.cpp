@@ -12,7 +12,7 @@ PrefetchLoader::PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::i
   KEEL_CHECK(loader_ != nullptr, "prefetching needs a loader");
   KEEL_CHECK(first_step >= 0, "the first step must not be negative, got ", first_step);
   KEEL_CHECK(depth >= 1, "at least one batch must be allowed to wait, got ", depth);
-  KEEL_CHECK(workers >= 1, "batches are loaded by at least one thread, not by ", workers);
+  KEEL_CHECK(workers >= 0, "batches are loaded by 0 threads of their own or more, not by ", workers);
   if (!ranges_) ranges_ = [this](std::int64_t step) { return std::vector<Rows>{{0, loader_->rows(step)}}; };
   if (target_) copies_ = target_.make_stream();
   for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
@@ -28,6 +28,7 @@ PrefetchLoader::~PrefetchLoader() {
 }
 
 std::optional<Batch> PrefetchLoader::next() {
+  load_here(1);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ready() > 0 || (all_issued_ && taken_ == issued_); });
   if (ready() == 0) return std::nullopt;
@@ -48,6 +49,7 @@ std::optional<Batch> PrefetchLoader::next() {
 
 std::string PrefetchLoader::look_ahead(std::size_t count) {
   KEEL_CHECK(std::cmp_less_equal(count, depth_), "at most ", depth_, " batches wait, not ", count);
+  load_here(count);
   std::unique_lock lock(mutex_);
   const auto failed = [this] {
     const std::size_t there = ready();
@@ -115,25 +117,37 @@ void PrefetchLoader::put(const Job& job, Loaded loaded) {
   changed_.notify_all();
 }
 
-void PrefetchLoader::work() {
-  for (;;) {
-    std::optional<Job> job;
-    Loaded loaded;
-    {
-      const std::lock_guard lock(mutex_);
-      try {
-        job = take_job();
-      } catch (...) {
-        // What a step has could not be told: that is the fate of its batch.
-        job = Job{issued_++, step_, {}};
-        loaded.error = std::current_exception();
-        all_issued_ = true;
-      }
+bool PrefetchLoader::load_next() {
+  std::optional<Job> job;
+  Loaded loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      job = take_job();
+    } catch (...) {
+      // What a step has could not be told: that is the fate of its batch.
+      job = Job{issued_++, step_, {}};
+      loaded.error = std::current_exception();
+      all_issued_ = true;
     }
-    if (!job) break;
-    if (!loaded.error) loaded = load(*job);
-    put(*job, std::move(loaded));
   }
+  if (!job) return false;
+  if (!loaded.error) loaded = load(*job);
+  put(*job, std::move(loaded));
+  return true;
+}
+
+void PrefetchLoader::load_here(std::size_t count) {
+  if (!threads_.empty()) return;
+  const auto lacking = [&] {
+    const std::lock_guard lock(mutex_);
+    return ready() < count;
+  };
+  while (lacking() && load_next()) {}
+}
+
+void PrefetchLoader::work() {
+  while (load_next()) {}
   changed_.notify_all();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Loads batches ahead of their use, on threads of its own.
+// Loads batches ahead of their use, on threads of its own, or without threads when they are asked for.
 
 #include <condition_variable>
 #include <cstdint>
@@ -25,7 +25,8 @@ class PrefetchLoader {
 
   // Batches come in the order of steps from `first_step` on, whichever of the `workers` threads loads them. Without
   // `ranges`, a step is one batch of all rows. At most `depth` wait, and every worker has one at hand. With a `target`,
-  // batches travel there ahead of their use, too, beside the device's other work.
+  // batches travel there ahead of their use, too, beside the device's other work. With 0 workers, the thread that asks
+  // for a batch loads it.
   PrefetchLoader(std::shared_ptr<const BatchSource> loader, std::int64_t first_step, RangesOfStep ranges = {},
                  int depth = 2, const Context& target = {}, int workers = 1);
   ~PrefetchLoader();
@@ -52,6 +53,10 @@ class PrefetchLoader {
     std::exception_ptr error;
   };
   void work();
+  // Loads the next batch that nobody loads yet; false where nothing is left.
+  bool load_next();
+  // Without workers: loads until so many can be taken, one has failed, or nothing is left.
+  void load_here(std::size_t count);
   // The next one that nobody loads yet; none where nothing is left. Called with the lock held.
   std::optional<Job> take_job();
   Loaded load(const Job& job);

@@ -30,8 +30,8 @@ MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
       kv_heads_(kv_heads_of(options)),
       causal_(options.causal) {}
 
-Variable MultiHeadAttention::operator()(const Variable& x, const Tensor& lengths) const {
-  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, {.causal = causal_, .lengths = lengths}));
+Variable MultiHeadAttention::operator()(const Variable& x, const AttentionSpans& spans) const {
+  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, {.causal = causal_}));
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const {
@@ -78,9 +78,9 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
       mlp(options),
       dropout(options.dropout) {}
 
-ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const Tensor& lengths) const {
+ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans) const {
   const Scope scope(*this);
-  stream.branch = dropout(attn(advance(stream, ln_1), lengths), pass);
+  stream.branch = dropout(attn(advance(stream, ln_1), spans), pass);
   stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
   return stream;
 }

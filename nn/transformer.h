@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "keel/autograd/attention_spans.h"
 #include "keel/nn/layers.h"
 
 namespace keel {
@@ -33,8 +34,8 @@ class MultiHeadAttention : public Module {
   Linear c_attn;  // queries, keys and values in one product: (heads + 2 kv_heads) head_size
   Linear c_proj;
   explicit MultiHeadAttention(const BlockOptions& options);
-  // x: (batch, time, width) -> the same shape. lengths: optional i64 (batch), keys past it are padding.
-  Variable operator()(const Variable& x, const Tensor& lengths = {}) const;
+  // x: (batch, time, width) -> the same shape. With spans, positions see those of their span alone.
+  Variable operator()(const Variable& x, const AttentionSpans& spans = {}) const;
   // The same for x at the positions from cache.length on; their keys and values are added to layer `layer` of the
   // cache.
   Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
@@ -72,7 +73,7 @@ class TransformerBlock : public Module {
   FeedForward mlp;
   Dropout dropout;
   explicit TransformerBlock(const BlockOptions& options);
-  ResidualStream operator()(ResidualStream stream, Forward& pass, const Tensor& lengths = {}) const;
+  ResidualStream operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans = {}) const;
   // Generation: no gradient, keys and values go to layer `layer` of the cache.
   ResidualStream operator()(ResidualStream stream, KeyValueCache& cache, std::size_t layer) const;
   void visit(Visitor& v) override;

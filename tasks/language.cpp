@@ -5,12 +5,14 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/loader.h"
+#include "keel/data/packing.h"
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_batch.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
@@ -29,6 +31,12 @@ std::string unused_rows_note(std::int64_t rows, std::int64_t vocabulary) {
                 " rows of the embedding belong to none; model.vocabulary=", vocabulary, " leaves them out");
 }
 
+// None where the rows of the batch are one text each.
+PackedDocuments documents_of(const Batch& batch) {
+  if (!batch.has(kDocuments)) return {};
+  return {spans_of(batch[kDocuments]), batch[kPositions]};
+}
+
 class LanguageTask : public Task {
  public:
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
@@ -39,8 +47,11 @@ class LanguageTask : public Task {
   }
 
   Data data() override {
-    Data data = is_addition() ? sums() : windows();
-    const auto& tokenizer = is_addition() ? this->tokenizer() : text().tokenizer;
+    if (has_examples()) (void)gpt_options(site_.settings, examples().vocabulary());  // before anything is made of it
+    Data data = is_addition() ? sums() : has_examples() ? examples().data(site_) : windows();
+    const auto& tokenizer = is_addition()    ? this->tokenizer()
+                            : has_examples() ? examples().tokenizer()
+                                             : text().tokenizer;
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
     return data;
   }
@@ -48,6 +59,7 @@ class LanguageTask : public Task {
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
 
   std::string why_not_recordable() const override {
+    if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
     return site_.settings.number("model.dropout") == 0
                ? ""
                : "model.dropout must be 0: a recorded step would drop the same activations again and again";
@@ -97,6 +109,27 @@ class LanguageTask : public Task {
  private:
   bool is_addition() const { return site_.settings.text("data.type") == "addition"; }
 
+  bool is_mixture() const { return site_.settings.text("data.type") == "mixture"; }
+  bool is_packed() const {
+    return (is_mixture() || site_.settings.text("data.type") == "text") && site_.settings.flag("data.packing");
+  }
+  bool has_examples() const { return is_mixture() || is_packed(); }
+
+  const LanguageData& examples() {
+    if (examples_) return *examples_;
+    LanguageDataOptions options = {.sources = {},
+                                   .packing = is_packed(),
+                                   .tokenizer = site_.settings.text("data.tokenizer"),
+                                   .run_tokenizer = has_run_tokenizer() ? tokenizer() : nullptr,
+                                   .block = positions(),
+                                   .validation = site_.settings.number("data.validation")};
+    if (is_mixture())
+      for (const Settings& source : site_.settings.parts("data.mixture"))
+        options.sources.push_back({source.text("path"), source.number("weight")});
+    else options.sources.push_back({site_.settings.text("data.path"), 1});
+    return examples_.emplace(options, site_.data_seed);
+  }
+
   const AdditionTask& addition() {
     if (!addition_) addition_.emplace(static_cast<int>(site_.settings.integer("data.digits")));
     return *addition_;
@@ -121,7 +154,7 @@ class LanguageTask : public Task {
     if (tokenizer_) return tokenizer_;
     if (is_addition()) tokenizer_ = addition().tokenizer();
     else if (has_run_tokenizer()) tokenizer_ = load_tokenizer(run_tokenizer());
-    else return text().tokenizer;
+    else return has_examples() ? examples().tokenizer() : text().tokenizer;
     return tokenizer_;
   }
 
@@ -134,10 +167,10 @@ class LanguageTask : public Task {
     const Settings& settings = site_.settings;
     if (is_addition() || has_run_tokenizer()) return tokenizer()->vocabulary_size();
     // Where the file says nothing more, it need not be there yet.
-    if (!text_ && settings.integer("model.vocabulary") > 0) return 0;
+    if (!text_ && !examples_ && settings.integer("model.vocabulary") > 0) return 0;
     if (!text_ && settings.text("data.type") == "text" && settings.text("data.tokenizer") == "byte")
       return ByteTokenizer().vocabulary_size();
-    return text().train.vocabulary_size();
+    return has_examples() ? examples().vocabulary() : text().train.vocabulary_size();
   }
 
   Data sums() {
@@ -195,6 +228,7 @@ class LanguageTask : public Task {
   TaskSite site_;
   std::optional<AdditionTask> addition_;
   std::optional<TextDataset> text_;
+  std::optional<LanguageData> examples_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<Gpt> model_;
 };
@@ -224,11 +258,11 @@ GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary) {
 }
 
 Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass) {
-  return {model.loss(batch[kInputIds], batch[kLabels], pass), std::string(kTokenWeight)};
+  return {model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)), std::string(kTokenWeight)};
 }
 
 void validate_language(const Gpt& model, const Batch& batch, Forward& pass, Metrics& metrics) {
-  const Variable logits = model(batch[kInputIds], pass);
+  const Variable logits = model(batch[kInputIds], pass, documents_of(batch));
   if (metrics.has("exact_match"))
     metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
   metrics.at<MeanMetric>("loss").update(cross_entropy(logits, batch[kLabels]).loss.value().item(),

@@ -14,7 +14,20 @@ namespace {
 constexpr std::string_view kName = "model.name", kCustom = "custom", kPublished = "gpt2|gpt2-medium|gpt2-large|gpt2-xl",
                            kModelNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 constexpr std::string_view kType = "data.type", kFiles = "text|tokens";
+constexpr std::string_view kMixture = "mixture", kTexts = "text|mixture", kSplit = "text|tokens|mixture";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
+
+const KeyParts& sources() {
+  static const KeyParts kept = {"a source",
+                                {{.key = "path", .type = KeyType::path, .help = "As data.path."},
+                                 {.key = "weight",
+                                  .type = KeyType::number,
+                                  .standard = "1",
+                                  .help = "Its share of the rows is its part of the sum of all weights.",
+                                  .low = 0,
+                                  .low_open = true}}};
+  return kept;
+}
 
 // A text that rows may point to.
 std::string_view kept(std::int64_t number) {
@@ -135,8 +148,9 @@ std::vector<KeyRow> language_keys() {
       {.key = kType,
        .type = choice,
        .standard = "text",
-       .help = "A text file, a file of token numbers, or sums like 347+586= made up on the fly.",
-       .choices = "text|tokens|addition",
+       .help =
+           "A text file, a file of token numbers, sums like 347+586= made up on the fly, or several files in shares.",
+       .choices = "text|tokens|addition|mixture",
        .known_as = "dataset"},
       {.key = "data.path",
        .type = path,
@@ -146,6 +160,22 @@ std::vector<KeyRow> language_keys() {
        .when_key = kType,
        .when_values = kFiles,
        .known_as = "file|text"},
+      {.key = "data.mixture",
+       .type = parts,
+       .help = "Files with the shares that they have of every step's rows, to less than one row of any beginning: "
+               "texts, or "
+               "files of tokens, all of one vocabulary. Each gives its windows or documents once in every round "
+               "through it.",
+       .when_key = kType,
+       .when_values = kMixture,
+       .parts = &sources()},
+      {.key = "data.packing",
+       .type = flag,
+       .standard = "false",
+       .help = "Documents, packed into rows of model.block tokens, of which each sees itself alone: objects of .jsonl, "
+               "rows and examples with a field text, files of a folder, lines of other texts. False: a text is one.",
+       .when_key = kType,
+       .when_values = kTexts},
       {.key = "data.tokenizer",
        .type = choice,
        .standard = "byte",
@@ -153,14 +183,21 @@ std::vector<KeyRow> language_keys() {
        .choices = "byte|character",
        .when_key = kType,
        .when_values = "text"},
+      {.key = "data.tokenizer",
+       .type = choice,
+       .standard = "byte",
+       .help = "Of texts among the files: one token for each byte.",
+       .choices = "byte",
+       .when_key = kType,
+       .when_values = kMixture},
       {.key = "data.validation",
        .type = number,
        .standard = "0.1",
-       .help = "Fraction at the end of the file that is never trained on; 0: no evaluation.",
+       .help = "Fraction at the end of each file, or of its documents, that is never trained on; 0: no evaluation.",
        .low = 0,
        .high = 0.5,
        .when_key = kType,
-       .when_values = kFiles,
+       .when_values = kSplit,
        .known_as = "validation_fraction|val_split"},
       {.key = "data.digits",
        .type = integer,

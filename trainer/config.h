@@ -31,7 +31,8 @@ namespace keel {
 
 struct DataConfig {
   bool allow_changes = false;
-  std::uint64_t seed = 0;  // order of the data
+  std::uint64_t seed = 0;    // order of the data
+  std::int64_t workers = 1;  // threads of a rank that load batches
   bool operator==(const DataConfig&) const = default;
 };
 

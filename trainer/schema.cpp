@@ -176,6 +176,11 @@ std::vector<SchemaRow> own_rows() {
                "that is an "
                "error."}),
       {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
+      ignored(
+          {"data.workers", KEEL_FIELD(data.workers), "1", between(0, 256), kAlways,
+           "Threads of each rank that load batches ahead of the steps; 0: the thread that trains loads them. Results "
+           "do not depend on it.",
+           "num_workers|loader_workers|num_loader_workers|dataloader_num_workers"}),
 
       {"batch.global", KEEL_FIELD(batch.global), "12", between(1, 16777216), kAlways,
        "Sequences whose gradients make one optimizer step.", "batch_size|size"},

@@ -118,6 +118,7 @@ class Run {
                                         .last_step = config_.steps,
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph,
+                                        .workers = static_cast<int>(config_.data.workers),
                                         .unit = std::string(task_->unit()),
                                         .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
                    state_.step);

@@ -55,7 +55,8 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       first_step_(step),
       batches_(
           parts.loader, step, [this](std::int64_t each) { return loaded(each); },
-          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context()) {
+          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
+          parts.workers) {
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 

@@ -48,6 +48,7 @@ class TrainingSteps {
     std::int64_t last_step = 0;  // whose batches are the last that are needed
     std::uint64_t seed = 0;      // of dropout
     bool cuda_graph = false;
+    int workers = 1;                             // threads that load batches
     std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
     StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
   };

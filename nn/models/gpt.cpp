@@ -41,19 +41,26 @@ Variable Gpt::embed(const Tensor& tokens, std::int64_t first_position) const {
   return add(wte(tokens), wpe(kernels::arange(tokens.context(), first_position, time)));
 }
 
-Variable Gpt::operator()(const Tensor& tokens, Forward& pass) const {
+Variable Gpt::embed(const Tensor& tokens, const PackedDocuments& documents) const {
+  if (!documents.spans) return embed(tokens, 0);
+  KEEL_CHECK(documents.positions.defined() && documents.positions.shape() == tokens.shape(),
+             "packed documents have a position for each token of ", tokens);
+  return add(wte(tokens), wpe(documents.positions));
+}
+
+Variable Gpt::operator()(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
   const Scope scope(*this);
-  ResidualStream stream{Dropout(options.dropout)(embed(tokens, 0), pass)};
+  ResidualStream stream{Dropout(options.dropout)(embed(tokens, documents), pass)};
   for (const TransformerBlock& block : h) {
     if (!recompute) {
-      stream = block(stream, pass);
+      stream = block(stream, pass, documents.spans);
       continue;
     }
     std::vector<Variable> inputs = {stream.sum};
     if (stream.branch.defined()) inputs.push_back(stream.branch);
     const std::vector<Variable> outputs = checkpoint(
-        [&block, &pass](std::span<const Variable> in) {
-          const ResidualStream out = block(ResidualStream{in[0], in.size() > 1 ? in[1] : Variable()}, pass);
+        [&block, &pass, spans = documents.spans](std::span<const Variable> in) {
+          const ResidualStream out = block(ResidualStream{in[0], in.size() > 1 ? in[1] : Variable()}, pass, spans);
           return std::vector<Variable>{out.sum, out.branch};
         },
         inputs, &pass.random);
@@ -62,8 +69,9 @@ Variable Gpt::operator()(const Tensor& tokens, Forward& pass) const {
   return linear(advance(stream, ln_f), head, {});
 }
 
-CrossEntropyLoss Gpt::loss(const Tensor& tokens, const Tensor& targets, Forward& pass) const {
-  return cross_entropy((*this)(tokens, pass), targets, {.overwrite_logits = true});
+CrossEntropyLoss Gpt::loss(const Tensor& tokens, const Tensor& targets, Forward& pass,
+                           const PackedDocuments& documents) const {
+  return cross_entropy((*this)(tokens, pass, documents), targets, {.overwrite_logits = true});
 }
 
 KeyValueCache Gpt::make_cache(std::int64_t batch) const {

@@ -32,6 +32,12 @@ GptOptions gpt_by_name(std::string_view name);
 // others have it, for whom a token attends to all, the same speed is a higher share (by 7 % for gpt2).
 double training_flops_of_token(const GptOptions& options, std::int64_t parameters);
 
+// Several documents in a row, which do not see each other. Null spans: a row is one text from position 0 on.
+struct PackedDocuments {
+  AttentionSpans spans = {};
+  Tensor positions = {};  // i32 or i64 (batch, time): how far each token is from its document's beginning
+};
+
 class Gpt : public Module {
  public:
   GptOptions options;
@@ -45,9 +51,11 @@ class Gpt : public Module {
   explicit Gpt(const GptOptions& options);
 
   // tokens: i32 or i64 (batch, time), time <= block -> logits (batch, time, vocabulary).
-  Variable operator()(const Tensor& tokens, Forward& pass) const;
+  // Packed documents have the logits that each has alone.
+  Variable operator()(const Tensor& tokens, Forward& pass, const PackedDocuments& documents = {}) const;
   // Mean cross-entropy against targets (batch, time); targets equal to -100 do not count.
-  CrossEntropyLoss loss(const Tensor& tokens, const Tensor& targets, Forward& pass) const;
+  CrossEntropyLoss loss(const Tensor& tokens, const Tensor& targets, Forward& pass,
+                        const PackedDocuments& documents = {}) const;
 
   // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
   Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
@@ -57,6 +65,7 @@ class Gpt : public Module {
 
  private:
   Variable embed(const Tensor& tokens, std::int64_t first_position) const;
+  Variable embed(const Tensor& tokens, const PackedDocuments& documents) const;
 };
 
 struct SamplingOptions {

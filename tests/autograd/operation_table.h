@@ -205,6 +205,21 @@ inline const std::vector<OperationRow>& operations() {
                                  {.causal = true, .q_offset = 2, .lengths = in.others[0]})};
              },
              .never_empty = "dg"});
+    add_row({.name = "attention_packed, in spans",
+             .arguments = {{"btp"}},
+             .call = [](const Inputs& in) -> Result {
+               // The last position is in none where there are several.
+               std::vector<AttentionSpan> spans;
+               const std::int64_t time = in.extents.at('t'), end = time > 1 ? time - 1 : time;
+               for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
+                 if (end > 1) spans.push_back({row, 0, end / 2});
+                 if (end > 0) spans.push_back({row, end / 2, end});
+               }
+               return {attention_packed(in.numbers[0], 2, 2,
+                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
+                                        {.causal = true})};
+             },
+             .never_empty = "p"});
     add_row({.name = "attention_packed",
              .arguments = {{"btp"}, {"b", Holds::lengths, 't'}},
              .call = [](const Inputs& in) -> Result {

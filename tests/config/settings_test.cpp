@@ -34,6 +34,14 @@ KeyRow ignored(KeyRow row) {
   return row;
 }
 
+const KeyParts kHeads = {
+    "a head",
+    {{"name", KeyType::text, "", "What it predicts."}, {"weight", KeyType::number, "1", "Of its loss.", 0, 100}}};
+KeyRow with_parts(KeyRow row, const KeyParts& parts) {
+  row.parts = &parts;
+  return row;
+}
+
 const KeyRow kRows[] = {
     choice("task.kind", "small", "small|large|named"),
     {"task.strict", KeyType::flag, "false", "Whether it is."},
@@ -44,6 +52,7 @@ const KeyRow kRows[] = {
     {"model.sizes", KeyType::integers, "[8, 4]", "Units of each layer.", 1, 4096},
     {"model.rates", KeyType::numbers, "[]", "Dropout of each layer.", 0, 1},
     {"model.names", KeyType::texts, "[a, b c]", "Of the layers."},
+    with_parts({"model.heads", KeyType::parts, "[]", "What is predicted."}, kHeads),
     when({"model.width", KeyType::integer, "64", "Width.", 1}, "task.kind", "small"),
     when({"model.width", KeyType::integer, "512", "Width.", 1}, "task.kind", "large|named"),
     ignored({"data.classes", KeyType::integer, "=task.classes", "Classes of the data.", 1}),
@@ -239,7 +248,7 @@ TEST(Settings, JoinASchemaInItsOrder) {
   EXPECT_EQ(
       order,
       "task.kind task.strict task.classes task.smoothing task.title task.teacher task.type model.sizes model.rates "
-      "model.names model.width model.width model.depth data.classes data.path");
+      "model.names model.heads model.width model.width model.depth data.classes data.path");
   EXPECT_EQ(base.rows().size(), 3u);
   Settings settings;
   EXPECT_EQ(told(*both, "task: {classes: 4, type: two}\nmodel: {depth: 3}", settings), "");
@@ -295,6 +304,44 @@ TEST(Settings, AWrongListOfRowsIsToldALineForEachMistake) {
   EXPECT_EQ(about({{"task.a", KeyType::integer, "x", "A."}, {"task.b", KeyType::flag, "x", "B."}}),
             "task.a: its default: expects a whole number, got 'x'\n"
             "task.b: its default: expects true or false, got 'x'");
+}
+
+TEST(Settings, PartsAreMappingsWithDefaultsOfTheirOwn) {
+  const Schema schema(schema_rows(kRows));
+  Settings settings;
+  EXPECT_EQ(
+      told(schema, "task: {classes: 3}\nmodel:\n  heads: [{name: digit}, {weight: 0.5, name: angle}]\n", settings), "");
+  const std::vector<Settings>& heads = settings.parts("model.heads");
+  ASSERT_EQ(heads.size(), 2u);
+  EXPECT_EQ(heads[0].text("name"), "digit");
+  EXPECT_EQ(heads[0].number("weight"), 1);
+  EXPECT_EQ(heads[1].number("weight"), 0.5);
+  const std::string yaml = to_yaml(schema, settings);
+  EXPECT_NE(yaml.find("heads: [{name: digit, weight: 1}, {name: angle, weight: 0.5}]"), std::string::npos) << yaml;
+  Settings again;
+  EXPECT_EQ(told(schema, yaml, again), "");
+  EXPECT_EQ(again, settings);
+
+  const auto wrong = [](const std::string& heads_text) {
+    return told(concat("task: {classes: 3}\nmodel:\n  heads: ", heads_text, '\n'));
+  };
+  EXPECT_NE(wrong("[{name: a}, {nam: b}]")
+                .find("c.yaml:3: model.heads[1].nam: a head has no such key; did you mean "
+                      "'name'?"),
+            std::string::npos)
+      << wrong("[{name: a}, {nam: b}]");
+  EXPECT_NE(wrong("[{weight: 1}]").find("[0].name: is missing, and has no default"), std::string::npos);
+  EXPECT_NE(wrong("[{name: a, weight: 101}]").find("[0].weight: expects a number from 0 to 100"), std::string::npos);
+  EXPECT_NE(wrong("[digit]").find("[0]: expects {name, weight}"), std::string::npos);
+  EXPECT_NE(wrong("digit").find("expects a list, each {name, weight}"), std::string::npos);
+
+  const KeyParts bad = {"a part", {{"task.x", KeyType::text, "1", ""}}};
+  const KeyRow row[] = {with_parts({"model.parts", KeyType::parts, "[]", "Parts."}, bad)};
+  const std::string complaint = complaint_about(row, {});
+  EXPECT_NE(complaint.find("task.x: needs a help of one line"), std::string::npos) << complaint;
+  EXPECT_NE(complaint.find("has neither a section nor"), std::string::npos) << complaint;
+  const KeyRow none[] = {{"model.parts", KeyType::parts, "[]", "Parts."}};
+  EXPECT_NE(complaint_about(none, {}).find("parts need keys"), std::string::npos);
 }
 
 }  // namespace

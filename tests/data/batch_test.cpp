@@ -184,5 +184,16 @@ TEST(BatchSource, RefusesRowsThatItHasNot) {
     EXPECT_NE(error_of([&] { source.load(0, range); }).find("4 rows of step 0"), std::string::npos);
 }
 
+TEST(Batch, LeavesOnTheHostWhatStaysThere) {
+  const Context host = testing::context(), other = testing::context();
+  Batch batch(host, 0, 2);
+  batch.set("tokens", zeros(host, {2, 3})).set("documents", zeros(host, {2, 3}, DType::i32)).keep_on_host("documents");
+  const Batch moved = transfer(batch, other);
+  EXPECT_EQ(moved["tokens"].context(), other);
+  EXPECT_EQ(moved["documents"].context(), host);
+  moved.used_by(other.stream());
+  EXPECT_NE(error_of([&] { batch.keep_on_host("document"); }).find("did you mean 'documents'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace keel

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 
+#include "keel/data/collator.h"
 #include "keel/data/divide_rows.h"
-
+#include "keel/data/jsonl.h"
+#include "keel/data/sampler.h"
+#include "keel/runtime/file.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -126,7 +129,7 @@ TEST(PrefetchLoader, OfSeveralWorkersGivesTheBatchesOfOne) {
   };
   PrefetchLoader alone(std::make_shared<NumberedLoader>(40, 4), 3, ranges);
   const std::vector<double> wanted = ids_until_end(alone);
-  for (const int workers : {1, 2, 3, 8})
+  for (const int workers : {0, 1, 2, 3, 8})
     for (const int depth : {1, 2, 5}) {
       PrefetchLoader loader(std::make_shared<UnevenLoader>(40, 4), 3, ranges, depth, {}, workers);
       EXPECT_EQ(ids_until_end(loader), wanted) << workers << ' ' << depth;
@@ -135,7 +138,7 @@ TEST(PrefetchLoader, OfSeveralWorkersGivesTheBatchesOfOne) {
 }
 
 TEST(PrefetchLoader, OfSeveralWorkersThrowsTheFirstErrorInItsPlace) {
-  for (const int workers : {2, 5}) {
+  for (const int workers : {0, 2, 5}) {
     PrefetchLoader loader(std::make_shared<UnevenLoader>(40, 6, 7), 0, {}, 3, {}, workers);
     for (int step = 0; step < 7; ++step) {
       EXPECT_EQ(loader.look_ahead(1), "");
@@ -144,6 +147,34 @@ TEST(PrefetchLoader, OfSeveralWorkersThrowsTheFirstErrorInItsPlace) {
     EXPECT_EQ(loader.look_ahead(3), "the disk is gone");
     EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
     EXPECT_EQ(error_of([&] { loader.next(); }), "the disk is gone");
+  }
+}
+
+TEST(PrefetchLoader, WithoutWorkersLoadsWhatIsAskedForInTheThreadThatAsks) {
+  const auto source = std::make_shared<NumberedLoader>(5);
+  PrefetchLoader loader(source, 0, {}, 3, {}, 0);
+  EXPECT_EQ(source->loaded, 0);
+  EXPECT_EQ(testing::doubles(loader.next()->sample_ids())[0], 0);
+  EXPECT_EQ(source->loaded, 1);
+  EXPECT_EQ(loader.look_ahead(2), "");
+  EXPECT_EQ(source->loaded, 3);
+  EXPECT_EQ(ids_until_end(loader).size(), 4u * 6);
+  EXPECT_EQ(source->loaded, 5);
+}
+
+TEST(PrefetchLoader, OfAnyNumberOfWorkersNamesTheFileAndLineThatIsMalformed) {
+  const testing::TemporaryFolder place;
+  std::string text;
+  for (int line = 1; line <= 9; ++line) text += line == 7 ? "{\"x\": [1, 2}\n" : "{\"x\": [1, 2]}\n";
+  write_text_file(place / "points.jsonl", text);
+  for (const int workers : {0, 1, 3}) {
+    const DatasetPtr points = open_jsonl(place / "points.jsonl");
+    PrefetchLoader loader(make_source(testing::context(), points, sequential(points->size(), 2), stack()), 0, {}, 2, {},
+                          workers);
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(loader.next());
+    const std::string said = loader.look_ahead(1);
+    EXPECT_NE(said.find("points.jsonl', line 7, column "), std::string::npos) << said;
+    EXPECT_EQ(error_of([&] { loader.next(); }), said);
   }
 }
 

@@ -37,6 +37,57 @@ TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
   EXPECT_LT(relative_error(doubles(last), doubles(whole.select(1, 7))), 1e-5);
 }
 
+// Rows of a matrix product, here by keel's own kernels, have the same bits whatever other rows there are.
+TEST(Gpt, PackedDocumentsHaveTheBitsOfEachAlone) {
+  const Context context = testing::context(2, KernelChoice::plain);
+  for (const bool recompute : {false, true}) {
+    Gpt model(tiny_gpt());
+    model.recompute = recompute;
+    std::vector<FlatBuffer> buffers = materialize(model, context);
+    const std::vector<std::vector<std::int32_t>> texts = {{3, 1, 4, 1, 5}, {9, 2}, {6, 5, 3, 5, 8, 9, 7}, {9, 3, 2, 3}};
+    // Documents 0, 1 and 2 fill the first row up to two tokens of padding; document 3 begins the second.
+    std::vector<std::int32_t> tokens(32, 60), documents(32, -1), positions(32, 0), targets(32, -100);
+    const std::vector<std::size_t> begins = {0, 5, 7, 16};
+    for (std::size_t d = 0; d < texts.size(); ++d)
+      for (std::size_t i = 0; i < texts[d].size(); ++i) {
+        const std::size_t at = begins[d] + i;
+        tokens[at] = texts[d][i];
+        documents[at] = d == 3 ? 0 : static_cast<std::int32_t>(d);
+        positions[at] = static_cast<std::int32_t>(i);
+        if (i + 1 < texts[d].size()) targets[at] = texts[d][i + 1];
+      }
+    const Dims shape = {2, 16};
+    const PackedDocuments packed = {spans_of(from_values(context, documents, shape)),
+                                    from_values(context, positions, shape)};
+    EXPECT_EQ(*packed.spans, (std::vector<AttentionSpan>{{0, 0, 5}, {0, 5, 7}, {0, 7, 14}, {1, 0, 4}}));
+    Forward pass;
+    const Tensor logits = model(from_values(context, tokens, shape), pass, packed).value();
+    const CrossEntropyLoss loss =
+        model.loss(from_values(context, tokens, shape), from_values(context, targets, shape), pass, packed);
+    const auto gradient_of = [&](const CrossEntropyLoss& of) {
+      model.h[0].attn.c_attn.weight.variable().zero_grad();
+      backward(of.loss);
+      return doubles(model.h[0].attn.c_attn.weight.grad());
+    };
+    const std::vector<double> together = gradient_of(loss);
+    std::vector<double> separate(together.size());
+    constexpr double kTargets = 4 + 1 + 6 + 3;
+    for (std::size_t d = 0; d < texts.size(); ++d) {
+      const auto length = std::ssize(texts[d]);
+      const Tensor alone = from_values(context, texts[d], {1, length});
+      const std::int64_t row = d == 3 ? 1 : 0, begin = d == 3 ? 0 : static_cast<std::int64_t>(begins[d]);
+      EXPECT_EQ(doubles(model(alone, pass).value().select(0, 0)),
+                doubles(logits.select(0, row).slice(0, begin, begin + length)))
+          << "document " << d;
+      const std::vector<double> own =
+          gradient_of(model.loss(alone.slice(1, 0, length - 1), alone.slice(1, 1, length), pass));
+      const double share = static_cast<double>(length - 1) / kTargets;
+      for (std::size_t i = 0; i < own.size(); ++i) separate[i] += share * own[i];
+    }
+    EXPECT_LT(relative_error(together, separate), 1e-5);
+  }
+}
+
 TEST(Gpt, GenerationRunsPastTheBlockAndRepeatsForOneSeed) {
   const Context context = testing::context(1);
   Gpt model(tiny_gpt());

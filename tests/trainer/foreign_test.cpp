@@ -1,6 +1,7 @@
 // Files of other trainers: what they become, and what is said of those that cannot be read.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include "keel/trainer/foreign/translation.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
+#include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
@@ -46,7 +48,7 @@ TEST(Foreign, GoldenFilesAreTheConfigurationsThatTheyMean) {
        "optimizer: {type: AdamW, lr: 1e-3, weight_decay: 0.1}\n"
        "scheduler: {type: linear_with_warmup, warmup: 0.5, interval: step}\n"},
       {"parameters.yml", 2,
-       "run: models/first\nresume: never\nstrategy: zero2-fp32\nclip: 1.0\n"
+       "run: models/first\nresume: never\nstrategy: zero2-fp32\nclip: 1.0\ndata: {workers: 0}\n"
        "batch: {global: 16, micro: 4}\n"
        "optimizer: {type: HFAdamW, lr: 2e-5, weight_decay: 0.01}\n"
        "scheduler: {type: linear_with_warmup, warmup: 0.01}\n"},
@@ -61,6 +63,27 @@ TEST(Foreign, GoldenFilesAreTheConfigurationsThatTheyMean) {
     const std::string file = golden(each.file);
     const Config read = load_any_config(keel_keys(), {file, {}, {}, each.ranks}, kAdditions);
     EXPECT_EQ(to_yaml(read), to_yaml(parse_config(each.keel, file, kAdditions))) << each.file;
+  }
+}
+
+TEST(Foreign, GoldenFilesTrainByTwoRanks) {
+  struct Run {
+    const char* file;
+    Words beside;
+  };
+  for (const Run& each : {Run{"hps.yaml", {}},
+                          {"parameters.yml", {}},
+                          {"deepspeed.json", {}},
+                          {"accelerate.yaml", {"batch.micro=3"}},
+                          {"accelerate_json.yaml", {}},
+                          {"configs.json", {"scheduler.step_size_up=6", "data={type: addition}"}}}) {
+    const TemporaryFolder place;
+    Words words = small(each.beside);
+    words.insert(words.end(), {"steps=3", "run=" + place / "run", "eval.samples=8", "threads=1"});
+    const Config config = load_any_config(keel_keys(), {golden(each.file), {}, {}, 2}, words);
+    const auto told = testing::train_by(2, config);
+    ASSERT_EQ(told[0]->losses.size(), 3u) << each.file;
+    for (const double loss : told[0]->losses) EXPECT_TRUE(std::isfinite(loss) && loss > 0) << each.file;
   }
 }
 

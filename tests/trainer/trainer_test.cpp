@@ -119,6 +119,25 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
   for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], c.losses[i], 1e-3 * a.losses[i]);
 }
 
+TEST(Trainer, GivesTheSameBitsWhateverTheNumberOfThreadsThatLoadBatches) {
+  const TemporaryFolder place;
+  Recorder standard;
+  const Config one = small_run(place, "1", {"batch.micro=2"});
+  train(one, standard);
+  for (const int workers : {0, 3}) {
+    const std::string name = concat("data.workers=", workers);
+    Recorder first(5), second;
+    train(small_run(place, name, {"batch.micro=2", name}), first);
+    // Goes on with another number of them, and without a word about it.
+    train(small_run(place, name, {"batch.micro=2", concat("data.workers=", 3 - workers), "resume=auto"}), second);
+    EXPECT_EQ(second.messages.find("other settings"), std::string::npos) << second.messages;
+    EXPECT_EQ(weights_of(small_run(place, name)), weights_of(one)) << workers;
+    std::vector<double> losses = first.losses;
+    losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+    EXPECT_EQ(losses, standard.losses) << workers;
+  }
+}
+
 TEST(Trainer, GivesTheSameBitsAtEveryThreadCountWithPlainKernels) {
   for (const std::vector<std::string>& precision : kWaysToKeepWeights) {
     const TemporaryFolder place;

@@ -99,7 +99,7 @@ constexpr ForeignRow kConfigsRows[] = {
     refused("load_pretrained_encoder_only", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_classifer", "keel does not read its .pth files", kConfigsOff),
     mapped("validation_ratio", "data.validation"),
-    taken("num_workers", "keel's loader runs beside the steps; the data's order is the same"),
+    mapped("num_workers", "data.workers"),
     taken("pin_memory", "keel's batches are in pinned memory"),
     mapped("automatic_mixed_precision", "precision", read_amp, "fp16 or fp32"),
     refused("save_onnx", "keel get writes safetensors", kConfigsOff),

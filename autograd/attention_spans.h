@@ -1,0 +1,29 @@
+#pragma once
+// Attention within stretches of rows: documents that share a row do not see each other.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "keel/autograd/attention.h"
+
+namespace keel {
+
+// Positions [begin, end) of a row of a batch.
+struct AttentionSpan {
+  std::int64_t row = 0, begin = 0, end = 0;
+  bool operator==(const AttentionSpan&) const = default;
+};
+using AttentionSpans = std::shared_ptr<const std::vector<AttentionSpan>>;
+
+// The documents of packed rows: neighbours of equal numbers in `documents`, i32 (batch, time) in the processor's
+// memory. What is below 0 is padding, and no document.
+AttentionSpans spans_of(const Tensor& documents);
+
+// attention_packed() (keel/autograd/attention.h) of each span for itself, with the bits that a batch of that span alone
+// has; the work is that of the spans, not of the rows. Outside the spans, which must not overlap, output and gradient
+// are 0. Null: the same as attention_packed(). Spans with an offset or lengths, or outside of the rows, are an Error.
+Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const AttentionSpans& spans,
+                          const AttentionOptions& options);
+
+}  // namespace keel
