@@ -97,6 +97,8 @@ struct LossScaleConfig {
 struct EvalConfig {
   Length every;              // none: only at the end
   std::int64_t batches = 0;  // of each validation set; 0: all
+  bool at_start = false;     // before the first step of a run, too
+  std::int64_t sanity = 0;   // batches of each set that a session tries before it writes anything
   bool operator==(const EvalConfig&) const = default;
 };
 

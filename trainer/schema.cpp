@@ -192,6 +192,12 @@ std::vector<SchemaRow> own_rows() {
                "Between two evaluations, in steps or epochs; 0: only at the end.", "eval_interval|evaluate_every"}),
       ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kAlways,
                "Batches of one evaluation; 0: all that is held out.", "eval_iters"}),
+      ignored({"eval.at_start", KEEL_FIELD(eval.at_start), "false", kAny, kAlways,
+               "Evaluate before the first step of a run, too.", "eval_when_start|eval_on_start"}),
+      ignored({"eval.sanity", KEEL_FIELD(eval.sanity), "0", at_least(0), kAlways,
+               "Batches of each validation set that are evaluated when a session begins, before it writes anything, so "
+               "that what is wrong with an evaluation shows at once; their results are dropped.",
+               "num_sanity_val_steps|sanity_steps"}),
 
       ignored(
           {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,

@@ -104,6 +104,7 @@ class Run {
     // A schedule that cannot be tabulated is refused before anything is written.
     const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
+    RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
     write_description();
     begin_callbacks();
     checkpoints_->begin();
@@ -192,6 +193,10 @@ class Run {
     time_->begin();
     if (time_->is_spent()) end_by(TrainEnd::time_limit);
     take(callbacks_->agree());
+    if (config_.eval.at_start && state_.step == 0 && !has_ended_) {
+      evaluate_now();
+      report_->go_on(steps_->waited_ms());
+    }
     while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
