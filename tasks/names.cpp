@@ -6,9 +6,9 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kRecordNames[] = {
-    "step",      "loss",        "lr",         "grad_norm",  "tokens",     "tokens_per_s",    "step_ms",
-    "elapsed_s", "evaluations", "loss_scale", "exposed_ms", "sent_bytes", "validation_loss", "exact_match",
-    "nonfinite", "epoch"};
+    "step",      "loss",        "lr",          "grad_norm",         "tokens",         "tokens_per_s",    "step_ms",
+    "elapsed_s", "evaluations", "loss_scale",  "exposed_ms",        "sent_bytes",     "validation_loss", "exact_match",
+    "nonfinite", "epoch",       "model_flops", "flops_utilization", "resident_bytes", "device_bytes"};
 
 }  // namespace
 

@@ -118,6 +118,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   Length every;            // between two lines of metrics
+  double peak_flops = 0;   // of a rank's device, in a second; 0: not known
   std::int64_t trace = 0;  // steps whose computing and communication are recorded
   bool operator==(const LogConfig&) const = default;
 };

@@ -27,9 +27,7 @@ void RunEvaluation::try_some() const {
     run(0, batches);
   } catch (const AgreedError& error) {
     throw AgreedError(concat("eval.sanity: ", error.what()), error.kind());
-  } catch (const Error& error) {
-    throw Error(concat("eval.sanity: ", error.what()), error.kind());
-  }
+  } catch (const Error& error) { throw Error(concat("eval.sanity: ", error.what()), error.kind()); }
 }
 
 }  // namespace keel

@@ -226,6 +226,11 @@ std::vector<SchemaRow> own_rows() {
            "on its own host and one on another; resume=auto goes on from them where no checkpoint is newer. 0: none."}),
       ignored({"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways,
                "Between two lines of metrics.jsonl, in steps or epochs.", "log_every|log_interval"}),
+      ignored({"log.peak_flops", KEEL_FIELD(log.peak_flops), "0", at_least(0), kAlways,
+               "Floating-point operations that the device of a rank could do in a second in the numbers that are "
+               "computed in, such as 989e12: metrics.jsonl has the share of it that the model's products use. 0: no "
+               "such share.",
+               "peak_flops|device_peak_flops"}),
       ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
                "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
                "Perfetto).",

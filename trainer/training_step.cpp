@@ -4,7 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "keel/autograd/flops.h"
+#include "keel/data/collator.h"
 #include "keel/data/divide_rows.h"
+#include "keel/data/token_batch.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
@@ -20,6 +23,12 @@ bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
   return std::ranges::equal(a, b, [](const TermKind& x, const TermKind& y) {
     return x.name == y.name && x.weight == y.weight && x.is_sum == y.is_sum && x.is_logged == y.is_logged;
   });
+}
+
+// Of the positions that are computed, those that were not filled up.
+double filled_share(const Batch& batch) {
+  const double positions = batch.has_weight(kPositionWeight) ? batch.weight(kPositionWeight) : 0;
+  return positions > 0 ? batch.weight(kTokenWeight) / positions : 1;
 }
 
 std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
@@ -168,6 +177,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     Pending& evaluation = is_first ? pending : again;
     for (std::size_t i = 0; i < micro_batches_.size(); ++i)
       run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
+    if (!is_first) pending.flops += again.flops;
     const std::vector<double> mine = sums_of(evaluation);
     GatheringOfNotes told(parts_.ranks, note_of(evaluation, {}), mine);
     has_told = true;
@@ -195,6 +205,12 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
 }
 
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
+  const FlopCount count;
+  compute(index, batch, pending);
+  pending.flops += batch.is_stand_in() ? 0 : count.flops() * filled_share(batch);
+}
+
+void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == micro_batches_.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
@@ -256,7 +272,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
 }
 
 StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) const {
-  StepNote note{.flags = flags, .signature = pending.micro_batches.front().loss.signature()};
+  StepNote note{.flags = flags, .flops = pending.flops, .signature = pending.micro_batches.front().loss.signature()};
   // On a device the step after it has begun already.
   const std::int64_t next = pending.step + (context_.stream().is_asynchronous() ? 1 : 0);
   if (next < parts_.last_step) note.next_rows = parts_.loader->rows(next);
@@ -321,7 +337,10 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfN
   for (std::size_t i = 0; i < kinds.size(); ++i)
     if (!kinds[i].name.empty()) outcome.terms.push_back({kinds[i].name, mean_of_term(all.sums, i)});
   double units = 0;
-  for (const StepNote& note : all.notes) units += note.units;
+  for (const StepNote& note : all.notes) {
+    units += note.units;
+    outcome.flops += note.flops;
+  }
   outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);

@@ -31,6 +31,7 @@ struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
   double loss = 0;        // over all ranks; not a number where no term had weight
   std::int64_t units = 0;
+  double flops = 0;                     // of the products that the model needed, forward and backward, over all ranks
   std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
   StepResult result = {};
 };
@@ -92,6 +93,7 @@ class TrainingSteps {
     std::vector<Micro> micro_batches = {};
     WeightTotals totals = {};
     std::string terms = {};  // of its losses
+    double flops = 0;
     PendingStep result = {};
   };
 
@@ -106,6 +108,7 @@ class TrainingSteps {
   // The flags, with `failed` where the batches of the next step do not come.
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  void compute(std::size_t index, const Batch& batch, Pending& pending);
   // What the step's losses have in common, and what their weights come to. Collective.
   void agree_on_terms(const Loss& loss, Pending& pending);
   void begin_totals();
