@@ -49,6 +49,7 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
       {"loss", outcome.loss},      {"lr", report.lr},          {"grad_norm", report.grad_norm},
       {speed, report.units_per_s}, {"step_ms", times.step_ms}, {"elapsed_s", now - began_},
       {report.unit, units}};
+  for (const NamedNumber& each : site_.rates) metrics.push_back({concat("lr/", each.name), each.value * report.lr});
   if (outcome.flops > 0) metrics.push_back({"model_flops", outcome.flops});
   const double peak = site_.config.log.peak_flops * site_.ranks.size();
   if (outcome.flops > 0 && peak > 0)

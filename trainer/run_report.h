@@ -24,6 +24,7 @@ class RunReport {
     TrainObserver& observer;
     RunFiles& files;  // where they have begun, records are written
     const RunTime& time;
+    std::vector<NamedNumber> rates = {};  // factors of groups of parameters on the learning rate, by name
   };
   // All outlive this. `step`: where the session begins.
   RunReport(const Site& site, std::int64_t step) : site_(site), measured_step_(step) {}

@@ -13,6 +13,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
+#include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
@@ -90,7 +91,8 @@ class Run {
     state_.config = to_yaml(config_);
     state_.data = data_.training->fingerprint();
     known_step_ = state_.step;
-    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_},
+    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
+                                    group_rates(config_, model_)},
                     state_.step);
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;

@@ -1,4 +1,4 @@
-// What records say of work, speed, and memory, against counts by hand.
+// What records say of work, speed, memory and rates, against counts by hand.
 
 #include <gtest/gtest.h>
 
@@ -148,6 +148,37 @@ threads: 1
     for (const Json& record : records)
       EXPECT_NEAR(record.at("model_flops").number(), 3 * (1 + 2 + 3 + 4 + 5) * 2 * 8 * 3, 1e-9) << n;
   }
+}
+
+TEST(RateRecords, AreOfGroupsThatHaveRatesOfTheirOwn) {
+  const TemporaryFolder place;
+  const auto rates_of = [&](const std::string& run, std::vector<std::string> more) {
+    more.insert(more.end(), {"steps=5", "strategy=zero3-fp32"});
+    const Config config = small_run(place, run, more);
+    train_by(2, config);
+    std::map<std::string, double> factors;
+    for (const Json& record : step_records(config))
+      for (const auto& [name, value] : record.members())
+        if (name.starts_with("lr/")) {
+          const double factor = value.number() / record.at("lr").number();
+          EXPECT_NEAR(factors.emplace(name, factor).first->second, factor, 1e-12);
+        }
+    return factors;
+  };
+  const auto expect_rates = [](const std::map<std::string, double>& found,
+                               const std::map<std::string, double>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, factor] : expected) {
+      ASSERT_TRUE(found.contains(name)) << name;
+      EXPECT_NEAR(found.at(name), factor, 1e-12) << name;
+    }
+  };
+  expect_rates(rates_of("plain", {"optimizer.groups=[{match: bias, weight_decay: 0}]"}), {});
+  expect_rates(rates_of("groups", {"optimizer.groups=[{match: bias, lr_factor: 2}, {match: wpe, weight_decay: 0}]"}),
+               {{"lr/group_1", 2}, {"lr/group_2", 1}, {"lr/others", 1}});
+  // Embeddings, two blocks, and what follows them.
+  expect_rates(rates_of("layers", {"optimizer.layer_decay=0.5", "optimizer.groups=[{match: wpe, lr_factor: 4}]"}),
+               {{"lr/group_1", 0.5}, {"lr/layer_0", 0.125}, {"lr/layer_1", 0.25}, {"lr/layer_2", 0.5}, {"lr/layer_3", 1}});
 }
 
 }  // namespace
