@@ -116,10 +116,17 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
+struct ProfileConfig {
+  std::int64_t steps = 0;  // of the window; 0: none
+  std::int64_t start = 2;  // its first step, counted from 1
+  bool operator==(const ProfileConfig&) const = default;
+};
+
 struct LogConfig {
-  Length every;            // between two lines of metrics
-  double peak_flops = 0;   // of a rank's device, in a second; 0: not known
-  std::int64_t trace = 0;  // steps whose computing and communication are recorded
+  Length every;                    // between two lines of metrics
+  double peak_flops = 0;           // of a rank's device, in a second; 0: not known
+  std::int64_t trace = 0;          // steps whose computing and communication are recorded
+  std::int64_t memory_growth = 0;  // steps over which memory is compared; 0: it is not
   bool operator==(const LogConfig&) const = default;
 };
 
@@ -153,6 +160,7 @@ struct Config : Settings {
   EmaOptions ema = {.decay = 0};  // decay 0: none
   SwaOptions swa = {.start = 0};  // start 0: none
   LogConfig log;
+  ProfileConfig profile;
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;
   ShardingConfig sharding;

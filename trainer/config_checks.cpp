@@ -164,6 +164,8 @@ void ConfigResolver::check_together() {
   leave_out_replaced_rate();
   check_task();
   check_schedule_of_rates();
+  require(c.log.trace == 0 || c.profile.steps == 0, {"profile.steps", "log.trace"},
+          "does not go together with log.trace, which is another window; leave one of them out");
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
   check_optimizer();

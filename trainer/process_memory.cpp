@@ -6,11 +6,27 @@
 #include <fstream>
 
 namespace keel {
+namespace {
 
-std::int64_t resident_bytes() {
+struct ResidentMemory {
+  std::int64_t all = 0, shared = 0;  // bytes
+};
+
+ResidentMemory resident_memory() {
   std::ifstream file("/proc/self/statm");
-  std::int64_t size = 0, resident = 0;  // pages
-  return file >> size >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+  std::int64_t size = 0, all = 0, shared = 0;  // pages
+  if (!(file >> size >> all >> shared)) return {};
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  return {all * page, shared * page};
+}
+
+}  // namespace
+
+std::int64_t resident_bytes() { return resident_memory().all; }
+
+std::int64_t own_bytes() {
+  const ResidentMemory memory = resident_memory();
+  return memory.all - memory.shared;
 }
 
 std::int64_t peak_resident_bytes() {

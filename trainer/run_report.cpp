@@ -38,6 +38,8 @@ bool RunReport::tell_step(const StepOutcome& outcome, double waited_ms, std::int
   const bool is_due = config.log.every.is_due(outcome.step) || outcome.step == config.steps;
   if (is_due && site_.files.has_begun()) write_step(outcome, report, now, units, logged);
   site_.observer.on_step(report);
+  if (const std::string grown = growth_.note(site_.engine.context().memory(), own_bytes); !grown.empty())
+    site_.observer.on_message(LogLevel::warning, concat("step ", outcome.step, ": ", grown));
   return is_due;
 }
 

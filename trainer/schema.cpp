@@ -133,6 +133,7 @@ constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 
 constexpr Condition kAlways = {};
+constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
@@ -232,9 +233,18 @@ std::vector<SchemaRow> own_rows() {
                "such share.",
                "peak_flops|device_peak_flops"}),
       ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
-               "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
-               "Perfetto).",
-               "profile|profiler"}),
+               "Steps, from a session's second on, whose computing and communication go to trace.json, on one clock "
+               "for all ranks (chrome://tracing, Perfetto).",
+               "profiler"}),
+      ignored({"log.memory_growth", KEEL_FIELD(log.memory_growth), "100", at_least(0), kAlways,
+               "Memory that grows over three times so many steps, from each to the next, is a warning that says whose "
+               "memory it is; 0: nobody looks.",
+               "garbage_check|leak_check"}),
+      ignored({"profile.steps", KEEL_FIELD(profile.steps), "0", between(0, 10000), kAlways,
+               "Steps of a window whose computing and communication each rank writes into a file of its own, "
+               "trace.RANK.json, as log.trace does into one; 0: no window."}),
+      ignored({"profile.start", KEEL_FIELD(profile.start), "2", at_least(1), kProfiles,
+               "The first step of the window. A session that begins inside it records the rest."}),
 
       ignored({"tracker", list_field(+KEEL_AT(trackers), tracker_types(), "a list of trackers, or one"), "[]", kAny,
                kAlways, tracker_help(), "trackers|log_with|report_to|logger"}),

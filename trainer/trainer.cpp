@@ -66,7 +66,7 @@ class Run {
     config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
     check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
-    trace_.emplace(**device_ranks_, config.log.trace);
+    trace_.emplace(**device_ranks_, config_);
     stack_.emplace(
         StackSite{.config = config_, .context = context_, .ranks = trace_->ranks(), .micro_batches = micro_batches_},
         model_);
@@ -77,7 +77,7 @@ class Run {
     trace_->watch(model_);
     load_beginning(config_, folder_, data_, observer_, ranks_, engine(), resume_);
     if (resume_) state_ = resume_->state;
-    trace_->begin(state_.step + 1);
+    trace_->begin(state_.step);
     together(ranks, [&] {
       Callbacks all = own_callbacks(config_);
       all.insert(all.end(), callbacks.begin(), callbacks.end());
@@ -201,6 +201,7 @@ class Run {
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
+    tell_once(LogLevel::warning, trace_->finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
     remember_callbacks();
@@ -259,7 +260,7 @@ class Run {
     const LoopWishes wishes = callbacks_->wishes();
     TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
     state_.step = steps_->step();
-    trace_->finish_step(state_.step, ranks_, folder_.trace());
+    tell_once(LogLevel::warning, trace_->finish_step(state_.step, ranks_, folder_));
     handle(turn);
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {

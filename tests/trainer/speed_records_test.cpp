@@ -38,8 +38,8 @@ TEST(SpeedRecords, HaveTheOperationsOfAStepHoweverItIsDivided) {
   const TemporaryFolder place;
   for (const int n : {1, 2, 3, 4})
     for (const char* micro : {"batch.micro=1", "batch.micro=4"}) {
-      const Config config =
-          small_run(place, concat("run", n, micro), {"steps=4", micro, n == 3 ? "strategy=zero3-fp32" : "strategy=ddp"});
+      const Config config = small_run(place, concat("run", n, micro),
+                                      {"steps=4", micro, n == 3 ? "strategy=zero3-fp32" : "strategy=ddp"});
       train_by(n, config);
       const std::vector<Json> records = step_records(config);
       ASSERT_EQ(records.size(), 4u);
@@ -54,8 +54,7 @@ TEST(SpeedRecords, CountEveryEvaluationOfAnOptimizerThatRepeatsAStep) {
       small_run(place, "run", {"steps=3", "optimizer={type: LBFGS, lr: 0.1}", "clip=0", "model.dropout=0"});
   train_by(2, config);
   for (const Json& record : step_records(config))
-    EXPECT_EQ(record.at("model_flops").number(),
-              record.at("evaluations").number() * flops_of_small_step(config));
+    EXPECT_EQ(record.at("model_flops").number(), record.at("evaluations").number() * flops_of_small_step(config));
 }
 
 TEST(SpeedRecords, HaveAShareOfAPeakThatIsStatedAndOfNoOther) {
@@ -177,8 +176,9 @@ TEST(RateRecords, AreOfGroupsThatHaveRatesOfTheirOwn) {
   expect_rates(rates_of("groups", {"optimizer.groups=[{match: bias, lr_factor: 2}, {match: wpe, weight_decay: 0}]"}),
                {{"lr/group_1", 2}, {"lr/group_2", 1}, {"lr/others", 1}});
   // Embeddings, two blocks, and what follows them.
-  expect_rates(rates_of("layers", {"optimizer.layer_decay=0.5", "optimizer.groups=[{match: wpe, lr_factor: 4}]"}),
-               {{"lr/group_1", 0.5}, {"lr/layer_0", 0.125}, {"lr/layer_1", 0.25}, {"lr/layer_2", 0.5}, {"lr/layer_3", 1}});
+  expect_rates(
+      rates_of("layers", {"optimizer.layer_decay=0.5", "optimizer.groups=[{match: wpe, lr_factor: 4}]"}),
+      {{"lr/group_1", 0.5}, {"lr/layer_0", 0.125}, {"lr/layer_1", 0.25}, {"lr/layer_2", 0.5}, {"lr/layer_3", 1}});
 }
 
 }  // namespace
