@@ -169,6 +169,7 @@ struct Config : Settings {
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;
   bool check_memory = true;
+  bool safe_steps = true;
   int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder

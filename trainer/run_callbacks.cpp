@@ -128,6 +128,11 @@ void RunCallbacks::after_backward(std::int64_t micro_batch) {
   state_.micro_batch = -1;
 }
 
+void RunCallbacks::out_of_memory(const std::exception& error) {
+  state_.micro_batch = -1;
+  tell_quietly("out_of_memory", [&](Callback& each) { each.out_of_memory(*this, error); });
+}
+
 void RunCallbacks::before_optimizer_step() { tell("before_optimizer_step", &Callback::before_optimizer_step); }
 
 void RunCallbacks::after_optimizer_step() { tell("after_optimizer_step", &Callback::after_optimizer_step); }

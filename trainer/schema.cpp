@@ -360,6 +360,11 @@ std::vector<SchemaRow> own_rows() {
                "has, or "
                "than "
                "is free on its GPU; false: go on regardless. `keel plan` shows what a run needs."}),
+      ignored(
+          {"safe_steps", KEEL_FIELD(safe_steps), "true", kAny, kAlways,
+           "On one rank, a step that finds no memory is tried once more, and then in smaller micro-batches, in which "
+           "all later steps are computed, too; a warning says so. With several ranks it ends the run.",
+           "safe_mode"}),
       ignored({"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
                "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.",
                "num_threads"}),

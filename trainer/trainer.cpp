@@ -122,6 +122,7 @@ class Run {
                                         .seed = config_.seed,
                                         .cuda_graph = config_.cuda_graph,
                                         .unit = std::string(task_->unit()),
+                                        .safe = config_.safe_steps,
                                         .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
                    state_.step);
     try {

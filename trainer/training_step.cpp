@@ -62,15 +62,15 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       context_(parts.engine.context()),
       step_(step),
       first_step_(step),
-      batches_(
-          parts.loader, step, [this](std::int64_t each) { return loaded(each); },
-          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context()) {
+      most_micro_batches_(parts.engine.options().micro_batches) {
+  load_from(step);
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 
-template <class F>
-void TrainingSteps::tell(const F& f) const {
-  if (parts_.watcher != nullptr) f(*parts_.watcher);
+void TrainingSteps::load_from(std::int64_t step) {
+  batches_.emplace(
+      parts_.loader, step, [this](std::int64_t each) { return loaded(each); },
+      waiting_batches(parts_.engine, parts_.ranks), context_.stream().is_asynchronous() ? context_ : Context());
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -81,12 +81,12 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   std::optional<GatheringOfNotes> told;
-  begin_micro_batches();
   if (parts_.engine.optimizer().requirements().closure) {
+    begin_micro_batches();
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
-    for (std::size_t i = 0; i < micro_batches_.size(); ++i) run_micro_batch(i, next_batch(i), pending);
+    run_micro_batches(pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
@@ -114,7 +114,7 @@ StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
   // A step of more rows than the engine was made for is refused when it begins.
   const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
-  data_failure_ = batches_.look_ahead(std::min(most, loaded(step_ + 1).size()));
+  data_failure_ = batches_->look_ahead(std::min(most, loaded(step_ + 1).size()));
   flags.failed |= !data_failure_.empty();
   return flags;
 }
@@ -134,11 +134,10 @@ std::vector<Rows> TrainingSteps::loaded(std::int64_t step) const {
 
 void TrainingSteps::begin_micro_batches() {
   micro_batches_ = divide(step_);
-  if (std::ssize(micro_batches_) > parts_.engine.options().micro_batches)
+  if (std::ssize(micro_batches_) > most_micro_batches_)
     throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ",
                              micro_batches_.size(), " micro-batches on each rank, but the engine was made for ",
-                             parts_.engine.options().micro_batches,
-                             "; a step may have fewer rows than batch.global, and no more"));
+                             most_micro_batches_, "; a step may have fewer rows than batch.global, and no more"));
   taken_.clear();
   stand_in_ = {};
   if (weights_.size() != 1) take_all();
@@ -146,7 +145,7 @@ void TrainingSteps::begin_micro_batches() {
 
 Batch TrainingSteps::take(Rows range) {
   if (range.begin == range.end && stand_in_.rows() > 0) return stand_in_;
-  std::optional<Batch> batch = batches_.next();
+  std::optional<Batch> batch = batches_->next();
   KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
   return range.begin < range.end ? *batch : stand_in_ = batch->stand_in();
 }
