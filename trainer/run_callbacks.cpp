@@ -44,6 +44,8 @@ void RunCallbacks::note(const StepOutcome& outcome, std::int64_t units) {
   state_.loss = outcome.loss;
   state_.lr = outcome.result.lr;
   state_.grad_norm = outcome.result.grad_norm;
+  state_.terms.clear();
+  for (const NamedNumber& each : outcome.terms) state_.terms[each.name] = each.value;
   state_.taken = outcome.result.taken;
   state_.units = units;
 }
