@@ -21,6 +21,7 @@
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
+#include "keel/trainer/curriculum.h"
 #include "keel/trainer/keel_keys.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/metric_rule.h"
@@ -151,6 +152,7 @@ struct Config : Settings {
   double session_limit = 0;  // likewise
   DataConfig data;
   BatchConfig batch;
+  CurriculumConfig curriculum;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   double clip = 0;  // longest gradient, by its 2-norm; 0: not clipped

@@ -45,8 +45,9 @@ std::string MemoryGrowth::compare(std::int64_t own_bytes) {
                    " from ", size(bytes.front()), " to ", size(bytes.back()), " in ", kWindows * window_, " steps");
   }
   if (text.empty()) return text;
-  return concat(text, ". Something of each step is kept, such as a loss or a batch in a member of the task or of a "
-                      "callback (log.memory_growth)");
+  return concat(text,
+                ". Something of each step is kept, such as a loss or a batch in a member of the task or of a "
+                "callback (log.memory_growth)");
 }
 
 }  // namespace keel

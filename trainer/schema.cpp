@@ -395,6 +395,7 @@ std::vector<SchemaRow> all_rows() {
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());
   insert("log.every", callback_rows());
+  insert("clip", curriculum_rows());
   return all;
 }
 

@@ -114,8 +114,7 @@ checkpoint: {every: 4, async: true}
 log: {memory_growth: 3}
 threads: 1
 )",
-                                       "hoard.yaml",
-                                       {concat("run=", place / keeps), concat("task.keeps=", keeps)});
+                                       "hoard.yaml", {concat("run=", place / keeps), concat("task.keeps=", keeps)});
     Recorder told;
     train(config, told);
     EXPECT_EQ(told.messages.find("step 12: memory grows: what is kept as activation") != std::string::npos,

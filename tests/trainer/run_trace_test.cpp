@@ -62,7 +62,9 @@ TEST(Profile, RecordsThePartOfItsWindowThatASessionHas) {
 
 TEST(Profile, IsOneWindowOfARun) {
   const TemporaryFolder place;
-  EXPECT_NE(error_of([&] { profiled(place, "run", {"profile.steps=2", "log.trace=2"}); }).find("another window"),
+  EXPECT_NE(error_of([&] {
+              profiled(place, "run", {"profile.steps=2", "log.trace=2"});
+            }).find("another window"),
             std::string::npos);
 }
 

@@ -133,9 +133,9 @@ TEST(SafeSteps, OfSeveralRanksEndAllOfThemWithTheReason) {
   // Rank 0 alone has a row more than the others.
   for (const auto& [n, rows, room] : {std::tuple(2, 11, 5), {3, 10, 3}}) {
     std::vector<std::string> errors(static_cast<std::size_t>(n)), events(static_cast<std::size_t>(n));
-    const Config config = narrow_run(place, concat("run", n),
-                                     {"strategy=zero3-fp32", concat("batch.global=", rows), "batch.micro=6",
-                                      concat("task.room=", room)});
+    const Config config =
+        narrow_run(place, concat("run", n),
+                   {"strategy=zero3-fp32", concat("batch.global=", rows), "batch.micro=6", concat("task.room=", room)});
     const auto train_one = [&](Communicator& ranks) {
       const auto rank = static_cast<std::size_t>(ranks.rank());
       const auto callback = std::make_shared<MemoryEvents>();
