@@ -154,6 +154,7 @@ class Padding {
     for (const std::int64_t length : lengths) tokens += length;
     batch.set("lengths", from_values(info.context, lengths, {count}));
     batch.set_weight("tokens", static_cast<double>(tokens));
+    batch.set_weight(std::string(kPositionWeight), static_cast<double>(count * time));
   }
 
  private:

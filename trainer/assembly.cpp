@@ -61,15 +61,6 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
   return std::nullopt;
 }
 
-LayerDepths depths_of(Module& model) {
-  std::vector<std::string> names;
-  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
-  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (seen.insert(parameter.state().get()).second) names.push_back(path);
-  });
-  return layer_depths(names);
-}
-
 // The rule, with the schedule's factor on the rate of each layer.
 GroupRule with_layer_factors(GroupRule rule, const Config& config, LayerDepths depths) {
   return [rule = std::move(rule), schedule = LearningRate(config).schedule(), depths = std::move(depths)](
@@ -123,6 +114,15 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
   for (OptimizerValues& each : variants)
     if (each.momentum == 0) each.momentum = values.momentum;
   return make_optimizer(entry, values, config.seed, variants);
+}
+
+LayerDepths depths_of(Module& model) {
+  std::vector<std::string> names;
+  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
+  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (seen.insert(parameter.state().get()).second) names.push_back(path);
+  });
+  return layer_depths(names);
 }
 
 GroupRule make_groups(const Config& config, Module& model) {

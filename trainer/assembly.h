@@ -27,6 +27,8 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config);
 
 // Which parameters of the model have which decay and rate, and which keep full states.
 GroupRule make_groups(const Config& config, Module& model);
+// Of the model's parameters, each once.
+LayerDepths depths_of(Module& model);
 // Throws an Error where a group fits no parameter, which is a misspelling. Returns a note on words of patterns that fit
 // none; empty: all do.
 std::string check_groups(const Config& config, const Sharded& engine);

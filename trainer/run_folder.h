@@ -37,6 +37,8 @@ class RunFolder {
   static std::optional<std::int64_t> step_named(const std::string& checkpoint);
   // What every rank computed and sent when: the format of Chrome's traces.
   std::string trace() const { return path_ + "/trace.json"; }
+  // Of one rank alone.
+  std::string trace_of(int rank) const { return concat(path_, "/trace.", rank, ".json"); }
   // What keeps other sessions out while one writes here.
   std::string lock() const { return path_ + "/lock"; }
   // What a rank had to say.

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "keel/autograd/flops.h"
+#include "keel/data/collator.h"
 #include "keel/data/divide_rows.h"
+#include "keel/data/token_batch.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
@@ -20,6 +23,12 @@ bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
   return std::ranges::equal(a, b, [](const TermKind& x, const TermKind& y) {
     return x.name == y.name && x.weight == y.weight && x.is_sum == y.is_sum && x.is_logged == y.is_logged;
   });
+}
+
+// Of the positions that are computed, those that were not filled up.
+double filled_share(const Batch& batch) {
+  const double positions = batch.has_weight(kPositionWeight) ? batch.weight(kPositionWeight) : 0;
+  return positions > 0 ? batch.weight(kTokenWeight) / positions : 1;
 }
 
 std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
@@ -53,16 +62,16 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       context_(parts.engine.context()),
       step_(step),
       first_step_(step),
-      batches_(
-          parts.loader, step, [this](std::int64_t each) { return loaded(each); },
-          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
-          parts.workers) {
+      most_micro_batches_(parts.engine.options().micro_batches) {
+  load_from(step);
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 
-template <class F>
-void TrainingSteps::tell(const F& f) const {
-  if (parts_.watcher != nullptr) f(*parts_.watcher);
+void TrainingSteps::load_from(std::int64_t step) {
+  batches_.emplace(
+      parts_.loader, step, [this](std::int64_t each) { return loaded(each); },
+      waiting_batches(parts_.engine, parts_.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
+      parts_.workers);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -73,12 +82,12 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   std::optional<GatheringOfNotes> told;
-  begin_micro_batches();
   if (parts_.engine.optimizer().requirements().closure) {
+    begin_micro_batches();
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
-    for (std::size_t i = 0; i < micro_batches_.size(); ++i) run_micro_batch(i, next_batch(i), pending);
+    run_micro_batches(pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
@@ -106,7 +115,7 @@ StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
   // A step of more rows than the engine was made for is refused when it begins.
   const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
-  data_failure_ = batches_.look_ahead(std::min(most, loaded(step_ + 1).size()));
+  data_failure_ = batches_->look_ahead(std::min(most, loaded(step_ + 1).size()));
   flags.failed |= !data_failure_.empty();
   return flags;
 }
@@ -126,11 +135,10 @@ std::vector<Rows> TrainingSteps::loaded(std::int64_t step) const {
 
 void TrainingSteps::begin_micro_batches() {
   micro_batches_ = divide(step_);
-  if (std::ssize(micro_batches_) > parts_.engine.options().micro_batches)
+  if (std::ssize(micro_batches_) > most_micro_batches_)
     throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ",
                              micro_batches_.size(), " micro-batches on each rank, but the engine was made for ",
-                             parts_.engine.options().micro_batches,
-                             "; a step may have fewer rows than batch.global, and no more"));
+                             most_micro_batches_, "; a step may have fewer rows than batch.global, and no more"));
   taken_.clear();
   stand_in_ = {};
   if (weights_.size() != 1) take_all();
@@ -138,7 +146,7 @@ void TrainingSteps::begin_micro_batches() {
 
 Batch TrainingSteps::take(Rows range) {
   if (range.begin == range.end && stand_in_.rows() > 0) return stand_in_;
-  std::optional<Batch> batch = batches_.next();
+  std::optional<Batch> batch = batches_->next();
   KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
   return range.begin < range.end ? *batch : stand_in_ = batch->stand_in();
 }
@@ -169,6 +177,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     Pending& evaluation = is_first ? pending : again;
     for (std::size_t i = 0; i < micro_batches_.size(); ++i)
       run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
+    if (!is_first) pending.flops += again.flops;
     const std::vector<double> mine = sums_of(evaluation);
     GatheringOfNotes told(parts_.ranks, note_of(evaluation, {}), mine);
     has_told = true;
@@ -196,6 +205,12 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
 }
 
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
+  const FlopCount count;
+  compute(index, batch, pending);
+  pending.flops += batch.is_stand_in() ? 0 : count.flops() * filled_share(batch);
+}
+
+void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == micro_batches_.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
@@ -257,7 +272,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
 }
 
 StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) const {
-  StepNote note{.flags = flags, .signature = pending.micro_batches.front().loss.signature()};
+  StepNote note{.flags = flags, .flops = pending.flops, .signature = pending.micro_batches.front().loss.signature()};
   // On a device the step after it has begun already.
   const std::int64_t next = pending.step + (context_.stream().is_asynchronous() ? 1 : 0);
   if (next < parts_.last_step) note.next_rows = parts_.loader->rows(next);
@@ -322,7 +337,10 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfN
   for (std::size_t i = 0; i < kinds.size(); ++i)
     if (!kinds[i].name.empty()) outcome.terms.push_back({kinds[i].name, mean_of_term(all.sums, i)});
   double units = 0;
-  for (const StepNote& note : all.notes) units += note.units;
+  for (const StepNote& note : all.notes) {
+    units += note.units;
+    outcome.flops += note.flops;
+  }
   outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);
