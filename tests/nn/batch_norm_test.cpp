@@ -57,8 +57,7 @@ TEST(BatchNorm, IsItsFormulaAndObservesMeanAndUnbiasedVariance) {
     double squares = 0;
     for (std::size_t i = 0; i < 7; ++i) squares += std::pow(xs[2 * i + c] - means[c], 2);
     variances[c] = squares / 6;
-    for (std::size_t i = 0; i < 7; ++i)
-      expected[2 * i + c] = (xs[2 * i + c] - means[c]) / std::sqrt(squares / 7 + 0.5);
+    for (std::size_t i = 0; i < 7; ++i) expected[2 * i + c] = (xs[2 * i + c] - means[c]) / std::sqrt(squares / 7 + 0.5);
   }
   EXPECT_LT(relative_error(ys, expected), 1e-6);
   for (const auto& [buffer, observed] : {std::pair{&layer.running_mean, means}, {&layer.running_var, variances}}) {
@@ -78,9 +77,8 @@ TEST(Buffers, ArePartOfStateDictsByName) {
   const std::vector<FlatBuffer> flat = materialize(model, context);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : state_dict(model)) names.push_back(name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias",
-                                      "layers.1.running_mean", "layers.1.running_var"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias",
+                                             "layers.1.running_mean", "layers.1.running_var"}));
   EXPECT_EQ(count_buffers(model).numbers, 6);
   EXPECT_EQ(count_buffers(model).buffers, 2);
   EXPECT_EQ(count_parameters(model), 2 * 3 + 3 + 3 + 3);
@@ -123,10 +121,14 @@ TEST(Buffers, WhatCannotBeIsRefused) {
             "a buffer of shape (3) has no memory yet; call materialize(model, context) first");
   const std::vector<FlatBuffer> flat = materialize(layer, context);
   Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
-  EXPECT_EQ(error_of([&] { layer(Variable(uniform_tensor(context, {1, 3}, 1)), pass); }),
+  EXPECT_EQ(error_of([&] {
+              layer(Variable(uniform_tensor(context, {1, 3}, 1)), pass);
+            }),
             "batch norm cannot train on one value per channel, the input being (1, 3); a micro-batch needs at least 2 "
             "rows");
-  EXPECT_EQ(error_of([&] { layer(Variable(uniform_tensor(context, {4, 2}, 1)), pass); }),
+  EXPECT_EQ(error_of([&] {
+              layer(Variable(uniform_tensor(context, {4, 2}, 1)), pass);
+            }),
             "batch norm of width 3 needs an input of shape (rows, ..., 3), got (4, 2)");
   EXPECT_EQ(error_of([&] { layer.running_mean.observe(pass, uniform_tensor(context, {2}, 1), 1); }),
             "the buffer running_mean has shape (3), but what was observed has (2)");
