@@ -71,8 +71,7 @@ TEST(CheckpointedBuffers, ThatAreMissingAreNamed) {
       }
     } kept;
     Sharded other(kept, testing::context(1), ranks, make_adamw(), stage(0));
-    const std::string error =
-        error_of([&] { load_checkpoint(place / "a", read_manifest(place / "a"), other, ranks); });
+    const std::string error = error_of([&] { load_checkpoint(place / "a", read_manifest(place / "a"), other, ranks); });
     EXPECT_NE(error.find("missing: scale"), std::string::npos) << error;
   });
 }

@@ -36,7 +36,9 @@ struct NormedLayer : Module {
 
 struct NormedNet : Module {
   std::vector<NormedLayer> layers = std::vector<NormedLayer>(2);
-  Variable forward(const Variable& x, Forward& pass) const { return layers[1].forward(layers[0].forward(x, pass), pass); }
+  Variable forward(const Variable& x, Forward& pass) const {
+    return layers[1].forward(layers[0].forward(x, pass), pass);
+  }
   void visit(Visitor& v) override { v("layers", layers); }
 };
 
