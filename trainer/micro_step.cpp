@@ -43,6 +43,11 @@ GraphedMicroStep::GraphedMicroStep(LossFunction loss, Sharded& engine)
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
   if (engine.size() > 1)
     throw Error("cuda_graph is for one rank: collectives between ranks are not recorded", ErrorKind::unsupported);
+  if (engine.changes_buffers())
+    throw Error(
+        "cuda_graph is not for models whose buffers change (batch norm's running statistics): the processor "
+        "counts what they observe, and a graph runs without it",
+        ErrorKind::unsupported);
 }
 
 StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {

@@ -201,7 +201,8 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
   return {.training = true,
           .random = pending.random,
           .sample_ids = batch.sample_ids(),
-          .dtype = parts_.engine.options().policy.parameter};
+          .dtype = parts_.engine.options().policy.parameter,
+          .observes = !batch.is_stand_in()};
 }
 
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
@@ -357,7 +358,9 @@ void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int
                              "; a mean over nothing must be finite: add it as a sum (add_sum), or let it be 0"),
                       ErrorKind::numeric);
   const Batch& batch = pending.micro_batches[micro_batch].batch;
-  std::string tensor = first_bad_tensor(parts_.model, parts_.loss, batch, pass_of(pending, batch));
+  Forward pass = pass_of(pending, batch);
+  pass.observes = false;
+  std::string tensor = first_bad_tensor(parts_.model, parts_.loss, batch, pass);
   tensor = broadcast_text(parts_.ranks, tensor, rank);
   throw AgreedError(concat(what, "; first bad tensor: ", tensor.empty() ? "none when repeated" : tensor,
                            "; a lower optimizer.lr or a clip may help"),
