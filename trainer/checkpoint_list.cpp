@@ -112,6 +112,23 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   return checkpoint;
 }
 
+Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
+  KEEL_CHECK(means_run(path), "'", path, "' is one checkpoint; leave --best out");
+  const RunFolder run(path);
+  const std::string name = run.named_by(run.best());
+  KEEL_CHECK(!name.empty(), "the run in '", path,
+             "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
+  return open_checkpoint_of_run(run.checkpoint_called(name), keys);
+}
+
+std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average) {
+  if (average.empty()) return "weights";
+  std::string section = concat("callback.", average);
+  KEEL_CHECK(!checkpoint.manifest.tensors_of(section).empty(), "'", checkpoint.path, "' has no average of this kind; ",
+             average == "ema" ? "ema.decay" : "swa.start", " asks for one");
+  return section;
+}
+
 std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
                                             const std::function<void(std::string_view)>& complain, std::int64_t below,
                                             const std::shared_ptr<const ConfigKeys>& keys) {

@@ -64,6 +64,7 @@ TrainedModel::~TrainedModel() = default;
 
 Checkpoint TrainedModel::find(std::int64_t below) const {
   const auto complain = [this](std::string_view what) { tell_(LogLevel::warning, what); };
+  if (source_.is_best) return find_best_checkpoint(source_.path, source_.keys);
   return find_checkpoint(source_.path, source_.step, complain, below, source_.keys);
 }
 
@@ -131,10 +132,13 @@ void TrainedModel::load() {
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
   engine_ = std::make_unique<Sharded>(*model, context_, **device_ranks_, make_sgd(), options);
   while (true) {
+    std::string section;
+    together(ranks_, [&] { section = section_of_weights(checkpoint_, source_.average); });
     try {
-      return load_weights(checkpoint_.path, checkpoint_.manifest, *engine_, ranks_);
+      return load_weights(checkpoint_.path, checkpoint_.manifest, *engine_, ranks_, section);
     } catch (const Error& error) {
-      const bool may_have_others = !source_.is_exported && !source_.step && RunFolder::is_run(source_.path);
+      const bool may_have_others =
+          !source_.is_exported && !source_.step && !source_.is_best && RunFolder::is_run(source_.path);
       if (!is_thrown_by_all(ranks_) || !may_have_others) throw;
       if (ranks_.rank() == 0)
         tell_(LogLevel::warning,
