@@ -11,6 +11,7 @@
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/config_keys.h"
 
 namespace keel {
 namespace {
@@ -108,7 +109,9 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   const std::optional<std::int64_t> named = RunFolder::step_named(path);
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
-  if (!is_of_own_loop(checkpoint)) parse_config(keys, checkpoint.state.config, path);
+  if (is_of_own_loop(checkpoint)) return checkpoint;
+  check_task_is_known(*keys, checkpoint.state.config, path);
+  parse_config(keys, checkpoint.state.config, path);
   return checkpoint;
 }
 
@@ -138,6 +141,8 @@ std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
   for (const std::int64_t step : steps) {
     try {
       return open_checkpoint_of_run(folder.checkpoint(step), keys);
+    } catch (const UnknownTask&) {  // that is nothing of the checkpoint's
+      throw;
     } catch (const Error& error) {
       complain(concat("the checkpoint of step ", step, " is not usable: ", error.what()));
     }

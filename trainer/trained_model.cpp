@@ -12,6 +12,7 @@
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/resume.h"
 #include "keel/trainer/run_folder.h"
@@ -79,6 +80,7 @@ Checkpoint TrainedModel::find_exported() const {
   const std::string file = std::filesystem::path(folder.model()).filename().string();
   found.manifest = describe_files(source_.path, "weights", std::span(&file, 1));
   found.state.config = read_text_file(folder.config());
+  check_task_is_known(*source_.keys, found.state.config, folder.config());
   return found;
 }
 
