@@ -90,7 +90,7 @@ int shard_ranks(const ShardingOptions& options, int ranks) {
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, std::string_view algorithm) {
+                   int ranks, int rank, const BufferCount& buffers, std::string_view algorithm) {
   check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
@@ -151,6 +151,12 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.control += Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8);
   if (const SharedNumber* shared = optimizer.shared_number(); shared != nullptr && saves)
     plan.memory.checkpoint += static_cast<std::int64_t>(sizeof(double)) * shared->count;
+  constexpr auto kNumber = static_cast<std::int64_t>(sizeof(float));
+  plan.memory.parameter += kNumber * buffers.numbers;
+  if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
+  plan.traffic.control +=
+      Sender(algorithm, ranks, rank)
+          .elements(CollectiveKind::all_gather, ranks * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) step.report(plan.memory);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);

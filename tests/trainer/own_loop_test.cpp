@@ -18,6 +18,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
+#include "tests/trainer/centring_layer.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -64,7 +65,7 @@ std::shared_ptr<const BatchSource> source_of(const DatasetPtr& places, const Con
 }
 
 struct SlopeModel {
-  Sequential net{Linear(2, 16), Activation(ActivationKind::tanh), Dropout(0.2), Linear(16, 1)};
+  Sequential net{Centring(2), Linear(2, 16), Activation(ActivationKind::tanh), Dropout(0.2), Linear(16, 1)};
   Loss loss(const Batch& batch, Forward& pass) const {
     const Variable wanted = input(batch, "height", pass),
                    error = square(sub(net(input(batch, "place", pass), pass), wanted));

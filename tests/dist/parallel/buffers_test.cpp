@@ -9,7 +9,9 @@
 #include <mutex>
 
 #include "keel/nn/batch_norm.h"
+#include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/sharding_support.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -47,21 +49,31 @@ Tensor batch_of(const Context& context, int step, int micro) {
 }
 
 struct Normed {
-  Normed(Communicator& ranks, ShardedOptions options)
-      : ranks(ranks), engine(net, testing::context(1), ranks, make_adamw(), [&] {
+  Normed(Communicator& ranks, ShardedOptions options, std::unique_ptr<const Optimizer> optimizer = make_adamw())
+      : ranks(ranks), engine(net, testing::context(1), ranks, std::move(optimizer), [&] {
           options.micro_batches = kMicros / ranks.size();
           return options;
         }()) {}
   // A factor of infinity makes a step that is not taken.
   bool step(int number, double lr, double factor = 1) {
+    compute(number, factor);
+    return engine.step(lr).get().taken;
+  }
+  StepResult search(int number, double lr) {
+    return engine.step([&] { return compute(number); }, lr).get();
+  }
+  // The mean loss of this rank's micro-batches, whose gradients are then there.
+  double compute(int number, double factor = 1) {
     const int each = kMicros / ranks.size();
+    double sum = 0;
     for (int micro = 0; micro < each; ++micro) {
       Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
       const Variable x(batch_of(engine.context(), number, ranks.rank() * each + micro));
       const Variable loss = scale(mean(square(net.forward(x, pass))), factor);
       engine.backward(loss, {.weight = kMicroRows, .last = micro + 1 == each});
+      sum += loss.value().item();
     }
-    return engine.step(lr).get().taken;
+    return sum / each;
   }
   Numbers buffers() {
     Numbers all;
@@ -109,6 +121,12 @@ TEST(EngineBuffers, HaveTheSameBitsInEveryStageAndInGroups) {
     ShardedOptions hybrid = stage(3);
     hybrid.sharding.group = 2;
     EXPECT_EQ(train_normed(4, hybrid, 0).buffers, train_normed(4, stage(0), 0).buffers);
+    // Groups add gradients in another order, so that the weights are not the same.
+    const NormedOutcome grouped = train_normed(4, hybrid, 1e-2);
+    EXPECT_LT(relative_error(grouped.buffers, whole.buffers), 1e-5);
+    EXPECT_LT(relative_error(grouped.weights, whole.weights), 1e-5);
+    hybrid.sharding.stage = 1;
+    EXPECT_EQ(train_normed(4, hybrid, 1e-2).buffers, grouped.buffers);
   }
 }
 
@@ -142,6 +160,48 @@ TEST(EngineBuffers, AreTheMovingAveragesOfAllMicroBatchesAtAnyNumberOfRanks) {
         variances(buffers.begin() + kChannels, buffers.begin() + 2 * kChannels);
     EXPECT_LT(relative_error(means, mean), 1e-6) << ranks;
     EXPECT_LT(relative_error(variances, variance), 1e-6) << ranks;
+  }
+}
+
+// Later evaluations see other weights, and observe nothing.
+TEST(EngineBuffers, OfAClosureTakeWhatItsFirstEvaluationSees) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int number : {0, 3})
+      run_ranks(ranks, [&](Communicator& comm) {
+        Normed searching(comm, stage(number), make_lbfgs({.max_iterations = 3})), stepping(comm, stage(number));
+        const StepResult result = searching.search(0, 0.5);
+        EXPECT_TRUE(result.taken && stepping.step(0, 1e-2));
+        EXPECT_GT(result.evaluations, 1);
+        EXPECT_EQ(searching.buffers(), stepping.buffers()) << ranks << " ranks, stage " << number;
+        // The next step observes again.
+        const Numbers before = searching.buffers();
+        searching.search(1, 0.5);
+        EXPECT_NE(searching.buffers(), before);
+      });
+}
+
+TEST(EngineBuffers, AreAsBeforeOnAllRanksWhereOneFailsBetweenForwardAndStep) {
+  for (const int number : {0, 3}) {
+    std::mutex mutex;
+    std::vector<bool> same;
+    const std::string told = error_of([&] {
+      run_ranks(3, [&](Communicator& comm) {
+        Normed normed(comm, stage(number));
+        EXPECT_TRUE(normed.step(0, 1e-2));
+        const Numbers before = normed.buffers();
+        const auto fail = [&] {
+          normed.compute(1);
+          if (comm.rank() == 1) throw Error("the hose is torn");
+          normed.engine.step(1e-2).get();
+        };
+        EXPECT_THROW(fail(), Error);
+        const std::lock_guard lock(mutex);
+        same.push_back(normed.buffers() == before);
+        if (comm.rank() == 1) throw Error("the hose is torn");
+      });
+    });
+    EXPECT_EQ(told, "the hose is torn");
+    EXPECT_EQ(same, std::vector<bool>(3, true)) << "stage " << number;
   }
 }
 
