@@ -9,7 +9,8 @@ namespace keel::testing {
 struct ObservingNet : Module {
   UnitLayer first, last;
   BatchNorm norm{kWidth};
-  Buffer table = Buffer::constant({3}, 2);
+  Buffer table;
+  ObservingNet() { table = Buffer::constant({3}, 2); }
   Variable operator()(const Tensor& x) const {
     const Scope scope(*this);
     Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
