@@ -117,7 +117,8 @@ void GroupOperation::wait() {
     if (waited > kTimeToWorry && !has_worried_) worry();
     try {
       group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
-    } catch (const Error&) {  // a rank is gone
+      group_->transport->check();
+    } catch (const Error&) {  // a rank is gone, or has failed
       give_up(std::current_exception());
       std::rethrow_exception(failure_);
     }
