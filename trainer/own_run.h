@@ -62,7 +62,8 @@ class OwnRun {
   void log(std::initializer_list<Logged> values) { log(std::span(values.begin(), values.size())); }
   void log(std::span<const NamedNumber> values);
   // Begins to write the checkpoint of step(), once the one under way is there. `state`, the first rank's, is what a
-  // loop cannot know by the step alone. One that fails is told by OwnRunOptions::tell, and the loop goes on. Collective.
+  // loop cannot know by the step alone. One that fails is told by OwnRunOptions::tell, and the loop goes on.
+  // Collective.
   void save(const Json& state = Json::object());
   // Ends the run: the checkpoint of step() is there when it returns, and trackers have what they were given. What fails
   // is an AgreedError. Collective.
