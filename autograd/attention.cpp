@@ -1,5 +1,9 @@
 #include "keel/autograd/attention.h"
 
+#include <algorithm>
+
+#include "keel/autograd/flops.h"
+
 namespace keel {
 namespace {
 
@@ -20,6 +24,30 @@ Tensor by_head(const Tensor& x, std::int64_t heads) {
   return x.view({x.dim(0), x.dim(1), heads, x.dim(2) / heads}).transpose(1, 2);
 }
 
+// Of the scores of all pairs that see each other, and of the sums of values.
+double flops_of(const AttentionArgs& args) {
+  const std::int64_t queries = args.q.dim(2), keys = args.k.dim(2);
+  double pairs = static_cast<double>(queries) * static_cast<double>(keys);
+  if (args.causal) {
+    pairs = 0;
+    for (std::int64_t i = 0; i < queries; ++i)
+      pairs += static_cast<double>(std::clamp<std::int64_t>(i + args.q_offset + 1, 0, keys));
+  }
+  return 2 * pairs * static_cast<double>(args.q.dim(0) * args.q.dim(1) * (args.q.dim(3) + args.v.dim(3)));
+}
+
+AttentionArgs attend(const AttentionArgs& args) {
+  AttentionArgs done = kernels::attention(args);
+  count_flops(flops_of(done));
+  return done;
+}
+
+AttentionBackwardArgs attend_backward(const AttentionBackwardArgs& args) {
+  AttentionBackwardArgs done = kernels::attention_backward(args);
+  count_flops(2 * flops_of(done.forward));
+  return done;
+}
+
 }  // namespace
 
 PackedViews unpack_qkv(const Tensor& qkv, int heads, int kv_heads) {
@@ -32,7 +60,7 @@ PackedViews unpack_qkv(const Tensor& qkv, int heads, int kv_heads) {
 }
 
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
-  const AttentionArgs args = kernels::attention(make_args(q.value(), k.value(), v.value(), options));
+  const AttentionArgs args = attend(make_args(q.value(), k.value(), v.value(), options));
   const Tensor out = args.out;
   return record("attention", out, {q, k, v}, {args.q, args.k, args.v, args.out, args.lse},
                 [options](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
@@ -41,7 +69,7 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
                   backward.grad_out = grad[0];
                   backward.forward.out = saved[3];
                   backward.forward.lse = saved[4];
-                  const AttentionBackwardArgs done = kernels::attention_backward(backward);
+                  const AttentionBackwardArgs done = attend_backward(backward);
                   return {done.grad_q, done.grad_k, done.grad_v};
                 });
 }
@@ -52,7 +80,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
   const Tensor out = empty(qkv.context(), {qkv.dim(0), qkv.dim(1), width}, qkv.dtype());
   AttentionArgs args = make_args(views.q, views.k, views.v, options);
   args.out = by_head(out, heads);
-  args = kernels::attention(args);
+  args = attend(args);
   return record("attention_packed", out, {qkv}, {qkv.value(), out, args.lse},
                 [heads, kv_heads, options](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
                   const PackedViews in = unpack_qkv(saved[0], heads, kv_heads);
@@ -66,7 +94,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
                   backward.grad_v = to.v;
                   backward.forward.out = by_head(saved[1], heads);
                   backward.forward.lse = saved[2];
-                  kernels::attention_backward(backward);
+                  attend_backward(backward);
                   return {grad_qkv};
                 });
 }

@@ -1,6 +1,7 @@
 #include "keel/autograd/checkpoint.h"
 
 #include "keel/autograd/backward.h"
+#include "keel/autograd/flops.h"
 #include "keel/autograd/record.h"
 
 namespace keel {
@@ -15,7 +16,11 @@ Gradients recompute(const CheckpointedFunction& function, std::size_t input_coun
   const WithGrad with_grad;
   std::vector<Variable> inputs;
   for (std::size_t i = 0; i < input_count; ++i) inputs.emplace_back(saved[i], need[i]);
-  const std::vector<Variable> outputs = function(inputs);
+  std::vector<Variable> outputs;
+  {
+    const FlopCount not_of_the_model;
+    outputs = function(inputs);
+  }
   if (random) random->next_call = resume_call;
 
   std::vector<Variable> reached;

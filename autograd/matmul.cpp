@@ -1,5 +1,6 @@
 #include "keel/autograd/matmul.h"
 
+#include "keel/autograd/flops.h"
 #include "keel/kernels/checks.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
@@ -11,6 +12,12 @@ namespace {
 // x viewed as (rows, in), so that any number of leading dimensions is one product.
 Tensor as_rows(const Tensor& x) { return kernels::as_rows("linear", kernels::contiguous(x)); }
 
+Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options = {}) {
+  Tensor out = kernels::matmul(a, b, options);
+  count_flops(2.0 * static_cast<double>(out.numel()) * static_cast<double>(a.dim(-1)));
+  return out;
+}
+
 // A product that goes straight to where the gradient of `input` accumulates, when there is such a place.
 Tensor product_into(const Need& need, std::size_t input, const Tensor& a, const Tensor& b) {
   MatmulOptions options;
@@ -18,7 +25,7 @@ Tensor product_into(const Need& need, std::size_t input, const Tensor& a, const 
     options.into = destination->into;
     options.accumulate = destination->add;
   }
-  return kernels::matmul(a, b, options);
+  return product(a, b, options);
 }
 
 Tensor bias_gradient(const Need& need, std::size_t input, const Tensor& grad_rows) {
@@ -33,7 +40,7 @@ Gradients linear_backward(const Tensor& x, const Tensor& weight, const Tensor& g
   Gradients gradients(3);
   if (need[1]) gradients[1] = product_into(need, 1, rows.transpose(0, 1), as_rows(x));
   if (need[2]) gradients[2] = bias_gradient(need, 2, rows);
-  if (need[0]) gradients[0] = kernels::matmul(rows, weight).view(x.shape());
+  if (need[0]) gradients[0] = product(rows, weight).view(x.shape());
   return gradients;
 }
 
@@ -53,11 +60,11 @@ Dims linear_shape(const Tensor& x, const Tensor& weight) {
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
-  return record("matmul", kernels::matmul(a.value(), b.value()), {a, b}, {a.value(), b.value()},
+  return record("matmul", product(a.value(), b.value()), {a, b}, {a.value(), b.value()},
                 [](const Saved& saved, std::span<const Tensor> grad, const Need& need) -> Gradients {
                   const Tensor &x = saved[0], &y = saved[1];
                   Gradients gradients(2);
-                  if (need[0]) gradients[0] = kernels::matmul(grad[0], y.transpose(-1, -2));
+                  if (need[0]) gradients[0] = product(grad[0], y.transpose(-1, -2));
                   if (need[1]) {
                     const bool flat = y.rank() == 2 && x.rank() > 2;  // b was shared by the whole batch
                     const Tensor left = flat ? as_rows(x) : x;
@@ -75,7 +82,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
     options.epilogue = Epilogue::bias;
     options.bias = bias.value();
   }
-  Tensor out = kernels::matmul(as_rows(x.value()), weight.value().transpose(0, 1), options)
+  Tensor out = product(as_rows(x.value()), weight.value().transpose(0, 1), options)
                    .view(linear_shape(x.value(), weight.value()));
   return record("linear", std::move(out), {x, weight, bias}, {x.value(), weight.value()},
                 [](const Saved& saved, std::span<const Tensor> grad, const Need& need) {
@@ -91,7 +98,7 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
   options.epilogue = Epilogue::bias_gelu;
   options.bias = bias.value();
   options.pre_activation = &before;
-  Tensor out = kernels::matmul(as_rows(x.value()), weight.value().transpose(0, 1), options)
+  Tensor out = product(as_rows(x.value()), weight.value().transpose(0, 1), options)
                    .view(linear_shape(x.value(), weight.value()));
   before = before.view(out.shape());
   return record("linear_gelu", std::move(out), {x, weight, bias}, {x.value(), weight.value(), before},

@@ -153,9 +153,9 @@ std::string differences_text(const std::vector<ComparedRun>& runs, int width) {
 bool print_tables(const std::vector<ComparedRun>& runs, const Config& config, int ranks, const CompareOptions& options,
                   int width) {
   const std::string network = describe(options.link);
-  std::cout << fmt::format("{} steps of {} sequences by {} rank{}, {} time{}{}{}\n\n", options.steps,
-                           config.batch.global, ranks, ranks == 1 ? "" : "s", options.repeats,
-                           options.repeats == 1 ? "" : "s", network.empty() ? "" : "; ", network);
+  std::cout << fmt::format("{} steps of {} rows by {} rank{}, {} time{}{}{}\n\n", options.steps, config.batch.global,
+                           ranks, ranks == 1 ? "" : "s", options.repeats, options.repeats == 1 ? "" : "s",
+                           network.empty() ? "" : "; ", network);
   std::cout << runs_text(runs, options, width);
   const auto any = [&](const auto& is_so) { return std::any_of(runs.begin(), runs.end(), is_so); };
   if (any([](const ComparedRun& run) { return run.compresses && run.base != run.name; }))

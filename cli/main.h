@@ -19,7 +19,7 @@ namespace keel {
 // ... A configuration that names no task means the first of `tasks`. Returns the exit code (`keel --help` lists them);
 // throws nothing. `callbacks` makes those of each rank that trains, from its configuration. `launch` starts this same
 // program again as ranks, so main() does nothing else before, and writes nothing that ranks must not write each. A
-// catalog that is wrong is told before anything runs, with code 1. Call it once, from the thread that main() has.
+// catalog that is wrong is told before anything runs, with code 2. Call it once, from the thread that main() has.
 int main(int argc, char** argv, std::span<const TaskEntry> tasks = {}, CallbackFactory callbacks = {});
 
 }  // namespace keel

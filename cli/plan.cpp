@@ -186,7 +186,7 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
   fmt::print("{} parameters in {} units; the largest, {}, has {}\n", grouped(model.parameters), model.units,
              model.largest_name, grouped(model.largest_unit));
   const std::int64_t micro_batches = planned_micro_batches(config, ranks);
-  fmt::print("{} rank{}; a step of {} sequences is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
+  fmt::print("{} rank{}; a step of {} rows is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
              config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
   if (find_optimizer(config.optimizer.type).requirements.closure)
     fmt::print("{} evaluates the loss several times in a step; what is sent is that of one evaluation\n",

@@ -154,6 +154,7 @@ class Padding {
     for (const std::int64_t length : lengths) tokens += length;
     batch.set("lengths", from_values(info.context, lengths, {count}));
     batch.set_weight("tokens", static_cast<double>(tokens));
+    batch.set_weight(std::string(kPositionWeight), static_cast<double>(count * time));
   }
 
  private:
@@ -205,8 +206,11 @@ class CollatedSource final : public BatchSource {
       signature_ = signature;
       first_ = step;
     }
-    KEEL_CHECK(signature == signature_, "the batch of step ", step, " has\n", signature, "and that of step ", first_,
-               " had\n", signature_, "All batches of a source have the same fields");
+    KEEL_CHECK(
+        signature == signature_, "the batch of step ", step, " has\n", signature, "and that of step ", first_, " had\n",
+        signature_,
+        "All batches of a source have the same fields. Where extents differ as rows are filled up to the longest, "
+        "name those fields (SourceOptions::varying, or the last argument of make_data()), or give pad() a length");
   }
 
   CollateInfo info_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/data/batch.h"
@@ -50,8 +51,9 @@ struct PadOptions {
   bool mask = false;                     // field "mask", u8 (rows, time): 1 where nothing was filled up
 };
 // These fields become i32 (rows, time), filled up; the sequences of one row have one length, and one that is longer
-// than `length` is an Error. The weight `tokens` counts what was not filled up, and field "lengths", i64 (rows), says
-// it of each row. Other fields are stacked.
+// than `length` is an Error. The weight `tokens` counts what was not filled up, the weight `positions` all of it, and
+// field "lengths", i64 (rows), says of each row what was not. Other fields are stacked.
+inline constexpr std::string_view kPositionWeight = "positions";
 Collator pad(const PadOptions& options);
 
 struct SourceOptions {

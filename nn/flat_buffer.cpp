@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/nn/buffer.h"
 
 namespace keel {
 namespace {
@@ -123,6 +124,7 @@ std::vector<FlatBuffer> materialize(Module& model, const Context& context, const
     if (buffer.master.defined()) kernels::copy_into(buffer.values, buffer.master);
     attach_parameters(buffer);
   }
+  attach_buffers(model, context);
   return buffers;
 }
 

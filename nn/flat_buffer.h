@@ -74,8 +74,8 @@ void attach_parameters(FlatBuffer& buffer);
 // that belong to no parameter become 0.
 void initialise(const FlatBuffer& buffer, std::uint64_t seed, std::int64_t begin, const Tensor& target);
 
-// Gives every parameter of the model memory and its initial numbers, and returns its buffers. Values belong to
-// the purposes parameter, gradient and optimizer (master).
+// Gives every parameter and buffer of the model memory and its initial numbers, and returns the flat buffers. Values
+// belong to the purposes parameter, gradient and optimizer (master).
 std::vector<FlatBuffer> materialize(Module& model, const Context& context, const MaterializeOptions& options = {});
 
 }  // namespace keel

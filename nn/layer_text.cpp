@@ -153,7 +153,13 @@ constexpr std::array<ItemRow, 7> kItems = {{
 
 [[noreturn]] void complain_of_word(const Word& word) {
   std::string known;
-  for (const ItemRow& row : kItems) known += concat(known.empty() ? "" : ", ", row.word);
+  std::vector<std::string_view> words;
+  for (const ItemRow& row : kItems) {
+    known += concat(known.empty() ? "" : ", ", row.word);
+    words.push_back(row.word);
+  }
+  if (const std::string meant = nearest(word.text, words); !meant.empty())
+    complain(word.at, concat("'", word.text, "' is none of ", known, "; did you mean '", meant, "'?"));
   std::string activations;
   try {
     parse_activation(word.text);

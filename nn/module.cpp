@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "keel/nn/buffer.h"
+
 namespace keel {
 namespace {
 
@@ -14,9 +16,13 @@ class Walker : public Visitor {
   using Visitor::operator();
   std::function<void(const std::string&, Parameter&)> on_parameter;
   std::function<void(const std::string&, Module&)> on_module;
+  std::function<void(const std::string&, Buffer&)> on_buffer;
 
   void operator()(std::string_view name, Parameter& parameter) override {
     if (on_parameter && parameter.defined()) on_parameter(join(path_, name), parameter);
+  }
+  void operator()(std::string_view name, Buffer& buffer) override {
+    if (on_buffer && buffer.defined()) on_buffer(join(path_, name), buffer);
   }
   void operator()(std::string_view name, Module& module) override {
     const std::string outer = path_;
@@ -38,6 +44,12 @@ class Walker : public Visitor {
 void for_each_parameter(Module& module, const std::function<void(const std::string&, Parameter&)>& f) {
   Walker walker;
   walker.on_parameter = f;
+  walker.walk(module);
+}
+
+void for_each_buffer(Module& module, const std::function<void(const std::string&, Buffer&)>& f) {
+  Walker walker;
+  walker.on_buffer = f;
   walker.walk(module);
 }
 

@@ -14,6 +14,7 @@
 namespace keel {
 
 class Module;
+class Buffer;     // keel/nn/buffer.h
 class RankGroup;  // keel/nn/rank_group.h
 
 // Walks a model: called once for every named member, in the order in which visit() lists them.
@@ -22,6 +23,7 @@ class Visitor {
   virtual ~Visitor() = default;
   virtual void operator()(std::string_view name, Parameter& parameter) = 0;
   virtual void operator()(std::string_view name, Module& module) = 0;
+  virtual void operator()(std::string_view /*name*/, Buffer& /*buffer*/) {}
   template <class M>
   void operator()(std::string_view name, std::vector<M>& modules) {
     for (std::size_t i = 0; i < modules.size(); ++i) (*this)(concat(name, '.', i), modules[i]);
@@ -87,10 +89,15 @@ struct Forward {
   // The ranks that compute such a pass at the same time, in evaluation and prediction; null: this one alone, or
   // training.
   RankGroup* group = nullptr;
+  // Whether buffers take what they observe. The trainer says so for the first forward pass of each micro-batch of a
+  // step that has rows; evaluation and diagnosis leave it.
+  bool observes = false;
 };
 
 // Calls f(path, parameter) for every parameter present, in visiting order; tied ones at each place.
 void for_each_parameter(Module& module, const std::function<void(const std::string& path, Parameter&)>& f);
+// Calls f(path, buffer) for every buffer present, in visiting order.
+void for_each_buffer(Module& module, const std::function<void(const std::string& path, Buffer&)>& f);
 // Calls f(path, module) for the module ("") and all below it.
 void for_each_module(Module& module, const std::function<void(const std::string& path, Module&)>& f);
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/nn/buffer.h"
 
 namespace keel {
 
@@ -11,6 +12,10 @@ NamedTensors state_dict(Module& model) {
   std::set<const Parameter::State*> seen;
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
     if (seen.insert(parameter.state().get()).second) state.emplace_back(path, parameter.value());
+  });
+  std::set<const Buffer::State*> seen_buffers;
+  for_each_buffer(model, [&](const std::string& path, Buffer& buffer) {
+    if (seen_buffers.insert(buffer.state().get()).second) state.emplace_back(path, buffer.value());
   });
   return state;
 }

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Every parameter once, in visiting order, as views of the model's memory.
+// Every parameter once, and then every buffer, each in visiting order, as views of the model's memory.
 NamedTensors state_dict(Module& model);
 // The fp32 master where there is one, else the value.
 NamedTensors master_state_dict(const std::vector<FlatBuffer>& buffers);

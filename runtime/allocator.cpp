@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "keel/runtime/device_api.h"
-#include "keel/runtime/error.h"
+#include "keel/runtime/out_of_memory.h"
 
 namespace keel {
 namespace {
@@ -79,9 +79,8 @@ void* Allocator::allocate(std::size_t bytes, Purpose purpose, const Stream& stre
     memory = api_->allocate(size);
   }
   if (memory == nullptr)
-    throw Error(concat("out of memory on ", device_, ": ", bytes, " bytes were asked for as ", name_of(purpose), "; ",
-                       in_use_by_purpose(report()), api_->free_memory()),
-                ErrorKind::io);
+    throw OutOfMemory(concat("out of memory on ", device_, ": ", bytes, " bytes were asked for as ", name_of(purpose),
+                             "; ", in_use_by_purpose(report()), api_->free_memory()));
   const std::lock_guard lock(mutex_);
   counters_.reserved += size;
   count(bytes, purpose, true);

@@ -49,7 +49,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // `bytes` uninitialised bytes for work of `stream`; a null pointer for 0. Throws Error when memory is exhausted.
+  // `bytes` uninitialised bytes for work of `stream`; a null pointer for 0. Throws OutOfMemory when there is none.
   void* allocate(std::size_t bytes, Purpose purpose, const Stream& stream = {});
   // `stream` is that of allocate(). `others`: further streams that may still work on the memory, up to the end of the
   // use or, where that is not known, of what they hold now.

@@ -9,25 +9,27 @@
 
 namespace keel {
 
-Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator) {
+Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator,
+               const std::vector<std::string>& varying) {
   DatasetPtr trained = examples;
   Data data;
   if (held_out > 0) {
     const std::vector<DatasetPtr> parts = split(examples, {1 - held_out, held_out}, site.data_seed);
     trained = parts[0];
     if (const std::int64_t size = parts[1]->size(); size > 0)
-      data.validation.push_back(
-          {"", make_source(site.host, parts[1], sequential(size, site.validation_rows), collator)});
+      data.validation.push_back({"", make_source(site.host, parts[1], sequential(size, site.validation_rows), collator,
+                                                 {.varying = varying})});
   }
   const SamplerPtr sampler = shuffled(trained->size(), {.rows = site.rows, .seed = site.data_seed});
-  data.training = make_source(site.host, trained, sampler, collator, {.seed = site.data_seed, .varying = {}});
+  data.training = make_source(site.host, trained, sampler, collator, {.seed = site.data_seed, .varying = varying});
   return data;
 }
 
-std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples,
-                                            const Collator& collator) {
+std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples, const Collator& collator,
+                                            const std::vector<std::string>& varying) {
   KEEL_CHECK(examples->size() > 0, "there is no example to predict");
-  return make_source(site.host, examples, sequential(examples->size(), site.validation_rows), collator);
+  return make_source(site.host, examples, sequential(examples->size(), site.validation_rows), collator,
+                     {.varying = varying});
 }
 
 Variable input(const Batch& batch, std::string_view field, const Forward& pass) {

@@ -62,10 +62,13 @@ struct Data {
 };
 
 // Training and validation of one data set, for most tasks: a fraction of its examples, drawn by the data's seed, is
-// held out (0: none); the others are shuffled in each epoch.
-Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator);
+// held out (0: none); the others are shuffled in each epoch. `varying`: fields whose extents differ from batch to
+// batch, as where pad() fills rows up to the longest.
+Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator,
+               const std::vector<std::string>& varying = {});
 // Each example once, in order, in batches of validation: for prediction_data(). No example is an Error.
-std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples, const Collator& collator);
+std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples, const Collator& collator,
+                                            const std::vector<std::string>& varying = {});
 
 // A field as input of a model: floating numbers in the dtype that the pass computes in, others as they are.
 Variable input(const Batch& batch, std::string_view field, const Forward& pass);

@@ -61,15 +61,6 @@ std::optional<DType> dtype_of(ShardingConfig::Number number) {
   return std::nullopt;
 }
 
-LayerDepths depths_of(Module& model) {
-  std::vector<std::string> names;
-  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
-  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (seen.insert(parameter.state().get()).second) names.push_back(path);
-  });
-  return layer_depths(names);
-}
-
 // The rule, with the schedule's factor on the rate of each layer.
 GroupRule with_layer_factors(GroupRule rule, const Config& config, LayerDepths depths) {
   return [rule = std::move(rule), schedule = LearningRate(config).schedule(), depths = std::move(depths)](
@@ -125,6 +116,15 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config) {
   return make_optimizer(entry, values, config.seed, variants);
 }
 
+LayerDepths depths_of(Module& model) {
+  std::vector<std::string> names;
+  std::set<const Parameter::State*> seen;  // a tied parameter stands where it is met first
+  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (seen.insert(parameter.state().get()).second) names.push_back(path);
+  });
+  return layer_depths(names);
+}
+
 GroupRule make_groups(const Config& config, Module& model) {
   GroupRule rule = group_by_name(config.optimizer.groups);
   LayerDepths depths = depths_of(model);
@@ -154,8 +154,11 @@ std::string check_groups(const Config& config, const Sharded& engine) {
 }
 
 StepCurves make_curves(const Config& config, const Context& context) {
-  const LearningRate schedule(config);
-  const std::int64_t last = std::min(schedule.settles(), config.steps - 1);
+  return tabulated(LearningRate(config), config.steps, context);
+}
+
+StepCurves tabulated(const LearningRate& schedule, std::int64_t steps, const Context& context) {
+  const std::int64_t last = std::min(schedule.settles(), steps - 1);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;  // 1 GiB
   KEEL_CHECK(last < kMost, "steps: a schedule that changes for ", last, " steps is too long to be tabulated; ", kMost,
              " are possible");

@@ -27,12 +27,16 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config);
 
 // Which parameters of the model have which decay and rate, and which keep full states.
 GroupRule make_groups(const Config& config, Module& model);
+// Of the model's parameters, each once.
+LayerDepths depths_of(Module& model);
 // Throws an Error where a group fits no parameter, which is a misspelling. Returns a note on words of patterns that fit
 // none; empty: all do.
 std::string check_groups(const Config& config, const Sharded& engine);
 
 // The learning rate of each step and, where the schedule cycles it, the momentum.
 StepCurves make_curves(const Config& config, const Context& context);
+// Of so many steps, as tables on the device.
+StepCurves tabulated(const LearningRate& rates, std::int64_t steps, const Context& context);
 // Of the one step that follows `done` taken ones.
 StepCurves make_curves(const LearningRate& rates, std::int64_t done, const Context& context);
 // With so many times the rates. Waits for the device.

@@ -39,16 +39,17 @@ struct CallbackState {
 //
 // An epoch that ends inside a step counts with it. A run that begins or ends inside an epoch has no epoch_begin or
 // epoch_end for it; where the data has no epochs there are neither.
-// A step that the optimizer evaluates several times has before_backward and after_backward as often, and both events of
-// the optimizer after them. Under cuda_graph a micro-batch has after_backward alone. Events are told by the training
-// thread, between pieces of work that the device may still be at: reading a tensor waits for the device and costs the
-// overlap.
+// A step that finds no memory has out_of_memory, and where it is tried again (safe_steps) those of its micro-batches
+// once more. A step that the optimizer evaluates several times has before_backward and after_backward as often, and
+// both events of the optimizer after them. Under cuda_graph a micro-batch has after_backward alone. Events are told by
+// the training thread, between pieces of work that the device may still be at: reading a tensor waits for the device
+// and costs the overlap.
 //
 // What throws. From fit_begin, resumed and fit_end: told to all at once. From any other event on one rank: the callback
 // is not called again on that rank, but for exception and fit_end; the others are; the rank tells it with the next
 // exchange, and all ranks end in order after saving, naming callback, event, rank and reason. An AgreedError
-// ends all at once, likewise after saving. From exception, and from fit_end of a run that ends by another error: a
-// message; the first error is the one that is told.
+// ends all at once, likewise after saving. From out_of_memory and exception, and from fit_end of a run that ends by
+// another error: a message; the first error is the one that is told.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -72,6 +73,8 @@ class Callback {
   virtual void evaluation_end(LoopView&, bool /*done*/) {}
   virtual void checkpoint_saved(LoopView&, const std::string& /*path*/, std::int64_t /*step*/) {}  // it is there
   virtual void epoch_end(LoopView&) {}
+  // A micro-batch of this rank found no memory. The step is tried again, or exception follows. Without collectives.
+  virtual void out_of_memory(LoopView&, const std::exception& /*error*/) {}
   // Before what was learnt is saved, on the ranks that know of it. Without collectives.
   virtual void exception(LoopView&, const std::exception& /*error*/) {}
   virtual void interrupt(LoopView&) {}  // some rank was asked to end by a signal; the run ends in order

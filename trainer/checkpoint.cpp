@@ -50,6 +50,12 @@ Json json_of(const TrainState& state) {
   return json;
 }
 
+void check_has_configuration(const Checkpoint& checkpoint) {
+  KEEL_CHECK(
+      !is_of_own_loop(checkpoint), "'", checkpoint.path,
+      "' is of a training loop of one's own, whose program alone knows model and data; `keel get` has its weights");
+}
+
 Checkpoint open_checkpoint(const std::string& path) {
   Manifest manifest = read_manifest(path);
   TrainState state = parse_state(manifest.state, path);

@@ -16,13 +16,13 @@
 namespace keel {
 
 struct TrainState {
-  std::int64_t step = 0;            // of the run, skipped ones included: position of data and random draws
-  std::int64_t tokens = 0;          // trained on
-  StepState optimizer;              // counts of steps, loss scale; the engine's own are saved
-  TimeSpent time;                   // of the run's time_limit; `steps` are the optimizer's
-  std::string data;                 // fingerprint of what was trained on; empty: unknown
-  std::string config;               // YAML of the run that wrote it
-  double rate_factor = 1;           // on the learning rates, as a callback has set it
+  std::int64_t step = 0;    // of the run, skipped ones included: position of data and random draws
+  std::int64_t tokens = 0;  // trained on
+  StepState optimizer;      // counts of steps, loss scale; the engine's own are saved
+  TimeSpent time;           // of the run's time_limit; `steps` are the optimizer's
+  std::string data;         // fingerprint of what was trained on; empty: unknown
+  std::string config;       // YAML of the run that wrote it; empty: a loop of one's own (keel/trainer/own_run.h)
+  double rate_factor = 1;   // on the learning rates, as a callback has set it
   Json callbacks = Json::object();  // what they keep, by name
 };
 
@@ -36,6 +36,11 @@ struct Checkpoint {
   TrainState state;
   std::string hosts = {};  // out of whose memory it was made (keel/trainer/run_memory.h); empty: it was on the disk
 };
+
+// Whether a loop of one's own has made it, which has no configuration.
+inline bool is_of_own_loop(const Checkpoint& checkpoint) { return checkpoint.state.config.empty(); }
+// An Error for one of those: the program that made it goes on from it.
+void check_has_configuration(const Checkpoint& checkpoint);
 
 // Reads the manifest and what it says of the run. Whatever is missing, cut short, changed or malformed is an Error that
 // names the file; the numbers are not read.

@@ -16,7 +16,8 @@
 
 namespace keel {
 
-// As open_checkpoint(), and its configuration can be read by these keys, and a step in its name is its own.
+// As open_checkpoint(), and its configuration, if it has one, can be read by these keys, and a step in its name is its
+// own.
 Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
 // The newest one of fewer steps than `below` that can be opened, if any. What is wrong with later ones is told to
@@ -32,6 +33,13 @@ Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> 
                            const std::function<void(std::string_view)>& complain,
                            std::int64_t below = std::numeric_limits<std::int64_t>::max(),
                            const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
+
+// The one that checkpoint.best has found best in a run's folder; an Error where none is named.
+Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
+
+// Where a checkpoint has the weights, or their average of a kind ("ema", "swa"; empty: the weights themselves). An
+// Error where it has none of that kind.
+std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average);
 
 // Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
 bool means_run(const std::string& path);

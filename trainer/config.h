@@ -21,6 +21,7 @@
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
+#include "keel/trainer/curriculum.h"
 #include "keel/trainer/keel_keys.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/metric_rule.h"
@@ -98,6 +99,8 @@ struct LossScaleConfig {
 struct EvalConfig {
   Length every;              // none: only at the end
   std::int64_t batches = 0;  // of each validation set; 0: all
+  bool at_start = false;     // before the first step of a run, too
+  std::int64_t sanity = 0;   // batches of each set that a session tries before it writes anything
   bool operator==(const EvalConfig&) const = default;
 };
 
@@ -115,9 +118,17 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
+struct ProfileConfig {
+  std::int64_t steps = 0;  // of the window; 0: none
+  std::int64_t start = 2;  // its first step, counted from 1
+  bool operator==(const ProfileConfig&) const = default;
+};
+
 struct LogConfig {
-  Length every;            // between two lines of metrics
-  std::int64_t trace = 0;  // steps whose computing and communication are recorded
+  Length every;                    // between two lines of metrics
+  double peak_flops = 0;           // of a rank's device, in a second; 0: not known
+  std::int64_t trace = 0;          // steps whose computing and communication are recorded
+  std::int64_t memory_growth = 0;  // steps over which memory is compared; 0: it is not
   bool operator==(const LogConfig&) const = default;
 };
 
@@ -142,6 +153,7 @@ struct Config : Settings {
   double session_limit = 0;  // likewise
   DataConfig data;
   BatchConfig batch;
+  CurriculumConfig curriculum;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   double clip = 0;  // longest gradient, by its 2-norm; 0: not clipped
@@ -151,6 +163,7 @@ struct Config : Settings {
   EmaOptions ema = {.decay = 0};  // decay 0: none
   SwaOptions swa = {.start = 0};  // start 0: none
   LogConfig log;
+  ProfileConfig profile;
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;
   ShardingConfig sharding;
@@ -159,6 +172,7 @@ struct Config : Settings {
   std::string device;  // "auto", or what parse_device reads
   bool cuda_graph = false;
   bool check_memory = true;
+  bool safe_steps = true;
   int threads = 0;  // 0: one for each processor that the process may use
   KernelChoice kernels = KernelChoice::automatic;
   std::string run;     // output folder

@@ -1,6 +1,7 @@
 // What the values of a configuration ask of each other.
 
 #include <algorithm>
+#include <functional>
 
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
@@ -159,14 +160,36 @@ void ConfigResolver::check_callbacks() {
           {"swa.evaluate", "ema.evaluate"}, "evaluations are of one average; set this or ema.evaluate to false");
 }
 
+void ConfigResolver::check_curriculum() {
+  using Type = CurriculumConfig::Type;
+  const CurriculumConfig& c = config_.curriculum;
+  if (c.type == Type::none) return;
+  require(!config_.cuda_graph, {"curriculum.type", "cuda_graph"},
+          "does not go together with cuda_graph, which repeats batches of one length");
+  if (c.type == Type::fixed_discrete) {
+    require(
+        !c.lengths.empty() && c.until.size() + 1 == c.lengths.size(), {"curriculum.until", "curriculum.lengths"},
+        concat("expects a step for each of the ", c.lengths.size(), " lengths but the last, and has ", c.until.size()));
+    return require(std::ranges::adjacent_find(c.until, std::greater_equal()) == c.until.end(), {"curriculum.until"},
+                   "expects steps that increase");
+  }
+  require(c.min_length % c.multiple == 0, {"curriculum.min_length", "curriculum.multiple"},
+          concat("must be a multiple of curriculum.multiple, ", c.multiple));
+  require(c.max_length == 0 || c.max_length >= c.min_length, {"curriculum.max_length", "curriculum.min_length"},
+          concat("must not be below curriculum.min_length, ", c.min_length));
+}
+
 void ConfigResolver::check_together() {
   const Config& c = config_;
   leave_out_replaced_rate();
   check_task();
   check_schedule_of_rates();
+  require(c.log.trace == 0 || c.profile.steps == 0, {"profile.steps", "log.trace"},
+          "does not go together with log.trace, which is another window; leave one of them out");
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");
   check_optimizer();
+  check_curriculum();
   require(!c.optimizer.stochastic_rounding || c.strategy.precision == Strategy::Precision::bf16,
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();

@@ -41,6 +41,7 @@ class ConfigResolver : public Resolver {
   void check_requirements(const OptimizerEntry& entry);
   void check_compression();
   void check_callbacks();
+  void check_curriculum();
 
   Config& config_;
   bool is_deepspeeds_ = false;  // the section `optimizer`

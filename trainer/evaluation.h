@@ -17,17 +17,19 @@ namespace keel {
 using ValidationFunction = std::function<void(const Batch& batch, Forward& pass, Metrics& metrics)>;
 
 // Every rank calls it, with metrics of the same names and kinds, and evaluates its share of the first `batches` of the
-// source, in forward passes of this dtype. Whole batches are shared out; what each adds is joined in the order of
-// batches. So all ranks have the same results, whatever their number. Forward passes are as many on every rank: one
-// without a batch repeats the last. A file that was cut is an Error on all ranks.
+// source, in forward passes of this dtype (keel/trainer/batch_rounds.h). What each batch adds is joined in the order of
+// batches. So all ranks have the same results, whatever their number. A file that was cut is an Error on all ranks.
 void evaluate(const BatchSource& source, std::int64_t batches, const Context& device, DType dtype,
               const ValidationFunction& validate, Metrics& metrics, Communicator& ranks);
+
+// What the metrics of a set have come to, by the names that records have: "validation_loss" and "accuracy" of a set
+// without a name, else "SET/loss" and "SET/accuracy".
+std::vector<NamedNumber> named_values(const Metrics& metrics, std::string_view set);
 
 // Batches of the set that an evaluation takes: the first `limit`, or all where that is 0.
 std::int64_t batches_of(const ValidationSet& set, std::int64_t limit);
 
-// The metrics of a task on so many batches of a set, by the names that records have: "validation_loss" and "accuracy"
-// of a set without a name, else "SET/loss" and "SET/accuracy". Every rank calls it.
+// The metrics of a task on so many batches of a set, by the names that records have. Every rank calls it.
 std::vector<NamedNumber> evaluate_set(Task& task, const ValidationSet& set, std::int64_t batches, const Context& device,
                                       DType dtype, Communicator& ranks);
 

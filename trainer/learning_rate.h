@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "keel/optim/schedule.h"
 #include "keel/trainer/config.h"
@@ -18,6 +19,9 @@ class LearningRate {
   explicit LearningRate(const Config& config) : LearningRate(config, config.steps) {}
   // Of a run that has another number of steps.
   LearningRate(const Config& config, std::int64_t steps);
+  // Of a schedule without a configuration, that moves with every step.
+  LearningRate(RateSchedule schedule, double base_rate)
+      : base_rate_(base_rate), pace_(1), schedule_(std::move(schedule)) {}
   // For the step that follows `done` taken steps; a skipped step is not taken.
   double rate(std::int64_t done) const { return base_rate_ * schedule_.factor(done / pace_); }
   std::optional<double> momentum(std::int64_t done) const { return schedule_.momentum(done / pace_); }

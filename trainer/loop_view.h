@@ -25,8 +25,11 @@ struct LoopState {
   std::int64_t micro_batch = -1;     // the one that is computed, from 0; -1: none
   std::int64_t known = 0;
   double loss = 0, lr = 0, grad_norm = 0;  // of step `known`
-  bool taken = true;                       // whether step `known` was taken
-  std::int64_t units = 0;                  // trained on up to step `known`, in Task::unit()
+  // Of step `known`, the terms of its loss that have names, and what the task logs, as means; not a number where
+  // nothing had weight.
+  std::map<std::string, double, std::less<>> terms = {};
+  bool taken = true;       // whether step `known` was taken
+  std::int64_t units = 0;  // trained on up to step `known`, in Task::unit()
   // Of the last evaluation, by their names in records: "validation_loss", "accuracy", "others/loss"; and its step.
   std::map<std::string, double, std::less<>> metrics = {};
   std::int64_t evaluated = 0;

@@ -2,6 +2,7 @@
 
 #include "keel/trainer/config.h"
 #include "keel/trainer/config_keys.h"
+#include "keel/trainer/curriculum.h"
 
 namespace keel {
 namespace {
@@ -29,6 +30,7 @@ Data open_training_data(Config& config, Task& task) {
   Data data = task.data();
   KEEL_CHECK(data.training, "the task ", config.task, " has no data to train on");
   measure_lengths(config, data.training->steps_per_epoch(), data.training->steps());
+  data.training = with_curriculum(config.curriculum, data.training, task.positions());
   return data;
 }
 

@@ -66,6 +66,8 @@ void check_that_it_can_be_planned(Module& model) {
   for_each_parameter(model, [&](const std::string&, Parameter& parameter) {
     numbers += static_cast<double>(product(parameter.shape()));
   });
+  for_each_buffer(model,
+                  [&](const std::string&, Buffer& buffer) { numbers += static_cast<double>(product(buffer.shape())); });
   if (numbers > kMost)
     throw Error(concat("training needs more than ", binary_size(4 * numbers), " of weights", kRemedy));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -42,6 +43,11 @@ GraphedMicroStep::GraphedMicroStep(LossFunction loss, Sharded& engine)
     throw Error(concat("cuda_graph needs a GPU, but the device is ", context_.device()), ErrorKind::unsupported);
   if (engine.size() > 1)
     throw Error("cuda_graph is for one rank: collectives between ranks are not recorded", ErrorKind::unsupported);
+  if (engine.changes_buffers())
+    throw Error(
+        "cuda_graph is not for models whose buffers change (batch norm's running statistics): the processor "
+        "counts what they observe, and a graph runs without it",
+        ErrorKind::unsupported);
 }
 
 StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {
@@ -61,6 +67,7 @@ StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {
     batch.used_by(stream_);
     if (alike(recorded.batch, batch)) {
       run_recorded(recorded, batch, last);
+      count_flops(recorded.flops);
       loss = recorded.kind.with(recorded.loss);
     } else {
       loss = StepLoss(forward_backward(batch, last), batch);
@@ -73,7 +80,9 @@ StepLoss GraphedMicroStep::run(const Batch& batch, bool last) {
 void GraphedMicroStep::run_recorded(Recorded& recorded, const Batch& batch, bool last) {
   for (const auto& [name, tensor] : recorded.batch.fields()) kernels::copy_into(tensor, batch[name]);
   const auto work = [&] {
+    const FlopCount count;
     const Loss loss = forward_backward(recorded.batch, last);
+    recorded.flops = count.flops();
     kernels::copy_into(recorded.loss, loss.terms().front().value.value());
     if (recorded.kind.kinds().empty()) recorded.kind = StepLoss(loss, recorded.batch);
   };

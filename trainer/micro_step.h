@@ -26,6 +26,7 @@ class GraphedMicroStep {
     Batch batch;    // where the graph reads
     Tensor loss;    // f32 scalar, where it writes
     StepLoss kind;  // without that number
+    double flops = 0;
     Graph graph;
     std::vector<Leaf*> reached;  // that hold a gradient afterwards
   };

@@ -138,6 +138,7 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
                resume->state.step, " to go on from; run=OTHER leaves it alone");
   }
   if (!resume) return std::nullopt;
+  check_has_configuration(*resume);
   if (promoted) resume->hosts = promoted->hosts;
   check_same_model(*resume, config);
   check_same_states(*resume, config);

@@ -44,6 +44,8 @@ void RunCallbacks::note(const StepOutcome& outcome, std::int64_t units) {
   state_.loss = outcome.loss;
   state_.lr = outcome.result.lr;
   state_.grad_norm = outcome.result.grad_norm;
+  state_.terms.clear();
+  for (const NamedNumber& each : outcome.terms) state_.terms[each.name] = each.value;
   state_.taken = outcome.result.taken;
   state_.units = units;
 }
@@ -126,6 +128,11 @@ void RunCallbacks::after_backward(std::int64_t micro_batch) {
   state_.micro_batch = micro_batch;
   tell("after_backward", &Callback::after_backward);
   state_.micro_batch = -1;
+}
+
+void RunCallbacks::out_of_memory(const std::exception& error) {
+  state_.micro_batch = -1;
+  tell_quietly("out_of_memory", [&](Callback& each) { each.out_of_memory(*this, error); });
 }
 
 void RunCallbacks::before_optimizer_step() { tell("before_optimizer_step", &Callback::before_optimizer_step); }

@@ -50,6 +50,7 @@ class RunCallbacks final : public LoopView, public StepWatcher {
 
   void before_backward(std::int64_t micro_batch) override;
   void after_backward(std::int64_t micro_batch) override;
+  void out_of_memory(const std::exception& error) override;
   void before_optimizer_step() override;
   void after_optimizer_step() override;
 

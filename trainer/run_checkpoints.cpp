@@ -1,33 +1,14 @@
 #include "keel/trainer/run_checkpoints.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "keel/dist/checkpoint/export.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
-#include "keel/runtime/file.h"
 #include "keel/runtime/stopwatch.h"
+#include "keel/trainer/settle_checkpoint.h"
 
 namespace keel {
-namespace {
-
-void remove_old(const RunFolder& folder, const CheckpointConfig& config, std::int64_t newest) {
-  std::vector<std::int64_t> steps = folder.checkpoint_steps();
-  // A later one was not usable when this session began, and keeps none from staying.
-  steps.erase(std::upper_bound(steps.begin(), steps.end(), newest), steps.end());
-  std::erase_if(steps, [&](std::int64_t step) { return config.keep_every > 0 && step % config.keep_every == 0; });
-  const std::string best = RunFolder::named_by(folder.best());
-  std::erase_if(steps, [&](std::int64_t step) { return RunFolder::step_named(best) == step; });
-  while (static_cast<std::int64_t>(steps.size()) > config.keep) {
-    std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
-    std::filesystem::remove_all(folder.checkpoint(steps.front()), ignored);
-    steps.erase(steps.begin());
-  }
-}
-
-}  // namespace
 
 RunCheckpoints::RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine,
                                Communicator& ranks, TrainObserver& observer, RunCallbacks& callbacks,
@@ -109,10 +90,7 @@ void RunCheckpoints::take(const SaveResult& result) {
 // Holds all that it uses: a thread that a hanging disk holds up may outlive the run.
 std::function<void()> RunCheckpoints::settling(std::int64_t step) const {
   return [folder = folder_, config = config_, settled = settled_, step] {
-    const std::string path = folder.checkpoint(step);
-    write_text_file(folder.latest(), std::filesystem::path(path).filename().string() + "\n");
-    publish_weights(path, folder.model());
-    remove_old(folder, config, step);
+    settle_checkpoint(folder, step, config);
     *settled = step;
   };
 }
@@ -154,9 +132,7 @@ void RunCheckpoints::save_somewhere(const TrainState& state, const std::function
 
 // The path of the checkpoint that one of the other places has taken; empty where none has.
 std::string RunCheckpoints::save_elsewhere(const TrainState& state) const {
-  const std::filesystem::path run = std::filesystem::path(folder_.path()).lexically_normal();
-  const std::string name =
-      concat("keel-", (run.has_filename() ? run : run.parent_path()).filename().string(), "-step-", state.step);
+  const std::string name = concat("keel-", folder_.name(), "-step-", state.step);
   std::error_code here, temporary;
   for (const std::filesystem::path& place :
        {std::filesystem::current_path(here), std::filesystem::temp_directory_path(temporary)}) {

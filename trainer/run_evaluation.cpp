@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/evaluation.h"
 
@@ -17,6 +18,16 @@ EvalReport RunEvaluation::run(std::int64_t step, std::int64_t batches) const {
         std::back_inserter(report.values));
   report.seconds = seconds_now() - start;
   return report;
+}
+
+void RunEvaluation::try_some() const {
+  const std::int64_t batches = config.eval.sanity;
+  if (batches == 0) return;
+  try {
+    run(0, batches);
+  } catch (const AgreedError& error) {
+    throw AgreedError(concat("eval.sanity: ", error.what()), error.kind());
+  } catch (const Error& error) { throw Error(concat("eval.sanity: ", error.what()), error.kind()); }
 }
 
 }  // namespace keel

@@ -46,7 +46,7 @@ void RunFiles::begin(std::string config, std::vector<std::pair<std::string, std:
   make_folders(folder_.path());
   take();
   // Another session may have been quicker.
-  KEEL_CHECK(was_there || !folder_.holds_run(), "'", folder_.path(),
+  KEEL_CHECK(was_there || !is_there(folder_.config()), "'", folder_.path(),
              "' holds a run by now; resume=auto goes on with it, run=OTHER leaves it alone");
   if (lock_->state() == FileLock::State::held) folder_.remove_strays();
   config_ = std::move(config);

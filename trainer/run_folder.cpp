@@ -33,6 +33,11 @@ std::string own_name_of(std::string_view path) {
 
 }  // namespace
 
+std::string RunFolder::name() const {
+  const std::filesystem::path path = std::filesystem::absolute(path_).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 std::string RunFolder::checkpoint(std::int64_t step) const {
   return fmt::format("{}/checkpoints/{}{:08}", path_, kPrefix, step);
 }
@@ -44,9 +49,9 @@ bool RunFolder::is_run(const std::string& path) {
 
 bool RunFolder::holds_run() const {
   std::error_code ignored;
-  for (const std::string& file : {config(), metrics(), model(), path_ + "/checkpoints"})
-    if (std::filesystem::exists(file, ignored)) return true;
-  return false;
+  const bool has_records =
+      std::filesystem::exists(metrics(), ignored) && std::filesystem::file_size(metrics(), ignored) > 0;
+  return has_records || std::filesystem::exists(model(), ignored) || !entries_of(path_).empty();
 }
 
 std::string RunFolder::named_by(const std::string& path) {

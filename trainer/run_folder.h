@@ -15,6 +15,8 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
+  // The last part of the path: "mine" of "runs/mine/".
+  std::string name() const;
   std::string config() const { return path_ + "/config.yaml"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
   // A small file of the task's, such as its tokenizer.
@@ -35,6 +37,8 @@ class RunFolder {
   static std::optional<std::int64_t> step_named(const std::string& checkpoint);
   // What every rank computed and sent when: the format of Chrome's traces.
   std::string trace() const { return path_ + "/trace.json"; }
+  // Of one rank alone.
+  std::string trace_of(int rank) const { return concat(path_, "/trace.", rank, ".json"); }
   // What keeps other sessions out while one writes here.
   std::string lock() const { return path_ + "/lock"; }
   // What a rank had to say.
@@ -42,7 +46,8 @@ class RunFolder {
 
   // Whether a path is the folder of a run.
   static bool is_run(const std::string& path);
-  // Whether anything that a run writes is there.
+  // Whether there is anything that a run has learnt or recorded: a record, a checkpoint, weights. What a session wrote
+  // that failed before its first record is nothing to go on with.
   bool holds_run() const;
   // Steps of the checkpoints, ascending. Folders that are still being written do not count.
   std::vector<std::int64_t> checkpoint_steps() const;

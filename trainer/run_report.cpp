@@ -1,22 +1,12 @@
 #include "keel/trainer/run_report.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <array>
 
 #include "keel/runtime/stopwatch.h"
+#include "keel/trainer/process_memory.h"
 
 namespace keel {
-namespace {
-
-std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
-}
-
-}  // namespace
 
 void RunReport::begin(double waited_ms) {
   began_ = seconds_now();
@@ -48,6 +38,8 @@ bool RunReport::tell_step(const StepOutcome& outcome, double waited_ms, std::int
   const bool is_due = config.log.every.is_due(outcome.step) || outcome.step == config.steps;
   if (is_due && site_.files.has_begun()) write_step(outcome, report, now, units, logged);
   site_.observer.on_step(report);
+  if (const std::string grown = growth_.note(site_.engine.context().memory(), own_bytes); !grown.empty())
+    site_.observer.on_message(LogLevel::warning, concat("step ", outcome.step, ": ", grown));
   return is_due;
 }
 
@@ -59,6 +51,15 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
       {"loss", outcome.loss},      {"lr", report.lr},          {"grad_norm", report.grad_norm},
       {speed, report.units_per_s}, {"step_ms", times.step_ms}, {"elapsed_s", now - began_},
       {report.unit, units}};
+  for (const NamedNumber& each : site_.rates) metrics.push_back({concat("lr/", each.name), each.value * report.lr});
+  if (outcome.flops > 0) metrics.push_back({"model_flops", outcome.flops});
+  const double peak = site_.config.log.peak_flops * site_.ranks.size();
+  if (outcome.flops > 0 && peak > 0)
+    metrics.push_back({"flops_utilization", outcome.flops / (clock_.mean_seconds() * peak)});
+  metrics.push_back({"resident_bytes", resident_bytes()});
+  const Context& context = site_.engine.context();
+  if (context.device().type != DeviceType::cpu)
+    metrics.push_back({"device_bytes", static_cast<std::int64_t>(context.memory().reserved)});
   for (const NamedNumber& each : outcome.terms) metrics.push_back({concat("train/", each.name), each.value});
   const double epoch = site_.config.epoch_steps;
   if (epoch > 0) metrics.push_back({"epoch", static_cast<double>(outcome.step) / epoch});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/trainer/config.h"
+#include "keel/trainer/memory_growth.h"
 #include "keel/trainer/run_files.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/step_clock.h"
@@ -24,9 +25,11 @@ class RunReport {
     TrainObserver& observer;
     RunFiles& files;  // where they have begun, records are written
     const RunTime& time;
+    std::vector<NamedNumber> rates = {};  // factors of groups of parameters on the learning rate, by name
   };
   // All outlive this. `step`: where the session begins.
-  RunReport(const Site& site, std::int64_t step) : site_(site), measured_step_(step) {}
+  RunReport(const Site& site, std::int64_t step)
+      : site_(site), growth_(site.config.log.memory_growth), measured_step_(step) {}
 
   // The session begins to train; `waited_ms` is all that this rank has waited for others so far.
   void begin(double waited_ms);
@@ -48,6 +51,7 @@ class RunReport {
 
   Site site_;
   StepClock clock_;
+  MemoryGrowth growth_;
   double began_ = 0;  // seconds
   std::int64_t measured_bytes_ = 0, measured_step_;
 };

@@ -1,12 +1,18 @@
 #include "keel/trainer/run_trace.h"
 
+#include <algorithm>
+
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/file.h"
 
 namespace keel {
 
-RunTrace::RunTrace(Communicator& engine_ranks, std::int64_t steps) : plain_(engine_ranks), steps_(steps) {
-  if (steps == 0) return;
+RunTrace::RunTrace(Communicator& engine_ranks, const Config& config)
+    : plain_(engine_ranks),
+      steps_(std::max(config.log.trace, config.profile.steps)),
+      start_(config.profile.steps > 0 ? config.profile.start : 0),
+      by_rank_(config.profile.steps > 0) {
+  if (steps_ == 0) return;
   trace_.emplace(engine_ranks.rank());
   traced_.emplace(engine_ranks, *trace_);
 }
@@ -15,18 +21,32 @@ void RunTrace::watch(Module& model) {
   if (trace_) modules_.emplace(model, *trace_);
 }
 
-void RunTrace::begin(std::int64_t first) { first_ = first; }
+void RunTrace::begin(std::int64_t step) {
+  before_ = start_ > 0 ? start_ - 1 : step + 1;
+  last_ = before_ + steps_;
+  if (step >= last_) modules_.reset();
+}
 
-void RunTrace::finish_step(std::int64_t step, Communicator& ranks, const std::string& path) {
-  const std::int64_t last = first_ + steps_;
-  if (!trace_ || step > last) return;
-  if (step == first_) trace_->clear();
-  if (step < last) return;
+std::string RunTrace::finish_step(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
+  if (!modules_) return "";
+  if (step <= before_) trace_->clear();
+  return step < last_ ? "" : write(ranks, folder);
+}
+
+std::string RunTrace::finish(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
+  return modules_ && step > before_ ? write(ranks, folder) : "";
+}
+
+std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
   modules_.reset();
-  const std::vector<TraceSpan> spans = gather_trace(*trace_, ranks);
+  const std::vector<TraceSpan> all = by_rank_ ? std::vector<TraceSpan>() : gather_trace(*trace_, ranks);
   together(ranks, [&] {
-    if (ranks.rank() == 0) write_text_file(path, chrome_trace(spans));
+    if (by_rank_) write_text_file(folder.trace_of(ranks.rank()), chrome_trace(trace_->spans()));
+    else if (ranks.rank() == 0) write_text_file(folder.trace(), chrome_trace(all));
   });
+  if (trace_->dropped() == 0) return "";
+  return concat("the trace has the first ", trace_->spans().size(), " spans of its steps, and not the ",
+                trace_->dropped(), " after them; record fewer steps");
 }
 
 }  // namespace keel

@@ -1,31 +1,42 @@
 #pragma once
-// The trace of some steps of a run, from all ranks into one file.
+// The trace of some steps of a run: of all ranks in one file, or of each in one of its own.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "keel/dist/comm/trace.h"
 #include "keel/dist/parallel/trace_modules.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/run_folder.h"
 
 namespace keel {
 
 class RunTrace {
  public:
-  // Records so many steps. Every rank makes one, of the communicator that its engine will use, which must outlive it.
-  RunTrace(Communicator& engine_ranks, std::int64_t steps);
+  // Records the steps that the configuration names (log.trace or profile). Every rank makes one, of the communicator
+  // that its engine will use, which must outlive it.
+  RunTrace(Communicator& engine_ranks, const Config& config);
 
   // The communicator for the engine, which records what passes.
   Communicator& ranks() { return traced_ ? *traced_ : plain_; }
   // Once the engine has been made.
   void watch(Module& model);
-  // The steps to record come after this one.
-  void begin(std::int64_t first);
-  // After each step; writes the file when the last one to record is over. Every rank calls it.
-  void finish_step(std::int64_t step, Communicator& ranks, const std::string& path);
+  // The session begins after so many steps.
+  void begin(std::int64_t step);
+  // After each step; writes when the last one to record is over. Every rank calls it. Returns what is to be told;
+  // empty: nothing.
+  std::string finish_step(std::int64_t step, Communicator& ranks, const RunFolder& folder);
+  // The session ends after this step: writes a window that it has cut. Likewise.
+  std::string finish(std::int64_t step, Communicator& ranks, const RunFolder& folder);
 
  private:
+  std::string write(Communicator& ranks, const RunFolder& folder);
+
   Communicator& plain_;
-  std::int64_t steps_, first_ = 0;
+  std::int64_t steps_, start_;  // of the window; start 0: the session's second step
+  bool by_rank_;
+  std::int64_t before_ = 0, last_ = 0;  // the step before the window, and its last one
   std::optional<Trace> trace_;
   std::optional<TracedCommunicator> traced_;
   std::optional<TracedModules> modules_;

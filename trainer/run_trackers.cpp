@@ -9,13 +9,12 @@ namespace keel {
 namespace {
 
 RunDescription describe_run(const Config& config, int ranks, std::optional<std::int64_t> step) {
-  const std::filesystem::path folder = std::filesystem::absolute(config.run).lexically_normal();
   RunDescription run;
-  run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-  run.folder = folder.string();
+  run.name = RunFolder(config.run).name();
+  run.folder = std::filesystem::absolute(config.run).lexically_normal().string();
   run.config = to_yaml(config);
   for (const auto& [row, value] : applying_values(config.schema(), config)) run.settings.emplace_back(row->key, value);
-  run.tags = {{"keel.version", KEEL_VERSION}, {"keel.ranks", std::to_string(ranks)}};
+  run.tags = run_tags(ranks);
   run.step = step.value_or(0);
   run.is_resumed = step.has_value();
   return run;

@@ -133,6 +133,7 @@ constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 
 constexpr Condition kAlways = {};
+constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
@@ -197,6 +198,12 @@ std::vector<SchemaRow> own_rows() {
                "Between two evaluations, in steps or epochs; 0: only at the end.", "eval_interval|evaluate_every"}),
       ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kAlways,
                "Batches of one evaluation; 0: all that is held out.", "eval_iters"}),
+      ignored({"eval.at_start", KEEL_FIELD(eval.at_start), "false", kAny, kAlways,
+               "Evaluate before the first step of a run, too.", "eval_when_start|eval_on_start"}),
+      ignored({"eval.sanity", KEEL_FIELD(eval.sanity), "0", at_least(0), kAlways,
+               "Batches of each validation set that are evaluated when a session begins, before it writes anything, so "
+               "that what is wrong with an evaluation shows at once; their results are dropped.",
+               "num_sanity_val_steps|sanity_steps"}),
 
       ignored(
           {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
@@ -225,10 +232,24 @@ std::vector<SchemaRow> own_rows() {
            "on its own host and one on another; resume=auto goes on from them where no checkpoint is newer. 0: none."}),
       ignored({"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways,
                "Between two lines of metrics.jsonl, in steps or epochs.", "log_every|log_interval"}),
+      ignored({"log.peak_flops", KEEL_FIELD(log.peak_flops), "0", at_least(0), kAlways,
+               "Floating-point operations that the device of a rank could do in a second in the numbers that are "
+               "computed in, such as 989e12: metrics.jsonl has the share of it that the model's products use. 0: no "
+               "such share.",
+               "peak_flops|device_peak_flops"}),
       ignored({"log.trace", KEEL_FIELD(log.trace), "0", between(0, 10000), kAlways,
-               "Steps, from the second on, whose computing and communication go to trace.json (chrome://tracing, "
-               "Perfetto).",
-               "profile|profiler"}),
+               "Steps, from a session's second on, whose computing and communication go to trace.json, on one clock "
+               "for all ranks (chrome://tracing, Perfetto).",
+               "profiler"}),
+      ignored({"log.memory_growth", KEEL_FIELD(log.memory_growth), "100", at_least(0), kAlways,
+               "Memory that grows over three times so many steps, from each to the next, is a warning that says whose "
+               "memory it is; 0: nobody looks.",
+               "garbage_check|leak_check"}),
+      ignored({"profile.steps", KEEL_FIELD(profile.steps), "0", between(0, 10000), kAlways,
+               "Steps of a window whose computing and communication each rank writes into a file of its own, "
+               "trace.RANK.json, as log.trace does into one; 0: no window."}),
+      ignored({"profile.start", KEEL_FIELD(profile.start), "2", at_least(1), kProfiles,
+               "The first step of the window. A session that begins inside it records the rest."}),
 
       ignored({"tracker", list_field(+KEEL_AT(trackers), tracker_types(), "a list of trackers, or one"), "[]", kAny,
                kAlways, tracker_help(), "trackers|log_with|report_to|logger"}),
@@ -344,6 +365,11 @@ std::vector<SchemaRow> own_rows() {
                "has, or "
                "than "
                "is free on its GPU; false: go on regardless. `keel plan` shows what a run needs."}),
+      ignored(
+          {"safe_steps", KEEL_FIELD(safe_steps), "true", kAny, kAlways,
+           "On one rank, a step that finds no memory is tried once more, and then in smaller micro-batches, in which "
+           "all later steps are computed, too; a warning says so. With several ranks it ends the run.",
+           "safe_mode"}),
       ignored({"threads", KEEL_FIELD(threads), "0", between(0, 4096), kAlways,
                "Processor threads of a rank; 0: one for each processor, shared among the ranks of a machine.",
                "num_threads"}),
@@ -374,6 +400,7 @@ std::vector<SchemaRow> all_rows() {
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());
   insert("log.every", callback_rows());
+  insert("clip", curriculum_rows());
   return all;
 }
 

@@ -41,6 +41,30 @@ class GroupsField : public KeyField {
   Access<std::vector<GroupPattern>> access_;
 };
 
+// The range of the row is that of each number.
+class IntegersField : public KeyField {
+ public:
+  explicit IntegersField(Access<std::vector<std::int64_t>> access) : access_(access) {}
+  std::string values(const SchemaRow& row) const override {
+    return concat("a list of: ", words_for(std::int64_t{}, row.range));
+  }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    if (node.kind != YamlNode::Kind::list) refuse_value(row, node);
+    std::vector<std::int64_t> numbers;
+    for (const YamlNode& item : node.items) read_value(row, item, numbers.emplace_back());
+    access_(config_of(settings)) = std::move(numbers);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    std::string text;
+    for (const std::int64_t number : access_(const_cast<Config&>(config_of(settings))))  // which is only read
+      text += concat(text.empty() ? "" : ", ", number);
+    return concat('[', text, ']');
+  }
+
+ private:
+  Access<std::vector<std::int64_t>> access_;
+};
+
 class ListField : public KeyField {
  public:
   ListField(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values)
@@ -154,6 +178,7 @@ FieldPtr member(Access<double> access) { return field_of(access); }
 FieldPtr member(Access<std::array<double, 2>> access) { return field_of(access); }
 FieldPtr member(Access<std::string> access) { return field_of(access); }
 FieldPtr member(Access<std::vector<GroupPattern>> access) { return std::make_shared<GroupsField>(access); }
+FieldPtr member(Access<std::vector<std::int64_t>> access) { return std::make_shared<IntegersField>(access); }
 FieldPtr member(Access<Length> access) { return std::make_shared<LengthField>(access); }
 
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values) {

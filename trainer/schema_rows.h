@@ -43,6 +43,7 @@ FieldPtr member(Access<std::array<double, 2>> access);
 FieldPtr member(Access<std::string> access);
 FieldPtr member(Access<std::vector<GroupPattern>> access);
 FieldPtr member(Access<Length> access);
+FieldPtr member(Access<std::vector<std::int64_t>> access);
 
 // A list of parts that name their types, which live as long as the program.
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values);
@@ -70,6 +71,9 @@ std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& 
 
 // Those of keel's own callbacks.
 std::vector<SchemaRow> callback_rows();
+
+// Those of the section `curriculum`.
+std::vector<SchemaRow> curriculum_rows();
 
 // Keys of older versions.
 std::vector<RetiredKey> retired_keys();

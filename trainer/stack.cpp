@@ -30,12 +30,13 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
       ranks_(ranks),
       options_(engine_options(config, planned_micro_batches(config, ranks), model)),
       optimizer_(make_optimizer(config)),
-      layout_(lay_out(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block)) {
+      layout_(lay_out(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block)),
+      buffers_(count_buffers(model)) {
   if (on_processor || config.device == "cpu") options_.sharding.offload_optimizer = false;
 }
 
 RankPlan PlannedStack::plan(int rank) const {
-  return plan_rank(layout_, *optimizer_, options_, ranks_, rank,
+  return plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
                    find_algorithm_name(config_.sharding.algorithm).algorithm);
 }
 

@@ -64,6 +64,7 @@ class PlannedStack {
   ShardedOptions options_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<FlatBuffer> layout_;
+  BufferCount buffers_;
 };
 
 }  // namespace keel

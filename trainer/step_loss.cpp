@@ -24,6 +24,17 @@ std::vector<std::string> weights_of(const Loss& loss) {
   return weights;
 }
 
+void check_counts(const Loss& loss, const Batch& batch) {
+  if (batch.is_stand_in()) return;
+  for (const LossTerm& term : loss.terms()) {
+    if (!term.counted.defined()) continue;
+    const std::int64_t counted = HostCopy(term.counted).get().to_vector<std::int64_t>().front();
+    KEEL_CHECK(static_cast<double>(counted) == batch.weight(term.weight), term.name.empty() ? "the loss" : term.name,
+               " is a mean over ", counted, " targets, but the batch has ", batch.weight(term.weight), ' ', term.weight,
+               "; name the weight that counts them");
+  }
+}
+
 void backward(Sharded& engine, const Loss& loss, const Batch& batch, const WeightTotals& totals, bool last) {
   const std::vector<std::string> weights = weights_of(loss);
   KEEL_CHECK(!totals.empty() || weights.size() == 1, "terms of the loss are means over ", weights[0], " and ",

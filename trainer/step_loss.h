@@ -31,6 +31,10 @@ class WeightTotals {
 // The different weights of a loss's terms, in the order in which terms name them. A loss without a term is an Error.
 std::vector<std::string> weights_of(const Loss& loss);
 
+// An Error where a term knows how many targets it is a mean over, and the batch has another weight: other micro-batches
+// would then be another training. Waits for the device.
+void check_counts(const Loss& loss, const Batch& batch);
+
 // Adds the gradients of a loss to those of the step, by the formula of keel/tasks/loss.h. `last`: of the step's
 // micro-batches. Without totals, terms of different weights are an Error.
 void backward(Sharded& engine, const Loss& loss, const Batch& batch, const WeightTotals& totals, bool last);

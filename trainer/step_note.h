@@ -35,6 +35,7 @@ struct StepFlags {
 struct StepNote {
   StepFlags flags = {};
   double units = 0;
+  double flops = 0;             // of the products of the step's micro-batches
   std::uint64_t signature = 0;  // of the losses
   std::int64_t next_rows = 0;   // of the step that begins next, as far as this rank sees; 0: there is none
   std::int64_t bad_micro = -1;  // a micro-batch with a term that is not finite: the first where such a one has weight

@@ -119,6 +119,10 @@ const TypedList& tracker_types() {
   return types;
 }
 
+std::vector<std::pair<std::string, std::string>> run_tags(int ranks) {
+  return {{"keel.version", KEEL_VERSION}, {"keel.ranks", std::to_string(ranks)}};
+}
+
 std::vector<HostedTracker> make_trackers(const std::vector<TypedSettings>& list) {
   std::vector<HostedTracker> made;
   std::map<std::string_view, int> count;

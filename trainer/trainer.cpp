@@ -13,6 +13,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
+#include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
@@ -65,7 +66,7 @@ class Run {
     config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
     check_memory(config_, model_, ranks, context_);
     device_ranks_.emplace(config_, context_, ranks);
-    trace_.emplace(**device_ranks_, config.log.trace);
+    trace_.emplace(**device_ranks_, config_);
     stack_.emplace(
         StackSite{.config = config_, .context = context_, .ranks = trace_->ranks(), .micro_batches = micro_batches_},
         model_);
@@ -76,7 +77,7 @@ class Run {
     trace_->watch(model_);
     load_beginning(config_, folder_, data_, observer_, ranks_, engine(), resume_);
     if (resume_) state_ = resume_->state;
-    trace_->begin(state_.step + 1);
+    trace_->begin(state_.step);
     together(ranks, [&] {
       Callbacks all = own_callbacks(config_);
       all.insert(all.end(), callbacks.begin(), callbacks.end());
@@ -90,7 +91,8 @@ class Run {
     state_.config = to_yaml(config_);
     state_.data = data_.training->fingerprint();
     known_step_ = state_.step;
-    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_},
+    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
+                                    group_rates(config_, model_)},
                     state_.step);
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
@@ -104,6 +106,7 @@ class Run {
     // A schedule that cannot be tabulated is refused before anything is written.
     const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
+    RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
     write_description();
     begin_callbacks();
     checkpoints_->begin();
@@ -120,6 +123,7 @@ class Run {
                                         .cuda_graph = config_.cuda_graph,
                                         .workers = static_cast<int>(config_.data.workers),
                                         .unit = std::string(task_->unit()),
+                                        .safe = config_.safe_steps,
                                         .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
                    state_.step);
     try {
@@ -193,8 +197,13 @@ class Run {
     time_->begin();
     if (time_->is_spent()) end_by(TrainEnd::time_limit);
     take(callbacks_->agree());
+    if (config_.eval.at_start && state_.step == 0 && !has_ended_) {
+      evaluate_now();
+      report_->go_on(steps_->waited_ms());
+    }
     while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
+    tell_once(LogLevel::warning, trace_->finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
     remember_callbacks();
@@ -253,7 +262,7 @@ class Run {
     const LoopWishes wishes = callbacks_->wishes();
     TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
     state_.step = steps_->step();
-    trace_->finish_step(state_.step, ranks_, folder_.trace());
+    tell_once(LogLevel::warning, trace_->finish_step(state_.step, ranks_, folder_));
     handle(turn);
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "keel/autograd/flops.h"
+#include "keel/data/collator.h"
 #include "keel/data/divide_rows.h"
+#include "keel/data/token_batch.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
 #include "keel/trainer/diagnosis.h"
@@ -13,13 +16,17 @@
 namespace keel {
 namespace {
 
-constexpr Rows kStandIn = {0, 1};  // any rank can load it
-
 // Whether two losses have the same terms, whatever the factors.
 bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
   return std::ranges::equal(a, b, [](const TermKind& x, const TermKind& y) {
     return x.name == y.name && x.weight == y.weight && x.is_sum == y.is_sum && x.is_logged == y.is_logged;
   });
+}
+
+// Of the positions that are computed, those that were not filled up.
+double filled_share(const Batch& batch) {
+  const double positions = batch.has_weight(kPositionWeight) ? batch.weight(kPositionWeight) : 0;
+  return positions > 0 ? batch.weight(kTokenWeight) / positions : 1;
 }
 
 std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
@@ -53,16 +60,16 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
       context_(parts.engine.context()),
       step_(step),
       first_step_(step),
-      batches_(
-          parts.loader, step, [this](std::int64_t each) { return loaded(each); },
-          waiting_batches(parts.engine, parts.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
-          parts.workers) {
+      most_micro_batches_(parts.engine.options().micro_batches) {
+  load_from(step);
   if (parts.cuda_graph) graph_.emplace(parts.loss, parts.engine);
 }
 
-template <class F>
-void TrainingSteps::tell(const F& f) const {
-  if (parts_.watcher != nullptr) f(*parts_.watcher);
+void TrainingSteps::load_from(std::int64_t step) {
+  batches_.emplace(
+      parts_.loader, step, [this](std::int64_t each) { return loaded_rows(divide(each)); },
+      waiting_batches(parts_.engine, parts_.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
+      parts_.workers);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -73,12 +80,12 @@ TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
     parts_.ranks.set_activity(activity);
   }
   std::optional<GatheringOfNotes> told;
-  begin_micro_batches();
   if (parts_.engine.optimizer().requirements().closure) {
+    begin_micro_batches();
     pending.result = step_with_closure(pending);
     flags = look_ahead(flags);
   } else {
-    for (std::size_t i = 0; i < micro_batches_.size(); ++i) run_micro_batch(i, next_batch(i), pending);
+    run_micro_batches(pending);
     flags = look_ahead(flags);
     // Before the update, so that it does not stand behind the parameters that travel then.
     if (!context_.stream().is_asynchronous()) told.emplace(parts_.ranks, note_of(pending, flags), sums_of(pending));
@@ -106,7 +113,7 @@ StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
   // A step of more rows than the engine was made for is refused when it begins.
   const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
-  data_failure_ = batches_.look_ahead(std::min(most, loaded(step_ + 1).size()));
+  data_failure_ = batches_->look_ahead(std::min(most, loaded_rows(divide(step_ + 1)).size()));
   flags.failed |= !data_failure_.empty();
   return flags;
 }
@@ -115,22 +122,12 @@ std::vector<Rows> TrainingSteps::divide(std::int64_t step) const {
   return divide_rows(parts_.loader->rows(step), parts_.micro, parts_.ranks.rank(), parts_.ranks.size());
 }
 
-std::vector<Rows> TrainingSteps::loaded(std::int64_t step) const {
-  std::vector<Rows> ranges = divide(step);
-  const auto empty = std::ranges::find_if(ranges, [](Rows range) { return range.begin == range.end; });
-  if (empty == ranges.end()) return ranges;
-  ranges.erase(empty, ranges.end());  // they are the last ones
-  ranges.push_back(kStandIn);
-  return ranges;
-}
-
 void TrainingSteps::begin_micro_batches() {
   micro_batches_ = divide(step_);
-  if (std::ssize(micro_batches_) > parts_.engine.options().micro_batches)
+  if (std::ssize(micro_batches_) > most_micro_batches_)
     throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ",
                              micro_batches_.size(), " micro-batches on each rank, but the engine was made for ",
-                             parts_.engine.options().micro_batches,
-                             "; a step may have fewer rows than batch.global, and no more"));
+                             most_micro_batches_, "; a step may have fewer rows than batch.global, and no more"));
   taken_.clear();
   stand_in_ = {};
   if (weights_.size() != 1) take_all();
@@ -138,7 +135,7 @@ void TrainingSteps::begin_micro_batches() {
 
 Batch TrainingSteps::take(Rows range) {
   if (range.begin == range.end && stand_in_.rows() > 0) return stand_in_;
-  std::optional<Batch> batch = batches_.next();
+  std::optional<Batch> batch = batches_->next();
   KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
   return range.begin < range.end ? *batch : stand_in_ = batch->stand_in();
 }
@@ -169,6 +166,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     Pending& evaluation = is_first ? pending : again;
     for (std::size_t i = 0; i < micro_batches_.size(); ++i)
       run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
+    if (!is_first) pending.flops += again.flops;
     const std::vector<double> mine = sums_of(evaluation);
     GatheringOfNotes told(parts_.ranks, note_of(evaluation, {}), mine);
     has_told = true;
@@ -192,10 +190,17 @@ Forward TrainingSteps::pass_of(const Pending& pending, const Batch& batch) const
   return {.training = true,
           .random = pending.random,
           .sample_ids = batch.sample_ids(),
-          .dtype = parts_.engine.options().policy.parameter};
+          .dtype = parts_.engine.options().policy.parameter,
+          .observes = !batch.is_stand_in()};
 }
 
 void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pending& pending) {
+  const FlopCount count;
+  compute(index, batch, pending);
+  pending.flops += batch.is_stand_in() ? 0 : count.flops() * filled_share(batch);
+}
+
+void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {
   const bool last = index + 1 == micro_batches_.size();
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
@@ -206,7 +211,7 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
   }
   Forward pass = pass_of(pending, batch);
   const Loss loss = parts_.loss(batch, pass);
-  if (step_ == first_step_ && !batch.is_stand_in()) check_count(loss, batch);
+  if (step_ == first_step_) check_counts(loss, batch);
   if (index > 0) check_same_terms(index, loss, pending);
   else if (pending.terms.empty()) agree_on_terms(loss, pending);
   pending.micro_batches.push_back({batch, StepLoss(loss, batch)});
@@ -234,17 +239,6 @@ void TrainingSteps::agree_on_terms(const Loss& loss, Pending& pending) {
   pending.totals = WeightTotals(weights_, std::exchange(totals_, std::nullopt)->wait());
 }
 
-// A mean over other targets than its weight counts would make other micro-batches another training.
-void TrainingSteps::check_count(const Loss& loss, const Batch& batch) const {
-  for (const LossTerm& term : loss.terms()) {
-    if (!term.counted.defined()) continue;
-    const std::int64_t counted = HostCopy(term.counted).get().to_vector<std::int64_t>().front();
-    KEEL_CHECK(static_cast<double>(counted) == batch.weight(term.weight), term.name.empty() ? "the loss" : term.name,
-               " is a mean over ", counted, " targets, but the batch has ", batch.weight(term.weight), ' ', term.weight,
-               "; name the weight that counts them");
-  }
-}
-
 void TrainingSteps::check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const {
   if (loss.signature() == pending.micro_batches.front().loss.signature()) return;
   throw Error(concat("step ", pending.step, ": the loss of micro-batch ", index + 1, " has\n", loss.description(),
@@ -257,7 +251,7 @@ void TrainingSteps::check_loss(const Pending& pending, std::size_t micro_batch) 
 }
 
 StepNote TrainingSteps::note_of(const Pending& pending, const StepFlags& flags) const {
-  StepNote note{.flags = flags, .signature = pending.micro_batches.front().loss.signature()};
+  StepNote note{.flags = flags, .flops = pending.flops, .signature = pending.micro_batches.front().loss.signature()};
   // On a device the step after it has begun already.
   const std::int64_t next = pending.step + (context_.stream().is_asynchronous() ? 1 : 0);
   if (next < parts_.last_step) note.next_rows = parts_.loader->rows(next);
@@ -322,7 +316,10 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfN
   for (std::size_t i = 0; i < kinds.size(); ++i)
     if (!kinds[i].name.empty()) outcome.terms.push_back({kinds[i].name, mean_of_term(all.sums, i)});
   double units = 0;
-  for (const StepNote& note : all.notes) units += note.units;
+  for (const StepNote& note : all.notes) {
+    units += note.units;
+    outcome.flops += note.flops;
+  }
   outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
   turn.outcome = std::move(outcome);
@@ -339,7 +336,9 @@ void TrainingSteps::fail_on(const Pending& pending, std::size_t micro_batch, int
                              "; a mean over nothing must be finite: add it as a sum (add_sum), or let it be 0"),
                       ErrorKind::numeric);
   const Batch& batch = pending.micro_batches[micro_batch].batch;
-  std::string tensor = first_bad_tensor(parts_.model, parts_.loss, batch, pass_of(pending, batch));
+  Forward pass = pass_of(pending, batch);
+  pass.observes = false;
+  std::string tensor = first_bad_tensor(parts_.model, parts_.loss, batch, pass);
   tensor = broadcast_text(parts_.ranks, tensor, rank);
   throw AgreedError(concat(what, "; first bad tensor: ", tensor.empty() ? "none when repeated" : tensor,
                            "; a lower optimizer.lr or a clip may help"),

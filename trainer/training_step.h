@@ -10,6 +10,7 @@
 #include "keel/data/prefetch.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/module.h"
+#include "keel/runtime/out_of_memory.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
 #include "keel/trainer/micro_step.h"
@@ -23,6 +24,7 @@ class StepWatcher {
   virtual ~StepWatcher() = default;
   virtual void before_backward(std::int64_t micro_batch) = 0;
   virtual void after_backward(std::int64_t micro_batch) = 0;
+  virtual void out_of_memory(const std::exception& error) = 0;
   virtual void before_optimizer_step() = 0;
   virtual void after_optimizer_step() = 0;
 };
@@ -31,6 +33,7 @@ struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
   double loss = 0;        // over all ranks; not a number where no term had weight
   std::int64_t units = 0;
+  double flops = 0;                     // of the products that the model needed, forward and backward, over all ranks
   std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
   StepResult result = {};
 };
@@ -50,6 +53,7 @@ class TrainingSteps {
     bool cuda_graph = false;
     int workers = 1;                             // threads that load batches
     std::string unit = std::string(kRowWeight);  // the weight that StepOutcome::units counts
+    bool safe = false;                           // what finds no memory is tried again, on a rank alone
     StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
   };
   struct Turn {
@@ -93,13 +97,19 @@ class TrainingSteps {
     std::vector<Micro> micro_batches = {};
     WeightTotals totals = {};
     std::string terms = {};  // of its losses
+    double flops = 0;
     PendingStep result = {};
   };
 
   std::vector<Rows> divide(std::int64_t step) const;
-  // What this rank loads of a step, in order: its rows, and the row that stands in for those that it has not.
-  std::vector<Rows> loaded(std::int64_t step) const;
   void begin_micro_batches();
+  // Forward and backward of the step. Where a rank alone finds no memory, again, and then in ever smaller
+  // micro-batches.
+  void run_micro_batches(Pending& pending);
+  // Makes ready for another try, in smaller micro-batches unless it is the first; false: there is none to be had.
+  bool try_again(std::int64_t step, int tries, const OutOfMemory& error);
+  bool may_divide() const;
+  void load_from(std::int64_t step);
   Batch take(Rows range);
   // Takes the batches of a step that has to know them all before it begins, and begins to add up their weights.
   void take_all();
@@ -107,11 +117,14 @@ class TrainingSteps {
   // The flags, with `failed` where the batches of the next step do not come.
   StepFlags look_ahead(StepFlags flags);
   void run_micro_batch(std::size_t index, const Batch& batch, Pending& pending);
+  void compute(std::size_t index, const Batch& batch, Pending& pending);
   // What the step's losses have in common, and what their weights come to. Collective.
   void agree_on_terms(const Loss& loss, Pending& pending);
   void begin_totals();
   template <class F>
-  void tell(const F& f) const;
+  void tell(const F& f) const {
+    if (parts_.watcher != nullptr) f(*parts_.watcher);
+  }
   PendingStep step_with_closure(Pending& pending);
   Forward pass_of(const Pending& pending, const Batch& batch) const;
   StepNote note_of(const Pending& pending, const StepFlags& flags) const;
@@ -122,7 +135,6 @@ class TrainingSteps {
   Turn conclude(const Pending& pending, GatheringOfNotes& told);
   static Turn turn_of(const std::vector<StepNote>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
-  void check_count(const Loss& loss, const Batch& batch) const;
   void check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const;
   void check_notes(const Pending& pending, const std::vector<StepNote>& all);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, const BadTerm& bad);
@@ -130,6 +142,7 @@ class TrainingSteps {
   Parts parts_;
   const Context& context_;
   std::int64_t step_, first_step_;
+  std::int64_t most_micro_batches_;  // of a step
   std::optional<GraphedMicroStep> graph_;
   std::optional<Pending> pending_;
   double waited_ms_ = 0;
@@ -142,7 +155,7 @@ class TrainingSteps {
   std::vector<TermKind> kinds_;
   std::vector<std::string> weights_;
   std::optional<GatheringOfSums> totals_;  // on their way
-  PrefetchLoader batches_;
+  std::optional<PrefetchLoader> batches_;
 };
 
 }  // namespace keel

@@ -41,9 +41,10 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   check_options(layout);
   options_.policy.keeps_master = optimizer_->requirements().master;
   control_ = communicator_.split(0, rank());
-  check_agreement(*control_, describe(layout), "ranks differ in their model or options");
+  check_agreement(*control_, describe(model, layout), "ranks differ in their model or options");
   make_groups();
   make_units(model);
+  buffer_updates_.emplace(model, context_, *control_);
   make_state();
   make_buckets();
   watch_leaves();
@@ -101,7 +102,7 @@ void Sharded::check_requirements(std::span<const FlatBuffer> layout) const {
 }
 
 // All that decides which collectives a rank asks for, and what they hold.
-std::string Sharded::describe(std::span<const FlatBuffer> layout) const {
+std::string Sharded::describe(Module& model, std::span<const FlatBuffer> layout) const {
   const ShardingOptions& sharding = options_.sharding;
   const LossScaling& scaling = options_.scaling;
   std::string lines = concat(
@@ -120,7 +121,7 @@ std::string Sharded::describe(std::span<const FlatBuffer> layout) const {
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",
                       " in unit '", unit.unit, "'\n");
-  return lines;
+  return lines + BufferUpdates::describe(model);
 }
 
 bool Sharded::has_replicas() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/buffer_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/dist/parallel/tensor_sums.h"
@@ -142,7 +143,7 @@ class Sharded {
   // there.
   PendingStep step(const Closure& closure, double lr);
   PendingStep step(const Closure& closure, const StepCurves& curves);
-  // Forgets the gradients that have been added since the last step.
+  // Forgets the gradients that have been added since the last step, and what buffers have observed.
   void zero_grad();
   // Says what collectives are about, for messages of failures: "step 57".
   void set_activity(const std::string& activity);
@@ -150,6 +151,8 @@ class Sharded {
   const Context& context() const { return context_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const ShardedOptions& options() const { return options_; }
+  // Whether steps change buffers of the model (keel/nn/buffer.h).
+  bool changes_buffers() const { return buffer_updates_->changes(); }
   int rank() const { return communicator_.rank(); }
   int size() const { return communicator_.size(); }
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
@@ -177,8 +180,8 @@ class Sharded {
   Tensor taken() const { return kernels::taken_of(state_); }
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
-  // state as "<state>.<parameter>". A parameter that other ranks own has no numbers. Every rank has the shared numbers,
-  // as "shared.<name>".
+  // state as "<state>.<parameter>". Buffers follow the weights, on the first rank. What other ranks own has no numbers.
+  // Every rank has the shared numbers, as "shared.<name>".
   TensorParts weights() const;
   TensorParts optimizer_state() const;
   // Every rank calls these. Every name, shape and number that this rank owns must be there; otherwise an Error lists
@@ -213,7 +216,7 @@ class Sharded {
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
   void check_options(std::span<const FlatBuffer> layout) const;
   void check_requirements(std::span<const FlatBuffer> layout) const;
-  std::string describe(std::span<const FlatBuffer> layout) const;
+  std::string describe(Module& model, std::span<const FlatBuffer> layout) const;
   bool has_replicas() const;
   void make_groups();
   void make_units(Module& model);
@@ -242,6 +245,7 @@ class Sharded {
   PendingStep step(StepArgs args);
   PendingStep step(const Closure& closure, const StepArgs& args);
   void decide(StepArgs args);
+  void forget_gradients();
   void take_rows();
   void update_offloaded();
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
@@ -268,6 +272,7 @@ class Sharded {
   std::optional<TensorSums> sums_;
   // For an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
   std::optional<RankSums> dots_, losses_;
+  std::optional<BufferUpdates> buffer_updates_;
   Tensor state_, partials_;
   Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
   std::int64_t offload_bytes_ = 0;

@@ -35,7 +35,8 @@ class Sharded::Evaluations final : public Objective {
 
   double evaluate() override {
     if (evaluations_ > 0) publish();
-    engine_.zero_grad();
+    engine_.forget_gradients();
+    if (evaluations_ > 0) engine_.buffer_updates_->close();  // the step observes what its first evaluation sees
     engine_.state_.copy_from_host(&begin_);
     const double mine = closure_();
     const double weight = engine_.weight_;
@@ -68,9 +69,10 @@ class Sharded::Evaluations final : public Objective {
   }
   PendingStep finish() {
     publish();
-    engine_.zero_grad();
     first_.partial = {};
     engine_.state_.copy_from_host(&first_);
+    engine_.buffer_updates_->apply(engine_.state_);
+    engine_.zero_grad();
     return {engine_, engine_.state_, evaluations_};
   }
   void abandon() {
@@ -135,6 +137,7 @@ PendingStep Sharded::step(const Closure& closure, const StepCurves& curves) {
 PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {
   KEEL_CHECK(optimizer_->requirements().closure, optimizer_->name(), " needs no closure: step() follows backward()");
   wait_until_released();
+  zero_grad();
   Evaluations objective(*this, closure, args);
   std::vector<std::vector<Tensor>> state(optimizer_->state_names().size());
   for (std::size_t i = 0; i < units_.size(); ++i)

@@ -82,6 +82,7 @@ PendingStep Sharded::step(StepArgs args) {
   }
   for (const auto& unit : units_)
     if (unit->trainable()) unit->share_updates();
+  buffer_updates_->apply(state_);
   if (options_.compression.kind().feedback) {
     const bool taken = state().taken != 0;
     for (const auto& unit : units_)
@@ -172,6 +173,11 @@ StepResult PendingStep::get() const {
 }
 
 void Sharded::zero_grad() {
+  forget_gradients();
+  buffer_updates_->forget();
+}
+
+void Sharded::forget_gradients() {
   for (const auto& unit : units_) unit->zero_grad();
   for (std::size_t i = 0; i < units_.size(); ++i)
     if (units_[i]->sparse() && unit_ranges_[i].count() > 0) {
@@ -212,7 +218,7 @@ Traffic Sharded::data_traffic() const {
 }
 
 double Sharded::waited_ms() const {
-  double sum = waited_ms_ + (sums_ ? sums_->waited_ms() : 0);
+  double sum = waited_ms_ + buffer_updates_->waited_ms() + (sums_ ? sums_->waited_ms() : 0);
   for (const std::optional<RankSums>* each : {&dots_, &losses_}) sum += *each ? (*each)->waited_ms() : 0;
   for (const auto& unit : units_) sum += unit->waited_ms();
   return sum;
@@ -234,6 +240,8 @@ TensorParts Sharded::weights() const {
   for (const auto& unit : units_)
     for (const Segment& segment : unit->layout().segments)
       parts.push_back(cut_part(*unit, segment, segment.name, unit->own_weights()));
+  const TensorParts buffers = buffer_updates_->parts();
+  parts.insert(parts.end(), buffers.begin(), buffers.end());
   return parts;
 }
 
@@ -313,6 +321,7 @@ void Sharded::adopt_weights() {
     unit->adopt_weights();
     unit->share_updates();
   }
+  buffer_updates_->share();
 }
 
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {

@@ -70,6 +70,38 @@ endif()
 run(${spirals} compare spirals.yaml -N 3 --steps 3 --repeats 1)
 run(${spirals} plan spirals.yaml -N 4)
 run(${spirals} tasks spirals)
+# A loop of one's own gives the bits of the same model's `train`, with any number of ranks in any stage, and goes on after
+# a kill.
+list(TRANSFORM flags REPLACE "/tests/build/consumer$" "/examples/own_loop" OUTPUT_VARIABLE own)
+list(TRANSFORM own REPLACE "/consumer/build$" "/consumer/own_loop")
+run(${own})
+run("${CMAKE_COMMAND}" --build "${folder}/own_loop")
+set(points "${SOURCE}/examples/own_task/spirals.csv")
+function(same_weights run other)
+  foreach(each IN ITEMS ${run} ${other})
+    run("${folder}/own_task/spirals" get "${folder}/${each}" --out "${folder}/${each}.safetensors" --force)
+  endforeach()
+  run("${CMAKE_COMMAND}" -E compare_files "${folder}/${run}.safetensors" "${folder}/${other}.safetensors")
+endfunction()
+foreach(ranks IN ITEMS 1 2 3 4)
+  math(EXPR stage "4 - ${ranks}")
+  run(${spirals} launch -N ${ranks} --threads spirals.yaml "run=${folder}/trained-${ranks}" threads=1)
+  run("${folder}/own_loop/own_loop" "${points}" "${folder}/looped-${ranks}" ${ranks} ${stage})
+  same_weights(looped-${ranks} trained-${ranks})
+endforeach()
+file(WRITE "${folder}/kill" [[
+"$1" "$2" "$3" 3 3 & loop=$!
+until [ -e "$3/checkpoints/latest" ] || ! kill -0 $loop; do :; done
+kill -9 $loop || true
+wait $loop || true
+]])
+run(bash "${folder}/kill" "${folder}/own_loop/own_loop" "${points}" "${folder}/killed")
+if(EXISTS "${folder}/killed/checkpoints/step-00000600")
+  message(STATUS "left out: the loop was done before it could be killed")
+endif()
+run("${folder}/own_loop/own_loop" "${points}" "${folder}/killed" 3 0)
+same_weights(killed trained-3)
+
 # A code in C, and one in Fortran, with a loss of their own.
 if(NOT SANITIZE)
   set(in_fortran OFF)

@@ -40,7 +40,7 @@ TEST(CompareCommand, WhatFollowsAListIsNotPartOfIt) {
       "compare text.yaml -N 2 --threads --steps 2 --repeats 1 --strategies zero1-bf16,zero3-bf16 batch.global=2 "
       "batch.micro=1");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(outcome.out.starts_with("2 steps of 2 sequences by 2 ranks")) << outcome.out;
+  EXPECT_TRUE(outcome.out.starts_with("2 steps of 2 rows by 2 ranks")) << outcome.out;
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(PlanCommand, ShowsEachStageAndOpensNoTextForAByteTokenizer) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* words : {"\nddp-bf16 ", "\nzero1-bf16 ", "\nzero2-bf16 ", "\nzero3-bf16 ", "sent a step",
-                            "4 ranks; a step of 4 sequences is 1 micro-batch on each"})
+                            "4 ranks; a step of 4 rows is 1 micro-batch on each"})
     EXPECT_NE(outcome.out.find(words), std::string::npos) << words << "\n" << outcome.out;
   EXPECT_EQ(outcome.out.find("was trained"), std::string::npos) << outcome.out;
   EXPECT_FALSE(sandbox.has("text")) << "a plan writes nothing";
@@ -190,7 +190,7 @@ TEST(PlanCommand, SaysWhatIsWrong) {
   refuses("text.yaml -N 0", "-N,--ranks expects a whole number from 1 to 1048576, got '0'");
   refuses("text.yaml -N 4x", "got '4x'");
   refuses("text.yaml -N 8192 --trace traces", "--trace writes a file for each rank, of 4096 at most");
-  refuses("text.yaml -N 5", "a global batch of 4 sequences is too small for 5 ranks");
+  refuses("text.yaml -N 5", "a global batch of 4 rows is too small for 5 ranks");
   refuses("text.yaml --strat zero7", "zero7");
   refuses("text.yaml -N 4 sharding.group=3 strategy=zero2-bf16", "groups of 3 ranks");
   refuses("absent.yaml", "absent.yaml");

@@ -97,12 +97,13 @@ TEST(Pad, FillsUpToTheLongestAndSaysWhatCounts) {
   const Batch batch = padded({.mask = true});
   EXPECT_EQ(batch.signature(),
             "ids i32 (rows, 3)\nlabels i32 (rows, 3)\nlengths i64 (rows)\nmask u8 (rows, 3)\nweight f32 "
-            "(rows)\nweights rows tokens\n");
+            "(rows)\nweights positions rows tokens\n");
   EXPECT_EQ(testing::doubles(batch["ids"]), (std::vector<double>{1, 2, 3, 0, 0, 0, 9, 0, 0}));
   EXPECT_EQ(testing::doubles(batch["labels"]), (std::vector<double>{2, 3, 4, -100, -100, -100, 8, -100, -100}));
   EXPECT_EQ(testing::doubles(batch["mask"]), (std::vector<double>{1, 1, 1, 0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(testing::doubles(batch["lengths"]), (std::vector<double>{3, 0, 1}));
   EXPECT_EQ(batch.weight("tokens"), 4);
+  EXPECT_EQ(batch.weight("positions"), 9);
 }
 
 TEST(Pad, FillsUpOnTheLeftToAMultipleOrToALength) {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "keel/autograd/backward.h"
+#include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/nn/state.h"
@@ -228,6 +229,24 @@ TEST(Gpt, OperationsOfATokenAreThoseOfItsProductsAndSixForOtherParameters) {
     all += 6 * (biases + norms + time * width);
     EXPECT_EQ(training_flops_of_token(options, count_parameters(model)), all) << c.name;
     EXPECT_EQ(all, c.operations) << c.name;
+  }
+}
+
+// What a run's records say; norms, biases and look-ups multiply next to nothing and are left out.
+TEST(Gpt, CountsTheProductsOfItsMatricesAndOfPairsThatSeeEachOther) {
+  const Context context = testing::context(1);
+  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3}, {2, 5});
+  for (const bool recompute : {false, true}) {
+    Gpt model(tiny_gpt());
+    model.recompute = recompute;
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const FlopCount count;
+    Forward pass;
+    const CrossEntropyLoss loss = model.loss(tokens, tokens, pass);
+    backward(loss.loss);
+    const double width = 32, layers = 2, matrices = 61 * width + layers * 12 * width * width,
+                 pairs = 2 * (1 + 2 + 3 + 4 + 5);
+    EXPECT_EQ(count.flops(), 3 * (10 * 2 * matrices + layers * pairs * 4 * width)) << recompute;
   }
 }
 

@@ -72,10 +72,11 @@ TEST(LayerText, NamesTheCharacterAtWhichSomethingIsWrong) {
   EXPECT_TRUE(begins(said(""), "1: there is nothing")) << said("");
   EXPECT_TRUE(begins(said(" ;; \n"), "1: there is nothing"));
   EXPECT_TRUE(begins(said("dense 8; dens 3"), "10: 'dens' is none of input, embedding, dense, ")) << said("dens 3");
-  EXPECT_NE(said("dens 3").find("known are relu, gelu"), std::string::npos) << said("dens 3");
+  EXPECT_NE(said("wind 3").find("known are relu, gelu"), std::string::npos) << said("wind 3");
   EXPECT_TRUE(begins(said("dense"), "1: expects `dense WIDTH [ACTIVATION]`"));
   EXPECT_TRUE(begins(said("dense 8 tanh 4"), "14: expects `dense WIDTH [ACTIVATION]`"));
   EXPECT_TRUE(begins(said("relu 3"), "6: expects `relu`"));
+  EXPECT_TRUE(said("dens 3").ends_with("; did you mean 'dense'?")) << said("dens 3");
   EXPECT_TRUE(begins(said("dense 8 thanh"), "9: unknown activation 'thanh'"));
   for (const char* bad : {"0", "-1", "x", "3x", "1e3", "99999999999999999999", "1073741825"})
     EXPECT_TRUE(begins(said(concat("dense ", bad)), "7: '")) << bad;

@@ -13,6 +13,7 @@
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/trained_model.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -234,6 +235,47 @@ TEST(OwnTask, IsRefusedWhatItCannotDo) {
           silent);
   });
   EXPECT_NE(other.find("is a checkpoint of the task fit, not of language"), std::string::npos) << other;
+  // Another program, without it: one line, whatever the run has.
+  std::string told;
+  const auto ask = [&](Communicator& ranks) {
+    TrainedModel({.path = place / "run"}, ranks, [&](LogLevel, std::string_view text) { told += concat(text, '\n'); });
+  };
+  const std::string lacks =
+                        "' is of the task 'fit', which this program does not have; it has language. Ask the program "
+                        "that trained it",
+                    by_checkpoint = error_of([&] { run_ranks(1, ask); }),
+                    by_model =
+                        error_of([&] { generate({.run = place / "run", .prompt = "x"}, [](std::string_view) {}); });
+  EXPECT_EQ(told, "");
+  for (const std::string& each : {by_checkpoint, by_model})
+    EXPECT_TRUE(each.ends_with(lacks) && each.find('\n') == std::string::npos) << each;
+}
+
+class SeenTerms : public Callback {
+ public:
+  std::string_view name() const override { return "seen_terms"; }
+  void step_end(LoopView& view) override { by_step[view.state().known] = view.state().terms; }
+  std::map<std::int64_t, std::map<std::string, double, std::less<>>> by_step;
+};
+
+TEST(OwnTask, ShowsCallbacksOfAllRanksTheTermsThatRecordsHave) {
+  const TemporaryFolder place;
+  const Config config = fit_run(place, "run", {"task.terms=weighted"});
+  std::vector<std::shared_ptr<SeenTerms>> seen = {std::make_shared<SeenTerms>(), std::make_shared<SeenTerms>()};
+  run_ranks(2, [&](Communicator& ranks) {
+    TrainObserver silent;
+    train(config, silent, ranks, {seen[static_cast<std::size_t>(ranks.rank())]});
+  });
+  EXPECT_EQ(seen[0]->by_step, seen[1]->by_step);
+  int steps = 0;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics())) {
+    if (!record.contains("train/fit")) continue;
+    const auto& terms = seen[0]->by_step.at(record.at("step").integer());
+    EXPECT_EQ(terms.size(), 3u);
+    for (const auto& [name, value] : terms) EXPECT_EQ(record.at(concat("train/", name)).number(), value) << name;
+    ++steps;
+  }
+  EXPECT_EQ(steps, 9);
 }
 
 TEST(OwnTask, IsComparedInAllStages) {

@@ -232,7 +232,7 @@ TEST(TrainingByRanks, MoreRanksThanSequencesIsOneClearLine) {
          Recorder recorder;
          train(small_run(place, "run"), recorder, ranks);
        }))
-    EXPECT_EQ(message, "a global batch of 6 sequences is too small for 7 ranks");
+    EXPECT_EQ(message, "a global batch of 6 rows is too small for 7 ranks");
 }
 
 // Throws from its third step on.

@@ -26,7 +26,9 @@ class Recorder : public TrainObserver {
     last_step_ = report.step;
     losses.push_back(report.loss);
   }
-  void on_eval(const EvalReport& report) override { validation = *report.find(kValidationLoss); }
+  void on_eval(const EvalReport& report) override {
+    validation = report.find(kValidationLoss).value_or(std::numeric_limits<double>::quiet_NaN());
+  }
   void on_checkpoint(const CheckpointReport& report) override { checkpoints.push_back(report.step); }
   void on_message(LogLevel, std::string_view message) override { messages += concat(message, '\n'); }
   bool stop_requested() override { return last_step_ >= stop_after_; }

@@ -1,8 +1,12 @@
 // DeepSpeed's JSON.
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
@@ -155,6 +159,40 @@ void read_scheduler(ForeignReading& reading, const ForeignEntry& entry) {
   }
 }
 
+// Of its own section; the other one, of data_efficiency, has metrics of samples that keel does not have.
+void read_curriculum(ForeignReading& reading, const ForeignEntry& entry) {
+  const auto last_word = [](const ForeignEntry& each) { return each.key.substr(each.key.rfind('.') + 1); };
+  bool is_enabled = false;
+  std::vector<ForeignEntry> entries;
+  for (const ForeignEntry& each : reading.entries_of(entry)) {
+    if (last_word(each) == "enabled") is_enabled = reading.flag(each).value_or(false);
+    else if (last_word(each) != "schedule_config") entries.push_back(each);
+    else
+      for (const ForeignEntry& option : reading.entries_of(each)) entries.push_back(option);
+  }
+  if (!is_enabled) return;
+  const auto schedule = std::ranges::find(entries, "schedule_type", last_word);
+  if (schedule == entries.end()) return reading.refuse(entry, "is enabled and has no schedule_type");
+  const bool is_discrete = schedule->value.text == "fixed_discrete";
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"schedule_type", "type"},        {"min_difficulty", "min_length"},
+      {"max_difficulty", "max_length"}, {"total_curriculum_step", "steps"},
+      {"difficulty_step", "multiple"},  {"root_degree", "root"},
+      {"difficulty", "lengths"},        {"max_step", "until"}};
+  for (const ForeignEntry& each : entries) {
+    const std::string word = last_word(each);
+    if (word == "curriculum_type") {
+      if (each.value.text != "seqlen") reading.refuse(each, "keel's grows with the length of sequences: seqlen");
+      continue;
+    }
+    const auto found = std::ranges::find(kWords, word, [](const auto& pair) { return pair.first; });
+    if (found == std::end(kWords)) reading.refuse(each, "is no key of DeepSpeed's curriculum of lengths");
+    // A list says its own ends.
+    else if (!is_discrete || !word.ends_with("_difficulty"))
+      reading.put(concat("curriculum.", found->second), each.value, each);
+  }
+}
+
 void finish_deepspeed(ForeignReading& reading) {
   const ForeignEntry whole = reading.whole();
   finish_loss_scale(reading);
@@ -187,6 +225,8 @@ constexpr ForeignRow kDeepSpeedRows[] = {
     mapped("optimizer", "optimizer.type", read_optimizer,
            "with its params; Adam is AdamW unless adam_w_mode is false, and without weight_decay nothing decays"),
     mapped("scheduler", "scheduler.type", read_scheduler, "with its params; without one the rate is constant"),
+    mapped("curriculum_learning", "curriculum.type", read_curriculum,
+           "where it is enabled, of type seqlen, with its schedule; sequences are cut at their end"),
     mapped("fp16.enabled", "precision", read_fp16_enabled),
     refused("fp16.auto_cast", "keel's inputs are token numbers, or are cast by the task", "false|true"),
     with_auto(mapped("fp16.loss_scale", "loss_scale.type", read_loss_scale,

@@ -1,0 +1,95 @@
+#include "keel/dist/parallel/buffer_updates.h"
+
+#include "keel/kernels/combine.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/step_state.h"
+#include "keel/runtime/stopwatch.h"
+
+namespace keel {
+
+BufferUpdates::BufferUpdates(Module& model, const Context& context, Communicator& ranks)
+    : buffers_(attach_buffers(model, context)), ranks_(ranks) {
+  std::int64_t count = 0;
+  for (const auto& buffer : buffers_)
+    if (buffer->momentum > 0) count += buffer->value.numel() + 1;
+  moving_ = zeros(context, {count}, DType::f32, Purpose::workspace);
+  if (count == 0) return;
+  gathered_ = zeros(context, {ranks.size(), count}, DType::f32, Purpose::workspace);
+  one_ = kernels::full(context, {1}, 1);
+}
+
+std::string BufferUpdates::describe(Module& model) {
+  std::string lines;
+  for_each_buffer(model, [&](const std::string& path, Buffer& buffer) {
+    const Buffer::State& state = *buffer.state();
+    lines +=
+        concat("buffer ", path, ' ', state.shape, ", initially ", state.initial, ", momentum ", state.momentum, '\n');
+  });
+  return lines;
+}
+
+void BufferUpdates::close() const {
+  for (const auto& buffer : buffers_) buffer->closed = true;
+}
+
+void BufferUpdates::forget() const {
+  for (const auto& buffer : buffers_) {
+    buffer->observed = Tensor();
+    buffer->count = 0;
+    buffer->closed = false;
+  }
+}
+
+void BufferUpdates::apply(const Tensor& state) {
+  if (!changes()) return;
+  const Tensor mine = gathered_.select(0, ranks_.rank());
+  std::int64_t at = 0;
+  for (const auto& buffer : buffers_) {
+    if (buffer->momentum == 0) continue;
+    const std::int64_t end = at + buffer->value.numel();
+    if (buffer->observed.defined()) kernels::copy_into(mine.slice(0, at, end), buffer->observed.flatten());
+    else kernels::fill(mine.slice(0, at, end), 0);
+    kernels::fill(mine.slice(0, end, end + 1), static_cast<double>(buffer->count));
+    at = end + 1;
+  }
+  if (ranks_.size() > 1) {
+    const Stopwatch watch(waited_ms_);
+    ranks_.all_gather(mine, gathered_.flatten()).wait();
+  }
+  std::vector<Tensor> terms;
+  for (int rank = 0; rank < ranks_.size(); ++rank) terms.push_back(gathered_.select(0, rank));
+  kernels::combine({.terms = terms, .out = moving_});
+
+  const Tensor taken = kernels::taken_of(state), zero = kernels::full(moving_.context(), {1}, 0);
+  at = 0;
+  for (const auto& buffer : buffers_) {
+    if (buffer->momentum == 0) continue;
+    const std::int64_t end = at + buffer->value.numel();
+    const Tensor mean = moving_.slice(0, at, end), count = moving_.slice(0, end, end + 1);
+    at = end + 1;
+    kernels::scale_by(mean, one_, kernels::cast(count, DType::i64));
+    const Tensor change = kernels::binary<Sub>(mean.view(buffer->shape), buffer->value);
+    kernels::scale(change, buffer->momentum);
+    // Both are 1, which changes nothing, or 0, which gives zeros also of what is not finite.
+    kernels::scale_by(change, one_, kernels::cast(kernels::binary<Greater>(count, zero), DType::i64));
+    kernels::scale_by(change, one_, taken);
+    kernels::accumulate(buffer->value, change);
+  }
+}
+
+TensorParts BufferUpdates::parts() const {
+  TensorParts parts;
+  for (const auto& buffer : buffers_) {
+    parts.push_back({buffer->name, buffer->shape});
+    if (ranks_.rank() == 0) parts.back().values = buffer->value.view({buffer->value.numel()});
+  }
+  return parts;
+}
+
+void BufferUpdates::share() {
+  if (ranks_.size() == 1) return;
+  const Stopwatch watch(waited_ms_);
+  for (const auto& buffer : buffers_) ranks_.broadcast(buffer->value, 0).wait();
+}
+
+}  // namespace keel

@@ -1,0 +1,84 @@
+// Sequences that are cut, and what their weights are then.
+
+#include "keel/data/shortened.h"
+
+#include <gtest/gtest.h>
+
+#include "keel/data/collator.h"
+#include "keel/data/token_batch.h"
+#include "tests/error_of.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+
+// One batch, at every step.
+class Always : public BatchSource {
+ public:
+  explicit Always(Batch batch) : batch_(std::move(batch)) {}
+  std::int64_t rows(std::int64_t) const override { return batch_.rows(); }
+  Batch load(std::int64_t, Rows) const override { return batch_; }
+  std::string fingerprint() const override { return "always"; }
+
+ private:
+  Batch batch_;
+};
+
+Batch cut(Batch batch, std::int64_t whole, std::int64_t length) {
+  const auto rows = batch.rows();
+  return shortened(std::make_shared<Always>(std::move(batch)), whole, [=](std::int64_t step) { return length + step; })
+      ->load(0, {0, rows});
+}
+
+TEST(Shortened, KeepsTheFirstPositionsAndCountsWhatIsLeft) {
+  const Context context = testing::context(1);
+  Batch batch(context, 5, 2);
+  batch.set("input_ids", from_values<std::int32_t>(context, {1, 2, 3, 4, 5, 6}, {2, 3}));
+  batch.set("labels", from_values<std::int32_t>(context, {2, -100, 4, 5, 6, 7}, {2, 3}));
+  batch.set("vectors", from_values<float>(context, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2}));
+  batch.set("label", from_values<std::int32_t>(context, {8, 9}, {2}));
+  batch.set("pair", from_values<std::int32_t>(context, {8, 9, 10, 11}, {2, 2}));
+  batch.set_weight("tokens", 5);
+  const Batch left = cut(batch, 3, 2);
+  EXPECT_EQ(doubles(left["input_ids"]), (std::vector<double>{1, 2, 4, 5}));
+  EXPECT_EQ(doubles(left["labels"]), (std::vector<double>{2, -100, 5, 6}));
+  EXPECT_EQ(doubles(left["vectors"]), (std::vector<double>{1, 2, 3, 4, 7, 8, 9, 10}));
+  EXPECT_EQ(doubles(left["label"]), (std::vector<double>{8, 9}));
+  EXPECT_EQ(doubles(left["pair"]), (std::vector<double>{8, 9, 10, 11})) << "is no sequence";
+  EXPECT_EQ(left.weight("tokens"), 3);
+  EXPECT_EQ(left.weight("rows"), 2);
+  EXPECT_EQ(doubles(left.sample_ids()), doubles(batch.sample_ids()));
+  EXPECT_EQ(cut(batch, 3, 3).signature(), batch.signature());
+}
+
+TEST(Shortened, CountsSequencesThatWereFilledUpByTheirLengths) {
+  const Context context = testing::context(1);
+  Batch batch(context, 0, 3);
+  batch.set("ids", from_values<std::int32_t>(context, std::vector<std::int32_t>(12, 1), {3, 4}));
+  batch.set("lengths", from_values<std::int64_t>(context, {4, 1, 2}, {3}));
+  batch.set_weight("tokens", 7).set_weight("positions", 12);
+  const Batch left = cut(batch, 4, 2);
+  EXPECT_EQ(doubles(left["lengths"]), (std::vector<double>{2, 1, 2}));
+  EXPECT_EQ(left.weight("tokens"), 5);
+  EXPECT_EQ(left.weight("positions"), 6);
+}
+
+TEST(Shortened, RefusesWeightsThatItCannotCountAndRowsThatAreNoSequences) {
+  const Context context = testing::context(1);
+  Batch batch(context, 0, 1);
+  batch.set("x", from_values<float>(context, {1, 2, 3}, {1, 3}));
+  const auto told = [&](std::int64_t whole, std::int64_t length) {
+    return testing::error_of([&] { cut(batch, whole, length); });
+  };
+  EXPECT_EQ(told(3, 2), "");
+  EXPECT_NE(told(4, 2).find("needs sequences of 4 positions, but a batch has\nx f32 (rows, 3)"), std::string::npos);
+  EXPECT_NE(told(3, 4).find("is to have 4 of 3 positions"), std::string::npos);
+  EXPECT_NE(told(3, 0).find("is to have 0 of 3 positions"), std::string::npos);
+  batch.set_weight("crests", 1);
+  EXPECT_NE(told(3, 2).find("cannot tell what the weight 'crests' of shorter sequences is"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace keel

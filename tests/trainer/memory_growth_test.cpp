@@ -1,0 +1,127 @@
+// Memory that grows from step to step is told, and nothing else.
+
+#include "keel/trainer/memory_growth.h"
+
+#include <gtest/gtest.h>
+
+#include "keel/autograd/functions.h"
+#include "keel/nn/layers.h"
+#include "keel/trainer/config_keys.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+constexpr std::size_t kMegabyte = 1000000;
+constexpr std::int64_t kNothingOfItsOwn = 0;
+
+// What is told after each of so many steps, in which `bytes(step)` are activations.
+template <class F>
+std::vector<std::string> told_of(std::int64_t window, std::int64_t steps, const F& bytes) {
+  MemoryGrowth growth(window);
+  std::vector<std::string> told;
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    MemoryReport memory{};
+    memory.by_purpose[static_cast<std::size_t>(Purpose::activation)].current = bytes(step);
+    memory.by_purpose[static_cast<std::size_t>(Purpose::parameter)].current = 50 * kMegabyte;
+    if (const std::string text = growth.note(memory, [] { return kNothingOfItsOwn; }); !text.empty())
+      told.push_back(concat(step, ": ", text));
+  }
+  return told;
+}
+
+TEST(MemoryGrowth, IsToldOnceWithWhatGrew) {
+  const auto told =
+      told_of(10, 200, [](std::int64_t step) { return 10 * kMegabyte + static_cast<std::size_t>(step) * kMegabyte; });
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].find("40: memory grows: what is kept as activation from "), 0u) << told[0];
+  EXPECT_NE(told[0].find(" in 30 steps"), std::string::npos);
+  EXPECT_EQ(told[0].find("parameter"), std::string::npos);
+}
+
+TEST(MemoryGrowth, IsNotWhatComesAndGoesOrSettlesOrIsSmall) {
+  const auto none = std::vector<std::string>();
+  EXPECT_EQ(told_of(10, 200, [](std::int64_t step) { return (step % 10 == 0 ? 1 : 1 + step % 7) * kMegabyte; }), none);
+  EXPECT_EQ(told_of(10, 200, [](std::int64_t step) { return std::min<std::size_t>(step, 15) * kMegabyte; }), none);
+  EXPECT_EQ(told_of(10, 200, [](std::int64_t step) { return 9 * kMegabyte + 100 * step; }), none);
+  EXPECT_EQ(told_of(10, 39, [](std::int64_t step) { return step * kMegabyte; }), none) << "three windows after one";
+  EXPECT_EQ(told_of(0, 200, [](std::int64_t step) { return step * kMegabyte; }), none);
+}
+
+TEST(MemoryGrowth, OfTheProcessIsToldWhereKeelCountsNone) {
+  const auto told = [](std::size_t counted) {
+    MemoryGrowth growth(1);
+    std::int64_t own = 0;
+    std::string text;
+    for (int step = 1; step <= 9; ++step) {
+      MemoryReport memory{};
+      memory.by_purpose[0].current = counted * static_cast<std::size_t>(step);
+      own += 20 * kMegabyte;
+      text += growth.note(memory, [&] { return own; });
+    }
+    return text;
+  };
+  EXPECT_EQ(told(0).find("memory grows: that of the process from "), 0u) << told(0);
+  EXPECT_EQ(told(20 * kMegabyte).find("memory grows: what is kept as parameter from "), 0u);
+}
+
+class Ones : public Dataset {
+ public:
+  std::int64_t size() const override { return 64; }
+  Example example(std::int64_t i) const override {
+    check_index(i);
+    Example example;
+    example.set("x", Numbers{{64}, std::vector<float>(64, 1)});
+    return example;
+  }
+  std::string fingerprint() const override { return "ones"; }
+};
+
+// Keeps what it is told to, for ever.
+class Hoard : public Task {
+ public:
+  explicit Hoard(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override { return make_data(site_, std::make_shared<Ones>(), 0.25, stack()); }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    const Variable out = net_(input(batch, "x", pass), pass);
+    if (site_.settings.flag("task.keeps")) kept_.push_back(out.value());
+    return mean(square(out));
+  }
+
+ private:
+  TaskSite site_;
+  Linear net_{64, 16384};
+  std::vector<Tensor> kept_;
+};
+
+TEST(MemoryGrowth, OfARunNamesTheTensorsThatATaskKeeps) {
+  static const auto keys = [] {
+    const TaskEntry entry = task_entry<Hoard>(
+        "hoard", "what is kept", {{.key = "task.keeps", .type = KeyType::flag, .standard = "false", .help = "All."}});
+    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
+  }();
+  const TemporaryFolder place;
+  for (const char* keeps : {"true", "false"}) {
+    const Config config = parse_config(keys, R"(
+steps: 14
+batch: {global: 4, micro: 4}
+optimizer: {lr: 1e-3}
+eval: {every: 3}
+checkpoint: {every: 4, async: true}
+log: {memory_growth: 3}
+threads: 1
+)",
+                                       "hoard.yaml", {concat("run=", place / keeps), concat("task.keeps=", keeps)});
+    Recorder told;
+    train(config, told);
+    EXPECT_EQ(told.messages.find("step 12: memory grows: what is kept as activation") != std::string::npos,
+              keeps == std::string_view("true"))
+        << told.messages;
+  }
+}
+
+}  // namespace
+}  // namespace keel

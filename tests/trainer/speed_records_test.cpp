@@ -1,0 +1,185 @@
+// What records say of work, speed, memory and rates, against counts by hand.
+
+#include <gtest/gtest.h>
+
+#include "keel/autograd/functions.h"
+#include "keel/data/safetensors.h"
+#include "keel/nn/layers.h"
+#include "keel/trainer/config_keys.h"
+#include "keel/trainer/metrics.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+// The records of training steps.
+std::vector<Json> step_records(const Config& config) {
+  std::vector<Json> all;
+  for (Json& record : read_metrics(RunFolder(config.run).metrics()))
+    if (record.contains("lr")) all.push_back(std::move(record));
+  return all;
+}
+
+// Of a step of small_run(): 6 windows of 16 tokens, 2 layers of width 16. A product of a token's vector with a matrix
+// of n numbers takes 2 n operations, forward and for the gradient of either; a token sees itself and those before it.
+double flops_of_small_step(const Config& config) {
+  double vocabulary = 0;
+  const SafetensorsFile model(RunFolder(config.run).model());
+  for (const SafetensorsEntry& entry : model.entries())
+    if (entry.name.ends_with("wte.weight")) vocabulary = static_cast<double>(entry.shape[0]);
+  const double tokens = 6 * 16, width = 16, pairs = 6 * 16 * 17 / 2.0;
+  const double matrices = vocabulary * width + 2 * 12 * width * width;
+  return 3 * (tokens * 2 * matrices + 2 * pairs * 4 * width);
+}
+
+TEST(SpeedRecords, HaveTheOperationsOfAStepHoweverItIsDivided) {
+  const TemporaryFolder place;
+  for (const int n : {1, 2, 3, 4})
+    for (const char* micro : {"batch.micro=1", "batch.micro=4"}) {
+      const Config config = small_run(place, concat("run", n, micro),
+                                      {"steps=4", micro, n == 3 ? "strategy=zero3-fp32" : "strategy=ddp"});
+      train_by(n, config);
+      const std::vector<Json> records = step_records(config);
+      ASSERT_EQ(records.size(), 4u);
+      for (const Json& record : records)
+        EXPECT_EQ(record.at("model_flops").number(), flops_of_small_step(config)) << n << ' ' << micro;
+    }
+}
+
+TEST(SpeedRecords, CountEveryEvaluationOfAnOptimizerThatRepeatsAStep) {
+  const TemporaryFolder place;
+  const Config config =
+      small_run(place, "run", {"steps=3", "optimizer={type: LBFGS, lr: 0.1}", "clip=0", "model.dropout=0"});
+  train_by(2, config);
+  for (const Json& record : step_records(config))
+    EXPECT_EQ(record.at("model_flops").number(), record.at("evaluations").number() * flops_of_small_step(config));
+}
+
+TEST(SpeedRecords, HaveAShareOfAPeakThatIsStatedAndOfNoOther) {
+  const TemporaryFolder place;
+  const Config stated = small_run(place, "stated", {"log.peak_flops=2e9", "strategy=zero2-fp32"}),
+               silent = small_run(place, "silent", {"steps=4"});
+  train_by(2, stated);
+  train_by(2, silent);
+  for (const Json& record : step_records(silent)) EXPECT_FALSE(record.contains("flops_utilization"));
+  const std::vector<Json> records = step_records(stated);
+  ASSERT_EQ(records.size(), 12u);
+  for (const Json& record : records) {
+    const double steps_per_s = record.at("tokens_per_s").number() / (6 * 16);
+    EXPECT_NEAR(record.at("flops_utilization").number(), flops_of_small_step(stated) * steps_per_s / (2 * 2e9),
+                1e-12 * steps_per_s);
+  }
+}
+
+TEST(SpeedRecords, HaveTheMemoryOfTheProcess) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run", {"steps=4"});
+  train_by(1, config);
+  double peak = 0;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
+    if (record.contains("peak_resident_bytes")) peak = record.at("peak_resident_bytes").number();
+  for (const Json& record : step_records(config)) {
+    EXPECT_GT(record.at("resident_bytes").number(), 1e6);
+    EXPECT_LE(record.at("resident_bytes").number(), 1.01 * peak) << "the kernel counts in pages of each thread's own";
+    EXPECT_FALSE(record.contains("device_bytes")) << "there is none";
+  }
+}
+
+// Rows of 1 to 5 ids.
+class NumbersOfSteps : public Dataset {
+ public:
+  std::int64_t size() const override { return 20; }
+  Example example(std::int64_t i) const override {
+    check_index(i);
+    Example example;
+    example.set("ids", Integers{{i % 5 + 1}, std::vector<std::int64_t>(static_cast<std::size_t>(i % 5 + 1), i % 7)});
+    return example;
+  }
+  std::string fingerprint() const override { return "steps"; }
+};
+
+// A table, which multiplies nothing, and a matrix of 8 times 3, on rows that are filled up to the longest.
+class Walk : public Task {
+ public:
+  explicit Walk(const TaskSite& site) : site_(site) {}
+  Module& model() override { return net_; }
+  Data data() override {
+    return {.training = make_source(site_.host, std::make_shared<NumbersOfSteps>(), sequential(20, site_.rows),
+                                    pad({.fields = {{"ids"}}}), {.varying = {"ids"}})};
+  }
+  Loss training_step(const Batch& batch, Forward& pass) override {
+    return {mean(square(net_.out(net_.table(batch["ids"]), pass))), "rows"};
+  }
+
+ private:
+  struct Net : Module {
+    Embedding table{7, 8};
+    Linear out{8, 3};
+    void visit(Visitor& v) override {
+      v("table", table);
+      v("out", out);
+    }
+  };
+  TaskSite site_;
+  Net net_;
+};
+
+TEST(SpeedRecords, LeaveOutWhatFillsUpShortRowsAndLookUpsInTables) {
+  static const auto keys = [] {
+    const TaskEntry entry = task_entry<Walk>("walk", "a walk");
+    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
+  }();
+  const TemporaryFolder place;
+  for (const int n : {1, 2, 3}) {
+    const Config config = parse_config(keys, R"(
+steps: 4
+batch: {global: 5, micro: 2}
+checkpoint: {every: 0}
+log: {every: 1}
+threads: 1
+)",
+                                       "walk.yaml", {concat("run=", place / concat("run", n))});
+    train_by(n, config);
+    const std::vector<Json> records = step_records(config);
+    ASSERT_EQ(records.size(), 4u);
+    for (const Json& record : records)
+      EXPECT_NEAR(record.at("model_flops").number(), 3 * (1 + 2 + 3 + 4 + 5) * 2 * 8 * 3, 1e-9) << n;
+  }
+}
+
+TEST(RateRecords, AreOfGroupsThatHaveRatesOfTheirOwn) {
+  const TemporaryFolder place;
+  const auto rates_of = [&](const std::string& run, std::vector<std::string> more) {
+    more.insert(more.end(), {"steps=5", "strategy=zero3-fp32"});
+    const Config config = small_run(place, run, more);
+    train_by(2, config);
+    std::map<std::string, double> factors;
+    for (const Json& record : step_records(config))
+      for (const auto& [name, value] : record.members())
+        if (name.starts_with("lr/")) {
+          const double factor = value.number() / record.at("lr").number();
+          EXPECT_NEAR(factors.emplace(name, factor).first->second, factor, 1e-12);
+        }
+    return factors;
+  };
+  const auto expect_rates = [](const std::map<std::string, double>& found,
+                               const std::map<std::string, double>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, factor] : expected) {
+      ASSERT_TRUE(found.contains(name)) << name;
+      EXPECT_NEAR(found.at(name), factor, 1e-12) << name;
+    }
+  };
+  expect_rates(rates_of("plain", {"optimizer.groups=[{match: bias, weight_decay: 0}]"}), {});
+  expect_rates(rates_of("groups", {"optimizer.groups=[{match: bias, lr_factor: 2}, {match: wpe, weight_decay: 0}]"}),
+               {{"lr/group_1", 2}, {"lr/group_2", 1}, {"lr/others", 1}});
+  // Embeddings, two blocks, and what follows them.
+  expect_rates(
+      rates_of("layers", {"optimizer.layer_decay=0.5", "optimizer.groups=[{match: wpe, lr_factor: 4}]"}),
+      {{"lr/group_1", 0.5}, {"lr/layer_0", 0.125}, {"lr/layer_1", 0.25}, {"lr/layer_2", 0.5}, {"lr/layer_3", 1}});
+}
+
+}  // namespace
+}  // namespace keel
