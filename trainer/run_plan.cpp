@@ -40,20 +40,31 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
   return rate.is_number() && rate.number() > 0 ? 1e3 * tokens / static_cast<double>(steps) / rate.number() : 0;
 }
 
+// With those of keel/trainer/weight_averages.h, which lie where the weights do that they are of, and in checkpoints.
+RankPlan plan_with_averages(const Config& config, const PlannedStack& stack, int rank) {
+  RankPlan plan = stack.plan(rank);
+  const int averages = (config.ema.decay > 0 ? 1 : 0) + (config.swa.start > 0 ? 1 : 0);
+  const std::int64_t bytes = averages * plan.owned * static_cast<std::int64_t>(sizeof(float));
+  (plan.memory.host > 0 ? plan.memory.host : plan.memory.optimizer) += bytes;
+  if (plan.saves) plan.memory.checkpoint += bytes;
+  return plan;
+}
+
 }  // namespace
 
 RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor) {
   const PlannedStack stack(config, model, ranks, on_processor);
-  RankPlan plan = stack.plan(0);
+  RankPlan plan = plan_with_averages(config, stack, 0);
   if (!config.checkpoint.memory_every.is_none())
     plan.memory.copies =
-        MemoryCopies::kAtOnce * (plan.memory.checkpoint + (ranks > 1 ? stack.plan(1).memory.checkpoint : 0));
+        MemoryCopies::kAtOnce *
+        (plan.memory.checkpoint + (ranks > 1 ? plan_with_averages(config, stack, 1).memory.checkpoint : 0));
   if (!config.checkpoint.async) plan.memory.checkpoint = 0;  // nothing is copied
   return plan;
 }
 
 std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank) {
-  return PlannedStack(config, model, ranks, true).plan(rank).memory.checkpoint;
+  return plan_with_averages(config, PlannedStack(config, model, ranks, true), rank).memory.checkpoint;
 }
 
 std::vector<TraceNode> trace_run(const Config& config, Task& task, int ranks, int rank) {

@@ -105,7 +105,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
-  const bool saves = saves_parts(sharding, ranks, rank);
+  const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
@@ -114,7 +114,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
-    const std::int64_t numbers = saves ? count_parameters(layout[i], owned) : 0;
+    const std::int64_t mine = count_parameters(layout[i], owned), numbers = saves ? mine : 0;
+    plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : unit.value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;

@@ -71,6 +71,8 @@ struct PlannedCollective {
 
 struct RankPlan {
   MemoryPlan memory;
+  std::int64_t owned = 0;  // weights in Sharded::weights(), without padding
+  bool saves = false;      // whether the rank's parts are in checkpoints; others may hold the same
   TrafficPlan traffic;
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
