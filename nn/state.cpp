@@ -7,16 +7,24 @@
 
 namespace keel {
 
+namespace {
+
+void add_buffers(Module& model, NamedTensors& state) {
+  std::set<const Buffer::State*> seen;
+  for_each_buffer(model, [&](const std::string& path, Buffer& buffer) {
+    if (seen.insert(buffer.state().get()).second) state.emplace_back(path, buffer.value());
+  });
+}
+
+}  // namespace
+
 NamedTensors state_dict(Module& model) {
   NamedTensors state;
   std::set<const Parameter::State*> seen;
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
     if (seen.insert(parameter.state().get()).second) state.emplace_back(path, parameter.value());
   });
-  std::set<const Buffer::State*> seen_buffers;
-  for_each_buffer(model, [&](const std::string& path, Buffer& buffer) {
-    if (seen_buffers.insert(buffer.state().get()).second) state.emplace_back(path, buffer.value());
-  });
+  add_buffers(model, state);
   return state;
 }
 
@@ -35,10 +43,12 @@ void copy_state(const NamedTensors& from, const NamedTensors& to, std::string_vi
   copy_parts(parts_of(from), parts_of(to), complaint);
 }
 
-void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state) {
-  copy_state(state, master_state_dict(buffers), "these weights belong to another model");
-  for (const FlatBuffer& buffer : buffers)
-    if (buffer.master.defined()) kernels::copy_into(buffer.values, buffer.master);
+void load_state(Module& model, std::vector<FlatBuffer>& flat, const NamedTensors& state) {
+  NamedTensors mine = master_state_dict(flat);
+  add_buffers(model, mine);
+  copy_state(state, mine, "these weights belong to another model");
+  for (const FlatBuffer& each : flat)
+    if (each.master.defined()) kernels::copy_into(each.values, each.master);
 }
 
 }  // namespace keel

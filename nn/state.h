@@ -18,7 +18,8 @@ NamedTensors master_state_dict(const std::vector<FlatBuffer>& buffers);
 // Copies each tensor of `from` into that of the same name in `to`. Every name and shape must agree: an Error that
 // begins with `complaint` lists what is missing, what is extra, and what has another shape, and nothing is changed.
 void copy_state(const NamedTensors& from, const NamedTensors& to, std::string_view complaint);
-// Copies `state` into values and masters, checked likewise.
-void load_state(std::vector<FlatBuffer>& buffers, const NamedTensors& state);
+// Copies `state`, which is a state dict of such a model, into values, masters and buffers, checked likewise. `flat` is
+// what materialize() gave for the model.
+void load_state(Module& model, std::vector<FlatBuffer>& flat, const NamedTensors& state);
 
 }  // namespace keel

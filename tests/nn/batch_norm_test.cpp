@@ -10,6 +10,7 @@
 #include "keel/autograd/checkpoint.h"
 #include "keel/autograd/functions.h"
 #include "keel/autograd/gradcheck.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/nn/state.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
@@ -82,6 +83,26 @@ TEST(Buffers, ArePartOfStateDictsByName) {
   EXPECT_EQ(count_buffers(model).numbers, 6);
   EXPECT_EQ(count_buffers(model).buffers, 2);
   EXPECT_EQ(count_parameters(model), 2 * 3 + 3 + 3 + 3);
+}
+
+TEST(Buffers, AreLoadedFromAStateDictAndWithoutThemItIsRefused) {
+  const Context context = testing::context(1);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Sequential one(Linear(2, 3), BatchNorm(3)), two(Linear(2, 3), BatchNorm(3));
+    const PrecisionPolicy policy = PrecisionPolicy::of(dtype);
+    const std::vector<FlatBuffer> first = materialize(one, context, {.policy = policy, .seed = 1});
+    std::vector<FlatBuffer> second = materialize(two, context, {.policy = policy, .seed = 2});
+    NamedTensors state = state_dict(one);
+    double number = 1;
+    for (const auto& [name, tensor] : state)
+      if (name.starts_with("layers.1.running")) kernels::fill(tensor, ++number);
+    load_state(two, second, state);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      EXPECT_EQ(doubles(state_dict(two)[i].second), doubles(state[i].second)) << state[i].first << ' ' << dtype;
+    state.pop_back();
+    const std::string told = error_of([&] { load_state(two, second, state); });
+    EXPECT_NE(told.find("layers.1.running_var"), std::string::npos) << told;
+  }
 }
 
 TEST(Buffers, ObserveOnceWhereAForwardPassIsRepeatedInBackward) {

@@ -290,7 +290,7 @@ TEST(State, WeightsOfAnotherModelAreRefusedAndNothingChanges) {
   NamedTensors state = master_state_dict(buffers);
   for (auto& [name, tensor] : state) tensor = kernels::full(context, tensor.shape(), 2);
   state.pop_back();
-  EXPECT_THROW(load_state(buffers, state), Error);
+  EXPECT_THROW(load_state(model, buffers, state), Error);
   EXPECT_EQ(doubles(buffers[0].values), before);
 }
 

@@ -194,7 +194,7 @@ TEST(Layers, ParametersAreNamedByTheirPathAndLoadedByName) {
                                       "layers.2.layers.0.bias", "layers.2.layers.1.weight", "layers.2.layers.1.bias"}));
   const Variable x(uniform_tensor(context, {6, 3}, 3));
   EXPECT_NE(doubles(one(x).value()), doubles(two(x).value()));
-  load_state(second, state_dict(one));
+  load_state(two, second, state_dict(one));
   EXPECT_EQ(doubles(one(x).value()), doubles(two(x).value()));
   EXPECT_EQ(count_parameters(one), 3 * 4 + 4 + 4 * 5 + 5 + 5 * 2 + 2);
   Linear half(3, 4);

@@ -48,7 +48,7 @@ TEST(Parity, ATinyGpt2HasPyTorchsLogitsLossAndGradients) {
   const GoldenGpt golden;
   Gpt model(tiny_gpt());
   std::vector<FlatBuffer> buffers = materialize(model, golden.context);
-  load_state(buffers, golden_weights(golden.context, model));
+  load_state(model, buffers, golden_weights(golden.context, model));
 
   Forward pass;
   EXPECT_LT(relative_error(doubles(model(golden.tokens, pass).value()), golden.expected("logits")), 1e-5);

@@ -20,7 +20,7 @@ using namespace keel::testing;
 using Numbers = std::vector<double>;
 
 constexpr std::int64_t kChannels = 6, kMicroRows = 2;
-constexpr int kMicrosOfAll = 12;  // of all ranks
+constexpr int kNormedMicros = 12;  // of all ranks
 
 struct NormedLayer : Module {
   Linear linear{kChannels, kChannels};
@@ -45,13 +45,13 @@ struct NormedNet : Module {
 };
 
 Tensor batch_of(const Context& context, int step, int micro) {
-  return uniform_tensor(context, {kMicroRows, kChannels}, static_cast<std::uint64_t>(step * kMicrosOfAll + micro + 1));
+  return uniform_tensor(context, {kMicroRows, kChannels}, static_cast<std::uint64_t>(step * kNormedMicros + micro + 1));
 }
 
 struct Normed {
   Normed(Communicator& ranks, ShardedOptions options, std::unique_ptr<const Optimizer> optimizer = make_adamw())
       : ranks(ranks), engine(net, testing::context(1), ranks, std::move(optimizer), [&] {
-          options.micro_batches = kMicrosOfAll / ranks.size();
+          options.micro_batches = kNormedMicros / ranks.size();
           return options;
         }()) {}
   // A factor of infinity makes a step that is not taken.
@@ -64,7 +64,7 @@ struct Normed {
   }
   // The mean loss of this rank's micro-batches, whose gradients are then there.
   double compute(int number, double factor = 1) {
-    const int each = kMicrosOfAll / ranks.size();
+    const int each = kNormedMicros / ranks.size();
     double sum = 0;
     for (int micro = 0; micro < each; ++micro) {
       Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
@@ -144,15 +144,15 @@ TEST(EngineBuffers, AreTheMovingAveragesOfAllMicroBatchesAtAnyNumberOfRanks) {
     for (int step = 0; step < 3; ++step)
       for (std::size_t c = 0; c < kChannels; ++c) {
         double means = 0, variances = 0;
-        for (int micro = 0; micro < kMicrosOfAll; ++micro) {
+        for (int micro = 0; micro < kNormedMicros; ++micro) {
           const Numbers x = doubles(batch_of(normed.engine.context(), step, micro));
           double out[kMicroRows];
           for (std::size_t row = 0; row < kMicroRows; ++row) {
             out[row] = bias[c];
             for (std::size_t i = 0; i < kChannels; ++i) out[row] += weight[c * kChannels + i] * x[row * kChannels + i];
           }
-          means += (out[0] + out[1]) / 2 / kMicrosOfAll;
-          variances += std::pow(out[0] - out[1], 2) / 2 / kMicrosOfAll;
+          means += (out[0] + out[1]) / 2 / kNormedMicros;
+          variances += std::pow(out[0] - out[1], 2) / 2 / kNormedMicros;
         }
         mean[c] += 0.1 * (means - mean[c]);
         variance[c] += 0.1 * (variances - variance[c]);
