@@ -84,7 +84,7 @@ class SupervisedTask : public Task {
     const std::vector<Variable> said = outputs(batch, pass);
     feed(metrics, loss_of(said, batch), batch);
     for (std::size_t i = 0; i < heads_.size(); ++i) {
-      const Tensor targets = batch[heads_[i].name];
+      const Tensor& targets = batch[heads_[i].name];
       metrics_of_heads()[i].feed(metrics, {.outputs = in_own_units(said[i].value(), i),
                                            .targets = heads_[i].has_classes() ? targets : in_own_units(targets, i),
                                            .examples = batch.examples()});

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "keel/data/csv.h"
 #include "keel/data/walk.h"
@@ -20,6 +21,7 @@ namespace {
 // All numbers of a field; an Error where it has others.
 void append_numbers(const Example& example, const std::string& name, std::vector<double>& numbers) {
   const Value& value = example[name];
+  const std::size_t before = numbers.size();
   if (const auto* number = std::get_if<double>(&value)) numbers.push_back(*number);
   else if (const auto* whole = std::get_if<std::int64_t>(&value)) numbers.push_back(static_cast<double>(*whole));
   else if (const auto* list = std::get_if<Numbers>(&value))
@@ -27,6 +29,8 @@ void append_numbers(const Example& example, const std::string& name, std::vector
   else if (const auto* wholes = std::get_if<Integers>(&value))
     for (const std::int64_t each : wholes->values) numbers.push_back(static_cast<double>(each));
   else throw Error(concat("the field '", printable(name, 64), "' is ", kind_of(value), ", and numbers are asked for"));
+  KEEL_CHECK(std::ranges::all_of(std::span(numbers).subspan(before), [](double each) { return std::isfinite(each); }),
+             "the field '", printable(name, 64), "' has a number that is not finite");
 }
 
 std::vector<double> numbers_of(const Example& example, const std::vector<std::string>& names) {
@@ -250,11 +254,22 @@ SupervisedColumns::SupervisedColumns(std::string_view json, const std::vector<He
   inputs_ = texts_of(all.at("inputs"));
   width_ = all.at("width").integer();
   scale_ = scale_of(all.at("scale"));
-  for (const Json& head : all.at("heads").items()) {
-    columns_.push_back({head.at("width").integer(), scale_of(head.at("scale")), texts_of(head.at("classes"))});
-    numbers_.push_back(numbered(columns_.back().classes));
+  const auto has_room = [](const ColumnScale& scale, std::int64_t width) {
+    return std::ssize(scale.mean) == std::ssize(scale.deviation) &&
+           (!scale.is_set() || std::ssize(scale.mean) == width);
+  };
+  KEEL_CHECK(width_ > 0 && has_room(scale_, width_), "the scale of the inputs is not one of ", width_, " numbers");
+  std::vector<std::string> names;
+  for (const Json& json_head : all.at("heads").items()) {
+    names.push_back(json_head.at("name").string());
+    const HeadColumns& head = columns_.emplace_back(HeadColumns{
+        json_head.at("width").integer(), scale_of(json_head.at("scale")), texts_of(json_head.at("classes"))});
+    KEEL_CHECK(head.width > 0 && has_room(head.scale, head.width) &&
+                   (head.classes.empty() || std::ssize(head.classes) == head.width),
+               "scale or classes of the head '", printable(names.back(), 64), "' are not of its width ", head.width);
+    numbers_.push_back(numbered(head.classes));
   }
-  KEEL_CHECK(columns_.size() == heads_.size(), "has ", columns_.size(), " heads, and the model ", heads_.size());
+  KEEL_CHECK(std::ranges::equal(names, heads_, {}, {}, &HeadOptions::name), "has other heads than model.heads");
 }
 
 std::string SupervisedColumns::json() const {
@@ -302,7 +317,10 @@ Example SupervisedColumns::prepared(const Example& example, bool has_targets) co
     KEEL_CHECK(std::ssize(row) == width, what, " are ", row.size(), " numbers, and the first example had ", width);
     Numbers made = {{width}, {}};
     made.values.reserve(row.size());
-    for (std::size_t i = 0; i < row.size(); ++i) made.values.push_back(static_cast<float>(scale.scaled(row[i], i)));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      made.values.push_back(static_cast<float>(scale.scaled(row[i], i)));
+      KEEL_CHECK(std::isfinite(made.values.back()), what, ": ", row[i], " is beyond the numbers of fp32");
+    }
     return made;
   };
   Example made;

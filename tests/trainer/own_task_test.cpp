@@ -241,8 +241,8 @@ TEST(OwnTask, IsRefusedWhatItCannotDo) {
     TrainedModel({.path = place / "run"}, ranks, [&](LogLevel, std::string_view text) { told += concat(text, '\n'); });
   };
   const std::string lacks =
-                        "' is of the task 'fit', which this program does not have; it has language. Ask the program "
-                        "that trained it",
+                        "' is of the task 'fit', which this program does not have; it has language, "
+                        "supervised. Ask the program that trained it",
                     by_checkpoint = error_of([&] { run_ranks(1, ask); }),
                     by_model =
                         error_of([&] { generate({.run = place / "run", .prompt = "x"}, [](std::string_view) {}); });

@@ -181,6 +181,40 @@ TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
   });
 }
 
+TEST(SupervisedRun, AsksNothingOfAFileOfColumnsThatWasChanged) {
+  const TemporaryFolder place;
+  write_readings(place, 31);
+  train_by(1, readings_run(place, "run"));
+  const std::string path = place / "run/columns.json", whole = read_text_file(path);
+  const auto expect = [&](std::string_view old, std::string_view other, const char* what) {
+    std::string text = whole;
+    ASSERT_NE(text.find(old), std::string::npos) << text;
+    write_text_file(path, text.replace(text.find(old), old.size(), other));
+    const std::string message = error_of([&] { readings_evaluated(place / "run"); });
+    EXPECT_NE(message.find("columns.json': "), std::string::npos) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  expect("\"sky\"", "\"sun\"", "has other heads than model.heads");
+  expect("\"clouds\",", "", "scale or classes of the head 'sky' are not of its width 3");
+  expect("\"width\": 2", "\"width\": 4", "the scale of the inputs is not one of 4 numbers");
+  expect("\"width\"", "\"breadth\"", "width");
+}
+
+// Found by the one rank that reads the row.
+TEST(SupervisedRun, EndsOnEveryRankWhereOneMeetsARowThatIsWrong) {
+  for (const int n : {2, 3, 4}) {
+    const TemporaryFolder place;
+    write_readings(place, 30);
+    write_text_file(place / "r.csv", read_text_file(place / "r.csv") + "0.1,0.2,1e300,rain\n");
+    const std::string message = error_of([&] {
+      train_by(n, readings_run(place, "run", {"data.validation=0", "model.heads=[{name: far}]"}));
+    });
+    EXPECT_NE(message.find("r.csv', example 30 (from 0 on): far: 1e+300 is beyond the numbers of fp32"),
+              std::string::npos)
+        << message;
+  }
+}
+
 // Two heads, of which one has no weight, train the other as it is trained alone.
 TEST(SupervisedRun, WeighsTheLossesOfItsHeads) {
   const TemporaryFolder place;
@@ -238,6 +272,19 @@ TEST(SupervisedRun, ValidatesOnAFileOfItsOwn) {
   EXPECT_TRUE(std::isnan(number_named(readings_evaluated(place / "run"), "far_r2"))) << "of one row R2 is not defined";
 }
 
+TEST(SupervisedRun, LearnsFromATableByTheExampleOfItsPage) {
+  const TemporaryFolder place;
+  write_readings(place, 50);
+  const std::string run = place / "run";
+  Recorder told;
+  train(load_config(KEEL_SOURCE_DIR "/examples/table.yaml",
+                    {concat("data.path=", place / "r.csv"), concat("run=", run), "epochs=2", "threads=1"}),
+        told);
+  const std::vector<NamedNumber> values = readings_evaluated(run);
+  for (const char* name : {"sky_accuracy", "sky_f1_macro", "far_r2", "far_mae"})
+    EXPECT_TRUE(std::isfinite(number_named(values, name))) << name;
+}
+
 TEST(SupervisedRun, IsPlannedWithoutTraining) {
   const TemporaryFolder place;
   write_readings(place);
@@ -264,6 +311,8 @@ TEST(SupervisedRun, RefusesWhatDoesNotFit) {
   expect({none, "model.heads=[{name: a-b}]"}, "head 'a-b': a name is letters, digits and _");
   expect({none, "model.heads=[{name: loss}]"}, "head 'loss': records have keel's own number of this name");
   expect({none, "model.heads=[{name: far}, {name: far}]"}, "two heads are named 'far'");
+  expect({none, "model.heads=[{name: far, weight: -1}]"}, "model.heads[0].weight: expects a number >= 0, got '-1'");
+  expect({none, "model.heads=[{name: far, columns: [distance]}]"}, "the example has no field 'distance'");
   expect({none, "model.heads=[{name: sky, type: classification, loss: mse}]"}, "the loss mse is for regression");
   expect({none, "model.heads=[{name: far, loss: cross_entropy}]"}, "the loss cross_entropy is for classification");
   expect({none, "model.heads=[{name: far, metrics: [f1]}]"}, "head 'far': there is no metric 'f1' for this task");
