@@ -54,14 +54,14 @@ std::string replaced(std::string text, std::string_view old, std::string_view wi
 }
 
 void make_foreign() {
-  for (const char* name :
-       {"accelerate.yaml", "accelerate_fsdp.yaml", "configs.json", "deepspeed.json", "hps.yaml", "parameters.yml"})
+  for (const char* name : {"accelerate.yaml", "accelerate_fsdp.yaml", "configs.json", "configs_heads.json",
+                           "deepspeed.json", "hps.yaml", "parameters.yml"})
     keep("foreign", concat("good-", name), read_text_file(concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name)));
   keep("foreign", "auto.json", read_text_file(KEEL_SOURCE_DIR "/tests/golden/foreign/deepspeed_auto.json"));
 }
 
 void make_configs() {
-  for (const char* name : {"addition.yaml", "text.yaml"})
+  for (const char* name : {"addition.yaml", "table.yaml", "text.yaml"})
     keep("config", concat("good-", name), read_text_file(concat(KEEL_SOURCE_DIR "/examples/", name)));
   keep("config", "good-resolved.yaml",
        to_yaml(parse_config("steps: 10\ndata: {type: addition}\nscheduler: {type: OneCycleLR}\nstrategy: zero3-bf16\n"
