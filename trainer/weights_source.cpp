@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSection = "weights";
+constexpr const char* kWeightsSection = "weights";
 
 std::string text_of(const Hash128& hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
 
@@ -38,7 +38,7 @@ std::string hash_of_extents(const Manifest& manifest) {
   std::vector<std::string> lines;
   for (std::uint32_t t = 0; t < manifest.tensors.size(); ++t) {
     const StoredTensor& tensor = manifest.tensors[t];
-    if (tensor.section != kSection) continue;
+    if (tensor.section != kWeightsSection) continue;
     lines.push_back(concat(tensor.name, ' ', tensor.dtype, ' ', tensor.shape));
     for (const Extent& extent : manifest.extents_of(t))
       lines.back() += concat(' ', extent.begin, '-', extent.end, ' ', text_of(extent.hash));
@@ -77,7 +77,7 @@ WeightsSource look_for(const std::string& path) {
     const fs::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".",
                       name = file.filename().string();
-    return {folder, describe_files(folder, kSection, std::span(&name, 1)), hash_of_file(path), false};
+    return {folder, describe_files(folder, kWeightsSection, std::span(&name, 1)), hash_of_file(path), false};
   }
   if (is_checkpoint(path)) return of_checkpoint(path);
   KEEL_CHECK(RunFolder::is_run(path), "'", path, "' is neither a checkpoint nor the folder of a run");

@@ -24,8 +24,8 @@ namespace {
 
 using namespace testing;
 
-struct Block : Module {
-  explicit Block(std::int64_t width) : inner(width, width) {}
+struct TeacherBlock : Module {
+  explicit TeacherBlock(std::int64_t width) : inner(width, width) {}
   Linear inner;
   Variable operator()(const Variable& x) const {
     const Scope scope(*this);
@@ -36,16 +36,16 @@ struct Block : Module {
 };
 
 // Units between two layers of the root.
-struct Net : Module {
-  Net(std::int64_t width, int count) : first(2, width), last(width, 2) {
+struct TeacherNet : Module {
+  TeacherNet(std::int64_t width, int count) : first(2, width), last(width, 2) {
     for (int i = 0; i < count; ++i) blocks.emplace_back(width);
   }
   Linear first, last;
-  std::vector<Block> blocks;
+  std::vector<TeacherBlock> blocks;
   Variable operator()(const Variable& x) const {
     const Scope scope(*this);
     Variable y = tanh(first(x));
-    for (const Block& block : blocks) y = block(y);
+    for (const TeacherBlock& block : blocks) y = block(y);
     return last(y);
   }
   void visit(Visitor& v) override {
@@ -55,8 +55,8 @@ struct Net : Module {
   }
 };
 
-// Points, and which of two classes each belongs to.
-class Points : public Dataset {
+// Places, and which of two classes each belongs to.
+class TeacherPoints : public Dataset {
  public:
   std::int64_t size() const override { return 64; }
   Example example(std::int64_t i) const override {
@@ -81,7 +81,7 @@ class Pupil : public Task {
         student_(is_taught_ ? 6 : 12, is_taught_ ? 1 : 2) {}
   Module& model() override { return student_; }
   Teacher teacher() override { return is_taught_ ? Teacher{&teacher_, path_} : Teacher{}; }
-  Data data() override { return make_data(site_, std::make_shared<Points>(), 0.25, stack()); }
+  Data data() override { return make_data(site_, std::make_shared<TeacherPoints>(), 0.25, stack()); }
   Loss training_step(const Batch& batch, Forward& pass) override {
     const Variable place = input(batch, "place", pass), own = student_(place);
     if (!is_taught_) return cross_entropy(own, kinds(batch));
@@ -110,10 +110,10 @@ class Pupil : public Task {
   std::string path_;
   bool is_taught_;
   std::string way_;
-  Net student_, teacher_{12, 2};
+  TeacherNet student_, teacher_{12, 2};
 };
 
-const std::shared_ptr<const ConfigKeys>& keys() {
+const std::shared_ptr<const ConfigKeys>& teacher_keys() {
   static const std::shared_ptr<const ConfigKeys> made = [] {
     const TaskEntry pupil = task_entry<Pupil>(
         "pupil", "classes of points",
@@ -130,7 +130,7 @@ const std::shared_ptr<const ConfigKeys>& keys() {
 
 Config pupil(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
   more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys(), R"(
+  return parse_config(teacher_keys(), R"(
 steps: 8
 batch: {global: 12, micro: 2}
 optimizer: {lr: 1e-2}
@@ -242,7 +242,7 @@ TEST(Teacher, NeedsWhatItsPlanSaysAndNeitherGradientsNorState) {
   };
   for (const int n : {1, 4})
     for (const Strategy::Stage stage : {Strategy::Stage::ddp, Strategy::Stage::zero3}) {
-      Net student(6, 1), large(12, 2);
+      TeacherNet student(6, 1), large(12, 2);
       Config config = taught;
       config.strategy = {.stage = stage, .precision = Strategy::Precision::fp32};
       const MemoryPlan own = plan_run(config, student, n).memory, whole = plan(taught, n, stage),
@@ -278,7 +278,7 @@ TEST(Teacher, IsAskedWhereItsStudentIsEvaluated) {
     if (record.contains("validation_loss")) told = record.at("validation_loss").number();
   for (const int n : {1, 2})
     run_ranks(n, [&](Communicator& ranks) {
-      TrainedModel trained({.path = config.run, .strategy = "zero3", .keys = keys()}, ranks,
+      TrainedModel trained({.path = config.run, .strategy = "zero3", .keys = teacher_keys()}, ranks,
                            [](LogLevel, std::string_view) {});
       const std::vector<NamedNumber> values = evaluate_run(trained, "").sets.front().values;
       EXPECT_EQ(std::ranges::find(values, "validation_loss", &NamedNumber::name)->value, told);
