@@ -2,6 +2,8 @@
 // Floating-point operations of the products that a thread's graph asks for, forward and backward: what a model needs,
 // not what a device does.
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // While alive, adds up what operations on this thread count; scopes nest, and the innermost one counts.

@@ -24,6 +24,7 @@ Examples:
   keel evaluate runs/mine                             the newest checkpoint that is whole, on all validation sets
   keel evaluate runs/mine --on others --json o.json   one set, and a file for programs
   keel evaluate runs/mine --step 500 eval.batches=0   all batches, where training takes some
+  keel evaluate runs/mine --best --ema                the average of weights, of the best checkpoint
   keel evaluate runs/mine data.path=other.txt         on other data
   keel launch -N 4 --strat zero3 evaluate runs/mine   a model that no rank has memory for alone
 
@@ -49,12 +50,14 @@ void print(const EvaluatedRun& run) {
 }
 
 // Training may have evaluated other numbers than those that are loaded.
-std::string average_note(const Config& config) {
+std::string average_note(const Config& config, const TrainedArguments& arguments) {
+  if (arguments.ema || arguments.swa) return "";
   const bool is_ema = config.ema.decay > 0 && config.ema.evaluates,
              is_swa = config.swa.start > 0 && config.swa.evaluates;
   if (!is_ema && !is_swa) return "";
   return concat("training evaluated an average of weights (", is_ema ? "ema" : "swa",
-                ".evaluate); these are metrics of the weights themselves");
+                ".evaluate); these are metrics of the weights themselves, and --", is_ema ? "ema" : "swa",
+                " of the average");
 }
 
 int evaluate_on(Communicator& ranks, const EvaluateArguments& arguments) {
@@ -71,7 +74,8 @@ int evaluate_on(Communicator& ranks, const EvaluateArguments& arguments) {
       file->commit();
     }
     print(run);
-    if (const std::string note = average_note(trained.config()); !note.empty()) tell_on_console()(LogLevel::info, note);
+    if (const std::string note = average_note(trained.config(), arguments.trained); !note.empty())
+      tell_on_console()(LogLevel::info, note);
   });
   return 0;
 }
@@ -85,6 +89,7 @@ Command evaluate_command() {
       {"--json", "FILE", &arguments->json, "Write the numbers, too, as they are."},
       step_option(arguments->trained),
   };
+  for (Option& each : average_options(arguments->trained)) options.push_back(std::move(each));
   for (Option& each : sharing_options(arguments->trained)) options.push_back(std::move(each));
   return {.name = "evaluate",
           .help = "Evaluate a trained model on its validation sets.",

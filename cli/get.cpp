@@ -42,8 +42,7 @@ struct GetArguments {
   std::int64_t step = kNewest;
   bool force = false;
   bool best = false, ema = false, swa = false;
-  // Of the checkpoint: the weights, or an average of them.
-  std::string_view section() const { return ema ? "callback.ema" : swa ? "callback.swa" : "weights"; }
+  std::string average() const { return ema ? "ema" : swa ? "swa" : ""; }
 };
 
 DType dtype_of(const std::string& name) {
@@ -54,13 +53,7 @@ DType dtype_of(const std::string& name) {
 
 // What was asked for; of a run without a step, the newest of fewer steps than `below`.
 Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
-  if (arguments.best) {
-    const RunFolder run(arguments.source);
-    const std::string name = run.named_by(run.best());
-    KEEL_CHECK(!name.empty(), "the run in '", arguments.source,
-               "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
-    return open_checkpoint_of_run(run.checkpoint_called(name), program_keys());
-  }
+  if (arguments.best) return find_best_checkpoint(arguments.source, program_keys());
   const auto complain = [](std::string_view what) { std::cerr << concat("keel: warning: ", printable(what), '\n'); };
   const auto step = arguments.step == kNewest ? std::nullopt : std::optional(arguments.step);
   return find_checkpoint(arguments.source, step, complain, below, program_keys());
@@ -78,15 +71,14 @@ void check_target(const GetArguments& arguments) {
 
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
-  const TensorParts tensors = checkpoint.manifest.tensors_of(arguments.section());
-  KEEL_CHECK(!tensors.empty(), "'", checkpoint.path, "' has no average of this kind; ",
-             arguments.ema ? "ema.decay" : "swa.start", " asks for one");
+  const std::string section = section_of_weights(checkpoint, arguments.average());
+  const TensorParts tensors = checkpoint.manifest.tensors_of(section);
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
     Bar bar("exporting");
     export_weights(
         checkpoint.path, checkpoint.manifest, arguments.out, dtype,
-        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, arguments.section());
+        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, section);
   }
   std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
             << ", of step " << checkpoint.state.step << '\n';
@@ -98,7 +90,6 @@ int run(const GetArguments& arguments) {
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
   KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
   const bool is_run = means_run(arguments.source);
-  KEEL_CHECK(is_run || !arguments.best, "'", arguments.source, "' is one checkpoint; leave --best out");
   const bool may_have_others = is_run && arguments.step == kNewest && !arguments.best;
   for (std::int64_t below = std::numeric_limits<std::int64_t>::max();;) {
     const Checkpoint checkpoint = choose(arguments, below);

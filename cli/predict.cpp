@@ -47,6 +47,7 @@ Command predict_command() {
       {"--force", "", &arguments->files.replaces, "Replace the file where it is there already."},
       step_option(arguments->trained),
   };
+  for (Option& each : average_options(arguments->trained)) options.push_back(std::move(each));
   for (Option& each : sharing_options(arguments->trained)) options.push_back(std::move(each));
   return {.name = "predict",
           .help = "Write what a trained model says of each example of a file.",

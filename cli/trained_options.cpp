@@ -12,8 +12,14 @@
 namespace keel::cli {
 
 TrainedSource TrainedArguments::source() const {
+  KEEL_CHECK(!ema || !swa, "--ema and --swa: a model has one kind of weights; leave one out");
+  KEEL_CHECK(!best || step == kNewest, "--best says which step; leave --step out");
   return {.path = path,
           .step = step == kNewest ? std::nullopt : std::optional(step),
+          .is_best = best,
+          .average = ema   ? "ema"
+                     : swa ? "swa"
+                           : "",
           .strategy = strategy,
           .changes = changes,
           .keys = program_keys()};
@@ -28,6 +34,12 @@ Option step_option(TrainedArguments& arguments) {
           "N",
           {&arguments.step, 0, TrainedArguments::kHighestStep},
           "The run's checkpoint of this step; else its newest."};
+}
+
+std::vector<Option> average_options(TrainedArguments& arguments) {
+  return {{"--best", "", &arguments.best, "The best checkpoint, as checkpoint.best has found it."},
+          {"--ema", "", &arguments.ema, "The moving average of the weights (ema.decay)."},
+          {"--swa", "", &arguments.swa, "The mean of the weights (swa.start)."}};
 }
 
 std::vector<Option> sharing_options(TrainedArguments& arguments) {

@@ -17,14 +17,17 @@ struct TrainedArguments {
   std::int64_t step = kNewest;
   int ranks = 1;
   bool threads = false;
+  bool best = false, ema = false, swa = false;
   Words changes;
 
+  // An Error for options that contradict each other.
   TrainedSource source() const;
 };
 
-// RUN, --step, and --strat, -N and --threads.
+// RUN, --step, --best, --ema and --swa, and --strat, -N and --threads.
 Option trained_run(TrainedArguments& arguments);
 Option step_option(TrainedArguments& arguments);
+std::vector<Option> average_options(TrainedArguments& arguments);
 std::vector<Option> sharing_options(TrainedArguments& arguments);
 
 // Calls `work` on each rank: those that a launcher has started this process as, threads of it, or processes that are

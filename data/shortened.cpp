@@ -84,8 +84,8 @@ class Shortened final : public BatchSource {
       for (const std::int64_t each : batch[kLengths].to_vector<std::int64_t>()) sum += static_cast<double>(each);
       return sum;
     }
-    KEEL_CHECK(name == kTokenWeight && batch.has(kLabels), "a curriculum of lengths cannot tell what the weight '", name,
-               "' of shorter sequences is");
+    KEEL_CHECK(name == kTokenWeight && batch.has(kLabels), "a curriculum of lengths cannot tell what the weight '",
+               name, "' of shorter sequences is");
     return static_cast<double>(counted_labels(batch[kLabels]));
   }
 

@@ -77,6 +77,9 @@ BufferCount count_buffers(Module& model) {
   for (const auto& [path, state] : find_buffers(model)) {
     count.numbers += product(state->shape);
     ++count.buffers;
+    if (state->momentum == 0) continue;
+    count.moving_numbers += product(state->shape);
+    ++count.moving_buffers;
   }
   return count;
 }

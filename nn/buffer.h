@@ -67,9 +67,10 @@ class Buffer {
 // materialize() and the engine call it. A buffer and a parameter of one name are an Error.
 std::vector<std::shared_ptr<Buffer::State>> attach_buffers(Module& model, const Context& context);
 
-// Numbers of all buffers, and how many buffers there are.
+// Numbers of all buffers, and how many buffers there are; `moving` of both are of those that training changes.
 struct BufferCount {
   std::int64_t numbers = 0, buffers = 0;
+  std::int64_t moving_numbers = 0, moving_buffers = 0;
 };
 BufferCount count_buffers(Module& model);
 

@@ -11,6 +11,7 @@
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/config_keys.h"
 
 namespace keel {
 namespace {
@@ -108,8 +109,27 @@ Checkpoint open_checkpoint_of_run(const std::string& path, const std::shared_ptr
   const std::optional<std::int64_t> named = RunFolder::step_named(path);
   KEEL_CHECK(!named || *named == checkpoint.state.step, "'", path, "' holds step ", checkpoint.state.step,
              ", not the step of its name; give it a name without a step, or its own again");
-  if (!is_of_own_loop(checkpoint)) parse_config(keys, checkpoint.state.config, path);
+  if (is_of_own_loop(checkpoint)) return checkpoint;
+  check_task_is_known(*keys, checkpoint.state.config, path);
+  parse_config(keys, checkpoint.state.config, path);
   return checkpoint;
+}
+
+Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {
+  KEEL_CHECK(means_run(path), "'", path, "' is one checkpoint; leave --best out");
+  const RunFolder run(path);
+  const std::string name = run.named_by(run.best());
+  KEEL_CHECK(!name.empty(), "the run in '", path,
+             "' names no best checkpoint; checkpoint.best says which value of evaluations is to be the best");
+  return open_checkpoint_of_run(run.checkpoint_called(name), keys);
+}
+
+std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average) {
+  if (average.empty()) return "weights";
+  std::string section = concat("callback.", average);
+  KEEL_CHECK(!checkpoint.manifest.tensors_of(section).empty(), "'", checkpoint.path, "' has no average of this kind; ",
+             average == "ema" ? "ema.decay" : "swa.start", " asks for one");
+  return section;
 }
 
 std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
@@ -121,6 +141,8 @@ std::optional<Checkpoint> newest_checkpoint(const RunFolder& folder,
   for (const std::int64_t step : steps) {
     try {
       return open_checkpoint_of_run(folder.checkpoint(step), keys);
+    } catch (const UnknownTask&) {  // that is nothing of the checkpoint's
+      throw;
     } catch (const Error& error) {
       complain(concat("the checkpoint of step ", step, " is not usable: ", error.what()));
     }

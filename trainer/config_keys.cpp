@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/config/resolver.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/schema_rows.h"
@@ -72,6 +73,15 @@ const Schema& ConfigKeys::schema(std::string_view task) const {
 const std::shared_ptr<const ConfigKeys>& keel_keys() {
   static const std::shared_ptr<const ConfigKeys> keys = std::make_shared<const ConfigKeys>();
   return keys;
+}
+
+void check_task_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name) {
+  const std::string task = written_value(yaml, {}, "task.type").value_or("");
+  if (task.empty() || keys.tasks().find(task) != nullptr) return;
+  std::string known;
+  for (const TaskEntry& each : keys.tasks().entries()) known += concat(known.empty() ? "" : ", ", each.name);
+  throw UnknownTask(concat("'", name, "' is of the task '", task, "', which this program does not have; it has ", known,
+                           ". Ask the program that trained it"));
 }
 
 }  // namespace keel

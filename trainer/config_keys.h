@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "keel/config/schema.h"
+#include "keel/runtime/error.h"
 #include "keel/tasks/catalog.h"
 #include "keel/trainer/keel_keys.h"
 
@@ -26,5 +27,14 @@ class ConfigKeys {
   TaskCatalog tasks_;
   std::map<std::string, std::shared_ptr<const Schema>, std::less<>> schemas_;
 };
+
+// A stored configuration is of a task that this program does not have.
+class UnknownTask : public Error {
+ public:
+  using Error::Error;
+};
+
+// For texts that a run has stored, which one of `name` holds: throws UnknownTask.
+void check_task_is_known(const ConfigKeys& keys, std::string_view yaml, std::string_view name);
 
 }  // namespace keel

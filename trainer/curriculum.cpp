@@ -20,8 +20,8 @@ std::int64_t length_of_step(const CurriculumConfig& config, std::int64_t step, s
   if (step >= config.steps) return most;
   const double root = config.type == Type::fixed_linear ? 1 : config.root,
                share = std::pow(static_cast<double>(step) / static_cast<double>(config.steps), 1 / root);
-  const auto length = static_cast<std::int64_t>(std::floor(share * static_cast<double>(most - config.min_length) +
-                                                           static_cast<double>(config.min_length)));
+  const auto length = static_cast<std::int64_t>(
+      std::floor(share * static_cast<double>(most - config.min_length) + static_cast<double>(config.min_length)));
   return std::min(length - length % config.multiple, most);
 }
 

@@ -63,10 +63,14 @@ void check_device(const Need& need, const DeviceMemory& memory, Device device) {
 void check_that_it_can_be_planned(const StackModels& models) {
   constexpr double kMost = std::int64_t{1} << 52;
   double numbers = 0;
-  for (const StackModel& model : models.all())
+  for (const StackModel& model : models.all()) {
     for_each_parameter(*model.module, [&](const std::string&, Parameter& parameter) {
       numbers += static_cast<double>(product(parameter.shape()));
     });
+    for_each_buffer(*model.module, [&](const std::string&, Buffer& buffer) {
+      numbers += static_cast<double>(product(buffer.shape()));
+    });
+  }
   if (numbers > kMost)
     throw Error(concat("training needs more than ", binary_size(4 * numbers), " of weights", kRemedy));
 }

@@ -91,7 +91,8 @@ struct MicroBatch::Step {
       Forward pass{.training = true,
                    .random = random,
                    .sample_ids = batch.sample_ids(),
-                   .dtype = engine.options().policy.parameter};
+                   .dtype = engine.options().policy.parameter,
+                   .observes = !batch.is_stand_in()};
       const bool last = micro_batches.size() + 1 == batches.size();
       micro_batches.push_back(MicroBatch(std::move(batch), std::move(pass), last, *this));
     }

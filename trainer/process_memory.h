@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Bytes that are in the machine's memory now, shared pages included; 0 where /proc does not say.

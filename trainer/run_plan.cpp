@@ -41,10 +41,20 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
   return rate.is_number() && rate.number() > 0 ? 1e3 * tokens / static_cast<double>(steps) / rate.number() : 0;
 }
 
+// With those of keel/trainer/weight_averages.h, which lie where the weights do that they are of, and in checkpoints.
+RankPlan plan_with_averages(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
+  RankPlan plan = plan_stacks(config, models, ranks, rank, on_processor);
+  const int averages = (config.ema.decay > 0 ? 1 : 0) + (config.swa.start > 0 ? 1 : 0);
+  const std::int64_t bytes = averages * plan.owned * static_cast<std::int64_t>(sizeof(float));
+  (plan.memory.host > 0 ? plan.memory.host : plan.memory.optimizer) += bytes;
+  if (plan.saves) plan.memory.checkpoint += bytes;
+  return plan;
+}
+
 }  // namespace
 
 RankPlan plan_run(const Config& config, const StackModels& models, int ranks, bool on_processor) {
-  RankPlan plan = plan_stacks(config, models, ranks, 0, on_processor);
+  RankPlan plan = plan_with_averages(config, models, ranks, 0, on_processor);
   if (!config.checkpoint.memory_every.is_none())
     plan.memory.copies =
         MemoryCopies::kAtOnce * (plan.memory.checkpoint + (ranks > 1 ? planned_files(config, models, ranks, 1) : 0));
@@ -53,7 +63,7 @@ RankPlan plan_run(const Config& config, const StackModels& models, int ranks, bo
 }
 
 std::int64_t planned_files(const Config& config, const StackModels& models, int ranks, int rank) {
-  return plan_stacks(config, models, ranks, rank, true).memory.checkpoint;
+  return plan_with_averages(config, models, ranks, rank, true).memory.checkpoint;
 }
 
 std::vector<TraceNode> trace_run(const Config& config, TaskBase& task, int ranks, int rank) {

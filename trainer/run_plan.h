@@ -25,11 +25,12 @@ ModelSize measure_model(const StackModels& models);
 // Calls of backward() between two steps on each rank.
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
-// Rank 0's plan; no rank needs more. The models, those of the configuration's task (keel/trainer/make_task.h) or
-// others, may have no memory yet. `config.strategy.precision` must have been decided. `on_processor`: the device is the
-// processor, so nothing needs to be offloaded. `memory.checkpoint` is there where checkpoints are asynchronous.
-// `memory.copies` is there with checkpoint.memory_every: two copies of the files of ranks 0 and 1. Where hosts have
-// different numbers of ranks, a rank may keep the files of several others.
+// Rank 0's plan, with averages of weights as optimizer state; no rank needs more. The models, those of the
+// configuration's task (keel/trainer/make_task.h) or others, may have no memory yet. `config.strategy.precision` must
+// have been decided. `on_processor`: the device is the processor, so nothing needs to be offloaded.
+// `memory.checkpoint` is there where checkpoints are asynchronous. `memory.copies` is there with
+// checkpoint.memory_every: two copies of the files of ranks 0 and 1. Where hosts have different numbers of ranks, a
+// rank may keep the files of several others.
 RankPlan plan_run(const Config& config, const StackModels& models, int ranks, bool on_processor = false);
 
 // Bytes of a rank's files in a checkpoint.

@@ -59,15 +59,18 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
       options_(planned_options(config, model, ranks, frozen)),
       optimizer_(frozen ? make_sgd() : make_optimizer(config)),
       layout_(planned_layout(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block, frozen)),
-      is_saved_(!frozen) {
+      buffers_(count_buffers(model)),
+      is_trained_(!frozen) {
+  if (frozen) buffers_.moving_numbers = buffers_.moving_buffers = 0;
   if (on_processor || config.device == "cpu") options_.sharding.offload_optimizer = false;
 }
 
 RankPlan PlannedStack::plan(int rank) const {
-  RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank,
+  RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
                             find_algorithm_name(config_.sharding.algorithm).algorithm);
-  if (is_saved_) return plan;
-  plan.memory.checkpoint = 0;
+  if (is_trained_) return plan;
+  plan.memory.checkpoint = plan.owned = 0;  // it is not saved, and has no averages
+  plan.saves = false;
   plan.traffic.control = 0;  // it takes no steps
   return plan;
 }
@@ -100,6 +103,8 @@ RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks,
     const RankPlan plan = PlannedStack(config, *model.module, ranks, on_processor, model.frozen).plan(rank);
     add(sum.memory, plan.memory);
     add(sum.traffic, plan.traffic);
+    sum.owned += plan.owned;
+    sum.saves |= plan.saves;
     sum.collectives.insert(sum.collectives.end(), plan.collectives.begin(), plan.collectives.end());
   }
   return sum;

@@ -66,7 +66,8 @@ class PlannedStack {
   ShardedOptions options_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<FlatBuffer> layout_;
-  bool is_saved_;  // in checkpoints
+  BufferCount buffers_;
+  bool is_trained_;
 };
 
 // What a rank needs and sends for all models, by formulas: the sum over their stacks. Peaks of what is there for a

@@ -8,6 +8,7 @@
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/frozen_stack.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/resume.h"
@@ -48,6 +49,7 @@ TrainedModel::~TrainedModel() = default;
 
 Checkpoint TrainedModel::find(std::int64_t below) const {
   const auto complain = [this](std::string_view what) { tell_(LogLevel::warning, what); };
+  if (source_.is_best) return find_best_checkpoint(source_.path, source_.keys);
   return find_checkpoint(source_.path, source_.step, complain, below, source_.keys);
 }
 
@@ -62,6 +64,7 @@ Checkpoint TrainedModel::find_exported() const {
   const std::string file = std::filesystem::path(folder.model()).filename().string();
   found.manifest = describe_files(source_.path, "weights", std::span(&file, 1));
   found.state.config = read_text_file(folder.config());
+  check_task_is_known(*source_.keys, found.state.config, folder.config());
   return found;
 }
 
@@ -127,10 +130,13 @@ void TrainedModel::load(bool with_frozen) {
 
 void TrainedModel::load_trained() {
   while (true) {
+    std::string section;
+    together(ranks_, [&] { section = section_of_weights(checkpoint_, source_.average); });
     try {
-      return load_weights(checkpoint_.path, checkpoint_.manifest, stack_->engine(), ranks_);
+      return load_weights(checkpoint_.path, checkpoint_.manifest, stack_->engine(), ranks_, section);
     } catch (const Error& error) {
-      const bool may_have_others = !source_.is_exported && !source_.step && RunFolder::is_run(source_.path);
+      const bool may_have_others =
+          !source_.is_exported && !source_.step && !source_.is_best && RunFolder::is_run(source_.path);
       if (!is_thrown_by_all(ranks_) || !may_have_others) throw;
       if (ranks_.rank() == 0)
         tell_(LogLevel::warning,

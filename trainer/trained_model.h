@@ -24,6 +24,8 @@ class FrozenStack;
 struct TrainedSource {
   std::string path = {};                  // folder of a run, or of one checkpoint
   std::optional<std::int64_t> step = {};  // of a run: its checkpoint of this step; else the newest that is whole
+  bool is_best = false;                   // of a run: the one that checkpoint.best has found
+  std::string average = {};               // of the weights, in their place: "ema" or "swa"
   // How it is sharded, and in which numbers it computes: "zero3", "zero2-bf16"; empty: as the run. Without a precision,
   // that of the run.
   std::string strategy = {};

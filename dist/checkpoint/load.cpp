@@ -82,11 +82,12 @@ void load_beside(const std::string& folder, const Manifest& manifest, const Save
   reader.fill_among(beside.section, beside.parts, ranks);
 }
 
-void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
+void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks,
+                  std::string_view section) {
   const ExtentReader reader(folder, manifest);
-  together(ranks, [&] { reader.check("weights", engine.weights(), other_model(folder)); });
+  together(ranks, [&] { reader.check(section, engine.weights(), other_model(folder)); });
   engine.wait_until_released();
-  reader.fill_among("weights", engine.weights(), ranks);
+  reader.fill_among(section, engine.weights(), ranks);
   engine.adopt_weights();
 }
 

@@ -30,8 +30,10 @@ void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharde
 void load_beside(const std::string& folder, const Manifest& manifest, const SavedBeside& beside,
                  std::string_view complaint, Communicator& ranks);
 
-// As load_checkpoint() of the weights alone, which may be frozen: an engine that answers needs no more.
-void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks);
+// As load_checkpoint() of the weights alone, which may be frozen: an engine that answers needs no more. Another section
+// has numbers of the same names and shapes, such as "callback.ema".
+void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks,
+                  std::string_view section = "weights");
 // Likewise from safetensors files of any origin.
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks);
 

@@ -90,7 +90,7 @@ int shard_ranks(const ShardingOptions& options, int ranks) {
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, std::string_view algorithm) {
+                   int ranks, int rank, const BufferCount& buffers, std::string_view algorithm) {
   check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
@@ -107,7 +107,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
-  const bool saves = saves_parts(sharding, ranks, rank);
+  const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
@@ -116,7 +116,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
-    const std::int64_t numbers = saves ? count_parameters(layout[i], owned) : 0;
+    const std::int64_t mine = count_parameters(layout[i], owned), numbers = saves ? mine : 0;
+    plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : unit.value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;
@@ -152,6 +153,12 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.traffic.control += Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8);
   if (const SharedNumber* shared = optimizer.shared_number(); shared != nullptr && saves)
     plan.memory.checkpoint += static_cast<std::int64_t>(sizeof(double)) * shared->count;
+  constexpr auto kNumber = static_cast<std::int64_t>(sizeof(float));
+  plan.memory.parameter += kNumber * buffers.numbers;
+  if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
+  plan.traffic.control +=
+      Sender(algorithm, ranks, rank)
+          .elements(CollectiveKind::all_gather, ranks * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) step.report(plan.memory);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);

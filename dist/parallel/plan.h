@@ -17,7 +17,8 @@
 // never leaves, always), and is stage 2 for units that persist. Frozen units have no gradient and no optimizer state,
 // and are gathered in stage 3 alone; M (P - s) of each where all units of a model are frozen, as it only answers. Where
 // shards are spread over groups of G ranks, read G for N; each reduction then sends about 2 s (1 - G / N) more, across
-// the groups. (Rajbhandari et al. 2020, ZeRO, section 5; the bytes are those of a ring.)
+// the groups. (Rajbhandari et al. 2020, ZeRO, section 5; the bytes are those of a ring.) Buffers (keel/nn/buffer.h) are
+// whole in every stage, in fp32; rank 0 saves them.
 
 #include <cstdint>
 #include <span>
@@ -53,8 +54,8 @@ struct MemoryPlan {
 struct TrafficPlan {
   std::int64_t gathers = 0;     // of parameters
   std::int64_t reductions = 0;  // of gradients
-  // Norm, flag, tokens, and what the optimizer measures, without the dot products of one that needs a closure. Not in
-  // sent().
+  // Norm, flag, tokens, what buffers have observed, and what the optimizer measures, without the dot products of one
+  // that needs a closure. Not in sent().
   std::int64_t control = 0;
   std::int64_t offload = 0;  // to the processor and back; not in sent()
 
@@ -71,6 +72,8 @@ struct PlannedCollective {
 
 struct RankPlan {
   MemoryPlan memory;
+  std::int64_t owned = 0;  // weights in Sharded::weights(), without padding
+  bool saves = false;      // whether the rank's parts are in checkpoints; others may hold the same
   TrafficPlan traffic;
   std::vector<PlannedCollective> collectives;  // of parameters and gradients
 };
@@ -84,14 +87,14 @@ std::string name_of_unit(const FlatBuffer& unit);
 // The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block). The plan assumes what a transformer
-// does: inside the root's forward pass the units follow in the order of the layout, backward takes them in reverse, and
-// it reads the parameters of each. A model whose first unit needs no gradient of its input may gather that unit once
-// less where nothing is prefetched; where activations are recomputed, no last unit is kept. The optimizer counts as
-// offloaded where the options say so, whatever the device. `algorithm` is the communicator's
-// (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Throws an Error where a
-// gradient is kept as rows: memory and bytes then follow from the data.
+// `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block), `buffers` are count_buffers(model). The
+// plan assumes what a transformer does: inside the root's forward pass the units follow in the order of the layout,
+// backward takes them in reverse, and it reads the parameters of each. A model whose first unit needs no gradient of
+// its input may gather that unit once less where nothing is prefetched; where activations are recomputed, no last unit
+// is kept. The optimizer counts as offloaded where the options say so, whatever the device. `algorithm` is the
+// communicator's (keel/dist/comm/algorithms.h); the bytes of all but "direct" are read off their schedules. Throws an
+// Error where a gradient is kept as rows: memory and bytes then follow from the data.
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank, std::string_view algorithm = "direct");
+                   int ranks, int rank, const BufferCount& buffers = {}, std::string_view algorithm = "direct");
 
 }  // namespace keel

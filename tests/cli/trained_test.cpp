@@ -61,6 +61,34 @@ TEST_F(TrainedRun, IsEvaluatedInATableAndAFileThatAreThoseOfTraining) {
   expect_refused("evaluate made data.digits=2", "data.digits");
 }
 
+TEST_F(TrainedRun, IsEvaluatedWithTheAverageOfItsWeightsAndAtItsBest) {
+  const std::string training = "train text.yaml eval.every=4 checkpoint.every=0 checkpoint.best=validation_loss ";
+  EXPECT_EQ(sandbox.keel(training + "ema.decay=0.9 run=averaged").code, 0);
+  const auto loss_of = [&](const std::string& arguments) {
+    out_of("evaluate averaged --json loss.json " + arguments);
+    return Json::parse(sandbox.read("loss.json")).at("sets").items().front().at("values").at("validation_loss").dump();
+  };
+  const std::string metrics = sandbox.read("averaged/metrics.jsonl");
+  const std::string last = loss_of("--ema");
+  EXPECT_NE(metrics.find(concat("{\"step\":12,\"validation_loss\":", last)), std::string::npos)
+      << "training evaluated the average: " << last << '\n'
+      << metrics;
+  EXPECT_NE(sandbox.keel("evaluate averaged").err.find("--ema of the average"), std::string::npos);
+  EXPECT_EQ(sandbox.keel("launch -N 2 --threads --strat zero3 evaluate averaged --ema --json two.json").code, 0);
+  EXPECT_NE(sandbox.read("two.json").find(last), std::string::npos);
+  const std::string best = loss_of("--ema --best");
+  EXPECT_NE(metrics.find(concat("\"validation_loss\":", best)), std::string::npos) << best;
+  out_of("predict averaged --ema --input lines.txt --out averaged.jsonl");
+  out_of("predict averaged --input lines.txt --out plain.jsonl");
+  EXPECT_NE(sandbox.read("averaged.jsonl"), sandbox.read("plain.jsonl"));
+  expect_refused("evaluate made --ema", "has no average of this kind; ema.decay asks for one");
+  expect_refused("evaluate averaged --swa", "has no average of this kind; swa.start asks for one");
+  expect_refused("evaluate made --best", "names no best checkpoint");
+  expect_refused("evaluate averaged --ema --swa", "leave one out");
+  expect_refused("predict averaged --best --step 4 --input lines.txt --out a", "leave --step out");
+  expect_refused("evaluate averaged/checkpoints/step-00000012 --best", "is one checkpoint; leave --best out");
+}
+
 TEST_F(TrainedRun, PredictsByThreeRanksWhatOnePredicts) {
   EXPECT_EQ(out_of("predict made --input lines.txt --out one.jsonl"), "one.jsonl: 2 examples, by step 12 of made\n");
   out_of("launch -N 3 --threads --strat zero3 predict made --input lines.txt --out three.jsonl");

@@ -28,9 +28,8 @@ class Always : public BatchSource {
 
 Batch cut(Batch batch, std::int64_t whole, std::int64_t length) {
   const auto rows = batch.rows();
-  return shortened(std::make_shared<Always>(std::move(batch)), whole, [=](std::int64_t step) {
-           return length + step;
-         })->load(0, {0, rows});
+  return shortened(std::make_shared<Always>(std::move(batch)), whole, [=](std::int64_t step) { return length + step; })
+      ->load(0, {0, rows});
 }
 
 TEST(Shortened, KeepsTheFirstPositionsAndCountsWhatIsLeft) {

@@ -35,8 +35,7 @@ TEST(Curriculum, GrowsInProportionToStepsOrToARootOfThem) {
 }
 
 TEST(Curriculum, JumpsWhereAListSays) {
-  const CurriculumConfig config{
-      .type = CurriculumConfig::Type::fixed_discrete, .lengths = {4, 16, 9}, .until = {2, 3}};
+  const CurriculumConfig config{.type = CurriculumConfig::Type::fixed_discrete, .lengths = {4, 16, 9}, .until = {2, 3}};
   EXPECT_EQ(lengths_of(config, 6, 16), (Lengths{4, 4, 16, 9, 9, 9}));
 }
 
@@ -49,7 +48,8 @@ TEST(Curriculum, TrainsOnAsManyTokensAsItSaysAndGoesOnToTheSameBits) {
   for (const int n : {1, 2, 3}) {
     const TemporaryFolder place;
     std::string bits;
-    for (const char* stage : {"strategy=ddp-fp32", "strategy=zero1-fp32", "strategy=zero2-fp32", "strategy=zero3-fp32"}) {
+    for (const char* stage :
+         {"strategy=ddp-fp32", "strategy=zero1-fp32", "strategy=zero2-fp32", "strategy=zero3-fp32"}) {
       const Config config = growing_run(place, stage + 9, {stage});
       train_by(n, config);
       if (bits.empty()) bits = weights_of(config);
@@ -81,7 +81,8 @@ TEST(Curriculum, SaysWhatDoesNotFit) {
     EXPECT_NE(told(curriculum).find(words), std::string::npos) << told(curriculum);
   };
   expect_told("{type: fixed_linear}", "curriculum.steps");
-  expect_told("{type: fixed_linear, steps: 4, min_length: 6, multiple: 4}", "must be a multiple of curriculum.multiple, 4");
+  expect_told("{type: fixed_linear, steps: 4, min_length: 6, multiple: 4}",
+              "must be a multiple of curriculum.multiple, 4");
   expect_told("{type: fixed_linear, steps: 4, max_length: 4}", "must not be below curriculum.min_length, 8");
   expect_told("{type: fixed_linear, steps: 4, max_length: 24}", "longer than the task's sequences, which have 16");
   expect_told("{type: fixed_discrete, lengths: [4, 8], until: []}", "a step for each of the 2 lengths but the last");
@@ -96,8 +97,9 @@ TEST(Curriculum, OfDeepSpeedIsRead) {
     write_text_file(file, concat("{\"train_batch_size\": 4, \"curriculum_learning\": {", section, "}}"));
     return load_any_config(keel_keys(), {file}, {"data.type=addition", "steps=9"}).curriculum;
   };
-  const std::string kind = "\"enabled\": true, \"curriculum_type\": \"seqlen\", \"min_difficulty\": 8, "
-                           "\"max_difficulty\": 64, \"schedule_type\": ";
+  const std::string kind =
+      "\"enabled\": true, \"curriculum_type\": \"seqlen\", \"min_difficulty\": 8, "
+      "\"max_difficulty\": 64, \"schedule_type\": ";
   EXPECT_EQ(read(kind + "\"fixed_root\", \"schedule_config\": {\"total_curriculum_step\": 7, \"difficulty_step\": 4, "
                         "\"root_degree\": 3}"),
             (CurriculumConfig{.type = CurriculumConfig::Type::fixed_root,
@@ -107,13 +109,14 @@ TEST(Curriculum, OfDeepSpeedIsRead) {
                               .multiple = 4,
                               .root = 3}));
   EXPECT_EQ(read(kind + "\"fixed_discrete\", \"schedule_config\": {\"difficulty\": [8, 64], \"max_step\": [5]}"),
-            (CurriculumConfig{
-                .type = CurriculumConfig::Type::fixed_discrete, .lengths = {8, 64}, .until = {5}}));
+            (CurriculumConfig{.type = CurriculumConfig::Type::fixed_discrete, .lengths = {8, 64}, .until = {5}}));
   EXPECT_EQ(read("\"enabled\": false, \"curriculum_type\": \"seqlen\""), CurriculumConfig());
   const auto told = [&](const std::string& section) { return error_of([&] { read(section); }); };
-  EXPECT_NE(told("\"enabled\": true, \"schedule_type\": \"fixed_linear\", \"curriculum_type\": \"vocab\"").find("seqlen"),
+  EXPECT_NE(
+      told("\"enabled\": true, \"schedule_type\": \"fixed_linear\", \"curriculum_type\": \"vocab\"").find("seqlen"),
+      std::string::npos);
+  EXPECT_NE(told("\"enabled\": true").find("curriculum_learning: is enabled and has no schedule_type"),
             std::string::npos);
-  EXPECT_NE(told("\"enabled\": true").find("curriculum_learning: is enabled and has no schedule_type"), std::string::npos);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
+#include "tests/trainer/centring_layer.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -57,14 +58,14 @@ Collator with_summits() {
 }
 
 // A step has five rows, and an epoch's last one two: four ranks do not all have some.
-constexpr std::int64_t kPlaces = 22, kRows = 5, kMicro = 1, kSteps = 11;
+constexpr std::int64_t kPlaces = 22, kRows = 5, kMicro = 1, kOwnSteps = 11;
 
 std::shared_ptr<const BatchSource> source_of(const DatasetPtr& places, const Context& host) {
   return make_source(host, places, shuffled(places->size(), {.rows = kRows, .seed = 1}), with_summits(), {.seed = 1});
 }
 
 struct SlopeModel {
-  Sequential net{Linear(2, 16), Activation(ActivationKind::tanh), Dropout(0.2), Linear(16, 1)};
+  Sequential net{Centring(2), Linear(2, 16), Activation(ActivationKind::tanh), Dropout(0.2), Linear(16, 1)};
   Loss loss(const Batch& batch, Forward& pass) const {
     const Variable wanted = input(batch, "height", pass),
                    error = square(sub(net(input(batch, "place", pass), pass), wanted));
@@ -100,7 +101,7 @@ Config slope_run(const std::string& folder) {
 
 struct LoopOptions {
   int stage = 0;
-  std::int64_t last = kSteps;  // then it is left, as by a failure
+  std::int64_t last = kOwnSteps;  // then it is left, as by a failure
   DatasetPtr places = std::make_shared<Slope>(kPlaces);
   OwnRunOptions run = {};
 };
@@ -111,7 +112,7 @@ void own_loop(const std::string& folder, Communicator& ranks, const LoopOptions&
   Sharded engine(
       model.net, context, ranks, make_optimizer(find_optimizer("AdamW")),
       {.micro_batches = micro_batches_of(kRows, kMicro, ranks), .clip = 1, .sharding = {.stage = options.stage}});
-  const StepCurves curves = make_curves(default_schedule("cosine"), 1e-2, kSteps, context);
+  const StepCurves curves = make_curves(default_schedule("cosine"), 1e-2, kOwnSteps, context);
   OwnRun run(folder, engine, ranks, options.run);
   EXPECT_EQ(run.step() == 0 ? 0 : run.state().at("twice").integer(), 2 * run.step());
   StepBatches batches(source_of(options.places, context.host()), engine, ranks,
@@ -123,7 +124,7 @@ void own_loop(const std::string& folder, Communicator& ranks, const LoopOptions&
     run.log({{"loss", batches.mean_loss()}});
     if (run.step() % 3 == 0) run.save({{"twice", 2 * run.step()}});
   }
-  if (options.last == kSteps) run.end({{"twice", 2 * kSteps}});
+  if (options.last == kOwnSteps) run.end({{"twice", 2 * kOwnSteps}});
 }
 
 void own_loop_by(int n, const std::string& folder, const LoopOptions& options = {}) {
@@ -131,7 +132,7 @@ void own_loop_by(int n, const std::string& folder, const LoopOptions& options = 
 }
 
 std::uint64_t weights_in(const std::string& folder) {
-  const std::string path = RunFolder(folder).checkpoint(kSteps);
+  const std::string path = RunFolder(folder).checkpoint(kOwnSteps);
   const Checkpoint checkpoint = open_checkpoint(path);
   return fingerprint(ExtentReader(path, checkpoint.manifest).read("weights", Context::create()));
 }
@@ -168,7 +169,7 @@ TEST(OwnLoop, GoesOnToTheSameBitsWhereverItIsLeft) {
     EXPECT_EQ(RunFolder(folder).checkpoint_steps().size(), 2U) << "the newest two stay";
     EXPECT_TRUE(std::filesystem::exists(RunFolder(folder).model()));
     own_loop_by(2, folder);  // nothing is left to do
-    EXPECT_EQ(losses_in(folder).size(), static_cast<std::size_t>(kSteps));
+    EXPECT_EQ(losses_in(folder).size(), static_cast<std::size_t>(kOwnSteps));
   }
 }
 
@@ -199,7 +200,7 @@ TEST(OwnLoop, FeedsTrackersWithWhatItRecords) {
   const std::string told = read_text_file(place / "told");
   EXPECT_NE(told.find(R"("settings":{"lr":0.01})"), std::string::npos) << told;
   EXPECT_NE(told.find(R"("status":"finished")"), std::string::npos) << told;
-  EXPECT_EQ(std::ranges::count(told, '\n'), 1 + 1 + kSteps + 4 + 1 + 1)
+  EXPECT_EQ(std::ranges::count(told, '\n'), 1 + 1 + kOwnSteps + 4 + 1 + 1)
       << told;  // start, config, checkpoints, model, end
 }
 

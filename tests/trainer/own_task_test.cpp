@@ -13,6 +13,7 @@
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/metrics.h"
+#include "keel/trainer/trained_model.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
@@ -234,6 +235,20 @@ TEST(OwnTask, IsRefusedWhatItCannotDo) {
           silent);
   });
   EXPECT_NE(other.find("is a checkpoint of the task fit, not of language"), std::string::npos) << other;
+  // Another program, without it: one line, whatever the run has.
+  std::string told;
+  const auto ask = [&](Communicator& ranks) {
+    TrainedModel({.path = place / "run"}, ranks, [&](LogLevel, std::string_view text) { told += concat(text, '\n'); });
+  };
+  const std::string lacks =
+                        "' is of the task 'fit', which this program does not have; it has language. Ask the program "
+                        "that trained it",
+                    by_checkpoint = error_of([&] { run_ranks(1, ask); }),
+                    by_model =
+                        error_of([&] { generate({.run = place / "run", .prompt = "x"}, [](std::string_view) {}); });
+  EXPECT_EQ(told, "");
+  for (const std::string& each : {by_checkpoint, by_model})
+    EXPECT_TRUE(each.ends_with(lacks) && each.find('\n') == std::string::npos) << each;
 }
 
 class SeenTerms : public Callback {

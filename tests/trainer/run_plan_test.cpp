@@ -22,9 +22,11 @@ struct Quiet : TrainObserver {};
 
 constexpr const char* kSmallBlocks = "AdamW8bit, min_8bit_size: 256";
 
-constexpr std::pair<const char*, const char*> kRuns[] = {{"ddp-fp32", "AdamW"},   {"zero1-bf16", "AdamW"},
-                                                         {"zero2-bf16", "AdamW"}, {"zero3-fp32", "AdamW"},
-                                                         {"zero3-bf16", "AdamW"}, {"zero2-bf16", kSmallBlocks}};
+constexpr const char* kWithAverages = "AdamW}\nema: {decay: 0.9}\nswa: {start: 2";
+
+constexpr std::pair<const char*, const char*> kRuns[] = {
+    {"ddp-fp32", kWithAverages}, {"zero3-bf16", kWithAverages}, {"ddp-fp32", "AdamW"},   {"zero1-bf16", "AdamW"},
+    {"zero2-bf16", "AdamW"},     {"zero3-fp32", "AdamW"},       {"zero3-bf16", "AdamW"}, {"zero2-bf16", kSmallBlocks}};
 
 TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
   for (const int ranks : {2, 3})

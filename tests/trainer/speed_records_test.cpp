@@ -88,7 +88,7 @@ TEST(SpeedRecords, HaveTheMemoryOfTheProcess) {
 }
 
 // Rows of 1 to 5 ids.
-class Steps : public Dataset {
+class NumbersOfSteps : public Dataset {
  public:
   std::int64_t size() const override { return 20; }
   Example example(std::int64_t i) const override {
@@ -106,7 +106,7 @@ class Walk : public Task {
   explicit Walk(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
-    return {.training = make_source(site_.host, std::make_shared<Steps>(), sequential(20, site_.rows),
+    return {.training = make_source(site_.host, std::make_shared<NumbersOfSteps>(), sequential(20, site_.rows),
                                     pad({.fields = {{"ids"}}}), {.varying = {"ids"}})};
   }
   Loss training_step(const Batch& batch, Forward& pass) override {

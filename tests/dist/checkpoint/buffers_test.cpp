@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/data/safetensors.h"
+#include "keel/dist/checkpoint/export.h"
 #include "keel/nn/batch_norm.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"
 #include "tests/error_of.h"
@@ -22,6 +24,16 @@ struct NormedRows : Module {
 struct BareRows : Module {
   Linear linear{6, 4};
   void visit(Visitor& v) override { v("linear", linear); }
+};
+
+struct ScaledRows : Module {
+  explicit ScaledRows(const Dims& shape) : scale(Buffer::constant(shape, 2)) {}
+  Linear linear{6, 4};
+  Buffer scale;
+  void visit(Visitor& v) override {
+    v("linear", linear);
+    v("scale", scale);
+  }
 };
 
 std::vector<double> numbers_of_buffers(Module& model) {
@@ -46,6 +58,12 @@ TEST(CheckpointedBuffers, AreLoadedByAnyNumberOfRanksInAnyStage) {
     if (ranks.rank() == 0) saved = numbers_of_buffers(net);
   });
   EXPECT_TRUE(contents_of(place / "a").contains("weights norm.running_var (4)"));
+  export_weights(place / "a", read_manifest(place / "a"), place / "exported");
+  const SafetensorsFile exported(place / "exported");
+  std::vector<double> numbers;
+  for (const char* name : {"norm.running_mean", "norm.running_var"})
+    for (const double each : doubles(exported.tensor(name, testing::context(1)))) numbers.push_back(each);
+  EXPECT_EQ(numbers, saved);
   for (const auto& [n, number] : {std::pair{1, 0}, {2, 3}, {4, 1}})
     run_ranks(n, [&, number = number](Communicator& ranks) {
       NormedRows net;
@@ -56,23 +74,26 @@ TEST(CheckpointedBuffers, AreLoadedByAnyNumberOfRanksInAnyStage) {
     });
 }
 
-TEST(CheckpointedBuffers, ThatAreMissingAreNamed) {
+TEST(CheckpointedBuffers, ThatAreMissingOrOfAnotherShapeAreNamed) {
   const TemporaryFolder place;
   run_ranks(1, [&](Communicator& ranks) {
     BareRows bare;
     Sharded engine(bare, testing::context(1), ranks, make_adamw(), stage(0));
     save_checkpoint(place / "a", engine, ranks, Json::parse("{}"));
-    struct Kept : Module {
-      Linear linear{6, 4};
-      Buffer scale = Buffer::constant({4}, 2);
-      void visit(Visitor& v) override {
-        v("linear", linear);
-        v("scale", scale);
-      }
-    } kept;
-    Sharded other(kept, testing::context(1), ranks, make_adamw(), stage(0));
-    const std::string error = error_of([&] { load_checkpoint(place / "a", read_manifest(place / "a"), other, ranks); });
-    EXPECT_NE(error.find("missing: scale"), std::string::npos) << error;
+    const auto refusal = [&](Module& model, const std::string& checkpoint) {
+      Sharded other(model, testing::context(1), ranks, make_adamw(), stage(0));
+      return error_of([&] { load_checkpoint(checkpoint, read_manifest(checkpoint), other, ranks); });
+    };
+    ScaledRows three({3}), four({4}), kept({3});
+    BareRows without;
+    EXPECT_NE(refusal(three, place / "a").find("missing: scale"), std::string::npos);
+    Sharded scaled(kept, testing::context(1), ranks, make_adamw(), stage(0));
+    save_checkpoint(place / "b", scaled, ranks, Json::parse("{}"));
+    const std::string shapes = refusal(four, place / "b"), extra = refusal(without, place / "b");
+    EXPECT_NE(shapes.find("scale"), std::string::npos) << shapes;
+    EXPECT_NE(shapes.find("(4)"), std::string::npos) << shapes;
+    EXPECT_NE(extra.find("scale"), std::string::npos) << extra;
+    EXPECT_EQ(doubles(four.scale.value()), std::vector<double>(4, 2)) << "nothing was loaded";
   });
 }
 

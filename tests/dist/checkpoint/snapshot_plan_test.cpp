@@ -7,6 +7,7 @@
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/checkpoint/checkpoint_support.h"
+#include "tests/dist/parallel/observing_net.h"
 #include "tests/kernels/every_rule.h"
 
 namespace keel {
@@ -32,7 +33,7 @@ void expect_as_planned(const std::string& what, int size, const ShardedOptions& 
     Model planned, model;
     const std::vector<FlatBuffer> layout =
         lay_out(planned, shard_ranks(options.sharding, size), make()->requirements().block);
-    const RankPlan plan = plan_rank(layout, *make(), options, size, ranks.rank());
+    const RankPlan plan = plan_rank(layout, *make(), options, size, ranks.rank(), count_buffers(planned));
     const Context context = testing::context(1);
     const Sharded engine(model, context, ranks, make(), options);
     const FileNumber number = number_files(engine, ranks);
@@ -57,6 +58,7 @@ TEST(SnapshotPlan, IsWhatIsCopiedInEveryStagePrecisionAndGroup) {
           const std::string what = concat(dtype, ", group ", group);
           expect_as_planned<UnitNet>(what, size, options, kAdamW);
           expect_as_planned<HalfFrozen>(what + ", half of it frozen", size, options, kAdamW);
+          expect_as_planned<ObservingNet>(what + ", with buffers", size, options, kAdamW);
         }
 }
 

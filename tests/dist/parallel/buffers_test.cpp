@@ -9,7 +9,9 @@
 #include <mutex>
 
 #include "keel/nn/batch_norm.h"
+#include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/sharding_support.h"
+#include "tests/error_of.h"
 
 namespace keel {
 namespace {
@@ -18,7 +20,7 @@ using namespace keel::testing;
 using Numbers = std::vector<double>;
 
 constexpr std::int64_t kChannels = 6, kMicroRows = 2;
-constexpr int kMicros = 12;  // of all ranks
+constexpr int kMicrosOfAll = 12;  // of all ranks
 
 struct NormedLayer : Module {
   Linear linear{kChannels, kChannels};
@@ -43,25 +45,35 @@ struct NormedNet : Module {
 };
 
 Tensor batch_of(const Context& context, int step, int micro) {
-  return uniform_tensor(context, {kMicroRows, kChannels}, static_cast<std::uint64_t>(step * kMicros + micro + 1));
+  return uniform_tensor(context, {kMicroRows, kChannels}, static_cast<std::uint64_t>(step * kMicrosOfAll + micro + 1));
 }
 
 struct Normed {
-  Normed(Communicator& ranks, ShardedOptions options)
-      : ranks(ranks), engine(net, testing::context(1), ranks, make_adamw(), [&] {
-          options.micro_batches = kMicros / ranks.size();
+  Normed(Communicator& ranks, ShardedOptions options, std::unique_ptr<const Optimizer> optimizer = make_adamw())
+      : ranks(ranks), engine(net, testing::context(1), ranks, std::move(optimizer), [&] {
+          options.micro_batches = kMicrosOfAll / ranks.size();
           return options;
         }()) {}
   // A factor of infinity makes a step that is not taken.
   bool step(int number, double lr, double factor = 1) {
-    const int each = kMicros / ranks.size();
+    compute(number, factor);
+    return engine.step(lr).get().taken;
+  }
+  StepResult search(int number, double lr) {
+    return engine.step([&] { return compute(number); }, lr).get();
+  }
+  // The mean loss of this rank's micro-batches, whose gradients are then there.
+  double compute(int number, double factor = 1) {
+    const int each = kMicrosOfAll / ranks.size();
+    double sum = 0;
     for (int micro = 0; micro < each; ++micro) {
       Forward pass{.training = true, .random = {}, .sample_ids = {}, .observes = true};
       const Variable x(batch_of(engine.context(), number, ranks.rank() * each + micro));
       const Variable loss = scale(mean(square(net.forward(x, pass))), factor);
       engine.backward(loss, {.weight = kMicroRows, .last = micro + 1 == each});
+      sum += loss.value().item();
     }
-    return engine.step(lr).get().taken;
+    return sum / each;
   }
   Numbers buffers() {
     Numbers all;
@@ -109,6 +121,12 @@ TEST(EngineBuffers, HaveTheSameBitsInEveryStageAndInGroups) {
     ShardedOptions hybrid = stage(3);
     hybrid.sharding.group = 2;
     EXPECT_EQ(train_normed(4, hybrid, 0).buffers, train_normed(4, stage(0), 0).buffers);
+    // Groups add gradients in another order, so that the weights are not the same.
+    const NormedOutcome grouped = train_normed(4, hybrid, 1e-2);
+    EXPECT_LT(relative_error(grouped.buffers, whole.buffers), 1e-5);
+    EXPECT_LT(relative_error(grouped.weights, whole.weights), 1e-5);
+    hybrid.sharding.stage = 1;
+    EXPECT_EQ(train_normed(4, hybrid, 1e-2).buffers, grouped.buffers);
   }
 }
 
@@ -122,15 +140,15 @@ TEST(EngineBuffers, AreTheMovingAveragesOfAllMicroBatchesAtAnyNumberOfRanks) {
     for (int step = 0; step < 3; ++step)
       for (std::size_t c = 0; c < kChannels; ++c) {
         double means = 0, variances = 0;
-        for (int micro = 0; micro < kMicros; ++micro) {
+        for (int micro = 0; micro < kMicrosOfAll; ++micro) {
           const Numbers x = doubles(batch_of(normed.engine.context(), step, micro));
           double out[kMicroRows];
           for (std::size_t row = 0; row < kMicroRows; ++row) {
             out[row] = bias[c];
             for (std::size_t i = 0; i < kChannels; ++i) out[row] += weight[c * kChannels + i] * x[row * kChannels + i];
           }
-          means += (out[0] + out[1]) / 2 / kMicros;
-          variances += std::pow(out[0] - out[1], 2) / 2 / kMicros;
+          means += (out[0] + out[1]) / 2 / kMicrosOfAll;
+          variances += std::pow(out[0] - out[1], 2) / 2 / kMicrosOfAll;
         }
         mean[c] += 0.1 * (means - mean[c]);
         variance[c] += 0.1 * (variances - variance[c]);
@@ -142,6 +160,48 @@ TEST(EngineBuffers, AreTheMovingAveragesOfAllMicroBatchesAtAnyNumberOfRanks) {
         variances(buffers.begin() + kChannels, buffers.begin() + 2 * kChannels);
     EXPECT_LT(relative_error(means, mean), 1e-6) << ranks;
     EXPECT_LT(relative_error(variances, variance), 1e-6) << ranks;
+  }
+}
+
+// Later evaluations see other weights, and observe nothing.
+TEST(EngineBuffers, OfAClosureTakeWhatItsFirstEvaluationSees) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int number : {0, 3})
+      run_ranks(ranks, [&](Communicator& comm) {
+        Normed searching(comm, stage(number), make_lbfgs({.max_iterations = 3})), stepping(comm, stage(number));
+        const StepResult result = searching.search(0, 0.5);
+        EXPECT_TRUE(result.taken && stepping.step(0, 1e-2));
+        EXPECT_GT(result.evaluations, 1);
+        EXPECT_EQ(searching.buffers(), stepping.buffers()) << ranks << " ranks, stage " << number;
+        // The next step observes again.
+        const Numbers before = searching.buffers();
+        searching.search(1, 0.5);
+        EXPECT_NE(searching.buffers(), before);
+      });
+}
+
+TEST(EngineBuffers, AreAsBeforeOnAllRanksWhereOneFailsBetweenForwardAndStep) {
+  for (const int number : {0, 3}) {
+    std::mutex mutex;
+    std::vector<bool> same;
+    const std::string told = error_of([&] {
+      run_ranks(3, [&](Communicator& comm) {
+        Normed normed(comm, stage(number));
+        EXPECT_TRUE(normed.step(0, 1e-2));
+        const Numbers before = normed.buffers();
+        const auto fail = [&] {
+          normed.compute(1);
+          if (comm.rank() == 1) throw Error("the hose is torn");
+          normed.engine.step(1e-2).get();
+        };
+        EXPECT_THROW(fail(), Error);
+        const std::lock_guard lock(mutex);
+        same.push_back(normed.buffers() == before);
+        if (comm.rank() == 1) throw Error("the hose is torn");
+      });
+    });
+    EXPECT_EQ(told, "the hose is torn");
+    EXPECT_EQ(same, std::vector<bool>(3, true)) << "stage " << number;
   }
 }
 

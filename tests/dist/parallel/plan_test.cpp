@@ -10,6 +10,7 @@
 #include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/step_trace.h"
 #include "keel/optim/elementwise.h"
+#include "tests/dist/parallel/observing_net.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/kernels/every_rule.h"
 
@@ -252,7 +253,8 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const auto planned = c.make(), model = c.make();
     const std::vector<FlatBuffer> layout =
         lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->requirements().block);
-    const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank());
+    const BufferCount buffers = count_buffers(*planned);
+    const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank(), buffers);
     const std::vector<TraceNode> trace = trace_step(layout, *optimizer(), options, ranks, comm.rank(), 3);
     Sharded engine(*model, context, comm, optimizer(), options);
     const auto counted = [&](Purpose purpose) { return static_cast<std::int64_t>(context.memory()[purpose].current); };
@@ -280,7 +282,9 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     EXPECT_EQ(plan.traffic.sent(), engine.data_traffic().sent() - before);
     EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
     const std::vector<std::string> traced = collectives_of(trace, plan);
-    if (options.compression.type != Compression::Type::int8 && options.compression.type != Compression::Type::top_k) {
+    // Codes are no floats, and what buffers observe is no gradient.
+    if (options.compression.type != Compression::Type::int8 && options.compression.type != Compression::Type::top_k &&
+        buffers.moving_numbers == 0) {
       EXPECT_EQ(traced, asked);
     }
   });
@@ -322,6 +326,25 @@ TEST(Plan, KnowsWhatOptimizersMeasureInGroups) {
       expect_as_planned(concat(rule.name, ", groups of ", group), cases().front(), 4, options,
                         {.settings = rule.settings});
     }
+}
+
+TEST(Plan, CountsBuffersWhichAreWholeOnEveryRank) {
+  const Case observing = case_of<ObservingNet>("batch norm", false);
+  const BufferCount count = count_buffers(*observing.make());
+  EXPECT_EQ(count.numbers, 2 * kWidth + 3);
+  EXPECT_EQ(count.moving_numbers, 2 * kWidth);
+  for (const int number : {0, 1, 2, 3})
+    for (const int ranks : {1, 2, 3, 4})
+      for (const DType dtype : {DType::f32, DType::bf16})
+        for (const int group : {0, 2}) {
+          if (group > 0 && ranks % group != 0) continue;
+          ShardedOptions options = stage(number);
+          options.policy = PrecisionPolicy::of(dtype);
+          options.sharding.group = group;
+          options.micro_batches = 2;
+          expect_as_planned(concat("batch norm in ", dtype, ", group ", group), observing, ranks, options,
+                            {.settings = AdamSettings{.decoupled = true}});
+        }
 }
 
 TEST(Plan, KnowsOptimizersWithoutMasters) {
