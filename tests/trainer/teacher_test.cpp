@@ -115,14 +115,17 @@ class Pupil : public Task {
 
 const std::shared_ptr<const ConfigKeys>& teacher_keys() {
   static const std::shared_ptr<const ConfigKeys> made = [] {
-    const TaskEntry pupil = task_entry<Pupil>(
-        "pupil", "classes of points",
-        {{.key = "task.teacher",
-          .type = KeyType::path,
-          .standard = "none",
-          .help = "Weights of a teacher.",
-          .on_resume = ResumeRule::ignores},
-         {.key = "task.way", .type = KeyType::choice, .standard = "beside", .help = "How.", .choices = "beside|through"}});
+    const TaskEntry pupil = task_entry<Pupil>("pupil", "classes of points",
+                                              {{.key = "task.teacher",
+                                                .type = KeyType::path,
+                                                .standard = "none",
+                                                .help = "Weights of a teacher.",
+                                                .on_resume = ResumeRule::ignores},
+                                               {.key = "task.way",
+                                                .type = KeyType::choice,
+                                                .standard = "beside",
+                                                .help = "How.",
+                                                .choices = "beside|through"}});
     return std::make_shared<const ConfigKeys>(std::span(&pupil, 1));
   }();
   return made;
