@@ -23,4 +23,12 @@ std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_
   return ranges;
 }
 
+std::vector<Rows> loaded_rows(std::vector<Rows> micro_batches) {
+  const auto empty = std::ranges::find_if(micro_batches, [](Rows rows) { return rows.begin == rows.end; });
+  if (empty == micro_batches.end()) return micro_batches;
+  micro_batches.erase(empty, micro_batches.end());  // they are the last ones
+  micro_batches.push_back({0, 1});
+  return micro_batches;
+}
+
 }  // namespace keel

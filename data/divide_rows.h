@@ -13,4 +13,8 @@ namespace keel {
 // empty: all of a rank's, where a step has fewer rows than there are ranks.
 std::vector<Rows> divide_rows(std::int64_t rows, std::int64_t micro, std::int64_t rank = 0, std::int64_t world = 1);
 
+// What a rank loads for such micro-batches, in order: their rows, and once, behind them, the row that stands in for
+// those that are empty. It is the step's first one, which any rank can load.
+std::vector<Rows> loaded_rows(std::vector<Rows> micro_batches);
+
 }  // namespace keel

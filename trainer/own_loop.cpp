@@ -38,7 +38,7 @@ struct MicroBatch::Step {
                     "ranks have different data");
     const Context& context = engine.context();
     loader.emplace(
-        source, options.first_step, [this](std::int64_t each) { return loaded(each); },
+        source, options.first_step, [this](std::int64_t each) { return loaded_rows(divide(each)); },
         static_cast<int>(std::max<std::int64_t>(2, engine.options().micro_batches)),
         context.stream().is_asynchronous() ? context : Context(), options.workers);
     done = options.first_step;
@@ -46,16 +46,6 @@ struct MicroBatch::Step {
 
   std::vector<Rows> divide(std::int64_t step) const {
     return divide_rows(source->rows(step), options.micro, ranks->rank(), ranks->size());
-  }
-
-  // What this rank loads, in order: its rows, and the row that stands in for those that it has not.
-  std::vector<Rows> loaded(std::int64_t step) const {
-    std::vector<Rows> ranges = divide(step);
-    const auto empty = std::ranges::find_if(ranges, [](Rows range) { return range.begin == range.end; });
-    if (empty == ranges.end()) return ranges;
-    ranges.erase(empty, ranges.end());  // they are the last ones
-    ranges.push_back({0, 1});
-    return ranges;
   }
 
   std::vector<Batch> take() {

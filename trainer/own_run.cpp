@@ -8,6 +8,7 @@
 #include "keel/dist/checkpoint/async_save.h"
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/run_files.h"
@@ -88,6 +89,7 @@ struct OwnRun::Parts {
       observer.trackers->artifact("config", std::filesystem::absolute(folder.config()).lexically_normal().string());
     });
     background.emplace(engine, *ranks);
+    is_heard = gather_values(*ranks, options.tell ? 1 : 0).front() == 1;
   }
 
   bool is_first() const { return ranks->rank() == 0; }
@@ -152,8 +154,11 @@ struct OwnRun::Parts {
   }
 
   void take(const SaveResult& result) {
-    if (!result.failure.empty())
-      return tell(LogLevel::error, concat("no checkpoint of step ", saving, ": ", result.failure));
+    if (!result.failure.empty()) {
+      const std::string text = concat("no checkpoint of step ", saving, ": ", result.failure);
+      if (!is_heard) throw AgreedError(text, ErrorKind::io);
+      return tell(LogLevel::error, text);
+    }
     newest = saving;
     if (!result.warning.empty()) tell(LogLevel::warning, result.warning);
     if (observer.trackers) observer.trackers->artifact("checkpoint", std::filesystem::absolute(result.path).string());
@@ -172,6 +177,7 @@ struct OwnRun::Parts {
   std::optional<AsyncSave> background;
   std::int64_t step = 0;
   Json state = Json::object();
+  bool is_heard = false;     // what the first rank tells
   std::int64_t saving = -1;  // step of the save under way
   std::int64_t newest = -1;  // step of the newest checkpoint
 };
@@ -203,7 +209,13 @@ void OwnRun::save(const Json& state) {
   Parts& p = *parts_;
   p.finish_save();
   p.saving = p.step;
-  p.background->begin(p.folder.checkpoint(p.step), p.state_of(state), p.settling());
+  const std::string path = p.folder.checkpoint(p.step);
+  try {
+    p.background->begin(path, p.state_of(state), p.settling());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io || !is_thrown_by_all(*p.ranks)) throw;
+    p.take({.path = path, .failure = error.what()});
+  }
 }
 
 void OwnRun::end(const Json& state) {

@@ -32,7 +32,8 @@ struct OwnRunOptions {
   std::vector<std::pair<std::string, std::string>> settings = {};
   std::string trackers = "[]";  // as a configuration's `tracker`: "[csv, {type: tensorboard}]"
   std::int64_t keep = 2;        // newest checkpoints; older ones are removed
-  // Warnings, errors that the loop outlives and notes, on the first rank.
+  // Warnings, errors that the loop outlives and notes, on the first rank. Without it nobody would hear of a save that
+  // fails, so that is an AgreedError of kind io then.
   std::function<void(LogLevel, std::string_view)> tell = {};
 };
 
@@ -61,7 +62,8 @@ class OwnRun {
   void log(std::initializer_list<Logged> values) { log(std::span(values.begin(), values.size())); }
   void log(std::span<const NamedNumber> values);
   // Begins to write the checkpoint of step(), once the one under way is there. `state`, the first rank's, is what a
-  // loop cannot know by the step alone. One that fails is told, and the loop goes on. Collective.
+  // loop cannot know by the step alone. One that fails is told by OwnRunOptions::tell, and the loop goes on.
+  // Collective.
   void save(const Json& state = Json::object());
   // Ends the run: the checkpoint of step() is there when it returns, and trackers have what they were given. What fails
   // is an AgreedError. Collective.

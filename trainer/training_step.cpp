@@ -16,8 +16,6 @@
 namespace keel {
 namespace {
 
-constexpr Rows kStandIn = {0, 1};  // any rank can load it
-
 // Whether two losses have the same terms, whatever the factors.
 bool alike(const std::vector<TermKind>& a, const std::vector<TermKind>& b) {
   return std::ranges::equal(a, b, [](const TermKind& x, const TermKind& y) {
@@ -69,7 +67,7 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
 
 void TrainingSteps::load_from(std::int64_t step) {
   batches_.emplace(
-      parts_.loader, step, [this](std::int64_t each) { return loaded(each); },
+      parts_.loader, step, [this](std::int64_t each) { return loaded_rows(divide(each)); },
       waiting_batches(parts_.engine, parts_.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
       parts_.workers);
 }
@@ -115,22 +113,13 @@ StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
   // A step of more rows than the engine was made for is refused when it begins.
   const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
-  data_failure_ = batches_->look_ahead(std::min(most, loaded(step_ + 1).size()));
+  data_failure_ = batches_->look_ahead(std::min(most, loaded_rows(divide(step_ + 1)).size()));
   flags.failed |= !data_failure_.empty();
   return flags;
 }
 
 std::vector<Rows> TrainingSteps::divide(std::int64_t step) const {
   return divide_rows(parts_.loader->rows(step), parts_.micro, parts_.ranks.rank(), parts_.ranks.size());
-}
-
-std::vector<Rows> TrainingSteps::loaded(std::int64_t step) const {
-  std::vector<Rows> ranges = divide(step);
-  const auto empty = std::ranges::find_if(ranges, [](Rows range) { return range.begin == range.end; });
-  if (empty == ranges.end()) return ranges;
-  ranges.erase(empty, ranges.end());  // they are the last ones
-  ranges.push_back(kStandIn);
-  return ranges;
 }
 
 void TrainingSteps::begin_micro_batches() {
@@ -222,7 +211,7 @@ void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pend
   }
   Forward pass = pass_of(pending, batch);
   const Loss loss = parts_.loss(batch, pass);
-  if (step_ == first_step_ && !batch.is_stand_in()) check_count(loss, batch);
+  if (step_ == first_step_) check_counts(loss, batch);
   if (index > 0) check_same_terms(index, loss, pending);
   else if (pending.terms.empty()) agree_on_terms(loss, pending);
   pending.micro_batches.push_back({batch, StepLoss(loss, batch)});
@@ -248,17 +237,6 @@ void TrainingSteps::agree_on_terms(const Loss& loss, Pending& pending) {
   if (!totals_) return;
   const Stopwatch watch(waited_ms_);
   pending.totals = WeightTotals(weights_, std::exchange(totals_, std::nullopt)->wait());
-}
-
-// A mean over other targets than its weight counts would make other micro-batches another training.
-void TrainingSteps::check_count(const Loss& loss, const Batch& batch) const {
-  for (const LossTerm& term : loss.terms()) {
-    if (!term.counted.defined()) continue;
-    const std::int64_t counted = HostCopy(term.counted).get().to_vector<std::int64_t>().front();
-    KEEL_CHECK(static_cast<double>(counted) == batch.weight(term.weight), term.name.empty() ? "the loss" : term.name,
-               " is a mean over ", counted, " targets, but the batch has ", batch.weight(term.weight), ' ', term.weight,
-               "; name the weight that counts them");
-  }
 }
 
 void TrainingSteps::check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const {

@@ -102,8 +102,6 @@ class TrainingSteps {
   };
 
   std::vector<Rows> divide(std::int64_t step) const;
-  // What this rank loads of a step, in order: its rows, and the row that stands in for those that it has not.
-  std::vector<Rows> loaded(std::int64_t step) const;
   void begin_micro_batches();
   // Forward and backward of the step. Where a rank alone finds no memory, again, and then in ever smaller
   // micro-batches.
@@ -137,7 +135,6 @@ class TrainingSteps {
   Turn conclude(const Pending& pending, GatheringOfNotes& told);
   static Turn turn_of(const std::vector<StepNote>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
-  void check_count(const Loss& loss, const Batch& batch) const;
   void check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const;
   void check_notes(const Pending& pending, const std::vector<StepNote>& all);
   [[noreturn]] void fail_on(const Pending& pending, std::size_t micro_batch, int rank, const BadTerm& bad);

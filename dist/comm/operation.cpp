@@ -104,12 +104,13 @@ void GroupOperation::wait() {
   int looks = kLooks;
   if (group_->transport->idles_until_news()) looks = kFewLooks;
   if (group_->shares_cores) looks = 0;
-  do {
+  for (;;) {
     group_->advance_all(this);
     if (group_->progress->groups().size() > 1) group_->progress->advance_all_but(*group_);
     if (looks > 0) {
       --looks;
       pause_core();
+      if (advance()) return;
       continue;
     }
     const Clock::duration waited = Clock::now() - began;
@@ -117,11 +118,13 @@ void GroupOperation::wait() {
     if (waited > kTimeToWorry && !has_worried_) worry();
     try {
       group_->transport->idle(group_->progress->is_busy_beside(*group_) ? kIdleBesideOthers : kIdle);
-    } catch (const Error&) {  // a rank is gone
-      give_up(std::current_exception());
+      if (advance()) return;
+      group_->transport->check();
+    } catch (const Error&) {  // a rank is gone, or has failed
+      if (!failure_) give_up(std::current_exception());
       std::rethrow_exception(failure_);
     }
-  } while (!advance());
+  }
 }
 
 void GroupOperation::abandon() {
@@ -138,8 +141,21 @@ void GroupOperation::finish() {
   collective_.input = collective_.output = {};
 }
 
+// What another rank has told explains that it, or one that has heard it, is gone.
+std::exception_ptr GroupOperation::explained(std::exception_ptr failure) const {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::peer) return failure;
+  } catch (...) { return failure; }
+  try {
+    group_->transport->check();
+  } catch (const Error&) { return std::current_exception(); }
+  return failure;
+}
+
 void GroupOperation::give_up(std::exception_ptr failure) {
-  failure_ = std::move(failure);
+  failure_ = explained(std::move(failure));
   try {
     std::rethrow_exception(failure_);
   } catch (const Error& error) {

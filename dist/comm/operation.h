@@ -113,6 +113,7 @@ class GroupOperation : public Operation {
 
  private:
   void finish();
+  std::exception_ptr explained(std::exception_ptr failure) const;
   void give_up(std::exception_ptr failure);
   void worry();
   // "ranks 1, 2"

@@ -43,12 +43,12 @@ void run_ranks(int n, const std::function<void(Communicator&)>& f, const Communi
       f(*communicator);
     } catch (const AgreedError&) {
       failure.add(std::current_exception(), false);  // the others throw it themselves
-    } catch (const Error& error) {
-      failure.add(std::current_exception(), error.kind() == ErrorKind::peer);
-      if (communicator) communicator->fail(concat("rank ", rank, " failed: ", error.what()));
     } catch (const std::exception& error) {
-      failure.add(std::current_exception(), false);
-      if (communicator) communicator->fail(concat("rank ", rank, " failed: ", error.what()));
+      const auto* const own = dynamic_cast<const Error*>(&error);
+      const std::string reason = concat("rank ", rank, " failed: ", error.what());
+      // From here on another thread may destroy it, in whose place a better one comes.
+      failure.add(std::current_exception(), own != nullptr && own->kind() == ErrorKind::peer);
+      if (communicator) communicator->fail(reason);
     }
   };
   {

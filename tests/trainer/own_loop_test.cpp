@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "keel/autograd/functions.h"
 #include "keel/data/collator.h"
@@ -104,6 +105,7 @@ struct LoopOptions {
   std::int64_t last = kOwnSteps;  // then it is left, as by a failure
   DatasetPtr places = std::make_shared<Slope>(kPlaces);
   OwnRunOptions run = {};
+  std::function<void(std::int64_t)> after_step = {};  // on the first rank
 };
 
 void own_loop(const std::string& folder, Communicator& ranks, const LoopOptions& options = {}) {
@@ -122,6 +124,7 @@ void own_loop(const std::string& folder, Communicator& ranks, const LoopOptions&
     engine.step(curves);
     run.count_step();
     run.log({{"loss", batches.mean_loss()}});
+    if (options.after_step && ranks.rank() == 0) options.after_step(run.step());
     if (run.step() % 3 == 0) run.save({{"twice", 2 * run.step()}});
   }
   if (options.last == kOwnSteps) run.end({{"twice", 2 * kOwnSteps}});
@@ -171,6 +174,32 @@ TEST(OwnLoop, GoesOnToTheSameBitsWhereverItIsLeft) {
     own_loop_by(2, folder);  // nothing is left to do
     EXPECT_EQ(losses_in(folder).size(), static_cast<std::size_t>(kOwnSteps));
   }
+}
+
+TEST(OwnLoop, IsEndedByASaveThatFailsWhereNobodyWouldHearOfIt) {
+  for (const int n : {1, 3})
+    for (const bool hears : {false, true}) {
+      const TemporaryFolder place;
+      const std::string run = place / "run", checkpoints = place / "run/checkpoints";
+      std::string told;
+      LoopOptions options;
+      if (hears) options.run.tell = [&](LogLevel, std::string_view text) { told += text; };
+      options.after_step = [&](std::int64_t step) {
+        if (step != 2) return;
+        std::filesystem::remove_all(checkpoints);
+        write_text_file(checkpoints, "no folder");
+      };
+      const std::string error = error_of([&] { own_loop_by(n, run, options); });
+      const std::int64_t steps = std::ssize(losses_in(run));
+      if (hears) {
+        EXPECT_NE(told.find("no checkpoint of step 3: "), std::string::npos) << told;
+        EXPECT_EQ(steps, kOwnSteps);
+      } else {
+        EXPECT_TRUE(error.starts_with("no checkpoint of step 3: ")) << error;
+        EXPECT_LT(steps, kOwnSteps);
+      }
+      EXPECT_NE(error.find(checkpoints), std::string::npos) << error;  // end() cannot do without one
+    }
 }
 
 TEST(OwnLoop, PassesOverACheckpointThatIsDamaged) {

@@ -92,13 +92,15 @@ struct Normed {
 struct NormedOutcome {
   Numbers buffers, weights;
 };
-NormedOutcome train_normed(int ranks, const ShardedOptions& options, double lr, int steps = 3) {
+enum class Rule { adamw, sgd };
+
+NormedOutcome train_normed(int ranks, const ShardedOptions& options, double lr, Rule rule = Rule::adamw) {
   NormedOutcome outcome;
   std::mutex mutex;
   std::vector<Numbers> all;
   run_ranks(ranks, [&](Communicator& comm) {
-    Normed normed(comm, options);
-    for (int step = 0; step < steps; ++step) EXPECT_TRUE(normed.step(step, lr));
+    Normed normed(comm, options, rule == Rule::sgd ? make_sgd() : make_adamw());
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(normed.step(step, lr));
     const Numbers weights = whole_values(normed.engine);
     const std::lock_guard lock(mutex);
     all.push_back(normed.buffers());
@@ -121,12 +123,14 @@ TEST(EngineBuffers, HaveTheSameBitsInEveryStageAndInGroups) {
     ShardedOptions hybrid = stage(3);
     hybrid.sharding.group = 2;
     EXPECT_EQ(train_normed(4, hybrid, 0).buffers, train_normed(4, stage(0), 0).buffers);
-    // Groups add gradients in another order, so that the weights are not the same.
-    const NormedOutcome grouped = train_normed(4, hybrid, 1e-2);
-    EXPECT_LT(relative_error(grouped.buffers, whole.buffers), 1e-5);
-    EXPECT_LT(relative_error(grouped.weights, whole.weights), 1e-5);
+    // Groups add gradients in another order, so that the weights are not the same. By SGD, since the gradient of a bias
+    // before a norm is rounding alone, of which AdamW makes a whole step.
+    const NormedOutcome grouped = train_normed(4, hybrid, 1e-2, Rule::sgd),
+                        by_sgd = train_normed(4, stage(0), 1e-2, Rule::sgd);
+    EXPECT_LT(relative_error(grouped.buffers, by_sgd.buffers), 1e-5);
+    EXPECT_LT(relative_error(grouped.weights, by_sgd.weights), 1e-5);
     hybrid.sharding.stage = 1;
-    EXPECT_EQ(train_normed(4, hybrid, 1e-2).buffers, grouped.buffers);
+    EXPECT_EQ(train_normed(4, hybrid, 1e-2, Rule::sgd).buffers, grouped.buffers);
   }
 }
 
