@@ -19,16 +19,14 @@ StackModels models_of(TaskBase& task, Communicator& ranks) {
 RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
     : site_(site), models_(models_of(site.task, site.ranks)) {
   Config& config = site.config;
-  config.strategy.precision =
-      decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);
+  config.strategy.precision = decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);
   check_memory(config, models_, site.ranks, site.context);
   device_ranks_.emplace(config, site.context, site.ranks);
   trace_.emplace(**device_ranks_, config);
-  stacks_.emplace(StackSite{.config = config,
-                            .context = site.context,
-                            .ranks = trace_->ranks(),
-                            .micro_batches = site.micro_batches},
-                  models_, site.ranks);
+  stacks_.emplace(
+      StackSite{
+          .config = config, .context = site.context, .ranks = trace_->ranks(), .micro_batches = site.micro_batches},
+      models_, site.ranks);
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::warning, stack->warning());
   for (const std::string& note : site.task.notes()) tell_once(LogLevel::warning, note);
   for (const auto& stack : stacks_->trained()) tell_once(LogLevel::info, stack->note());
@@ -49,8 +47,8 @@ void RunStacks::check_fingerprints(const Checkpoint& resume) {
   for (const StackModel& model : models_.frozen()) {
     const auto known = before.find(model.name);
     if (known == before.end())
-      tell_once(LogLevel::warning, concat("goes on with the frozen model '", model.name, "', which '", resume.path,
-                                          "' was made without"));
+      tell_once(LogLevel::warning,
+                concat("goes on with the frozen model '", model.name, "', which '", resume.path, "' was made without"));
     else if (known->second != fingerprints().at(model.name))
       throw AgreedError(concat("the frozen model '", model.name, "' has other weights, in '", model.weights,
                                "', than when '", resume.path,

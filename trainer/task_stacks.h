@@ -16,7 +16,8 @@ namespace keel {
 class TaskStacks {
  public:
   // Gives all models their memory, in their order, and frozen ones their weights. `ranks`: those of site.ranks, by a
-  // communicator of the processor. What the site names must outlive this. Collective. Errors: see Stack and load_frozen().
+  // communicator of the processor. What the site names must outlive this. Collective. Errors: see Stack and
+  // load_frozen().
   TaskStacks(const StackSite& site, const StackModels& models, Communicator& ranks);
 
   // The first that is trained.
