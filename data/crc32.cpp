@@ -57,10 +57,10 @@ std::uint32_t remainder_by_tables(std::span<const std::byte> bytes, std::uint32_
 constexpr std::size_t kLane = 16, kLanes = 4;
 
 // The remainder of x^power as a factor of reflected products, which come out one bit too low.
-constexpr long long factor(int power) {
+constexpr std::int64_t factor(int power) {
   std::uint32_t remainder = 0x80000000u;
   for (int i = 0; i < power; ++i) remainder = times_x(remainder);
-  return static_cast<long long>(std::uint64_t{remainder} << 1);
+  return std::int64_t{remainder} << 1;
 }
 
 [[gnu::target("pclmul")]] __m128i load_lane(const std::byte* from) {
