@@ -85,18 +85,18 @@ bool decide_precision(Config& config) {
   return true;
 }
 
-std::vector<Row> plan_rows(Config config, Module& model, int ranks, bool all_stages) {
+std::vector<Row> plan_rows(Config config, const StackModels& models, int ranks, bool all_stages) {
   using Stage = Strategy::Stage;
   std::vector<Row> rows;
   for (const Stage stage : {Stage::ddp, Stage::zero1, Stage::zero2, Stage::zero3}) {
     if (all_stages) config.strategy.stage = stage;
-    rows.push_back({to_string(config.strategy), plan_run(config, model, ranks)});
+    rows.push_back({to_string(config.strategy), plan_run(config, models, ranks)});
     const bool shards_gradients = config.strategy.stage >= Stage::zero2 && ranks > 1;
     if (shards_gradients && planned_micro_batches(config, ranks) > 1 &&
         config.sharding.accumulation == Accumulation::deferred) {
       Config each = config;
       each.sharding.accumulation = Accumulation::each_backward;
-      rows.back().each_backward = plan_run(each, model, ranks);
+      rows.back().each_backward = plan_run(each, models, ranks);
     }
     if (!all_stages) break;
   }
@@ -233,7 +233,7 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
   std::cout << json.dump(2) << '\n';
 }
 
-std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, Module& model,
+std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config& config, const StackModels& models,
                                     const std::optional<Comparison>& measured) {
   if (arguments.predict.empty()) return {};
   KEEL_CHECK(!arguments.from.empty(),
@@ -245,7 +245,7 @@ std::vector<StepPrediction> predict(const PlanArguments& arguments, const Config
   for (const std::string& name : arguments.from) reports.push_back(lab::load_report(name));
   std::vector<StepPrediction> predictions;
   for (const int ranks : arguments.predict)
-    predictions.push_back(predict_step(config, measured->run, reports, model, ranks, arguments.ranks_per_node));
+    predictions.push_back(predict_step(config, measured->run, reports, models, ranks, arguments.ranks_per_node));
   return predictions;
 }
 
@@ -260,7 +260,7 @@ void print_predictions(const std::vector<StepPrediction>& predictions, const std
                each.is_extrapolated ? "  extrapolated" : "");
 }
 
-void write_traces(const std::string& folder, const Config& config, int ranks, Task& task) {
+void write_traces(const std::string& folder, const Config& config, int ranks, TaskBase& task) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (code) throw Error(concat("cannot make the folder '", folder, "': ", code.message()), ErrorKind::io);
@@ -278,18 +278,18 @@ void run(PlanArguments arguments) {
   Config config = read_configuration(arguments.config, arguments.overrides, true, arguments.beside);
   measure_by_data(config);
   const bool chose_precision = decide_precision(config);
-  const std::unique_ptr<Task> task = make_task(config);
-  const ModelSize size = measure_model(task->model());
-  const std::vector<Row> rows = plan_rows(config, task->model(), ranks, arguments.strategy.empty());
+  const std::unique_ptr<TaskBase> task = make_task(config);
+  const StackModels models(*task);
+  const ModelSize size = measure_model(models);
+  const std::vector<Row> rows = plan_rows(config, models, ranks, arguments.strategy.empty());
   std::optional<Comparison> measured;
   if (auto found = read_measured_run(config.run, program_keys())) {
     decide_precision(found->config);
     // A run on a processor has offloaded nothing, whatever its strategy is called.
-    const RankPlan plan =
-        plan_run(found->config, make_task(found->config)->model(), found->ranks, found->optimizer > 0);
+    const RankPlan plan = plan_run(found->config, *make_task(found->config), found->ranks, found->optimizer > 0);
     measured = Comparison{std::move(*found), plan};
   }
-  const std::vector<StepPrediction> predictions = predict(arguments, config, task->model(), measured);
+  const std::vector<StepPrediction> predictions = predict(arguments, config, models, measured);
   if (!arguments.trace.empty()) write_traces(arguments.trace, config, ranks, *task);
   if (arguments.json) return print_json(config, size, ranks, rows, measured, predictions);
   print_text(config, size, ranks, chose_precision, rows, measured);

@@ -92,6 +92,9 @@ struct Forward {
   // Whether buffers take what they observe. The trainer says so for the first forward pass of each micro-batch of a
   // step that has rows; evaluation and diagnosis leave it.
   bool observes = false;
+
+  // A pass that evaluates in the midst of this one, of a model that only answers (a teacher).
+  Forward evaluating() const { return {.random = random, .sample_ids = sample_ids, .dtype = dtype, .group = group}; }
 };
 
 // Calls f(path, parameter) for every parameter present, in visiting order; tied ones at each place.

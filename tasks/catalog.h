@@ -18,7 +18,7 @@ struct TaskEntry {
   std::string_view summary;  // one line
   std::vector<KeyRow> rows = {};
   // Opens no data and makes no memory. A setting that makes no sense with another is an Error that names both keys.
-  std::unique_ptr<Task> (*make)(const TaskSite& site) = nullptr;
+  std::unique_ptr<TaskBase> (*make)(const TaskSite& site) = nullptr;
   // The same, where a configuration is read and file and line can be told; not called where a value is missing or
   // wrong. Null: nothing to say.
   std::vector<SettingsComplaint> (*complain)(const Settings& settings) = nullptr;
@@ -31,7 +31,7 @@ bool is_key_of(const TaskEntry& task, std::string_view key);
 template <class T>
 TaskEntry task_entry(std::string_view name, std::string_view summary, std::vector<KeyRow> rows = {}) {
   return {name, summary, std::move(rows),
-          [](const TaskSite& site) -> std::unique_ptr<Task> { return std::make_unique<T>(site); }};
+          [](const TaskSite& site) -> std::unique_ptr<TaskBase> { return std::make_unique<T>(site); }};
 }
 
 // keel's own, in the order of documentation.

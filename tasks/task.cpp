@@ -60,20 +60,27 @@ void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
     metrics.at<MeanMetric>("loss").update(sums[i], batch.weight(weights[i]), i);
 }
 
+std::vector<StackModel> Task::stacks() {
+  std::vector<StackModel> all = {{.module = &model()}};
+  if (const Teacher frozen = teacher(); frozen.module != nullptr)
+    all.push_back({.name = "teacher", .module = frozen.module, .frozen = true, .weights = frozen.weights});
+  return all;
+}
+
 void Task::validation_step(const Batch& batch, Forward& pass, Metrics& metrics) {
   feed(metrics, training_step(batch, pass), batch);
 }
 
-std::shared_ptr<const BatchSource> Task::prediction_data(const std::string& /*path*/) {
+std::shared_ptr<const BatchSource> TaskBase::prediction_data(const std::string& /*path*/) {
   throw Error("this task does not predict: it has no prediction_data()", ErrorKind::unsupported);
 }
 
-void Task::predict_step(const Batch& /*batch*/, Forward& /*pass*/, Predictions& /*out*/) {
+void TaskBase::predict_step(const Batch& /*batch*/, Forward& /*pass*/, Predictions& /*out*/) {
   throw Error("this task does not predict: it has no predict_step()", ErrorKind::unsupported);
 }
 
-void Task::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/, Forward& /*pass*/,
-                  const std::function<void(std::string_view)>& /*on_text*/) {
+void TaskBase::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/, Forward& /*pass*/,
+                      const std::function<void(std::string_view)>& /*on_text*/) {
   throw Error("this task does not continue texts", ErrorKind::unsupported);
 }
 

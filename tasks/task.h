@@ -82,36 +82,43 @@ struct AnswerOptions {
   std::uint64_t seed = 1;
 };
 
-// A task that is one function to be made small. It has one model that is trained (a struct of several, if need be:
-// groups of options go by names of parameters), and one engine, whose norm, loss scale and skipped steps hold for all
-// of it.
-class Task {
- public:
-  virtual ~Task() = default;
-  Task(const Task&) = delete;
-  Task& operator=(const Task&) = delete;
+// A model of a task. Its module, and all that is said of it, is the same on every rank.
+struct StackModel {
+  std::string name = {};  // letters, digits and _; "": the only one that is trained
+  Module* module = nullptr;
+  // Its parameters are sharded as the others' are, but have no gradients, no optimizer, and are not in checkpoints.
+  // These keep a fingerprint of its weights, and another one at a resume is an Error.
+  bool frozen = false;
+  // Where the weights of a frozen model are: a safetensors file, a checkpoint, or the folder of a run, whose newest
+  // checkpoint is taken.
+  std::string weights = {};
+};
 
-  // Needs no data() before: a task whose model depends on its data opens it. Makes no memory for numbers, so that `keel
-  // plan` can ask. The same object at every call.
-  virtual Module& model() = 0;
+// What all tasks have in common.
+class TaskBase {
+ public:
+  virtual ~TaskBase() = default;
+  TaskBase(const TaskBase&) = delete;
+  TaskBase& operator=(const TaskBase&) = delete;
+
+  // All models, those that are trained first, in an order that never changes; no two have a parameter in common. Needs
+  // no data() before: a task whose model depends on its data opens it. Makes no memory for numbers, so that `keel plan`
+  // can ask. The same objects at every call.
+  virtual std::vector<StackModel> stacks() = 0;
   // Opens the data. Called once. Missing or malformed data is an Error with file and line. The default: a task without
   // data, which `keel train` refuses.
   virtual Data data() { return {}; }
 
-  // The loss of one micro-batch, by weights of the batch. Called again on the same batch where the optimizer evaluates
-  // several times, and where a loss was not finite and the trainer looks for the tensor.
-  virtual Loss training_step(const Batch& batch, Forward& pass) = 0;
-  // Why training_step cannot be recorded once and repeated with other batches of the same extents and weights, as
-  // cuda_graph does; empty: it asks the device for the same work in every step, never reads numbers on the host, and
-  // has one term.
+  // Why a training step cannot be recorded once and repeated with other batches of the same extents, as cuda_graph
+  // does; empty: it asks the device for the same work in every step, never reads numbers on the host, and its loss has
+  // one term.
   virtual std::string why_not_recordable() const { return "the task does not say that it can be recorded"; }
 
-  // Makes the metrics of a validation set. "loss", and each term of the loss by its name, are there without it.
+  // Makes the metrics of a validation set. "loss" is there without it.
   virtual void make_metrics(std::string_view /*set*/, Metrics& /*metrics*/) {}
   // Feeds them with one batch, without gradients; feed() takes the losses of a forward pass that is made anyway. Ranks
-  // without a batch of their own call it with another's, and what they feed is dropped. The default: the losses of
-  // training_step.
-  virtual void validation_step(const Batch& batch, Forward& pass, Metrics& metrics);
+  // without a batch of their own call it with another's, and what they feed is dropped.
+  virtual void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) = 0;
 
   // What `keel predict` reads of a file, in order; without labels. Needs no data() before. Malformed input is an Error.
   // The default refuses: ErrorKind::unsupported.
@@ -134,7 +141,31 @@ class Task {
   virtual std::vector<std::string> notes() { return {}; }
 
  protected:
-  Task() = default;
+  TaskBase() = default;
+};
+
+// A task that is one function to be made small. It has one model that is trained (a struct of several, if need be:
+// groups of options go by names of parameters), and one engine, whose norm, loss scale and skipped steps hold for all
+// of it.
+class Task : public TaskBase {
+ public:
+  // That is trained. See TaskBase::stacks().
+  virtual Module& model() = 0;
+  // A frozen model that training_step may ask, and where its weights are (StackModel::weights).
+  struct Teacher {
+    Module* module = nullptr;  // null: there is none
+    std::string weights = {};
+  };
+  virtual Teacher teacher() { return {}; }
+
+  // The loss of one micro-batch, by weights of the batch. Called again on the same batch where the optimizer evaluates
+  // several times, and where a loss was not finite and the trainer looks for the tensor. A teacher is asked with
+  // pass.evaluating(), and under NoGrad where no gradient is to flow through it.
+  virtual Loss training_step(const Batch& batch, Forward& pass) = 0;
+
+  std::vector<StackModel> stacks() override;
+  // The losses of training_step: "loss", and each term of it by its name.
+  void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override;
 };
 
 }  // namespace keel

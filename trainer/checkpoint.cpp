@@ -24,6 +24,8 @@ TrainState parse_state(const Json& json, const std::string& path) {
     state.config = json.at("config").string();
     if (json.contains("rate_factor")) state.rate_factor = json.at("rate_factor").number();
     if (json.contains("callbacks")) state.callbacks = json.at("callbacks");
+    if (json.contains("frozen"))
+      for (const auto& [name, fingerprint] : json.at("frozen").members()) state.frozen[name] = fingerprint.string();
     KEEL_CHECK(0 <= state.optimizer.steps && state.optimizer.steps <= state.step && state.tokens >= 0, "'", path,
                "' is malformed: it counts ", state.optimizer.steps, " steps taken of ", state.step);
     KEEL_CHECK(std::isfinite(state.optimizer.loss_scale) && state.optimizer.loss_scale > 0, "'", path,
@@ -46,6 +48,7 @@ Json json_of(const TrainState& state) {
   if (state.time.seconds > 0) json["time"] = {{"seconds", state.time.seconds}, {"since", state.time.since}};
   if (!state.data.empty()) json["data"] = state.data;
   if (state.rate_factor != 1) json["rate_factor"] = state.rate_factor;
+  for (const auto& [name, fingerprint] : state.frozen) json["frozen"][name] = fingerprint;
   if (!state.callbacks.members().empty()) json["callbacks"] = state.callbacks;
   return json;
 }

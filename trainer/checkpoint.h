@@ -6,6 +6,7 @@
 // (seed, step), so their state is the step.
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "keel/dist/checkpoint/manifest.h"
@@ -23,7 +24,8 @@ struct TrainState {
   std::string data;         // fingerprint of what was trained on; empty: unknown
   std::string config;       // YAML of the run that wrote it; empty: a loop of one's own (keel/trainer/own_run.h)
   double rate_factor = 1;   // on the learning rates, as a callback has set it
-  Json callbacks = Json::object();  // what they keep, by name
+  Json callbacks = Json::object();                 // what they keep, by name
+  std::map<std::string, std::string> frozen = {};  // fingerprints of frozen models, by name
 };
 
 // What the manifest keeps of it.

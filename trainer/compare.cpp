@@ -20,7 +20,7 @@
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/run_plan.h"
-#include "keel/trainer/stack.h"
+#include "keel/trainer/task_stacks.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
@@ -51,18 +51,19 @@ struct Training {
 // A training of one variant.
 class Candidate {
  public:
-  Candidate(const Config& config, Task& task, const std::shared_ptr<const BatchSource>& source, const Context& context,
-            Communicator& ranks)
+  Candidate(const Config& config, TaskBase& task, const std::shared_ptr<const BatchSource>& source,
+            const Context& context, Communicator& ranks)
       : context_(context),
         ranks_(ranks),
         device_ranks_(config, context, ranks),
-        stack_({.config = config,
-                .context = context,
-                .ranks = *device_ranks_,
-                .micro_batches = planned_micro_batches(config, ranks.size())},
-               task.model()),
-        steps_({.model = task.model(),
-                .loss = [&task](const Batch& batch, Forward& pass) { return task.training_step(batch, pass); },
+        stacks_({.config = config,
+                 .context = context,
+                 .ranks = *device_ranks_,
+                 .micro_batches = planned_micro_batches(config, ranks.size())},
+                task, ranks),
+        stack_(stacks_.main()),
+        steps_({.model = stack_.model(),
+                .loss = stacks_.loss(task),
                 .engine = stack_.engine(),
                 .ranks = ranks,
                 .loader = source,
@@ -99,7 +100,7 @@ class Candidate {
     result.p95_ms = quantile(durations, 0.95);
     result.exposed_ms = quantile(waits, 0.5);
     result.codec_ms = quantile(codecs, 0.5);
-    const RankPlan plan = stack_.plan();
+    const RankPlan plan = stacks_.plan();
     result.kept_by_formula = plan.memory.kept();
     result.sent_by_formula = plan.traffic.sent() * evaluations / (steps - 1);
     const Sharded& engine = stack_.engine();
@@ -118,7 +119,8 @@ class Candidate {
   const Context& context_;
   Communicator& ranks_;
   DeviceCommunicator device_ranks_;
-  Stack stack_;
+  TaskStacks stacks_;
+  Stack& stack_;
   TrainingSteps steps_;
 };
 
@@ -261,7 +263,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
       Config config = variants[at].config;  // its steps stay those of the run, whose schedule this begins
       config.checkpoint.async = false;      // it makes none
       std::optional<Context> context;
-      std::unique_ptr<Task> task;
+      std::unique_ptr<TaskBase> task;
       Data data;
       together(*ranks, [&] {
         KEEL_CHECK(options.steps >= 2, "a comparison needs 2 steps at least, not ", options.steps);
@@ -270,7 +272,7 @@ std::vector<ComparedRun> compare(std::span<const Variant> variants, const Compar
         task = make_task(config, context->host());
         data = open_training_data(config, *task);
       });
-      check_memory(config, task->model(), *ranks, *context);
+      check_memory(config, *task, *ranks, *context);
       check_agreement(*ranks, concat(to_yaml(config), "compared: ", options.steps, "\n"),
                       "ranks were given different configurations");
       trainings[at].push_back(Candidate(config, *task, data.training, *context, *ranks).run(options.steps));

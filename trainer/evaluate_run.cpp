@@ -43,7 +43,7 @@ Json EvaluatedRun::json() const {
 EvaluatedRun evaluate_run(TrainedModel& trained, std::string_view on) {
   std::vector<ValidationSet> sets;
   together(trained.ranks(), [&] { sets = find_sets(trained, on); });
-  trained.load();
+  trained.load(true);
   EvaluatedRun run{.checkpoint = trained.checkpoint(),
                    .task = trained.config().task,
                    .strategy = to_string(trained.config().strategy),

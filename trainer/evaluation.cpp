@@ -36,8 +36,8 @@ std::int64_t batches_of(const ValidationSet& set, std::int64_t limit) {
   return limit == 0 ? all : std::min(limit, all);
 }
 
-std::vector<NamedNumber> evaluate_set(Task& task, const ValidationSet& set, std::int64_t batches, const Context& device,
-                                      DType dtype, Communicator& ranks) {
+std::vector<NamedNumber> evaluate_set(TaskBase& task, const ValidationSet& set, std::int64_t batches,
+                                      const Context& device, DType dtype, Communicator& ranks) {
   Metrics metrics;
   metrics.make<MeanMetric>("loss");
   task.make_metrics(set.name, metrics);

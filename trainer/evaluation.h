@@ -30,7 +30,7 @@ std::vector<NamedNumber> named_values(const Metrics& metrics, std::string_view s
 std::int64_t batches_of(const ValidationSet& set, std::int64_t limit);
 
 // The metrics of a task on so many batches of a set, by the names that records have. Every rank calls it.
-std::vector<NamedNumber> evaluate_set(Task& task, const ValidationSet& set, std::int64_t batches, const Context& device,
-                                      DType dtype, Communicator& ranks);
+std::vector<NamedNumber> evaluate_set(TaskBase& task, const ValidationSet& set, std::int64_t batches,
+                                      const Context& device, DType dtype, Communicator& ranks);
 
 }  // namespace keel

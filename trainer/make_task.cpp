@@ -12,7 +12,7 @@ std::int64_t validation_rows(const Config& config) { return 2 * config.batch.mic
 
 }  // namespace
 
-std::unique_ptr<Task> make_task(const Config& config, const Context& host, const std::string& run) {
+std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run) {
   return config.keys->tasks()
       .find(config.task)
       ->make({.settings = config,
@@ -24,7 +24,7 @@ std::unique_ptr<Task> make_task(const Config& config, const Context& host, const
               .run = run});
 }
 
-Data open_training_data(Config& config, Task& task) {
+Data open_training_data(Config& config, TaskBase& task) {
   const std::string obstacle = config.cuda_graph ? task.why_not_recordable() : "";
   KEEL_CHECK(obstacle.empty(), "cuda_graph: ", obstacle);
   Data data = task.data();
@@ -34,12 +34,18 @@ Data open_training_data(Config& config, Task& task) {
   return data;
 }
 
+LossFunction loss_of(TaskBase& task) {
+  auto* const one = dynamic_cast<Task*>(&task);
+  KEEL_CHECK(one != nullptr, "the task has no loss of a micro-batch");
+  return [one](const Batch& batch, Forward& pass) { return one->training_step(batch, pass); };
+}
+
 void measure_by_data(Config& config) {
   if (config.epochs == 0) return;
   const Context host = Context::create({.threads = 1});
   open_training_data(config, *make_task(config, host));
 }
 
-std::unique_ptr<Task> make_task(const Config& config) { return make_task(config, Context::create({.threads = 1})); }
+std::unique_ptr<TaskBase> make_task(const Config& config) { return make_task(config, Context::create({.threads = 1})); }
 
 }  // namespace keel

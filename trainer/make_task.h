@@ -12,12 +12,15 @@ struct Config;
 
 // `host` is where batches are made. `run`: the folder of a run, whose files stand for the data; empty: none. Opens no
 // data.
-std::unique_ptr<Task> make_task(const Config& config, const Context& host, const std::string& run = {});
+std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run = {});
 // For formulas, which need no batches.
-std::unique_ptr<Task> make_task(const Config& config);
+std::unique_ptr<TaskBase> make_task(const Config& config);
 
 // An Error where the configuration asks the task for what it cannot do, or the task has nothing to train on.
-Data open_training_data(Config& config, Task& task);
+Data open_training_data(Config& config, TaskBase& task);
+
+// The loss of a micro-batch.
+LossFunction loss_of(TaskBase& task);
 
 // What measure_lengths() says of the task's data, which it opens, where the run is as long as so many epochs.
 void measure_by_data(Config& config);

@@ -60,14 +60,17 @@ void check_device(const Need& need, const DeviceMemory& memory, Device device) {
 }
 
 // Beyond so many numbers nobody has the memory, and their bytes would be more than a plan counts.
-void check_that_it_can_be_planned(Module& model) {
+void check_that_it_can_be_planned(const StackModels& models) {
   constexpr double kMost = std::int64_t{1} << 52;
   double numbers = 0;
-  for_each_parameter(model, [&](const std::string&, Parameter& parameter) {
-    numbers += static_cast<double>(product(parameter.shape()));
-  });
-  for_each_buffer(model,
-                  [&](const std::string&, Buffer& buffer) { numbers += static_cast<double>(product(buffer.shape())); });
+  for (const StackModel& model : models.all()) {
+    for_each_parameter(*model.module, [&](const std::string&, Parameter& parameter) {
+      numbers += static_cast<double>(product(parameter.shape()));
+    });
+    for_each_buffer(*model.module, [&](const std::string&, Buffer& buffer) {
+      numbers += static_cast<double>(product(buffer.shape()));
+    });
+  }
   if (numbers > kMost)
     throw Error(concat("training needs more than ", binary_size(4 * numbers), " of weights", kRemedy));
 }
@@ -105,20 +108,20 @@ std::int64_t copies_here(std::int64_t mine, Communicator& ranks) {
 
 MemorySupply memory_supply(const Context& context) { return {memory_limit(), context.memory_left()}; }
 
-void check_memory(const Config& config, Module& model, Communicator& ranks, const Context& context,
+void check_memory(const Config& config, const StackModels& models, Communicator& ranks, const Context& context,
                   const MemorySupply& supply) {
   const Neighbours here = neighbours_of(ranks, context);
   if (!config.check_memory || find_optimizer(config.optimizer.type).requirements.rows) return;
   const bool copies_state = !config.checkpoint.memory_every.is_none();
   std::int64_t copies = 0;
   together(ranks, [&] {
-    check_that_it_can_be_planned(model);
-    if (copies_state) copies = planned_files(config, model, ranks.size(), ranks.rank());
+    check_that_it_can_be_planned(models);
+    if (copies_state) copies = planned_files(config, models, ranks.size(), ranks.rank());
   });
   if (copies_state) copies = copies_here(copies, ranks);
   together(ranks, [&] {
     const bool on_processor = context.device().type == DeviceType::cpu;
-    const MemoryPlan plan = plan_run(config, model, ranks.size(), on_processor).memory;
+    const MemoryPlan plan = plan_run(config, models, ranks.size(), on_processor).memory;
     const std::int64_t there = plan.kept() + plan.buckets;
     if (on_processor)
       return check_machine({there + plan.checkpoint, here.machine, parts_of(plan) + copied(plan), copies},

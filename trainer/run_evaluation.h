@@ -10,7 +10,7 @@ namespace keel {
 
 struct RunEvaluation {
   const Config& config;
-  Task& task;
+  TaskBase& task;
   const Data& data;
   Sharded& engine;
   Communicator& ranks;

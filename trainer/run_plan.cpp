@@ -13,15 +13,16 @@
 
 namespace keel {
 
-ModelSize measure_model(Module& model) {
+ModelSize measure_model(const StackModels& models) {
   ModelSize size;
-  for (const FlatBuffer& unit : lay_out(model)) {
-    size.parameters += unit.numel;
-    ++size.units;
-    if (unit.numel <= size.largest_unit) continue;
-    size.largest_unit = unit.numel;
-    size.largest_name = name_of_unit(unit);
-  }
+  for (const StackModel& model : models.all())
+    for (const FlatBuffer& unit : lay_out(*model.module)) {
+      size.parameters += unit.numel;
+      ++size.units;
+      if (unit.numel <= size.largest_unit) continue;
+      size.largest_unit = unit.numel;
+      size.largest_name = concat(model.name, model.name.empty() ? "" : ": ", name_of_unit(unit));
+    }
   return size;
 }
 
@@ -41,8 +42,8 @@ double step_time(const Json& record, std::int64_t steps, double tokens) {
 }
 
 // With those of keel/trainer/weight_averages.h, which lie where the weights do that they are of, and in checkpoints.
-RankPlan plan_with_averages(const Config& config, const PlannedStack& stack, int rank) {
-  RankPlan plan = stack.plan(rank);
+RankPlan plan_with_averages(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
+  RankPlan plan = plan_stacks(config, models, ranks, rank, on_processor);
   const int averages = (config.ema.decay > 0 ? 1 : 0) + (config.swa.start > 0 ? 1 : 0);
   const std::int64_t bytes = averages * plan.owned * static_cast<std::int64_t>(sizeof(float));
   (plan.memory.host > 0 ? plan.memory.host : plan.memory.optimizer) += bytes;
@@ -52,24 +53,27 @@ RankPlan plan_with_averages(const Config& config, const PlannedStack& stack, int
 
 }  // namespace
 
-RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor) {
-  const PlannedStack stack(config, model, ranks, on_processor);
-  RankPlan plan = plan_with_averages(config, stack, 0);
+RankPlan plan_run(const Config& config, const StackModels& models, int ranks, bool on_processor) {
+  RankPlan plan = plan_with_averages(config, models, ranks, 0, on_processor);
   if (!config.checkpoint.memory_every.is_none())
     plan.memory.copies =
-        MemoryCopies::kAtOnce *
-        (plan.memory.checkpoint + (ranks > 1 ? plan_with_averages(config, stack, 1).memory.checkpoint : 0));
+        MemoryCopies::kAtOnce * (plan.memory.checkpoint + (ranks > 1 ? planned_files(config, models, ranks, 1) : 0));
   if (!config.checkpoint.async) plan.memory.checkpoint = 0;  // nothing is copied
   return plan;
 }
 
-std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank) {
-  return plan_with_averages(config, PlannedStack(config, model, ranks, true), rank).memory.checkpoint;
+std::int64_t planned_files(const Config& config, const StackModels& models, int ranks, int rank) {
+  return plan_with_averages(config, models, ranks, rank, true).memory.checkpoint;
 }
 
-std::vector<TraceNode> trace_run(const Config& config, Task& task, int ranks, int rank) {
+std::vector<TraceNode> trace_run(const Config& config, TaskBase& task, int ranks, int rank) {
+  const StackModels models(task);
+  if (models.all().size() > 1)
+    throw Error(concat("the graph of a step is of one model, and the task ", config.task, " has ", models.all().size(),
+                       ", whose turns only its code knows"),
+                ErrorKind::unsupported);
   const Rows rows = divide_rows(config.batch.global, config.batch.micro, rank, ranks).front();
-  return PlannedStack(config, task.model(), ranks, false).trace(rank, (rows.end - rows.begin) * task.positions());
+  return PlannedStack(config, models.main(), ranks, false).trace(rank, (rows.end - rows.begin) * task.positions());
 }
 
 std::optional<MeasuredRun> read_measured_run(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "keel/dist/parallel/step_trace.h"
-#include "keel/tasks/task.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/stack_models.h"
 
 namespace keel {
 
@@ -19,24 +19,25 @@ struct ModelSize {
   std::string largest_name;       // "h.0"; "the rest" for what is in no unit of its own
 };
 
-ModelSize measure_model(Module& model);
+// All models together; the name of a unit begins with that of its model, if that has one.
+ModelSize measure_model(const StackModels& models);
 
 // Calls of backward() between two steps on each rank.
 std::int64_t planned_micro_batches(const Config& config, int ranks);
 
-// Rank 0's plan, with averages of weights as optimizer state; no rank needs more. The model, that of the
-// configuration's task (keel/trainer/make_task.h) or another one, may have no memory yet. `config.strategy.precision`
-// must have been decided. `on_processor`: the device is the processor, so nothing needs to be offloaded.
+// Rank 0's plan, with averages of weights as optimizer state; no rank needs more. The models, those of the
+// configuration's task (keel/trainer/make_task.h) or others, may have no memory yet. `config.strategy.precision` must
+// have been decided. `on_processor`: the device is the processor, so nothing needs to be offloaded.
 // `memory.checkpoint` is there where checkpoints are asynchronous. `memory.copies` is there with
 // checkpoint.memory_every: two copies of the files of ranks 0 and 1. Where hosts have different numbers of ranks, a
 // rank may keep the files of several others.
-RankPlan plan_run(const Config& config, Module& model, int ranks, bool on_processor = false);
+RankPlan plan_run(const Config& config, const StackModels& models, int ranks, bool on_processor = false);
 
 // Bytes of a rank's files in a checkpoint.
-std::int64_t planned_files(const Config& config, Module& model, int ranks, int rank);
+std::int64_t planned_files(const Config& config, const StackModels& models, int ranks, int rank);
 
-// What a rank does in a step, in order.
-std::vector<TraceNode> trace_run(const Config& config, Task& task, int ranks, int rank);
+// What a rank does in a step, in order. An Error where the task has several models, whose turns only its code knows.
+std::vector<TraceNode> trace_run(const Config& config, TaskBase& task, int ranks, int rank);
 
 // Mean times of the steps between two records, in milliseconds, without evaluations and checkpoints.
 struct StepTime {

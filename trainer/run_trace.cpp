@@ -18,27 +18,27 @@ RunTrace::RunTrace(Communicator& engine_ranks, const Config& config)
 }
 
 void RunTrace::watch(Module& model) {
-  if (trace_) modules_.emplace(model, *trace_);
+  if (trace_) modules_.push_back(std::make_unique<TracedModules>(model, *trace_));
 }
 
 void RunTrace::begin(std::int64_t step) {
   before_ = start_ > 0 ? start_ - 1 : step + 1;
   last_ = before_ + steps_;
-  if (step >= last_) modules_.reset();
+  if (step >= last_) modules_.clear();
 }
 
 std::string RunTrace::finish_step(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
-  if (!modules_) return "";
+  if (modules_.empty()) return "";
   if (step <= before_) trace_->clear();
   return step < last_ ? "" : write(ranks, folder);
 }
 
 std::string RunTrace::finish(std::int64_t step, Communicator& ranks, const RunFolder& folder) {
-  return modules_ && step > before_ ? write(ranks, folder) : "";
+  return !modules_.empty() && step > before_ ? write(ranks, folder) : "";
 }
 
 std::string RunTrace::write(Communicator& ranks, const RunFolder& folder) {
-  modules_.reset();
+  modules_.clear();
   const std::vector<TraceSpan> all = by_rank_ ? std::vector<TraceSpan>() : gather_trace(*trace_, ranks);
   together(ranks, [&] {
     if (by_rank_) write_text_file(folder.trace_of(ranks.rank()), chrome_trace(trace_->spans()));

@@ -2,8 +2,10 @@
 // The trace of some steps of a run: of all ranks in one file, or of each in one of its own.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "keel/dist/comm/trace.h"
 #include "keel/dist/parallel/trace_modules.h"
@@ -20,7 +22,7 @@ class RunTrace {
 
   // The communicator for the engine, which records what passes.
   Communicator& ranks() { return traced_ ? *traced_ : plain_; }
-  // Once the engine has been made.
+  // Once the model's engine has been made; several models come one after the other.
   void watch(Module& model);
   // The session begins after so many steps.
   void begin(std::int64_t step);
@@ -39,7 +41,7 @@ class RunTrace {
   std::int64_t before_ = 0, last_ = 0;  // the step before the window, and its last one
   std::optional<Trace> trace_;
   std::optional<TracedCommunicator> traced_;
-  std::optional<TracedModules> modules_;
+  std::vector<std::unique_ptr<TracedModules>> modules_;  // none: nothing is recorded any more
 };
 
 }  // namespace keel

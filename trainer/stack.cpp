@@ -1,16 +1,44 @@
 #include "keel/trainer/stack.h"
 
 #include "keel/dist/comm/algorithm_names.h"
+#include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/frozen_stack.h"
 #include "keel/trainer/run_plan.h"
 
 namespace keel {
 
-Stack::Stack(const StackSite& site, Module& model)
+namespace {
+
+ShardedOptions trained_options(const StackSite& site, Module& model, int first_subject) {
+  ShardedOptions options = engine_options(site.config, site.micro_batches, model);
+  options.first_subject = first_subject;
+  return options;
+}
+
+ShardedOptions planned_options(const Config& config, Module& model, int ranks, bool frozen) {
+  const std::int64_t micro_batches = planned_micro_batches(config, ranks);
+  if (!frozen) return engine_options(config, micro_batches, model);
+  ShardedOptions options = answering_options(config, model, ranks);
+  options.micro_batches = micro_batches;
+  return options;
+}
+
+// As the engine will have it.
+std::vector<FlatBuffer> planned_layout(Module& model, int shards, std::int64_t block, bool frozen) {
+  std::vector<FlatBuffer> layout = lay_out(model, shards, block);
+  if (!frozen) return layout;
+  for (FlatBuffer& unit : layout) unit.trainable = unit.sparse = false;
+  return layout;
+}
+
+}  // namespace
+
+Stack::Stack(const StackSite& site, Module& model, int first_subject)
     : site_(site),
       model_(model),
       engine_(model, site.context, site.ranks, make_optimizer(site.config),
-              engine_options(site.config, site.micro_batches, model)),
+              trained_options(site, model, first_subject)),
       warning_(check_groups(site.config, engine_)) {}
 
 const StepCurves& Stack::curves() {
@@ -25,23 +53,61 @@ RankPlan Stack::plan() const {
   return PlannedStack(site_.config, model_, site_.ranks.size(), on_processor).plan(site_.ranks.rank());
 }
 
-PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool on_processor)
+PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen)
     : config_(config),
       ranks_(ranks),
-      options_(engine_options(config, planned_micro_batches(config, ranks), model)),
-      optimizer_(make_optimizer(config)),
-      layout_(lay_out(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block)),
-      buffers_(count_buffers(model)) {
+      options_(planned_options(config, model, ranks, frozen)),
+      optimizer_(frozen ? make_sgd() : make_optimizer(config)),
+      layout_(planned_layout(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block, frozen)),
+      buffers_(count_buffers(model)),
+      is_trained_(!frozen) {
+  if (frozen) buffers_.moving_numbers = buffers_.moving_buffers = 0;
   if (on_processor || config.device == "cpu") options_.sharding.offload_optimizer = false;
 }
 
 RankPlan PlannedStack::plan(int rank) const {
-  return plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
-                   find_algorithm_name(config_.sharding.algorithm).algorithm);
+  RankPlan plan = plan_rank(layout_, *optimizer_, options_, ranks_, rank, buffers_,
+                            find_algorithm_name(config_.sharding.algorithm).algorithm);
+  if (is_trained_) return plan;
+  plan.memory.checkpoint = plan.owned = 0;  // it is not saved, and has no averages
+  plan.saves = false;
+  plan.traffic.control = 0;  // it takes no steps
+  return plan;
 }
 
 std::vector<TraceNode> PlannedStack::trace(int rank, std::int64_t tokens) const {
   return trace_step(layout_, *optimizer_, options_, ranks_, rank, tokens);
+}
+
+namespace {
+
+void add(MemoryPlan& sum, const MemoryPlan& more) {
+  for (std::int64_t MemoryPlan::*const each :
+       {&MemoryPlan::parameter, &MemoryPlan::gradient, &MemoryPlan::optimizer, &MemoryPlan::undelivered,
+        &MemoryPlan::gathered, &MemoryPlan::whole_gradients, &MemoryPlan::buckets, &MemoryPlan::host,
+        &MemoryPlan::checkpoint, &MemoryPlan::copies})
+    sum.*each += more.*each;
+}
+
+void add(TrafficPlan& sum, const TrafficPlan& more) {
+  for (std::int64_t TrafficPlan::*const each :
+       {&TrafficPlan::gathers, &TrafficPlan::reductions, &TrafficPlan::control, &TrafficPlan::offload})
+    sum.*each += more.*each;
+}
+
+}  // namespace
+
+RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
+  RankPlan sum;
+  for (const StackModel& model : models.all()) {
+    const RankPlan plan = PlannedStack(config, *model.module, ranks, on_processor, model.frozen).plan(rank);
+    add(sum.memory, plan.memory);
+    add(sum.traffic, plan.traffic);
+    sum.owned += plan.owned;
+    sum.saves |= plan.saves;
+    sum.collectives.insert(sum.collectives.end(), plan.collectives.begin(), plan.collectives.end());
+  }
+  return sum;
 }
 
 }  // namespace keel

@@ -10,6 +10,7 @@
 #include "keel/dist/parallel/plan.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/step_trace.h"
+#include "keel/trainer/stack_models.h"
 
 namespace keel {
 
@@ -26,8 +27,8 @@ struct StackSite {
 class Stack {
  public:
   // Gives the model its memory and initial numbers; it must outlive the stack. Collective. Errors: see Sharded; a group
-  // of the configuration that fits no parameter is one, too.
-  Stack(const StackSite& site, Module& model);
+  // of the configuration that fits no parameter is one, too. `first_subject`: see ShardedOptions.
+  Stack(const StackSite& site, Module& model, int first_subject = 1);
 
   Module& model() const { return model_; }
   Sharded& engine() { return engine_; }
@@ -53,7 +54,8 @@ class Stack {
 class PlannedStack {
  public:
   // `on_processor`: the device is the processor, so nothing is offloaded.
-  PlannedStack(const Config& config, Module& model, int ranks, bool on_processor);
+  // `frozen`: it only answers, as a FrozenStack.
+  PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen = false);
   RankPlan plan(int rank) const;
   // What the rank does in a step whose first micro-batch has so many tokens, in order.
   std::vector<TraceNode> trace(int rank, std::int64_t tokens) const;
@@ -65,6 +67,11 @@ class PlannedStack {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<FlatBuffer> layout_;
   BufferCount buffers_;
+  bool is_trained_;
 };
+
+// What a rank needs and sends for all models, by formulas: the sum over their stacks. Peaks of what is there for a
+// while may be at different times, and their sum is no less than that of all.
+RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor);
 
 }  // namespace keel

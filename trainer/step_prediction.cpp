@@ -99,28 +99,28 @@ void check_same(const Config& config, const MeasuredRun& run) {
 
 }  // namespace
 
-CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports, Module& model,
-                                        int ranks, int ranks_per_node) {
+CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports,
+                                        const StackModels& models, int ranks, int ranks_per_node) {
   CommunicationTime time;
   if (ranks == 1) return time;
   KEEL_CHECK(config.sharding.group == 0, "sharding.group: the time of collectives of groups is not predicted");
-  Models models(reports, config.sharding.algorithm);
+  Models costs(reports, config.sharding.algorithm);
   const auto add = [&](CollectiveKind kind, DType dtype, std::int64_t bytes, std::int64_t times) {
-    const lab::Prediction one = models.predict(kind, dtype, ranks, ranks_per_node, static_cast<double>(bytes));
+    const lab::Prediction one = costs.predict(kind, dtype, ranks, ranks_per_node, static_cast<double>(bytes));
     const double each = 1e-3 * static_cast<double>(times);
     time.ms += each * one.us;
     time.low_ms += each * one.low_us;
     time.high_ms += each * one.high_us;
     time.is_extrapolated |= one.is_extrapolated;
   };
-  for (const PlannedCollective& each : plan_run(config, model, ranks).collectives)
+  for (const PlannedCollective& each : plan_run(config, models, ranks).collectives)
     add(each.kind, dtype_of_width(each.width), each.count * each.width, each.times);
   add(CollectiveKind::all_gather, DType::u8, control_bytes(ranks), 1);
   return time;
 }
 
 StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::span<const lab::Report> reports,
-                            Module& model, int ranks, int ranks_per_node) {
+                            const StackModels& models, int ranks, int ranks_per_node) {
   check_same(config, run);
   for (const Config* each : {&config, &run.config})
     KEEL_CHECK(!find_optimizer(each->optimizer.type).requirements.closure, "optimizer.type: how often a step of ",
@@ -135,8 +135,8 @@ StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::s
   KEEL_CHECK(median(computing) > 0, "by the records of '", config.run, "' a step computes for ", median(computing),
              " ms: they have no step_ms, since an older keel has written them, and tokens_per_s is a mean over many "
              "steps; train some steps anew");
-  const CommunicationTime there = predict_communication(run.config, reports, model, run.ranks, ranks_per_node);
-  const CommunicationTime here = predict_communication(config, reports, model, ranks, ranks_per_node);
+  const CommunicationTime there = predict_communication(run.config, reports, models, run.ranks, ranks_per_node);
+  const CommunicationTime here = predict_communication(config, reports, models, ranks, ranks_per_node);
 
   StepPrediction prediction{.ranks = ranks, .communication_ms = here.ms, .is_extrapolated = here.is_extrapolated};
   prediction.compute_ms = median(computing) * most_rows(config, ranks) / most_rows(run.config, run.ranks);

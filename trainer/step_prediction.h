@@ -33,14 +33,14 @@ struct StepPrediction {
 // they leave no time for computing (records of an older keel may), and where a
 // collective was not measured or has no formula (groups of ranks, compressed gradients).
 StepPrediction predict_step(const Config& config, const MeasuredRun& run, std::span<const lab::Report> reports,
-                            Module& model, int ranks, int ranks_per_node);
+                            const StackModels& models, int ranks, int ranks_per_node);
 
 // All collectives of a step of `config`, in milliseconds, by the same model.
 struct CommunicationTime {
   double ms = 0, low_ms = 0, high_ms = 0;
   bool is_extrapolated = false;
 };
-CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports, Module& model,
-                                        int ranks, int ranks_per_node);
+CommunicationTime predict_communication(const Config& config, std::span<const lab::Report> reports,
+                                        const StackModels& models, int ranks, int ranks_per_node);
 
 }  // namespace keel

@@ -1,22 +1,20 @@
 #include "keel/trainer/trained_model.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/parallel/sharded.h"
-#include "keel/kernels/update.h"
-#include "keel/optim/optimizer.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/config_keys.h"
+#include "keel/trainer/frozen_stack.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/resume.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/shared_folder.h"
+#include "keel/trainer/stack_models.h"
 
 namespace keel {
 namespace {
@@ -37,20 +35,6 @@ std::string strategy_change(const std::string& name, const Config& before) {
 std::string run_around(const std::string& checkpoint) {
   const std::filesystem::path folder = std::filesystem::weakly_canonical(checkpoint).parent_path().parent_path();
   return RunFolder::is_run(folder.string()) ? folder.string() : "";
-}
-
-// What an answer needs of an engine: parameters and how they are gathered.
-ShardedOptions answering_options(const Config& config, Module& model, int ranks) {
-  Config measured = config;  // a length in epochs has no steps before the data is known, and rates do not matter here
-  measured.steps = std::max<std::int64_t>(measured.steps, 1);
-  const ShardedOptions trained = engine_options(measured, 1, model);
-  ShardedOptions options;
-  options.policy = trained.policy;
-  options.seed = trained.seed;
-  options.sharding = trained.sharding;
-  options.sharding.offload_optimizer = false;
-  if (options.sharding.group > 0 && ranks % options.sharding.group != 0) options.sharding.group = 0;
-  return options;
 }
 
 }  // namespace
@@ -123,21 +107,33 @@ void TrainedModel::open() {
   task_ = make_task(config_, context_.host(), run_);
 }
 
-void TrainedModel::load() {
-  Module* model = nullptr;
-  together(ranks_, [&] {
-    model = &task_->model();
-    for_each_parameter(*model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
-  });
-  const ShardedOptions options = answering_options(config_, *model, ranks_.size());
-  dtype_ = options.policy.parameter;
+void TrainedModel::load(bool with_frozen) {
+  std::optional<StackModels> models;
+  together(ranks_, [&] { models.emplace(*task_); });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
-  engine_ = std::make_unique<Sharded>(*model, context_, **device_ranks_, make_sgd(), options);
+  stack_ = std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, models->main());
+  dtype_ = stack_->engine().options().policy.parameter;
+  load_trained();
+  if (!with_frozen) return;
+  int subject = 1 + static_cast<int>(stack_->engine().units().size());
+  for (const StackModel& model : models->frozen()) {
+    frozen_.push_back(
+        std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, *model.module, subject));
+    subject += static_cast<int>(frozen_.back()->engine().units().size());
+    const std::string found = load_frozen(model, *frozen_.back(), ranks_);
+    const auto known = checkpoint_.state.frozen.find(model.name);
+    if (known != checkpoint_.state.frozen.end() && known->second != found)
+      throw AgreedError(concat("the frozen model '", model.name, "' has other weights, in '", model.weights,
+                               "', than when '", checkpoint_.path, "' was made"));
+  }
+}
+
+void TrainedModel::load_trained() {
   while (true) {
     std::string section;
     together(ranks_, [&] { section = section_of_weights(checkpoint_, source_.average); });
     try {
-      return load_weights(checkpoint_.path, checkpoint_.manifest, *engine_, ranks_, section);
+      return load_weights(checkpoint_.path, checkpoint_.manifest, stack_->engine(), ranks_, section);
     } catch (const Error& error) {
       const bool may_have_others =
           !source_.is_exported && !source_.step && !source_.is_best && RunFolder::is_run(source_.path);
@@ -152,10 +148,9 @@ void TrainedModel::load() {
 
 void TrainedModel::check_finite() {
   together(ranks_, [&] {
-    for (const TensorPart& part : engine_->weights())
-      KEEL_CHECK(part.numel() == 0 || kernels::all_finite(part.values), "'",
-                 source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", part.name,
-                 " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+    const std::string bad = first_not_finite(stack_->engine().weights());
+    KEEL_CHECK(bad.empty(), "'", source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", bad,
+               " has numbers that are not finite; an earlier checkpoint of the run may be sound");
   });
 }
 

@@ -19,7 +19,7 @@
 namespace keel {
 
 class DeviceCommunicator;
-class Sharded;
+class FrozenStack;
 
 struct TrainedSource {
   std::string path = {};                  // folder of a run, or of one checkpoint
@@ -49,14 +49,15 @@ class TrainedModel {
 
   // Makes and loads the model's weights, of a run's newest checkpoint that is undamaged. Parameters are frozen:
   // each rank has its shard, or all, as the stage says, and neither gradients nor an optimizer's state. Every rank
-  // calls it.
-  void load();
+  // calls it. `with_frozen`: frozen models of the task, such as a teacher, get theirs, too, as its validation_step()
+  // may ask them; another fingerprint than the checkpoint has is an Error.
+  void load(bool with_frozen = false);
   // An Error on every rank where a weight is not finite, which names it. Every rank calls it.
   void check_finite();
 
   const Config& config() const { return config_; }
   const Context& context() const { return context_; }
-  Task& task() { return *task_; }
+  TaskBase& task() { return *task_; }
   Communicator& ranks() { return ranks_; }
   const std::string& checkpoint() const { return checkpoint_.path; }
   std::int64_t step() const { return checkpoint_.state.step; }
@@ -69,6 +70,7 @@ class TrainedModel {
   Checkpoint find_exported() const;
   Checkpoint agree_on(std::int64_t below) const;
   void open();
+  void load_trained();
 
   TrainedSource source_;
   Communicator& ranks_;
@@ -78,9 +80,10 @@ class TrainedModel {
   Config config_;
   Context context_;
   DType dtype_ = DType::f32;
-  std::unique_ptr<Task> task_;
+  std::unique_ptr<TaskBase> task_;
   std::unique_ptr<DeviceCommunicator> device_ranks_;
-  std::unique_ptr<Sharded> engine_;
+  std::unique_ptr<FrozenStack> stack_;
+  std::vector<std::unique_ptr<FrozenStack>> frozen_;  // what the task asks besides
 };
 
 }  // namespace keel

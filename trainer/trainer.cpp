@@ -10,15 +10,12 @@
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/kernels/update.h"
-#include "keel/trainer/assembly.h"
 #include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
-#include "keel/trainer/memory_check.h"
 #include "keel/trainer/own_callbacks.h"
-#include "keel/trainer/precision.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_callbacks.h"
 #include "keel/trainer/run_checkpoints.h"
@@ -26,12 +23,11 @@
 #include "keel/trainer/run_files.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/run_report.h"
+#include "keel/trainer/run_stacks.h"
 #include "keel/trainer/run_time.h"
-#include "keel/trainer/run_trace.h"
 #include "keel/trainer/run_trackers.h"
 #include "keel/trainer/shared_folder.h"
 #include "keel/trainer/skipped_steps.h"
-#include "keel/trainer/stack.h"
 #include "keel/trainer/training_step.h"
 
 namespace keel {
@@ -59,25 +55,20 @@ class Run {
         task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
         data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
         micro_batches_(agreed(ranks, [&] { return planned_micro_batches(config, ranks.size()); })),
-        model_(*agreed(ranks, [&] { return &task_->model(); })),
         resume_(find_beginning()) {
     check_agreement(ranks, to_yaml(config), "ranks were given different configurations");
     check_same_data(config_, *data_.training, observer_, ranks);
-    config_.strategy.precision = decide_precision(config, context_, model_, resume_, observer_, ranks);
-    check_memory(config_, model_, ranks, context_);
-    device_ranks_.emplace(config_, context_, ranks);
-    trace_.emplace(**device_ranks_, config_);
-    stack_.emplace(
-        StackSite{.config = config_, .context = context_, .ranks = trace_->ranks(), .micro_batches = micro_batches_},
-        model_);
-    tell_once(LogLevel::warning, stack_->warning());
-    for (const std::string& note : task_->notes()) tell_once(LogLevel::warning, note);
-    tell_once(LogLevel::info, stack_->note());
+    stacks_.emplace(RunStacks::Site{.config = config_,
+                                    .context = context_,
+                                    .task = *task_,
+                                    .ranks = ranks,
+                                    .observer = observer_,
+                                    .micro_batches = micro_batches_},
+                    resume_);
     tell_once(LogLevel::info, data_.note);
-    trace_->watch(model_);
-    load_beginning(config_, folder_, data_, observer_, ranks_, engine(), resume_);
+    stacks_->load(folder_, data_, resume_);
     if (resume_) state_ = resume_->state;
-    trace_->begin(state_.step);
+    stacks_->trace().begin(state_.step);
     together(ranks, [&] {
       Callbacks all = own_callbacks(config_);
       all.insert(all.end(), callbacks.begin(), callbacks.end());
@@ -89,10 +80,11 @@ class Run {
     time_.emplace(config_, state_.time);
     skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
+    state_.frozen = stacks_->fingerprints();
     state_.data = data_.training->fingerprint();
     known_step_ = state_.step;
     report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
-                                    group_rates(config_, model_)},
+                                    group_rates(config_, stacks_->main().model())},
                     state_.step);
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
@@ -104,15 +96,14 @@ class Run {
 
   TrainResult operator()() {
     // A schedule that cannot be tabulated is refused before anything is written.
-    const StepCurves curves = time_->has_limit() ? StepCurves() : stack_->curves();
+    const StepCurves curves = time_->has_limit() ? StepCurves() : stacks_->main().curves();
     check_batches(data_, state_.step, config_.steps, ranks_);
     RunEvaluation{config_, *task_, data_, engine(), ranks_}.try_some();
     write_description();
     begin_callbacks();
     checkpoints_->begin();
-    const auto loss = [this](const Batch& batch, Forward& pass) { return task_->training_step(batch, pass); };
-    steps_.emplace(TrainingSteps::Parts{.model = model_,
-                                        .loss = loss,
+    steps_.emplace(TrainingSteps::Parts{.model = stacks_->main().model(),
+                                        .loss = stacks_->loss(),
                                         .engine = engine(),
                                         .ranks = ranks_,
                                         .loader = data_.training,
@@ -146,7 +137,7 @@ class Run {
 
  private:
   bool is_first() const { return ranks_.rank() == 0; }
-  Sharded& engine() { return stack_->engine(); }
+  Sharded& engine() { return stacks_->engine(); }
 
   void tell_once(LogLevel level, const std::string& words) {
     if (!words.empty() && is_first()) observer_.on_message(level, words);
@@ -203,7 +194,7 @@ class Run {
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
-    tell_once(LogLevel::warning, trace_->finish(state_.step, ranks_, folder_));
+    tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
     remember_callbacks();
@@ -262,7 +253,7 @@ class Run {
     const LoopWishes wishes = callbacks_->wishes();
     TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
     state_.step = steps_->step();
-    tell_once(LogLevel::warning, trace_->finish_step(state_.step, ranks_, folder_));
+    tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
     handle(turn);
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {
@@ -282,7 +273,7 @@ class Run {
   void take(const LoopWishes& agreed) {
     if (agreed.rate != LoopWishes::kNone && agreed.rate != state_.rate_factor) {
       state_.rate_factor = agreed.rate;
-      if (!time_->has_limit()) steps_->set_curves(scaled(stack_->curves(), agreed.rate));
+      if (!time_->has_limit()) steps_->set_curves(scaled(stacks_->main().curves(), agreed.rate));
     }
     if (!agreed.stop || has_ended_) return;
     end_by(TrainEnd::callback);
@@ -367,6 +358,7 @@ class Run {
     try {
       callbacks_->tell("evaluation_begin", &Callback::evaluation_begin);
       const EvalReport report = evaluation.run(state_.step, config_.eval.batches);
+      stacks_->release_frozen();
       result_.evaluation = report;
       LoopState& loop = callbacks_->loop();
       loop.evaluated = state_.step;
@@ -426,14 +418,11 @@ class Run {
   RunFolder folder_;
   RunFiles files_;  // of the first rank
   Context context_;
-  std::unique_ptr<Task> task_;
+  std::unique_ptr<TaskBase> task_;
   Data data_;
   std::int64_t micro_batches_;  // of a step, at most
-  Module& model_;               // the task's
   std::optional<Checkpoint> resume_;
-  std::optional<DeviceCommunicator> device_ranks_;
-  std::optional<RunTrace> trace_;
-  std::optional<Stack> stack_;
+  std::optional<RunStacks> stacks_;
   std::optional<RunCallbacks> callbacks_;
   std::optional<RunCheckpoints> checkpoints_;
   std::optional<TrainingSteps> steps_;

@@ -103,6 +103,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group, groups);
   const PlannedStep step(units, options, groups);
 
+  const bool answers = only_answers(units);
+
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
   const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
@@ -110,7 +112,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
     const bool stays =
-        !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == step.last_unit());
+        answers || !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == step.last_unit());
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);

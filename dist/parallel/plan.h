@@ -15,9 +15,10 @@
 // of them, and stage 0 gathers their sums, P - s.
 // Stage 3 gathers M (P - s) where whole parameters stay between forward and backward (the root, which the forward pass
 // never leaves, always), and is stage 2 for units that persist. Frozen units have no gradient and no optimizer state,
-// and are gathered in stage 3 alone. Where shards are spread over groups of G ranks, read G for N; each reduction then
-// sends about 2 s (1 - G / N) more, across the groups. (Rajbhandari et al. 2020, ZeRO, section 5; the bytes are those
-// of a ring.) Buffers (keel/nn/buffer.h) are whole in every stage, in fp32; rank 0 saves them.
+// and are gathered in stage 3 alone; M (P - s) of each where all units of a model are frozen, as it only answers. Where
+// shards are spread over groups of G ranks, read G for N; each reduction then sends about 2 s (1 - G / N) more, across
+// the groups. (Rajbhandari et al. 2020, ZeRO, section 5; the bytes are those of a ring.) Buffers (keel/nn/buffer.h) are
+// whole in every stage, in fp32; rank 0 saves them.
 
 #include <cstdint>
 #include <span>

@@ -30,6 +30,10 @@ void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimize
                ", whose gradient is kept as rows, follow from what each batch looks up; there is no plan of them");
 }
 
+bool only_answers(std::span<const PlannedUnit> units) {
+  return std::none_of(units.begin(), units.end(), [](const PlannedUnit& unit) { return unit.trainable; });
+}
+
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
                                     int rank, int groups) {
   const ShardingStage& stage = kShardingStages[options.sharding.stage];
@@ -102,10 +106,12 @@ PlannedStep::PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOpt
       shards_gradients_(kShardingStages[sharding_.stage].gradients),
       reduces_each_(sharding_.reduces_each(options.micro_batches)),
       crosses_groups_(groups > 1),
+      answers_(only_answers(units)),
       under_way_(shards_gradients_ ? 1 : 4) {
   for (micro_batch_ = 1; micro_batch_ <= options.micro_batches; ++micro_batch_) {
     forward();
-    backward(micro_batch_ == options.micro_batches || reduces_each_);
+    if (answers_) release_all();
+    else backward(micro_batch_ == options.micro_batches || reduces_each_);
   }
   micro_batch_ = options.micro_batches;
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
@@ -171,6 +177,10 @@ void PlannedStep::backward(bool reduces) {
   send_bucket();
   while (!sent_.empty()) finish_oldest();
   buckets_ = 0;
+  release_all();
+}
+
+void PlannedStep::release_all() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) release(unit);
 }
 

@@ -37,6 +37,10 @@ void check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimize
 std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const ShardedOptions& options, int ranks,
                                     int rank, int groups);
 
+// Whether nothing is trained: such a model has forward passes alone, after each of which whole weights are given back
+// (Sharded::release_weights()).
+bool only_answers(std::span<const PlannedUnit> units);
+
 // The collective that gathers all parameters of a unit, so many times.
 PlannedCollective gather_of(const PlannedUnit& unit, std::int64_t times = 1);
 // The one that gathers the sums of its gradient.
@@ -83,6 +87,7 @@ class PlannedStep {
   void hold_gradient(std::size_t unit, bool wanted);
   void forward();
   void backward(bool reduces);
+  void release_all();
   void compute_backward(std::size_t place);
   void fill_bucket(std::size_t unit);
   void send_bucket();
@@ -98,7 +103,7 @@ class PlannedStep {
   std::vector<State> states_;
   std::vector<StepEvent> events_ = {};
   std::int64_t micro_batch_ = 0;
-  bool shards_gradients_, reduces_each_, crosses_groups_;
+  bool shards_gradients_, reduces_each_, crosses_groups_, answers_;
   std::size_t under_way_;                 // how many sums may be under way at a time
   std::deque<std::size_t> sent_ = {};     // units whose sums are under way
   std::vector<std::size_t> bucket_ = {};  // units whose gradients are there, and go together

@@ -35,6 +35,9 @@ struct ShardedOptions {
   ShardingOptions sharding = {};
   LossScaling scaling = {};
   double loss_scale = 1;  // of the first step
+  // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have
+  // numbers of their own, so that ranks which ask for those of different engines notice.
+  int first_subject = 1;
 
   // The dtype in which gradients travel.
   DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
@@ -143,6 +146,9 @@ class Sharded {
   // there.
   PendingStep step(const Closure& closure, double lr);
   PendingStep step(const Closure& closure, const StepCurves& curves);
+  // Gives back whole weights that forward passes have gathered and keep until a backward pass (those of the root). For
+  // models that only answer; whoever reads weights later gathers them again.
+  void release_weights();
   // Forgets the gradients that have been added since the last step, and what buffers have observed.
   void zero_grad();
   // Says what collectives are about, for messages of failures: "step 57".

@@ -81,6 +81,10 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
     while (!sent_.empty()) finish_oldest();
     if (options.last) gather_gradients();
   }
+  release_weights();
+}
+
+void Sharded::release_weights() {
   for (const auto& unit : units_) unit->release();
 }
 
@@ -95,9 +99,7 @@ void Sharded::constant_passed(std::size_t unit, BackwardPass& pass) {
   communicator_.poll();
   if (std::exchange(visit_, pass.id()) != pass.id()) {
     count_leaves();
-    pass.at_end([this] {
-      for (const auto& each : units_) each->release();
-    });
+    pass.at_end([this] { release_weights(); });
   }
   if (leaves_left_[unit] == units_[unit]->layout().segments.size()) gradient_begins(unit);
   if (--leaves_left_[unit] == 0) units_[unit]->release();

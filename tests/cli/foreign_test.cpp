@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/sandbox.h"
@@ -78,7 +79,7 @@ TEST(ForeignFiles, ConfigShowsEveryKeyAndWritesNothingWhereOneIsRefused) {
 TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
   const Sandbox sandbox;
   const Outcome asked =
-      answered(sandbox, "config --out c.yaml eval.samples=4", "addition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
+      answered(sandbox, "config --out c.yaml eval.samples=4", "\naddition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
   EXPECT_EQ(asked.code, 0) << asked.err << asked.out;
   EXPECT_NE(asked.out.find("keel launch -N 2 c.yaml\n"), std::string::npos) << asked.out;
   const std::string text = sandbox.read("c.yaml");
@@ -90,7 +91,7 @@ TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
 
   const auto before = sandbox.contents();
   EXPECT_EQ(sandbox.keel("config --out d.yaml").err,
-            "keel: error: the answers end before data.type; nothing is written\n");
+            "keel: error: the answers end before task.type; nothing is written\n");
   EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition").err,
             "keel: error: the answers end before steps; nothing is written\n");
   EXPECT_EQ(sandbox.contents(), before);
@@ -115,6 +116,26 @@ TEST(ForeignFiles, ADeepSpeedFileBesideAConfigurationMayNotContradictIt) {
   EXPECT_EQ(outcome.err,
             "keel: error: ds.json:2: gradient_clipping: makes clip 1, and c.yaml says 0.5; remove one of the two\n");
   EXPECT_EQ(sandbox.contents(), before);
+}
+
+TEST(ForeignFiles, DefaultIsTheFileThatAccelerateHasWritten) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml", "steps: 2\ndata: {type: addition}\nbatch: {micro: 3}\ndevice: cpu\n");
+  const std::string home = sandbox / "hub", file = home + "/accelerate/default_config.yaml";
+  std::filesystem::create_directories(home + "/accelerate");
+  std::filesystem::copy_file(golden("accelerate.yaml"), file);
+  ::setenv("HF_HOME", home.c_str(), 1);
+  const Outcome launched = sandbox.keel("launch --dry-run --threads --config_file default c.yaml");
+  EXPECT_NE(launched.out.find(concat("train --thread-ranks 2 c.yaml --config-file=", file)), std::string::npos)
+      << launched.out << launched.err;
+  const Outcome trained = sandbox.keel("train --print-config --config_file default c.yaml");
+  EXPECT_NE(trained.out.find("strategy: zero2"), std::string::npos) << trained.out << trained.err;
+  std::filesystem::remove(file);
+  const Outcome gone = sandbox.keel("launch --dry-run --config_file default c.yaml");
+  ::unsetenv("HF_HOME");
+  EXPECT_EQ(gone.code, 2);
+  EXPECT_EQ(gone.err, concat("keel: error: --config-file default: there is no file '", file,
+                             "', which `accelerate config` writes; name one, or ./default\n"));
 }
 
 TEST(ForeignFiles, LaunchTakesOptionsAndFilesOfOtherLaunchers) {

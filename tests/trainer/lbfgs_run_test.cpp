@@ -56,11 +56,11 @@ TEST(LbfgsRun, ItsPlanIsOfOneEvaluation) {
   train_by(3, config);
   const std::optional<MeasuredRun> run = read_measured_run(config.run);
   ASSERT_TRUE(run.has_value());
-  const std::unique_ptr<Task> task = make_task(config);
-  EXPECT_EQ(run->optimizer, plan_run(config, task->model(), 3).memory.optimizer);
+  const std::unique_ptr<TaskBase> task = make_task(config);
+  EXPECT_EQ(run->optimizer, plan_run(config, *task, 3).memory.optimizer);
   EXPECT_GT(run->optimizer, 0);
   EXPECT_FALSE(run->sent.has_value());
-  EXPECT_EQ(error_of([&] { predict_step(config, *run, {}, task->model(), 4, 0); }),
+  EXPECT_EQ(error_of([&] { predict_step(config, *run, {}, *task, 4, 0); }),
             "optimizer.type: how often a step of LBFGS evaluates the loss is not predicted");
 }
 

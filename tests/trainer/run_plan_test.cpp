@@ -46,7 +46,7 @@ TEST(RunPlan, OfTwoAndThreeRanksIsWhatTheyMeasure) {
         Quiet quiet;
         train(config, quiet, communicator);
       });
-      const RankPlan plan = plan_run(config, make_task(config)->model(), ranks);
+      const RankPlan plan = plan_run(config, *make_task(config), ranks);
       const auto measured = read_measured_run(config.run);
       ASSERT_TRUE(measured.has_value());
       EXPECT_EQ(measured->ranks, ranks);
@@ -69,7 +69,8 @@ TEST(RunPlan, TheVocabularyOfBytesNeedsNoText) {
   const testing::TemporaryFolder folder;
   const std::string head = "steps: 3\nmodel: {layers: 1, heads: 2, width: 16, block: 9}\n";
   const auto rows = [&](const std::string& data) {
-    return dynamic_cast<Gpt&>(make_task(parse_config(head + data, "c.yaml"))->model()).options.vocabulary;
+    return dynamic_cast<Gpt&>(*make_task(parse_config(head + data, "c.yaml"))->stacks().front().module)
+        .options.vocabulary;
   };
   EXPECT_EQ(rows(concat("data: {type: text, tokenizer: byte, path: ", folder / "nowhere", "}\n")),
             ByteTokenizer().vocabulary_size());
@@ -83,7 +84,7 @@ TEST(RunPlan, CopiesInMemoryAreOfRunsThatMakeThem) {
                "checkpoint: {memory_every: ",
                every, "}\n"),
         "copies.yaml");
-    return plan_run(config, make_task(config)->model(), ranks).memory.copies;
+    return plan_run(config, *make_task(config), ranks).memory.copies;
   };
   for (const int ranks : {1, 2}) {
     EXPECT_EQ(copies("0", ranks), 0);

@@ -44,7 +44,7 @@ const std::vector<std::string> kCollectives = {"all_reduce", "reduce_scatter", "
 
 double true_communication(const Config& config, int ranks) {
   double us = truth("all_gather", ranks, 24.0 * ranks);
-  for (const PlannedCollective& each : plan_run(config, make_task(config)->model(), ranks).collectives)
+  for (const PlannedCollective& each : plan_run(config, *make_task(config), ranks).collectives)
     us += static_cast<double>(each.times) *
           truth(std::string(name_of(each.kind)), ranks, static_cast<double>(each.count * each.width));
   return 1e-3 * us;
@@ -59,7 +59,7 @@ MeasuredRun run_of(const Config& config, int ranks, double compute_ms, double sh
 
 StepPrediction predicted(const Config& config, const MeasuredRun& run, int ranks) {
   const std::vector<lab::Report> reports = {report_of(kCollectives, {2, 4})};
-  return predict_step(config, run, reports, make_task(config)->model(), ranks, 0);
+  return predict_step(config, run, reports, *make_task(config), ranks, 0);
 }
 
 // Acceptance check 14, for measurements that have no errors.
@@ -107,10 +107,10 @@ TEST(StepPrediction, GrowsWithBytesAndItsIntervalWithWhatIsNotKnown) {
 TEST(StepPrediction, RefusesWhatItKnowsNothingAbout) {
   const Config config = made_up("strategy: zero1-fp32\n");
   const MeasuredRun run = run_of(config, 2, 80, 0.5);
-  const std::unique_ptr<Task> task = make_task(config);
+  const std::unique_ptr<TaskBase> task = make_task(config);
   const auto message = [&](const Config& wanted, const MeasuredRun& measured, const std::vector<lab::Report>& reports) {
     try {
-      predict_step(wanted, measured, reports, task->model(), 8, 0);
+      predict_step(wanted, measured, reports, *task, 8, 0);
     } catch (const Error& error) { return std::string(error.what()); }
     return std::string();
   };

@@ -288,8 +288,8 @@ TEST(SupervisedRun, LearnsFromATableByTheExampleOfItsPage) {
 TEST(SupervisedRun, IsPlannedWithoutTraining) {
   const TemporaryFolder place;
   write_readings(place);
-  const std::unique_ptr<Task> task = make_task(readings_run(place, "run"));
-  EXPECT_EQ(measure_model(task->model()).parameters, 2 * 16 + 16 + 16 * 3 + 3 + 16 * 1 + 1);
+  const std::unique_ptr<TaskBase> task = make_task(readings_run(place, "run"));
+  EXPECT_EQ(measure_model(*task->stacks().front().module).parameters, 2 * 16 + 16 + 16 * 3 + 3 + 16 * 1 + 1);
 }
 
 TEST(SupervisedRun, RefusesWhatDoesNotFit) {

@@ -6,10 +6,12 @@
 #include <functional>
 #include <mutex>
 #include <numbers>
+#include <optional>
 
 #include "keel/autograd/backward.h"
 #include "keel/autograd/checkpoint.h"
 #include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/constant_scope.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/dist/parallel/rows_support.h"
@@ -102,6 +104,33 @@ std::vector<double> of_rank_0(int ranks, const std::function<std::vector<double>
 
 void append(std::vector<double>& to, const std::vector<double>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
+// A rank that asks for the unit of one engine, and one that asks for the same unit of the other, do not take each
+// other's for their own.
+TEST(Engines, AskForUnitsByNumbersOfTheirOwn) {
+  const std::string message = [] {
+    std::string told;
+    std::mutex mutex;
+    run_ranks(2, [&](Communicator& comm) {
+      const Context own = testing::context(1);
+      PointNet first(3, 2), second(3, 2);
+      ShardedOptions options = stage(3);
+      const Sharded one(first, own, comm, make_adamw(), options);
+      options.first_subject = 1 + static_cast<int>(one.units().size());
+      const Sharded other(second, own, comm, make_adamw(), options);
+      const Variable x = Variable(uniform_tensor(own, {2, 3}, 1));
+      try {
+        (comm.rank() == 0 ? first : second)(x);
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        told = error.what();
+      }
+    });
+    return told;
+  }();
+  EXPECT_NE(message.find(" about 1"), std::string::npos) << message;
+  EXPECT_NE(message.find(" about 4"), std::string::npos) << message;
+}
+
 TEST(Engines, AGanHasTheSameBitsInEveryStage) {
   const auto train = [](int ranks, int of_generator, int of_discriminator) {
     return of_rank_0(ranks, [=](Communicator& comm) {
@@ -123,6 +152,39 @@ TEST(Engines, AGanHasTheSameBitsInEveryStage) {
     for (const auto& [g, d] : {std::pair{1, 1}, {2, 2}, {3, 3}, {0, 3}, {3, 0}})
       EXPECT_TRUE(train(ranks, g, d) == reference) << ranks << " ranks, stages " << g << " and " << d;
   }
+}
+
+TEST(Engines, TrainAlikeAndRecordLessWhereTheOtherModelIsConstant) {
+  const auto train = [](int ranks, int number, bool constant) {
+    return of_rank_0(ranks, [=](Communicator& comm) {
+      Gan gan(comm, number, number, 2);
+      const std::size_t buckets = gan.context.memory()[Purpose::bucket].current;
+      std::vector<double> outcome;
+      for (int step = 0; step < 2; ++step) {
+        for (const int micro : {0, 1}) {
+          std::optional<ConstantScope> scope;
+          if (constant) scope.emplace(gan.generator);
+          EXPECT_EQ(gan.make_g(noise(gan.context, comm, micro)).requires_grad(), !constant);
+          gan.train_discriminator(2 * step + micro, micro == 1);
+        }
+        outcome.push_back(gan.discriminator.step(1e-2).get().grad_norm);
+        for (const int micro : {0, 1}) {
+          std::optional<ConstantScope> scope;
+          if (constant) scope.emplace(gan.discriminator);
+          EXPECT_TRUE(gan.generator_loss(micro).requires_grad());
+          gan.train_generator(2 * step + micro, micro == 1);
+        }
+        outcome.push_back(gan.generator.step(1e-2).get().grad_norm);
+        EXPECT_EQ(gan.context.memory()[Purpose::bucket].current, buckets) << "whole weights are given back";
+      }
+      append(outcome, whole_values(gan.generator));
+      append(outcome, whole_values(gan.discriminator));
+      return outcome;
+    });
+  };
+  for (const int ranks : {1, 2, 3})
+    for (const int number : {0, 2, 3})
+      EXPECT_TRUE(train(ranks, number, true) == train(ranks, 0, false)) << ranks << " ranks, stage " << number;
 }
 
 // Between the micro-batches of the discriminator's step the generator does whole steps through it, or nothing.

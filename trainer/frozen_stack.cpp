@@ -1,0 +1,66 @@
+#include "keel/trainer/frozen_stack.h"
+
+#include <algorithm>
+
+#include "keel/dist/checkpoint/load.h"
+#include "keel/dist/comm/agreement.h"
+#include "keel/kernels/update.h"
+#include "keel/optim/optimizer.h"
+#include "keel/trainer/assembly.h"
+#include "keel/trainer/config.h"
+#include "keel/trainer/weights_source.h"
+
+namespace keel {
+namespace {
+
+Module& frozen(Module& model) {
+  for_each_parameter(model, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
+  return model;
+}
+
+ShardedOptions with_subjects(ShardedOptions options, int first) {
+  options.first_subject = first;
+  return options;
+}
+
+}  // namespace
+
+ShardedOptions answering_options(const Config& config, Module& model, int ranks) {
+  Config measured = config;  // a length in epochs has no steps before the data is known, and rates do not matter here
+  measured.steps = std::max<std::int64_t>(measured.steps, 1);
+  measured.optimizer.groups.clear();  // they name parameters of the model that is trained
+  const ShardedOptions trained = engine_options(measured, 1, model);
+  ShardedOptions options;
+  options.policy = trained.policy;
+  options.seed = trained.seed;
+  options.sharding = trained.sharding;
+  options.sharding.offload_optimizer = false;
+  if (options.sharding.group > 0 && ranks % options.sharding.group != 0) options.sharding.group = 0;
+  return options;
+}
+
+FrozenStack::FrozenStack(const StackSite& site, Module& model, int first_subject)
+    : engine_(frozen(model), site.context, site.ranks, make_sgd(),
+              with_subjects(answering_options(site.config, model, site.ranks.size()), first_subject)) {}
+
+std::string load_frozen(const StackModel& model, FrozenStack& stack, Communicator& ranks) {
+  try {
+    const WeightsSource source = find_weights(model.weights, ranks);
+    load_weights(source.folder, source.manifest, stack.engine(), ranks);
+    together(ranks, [&] {
+      const std::string bad = first_not_finite(stack.engine().weights());
+      KEEL_CHECK(bad.empty(), "'", model.weights, "': ", bad, " has numbers that are not finite");
+    });
+    return source.identity;
+  } catch (const AgreedError& error) {
+    throw AgreedError(concat("the frozen model '", model.name, "': ", error.what()), error.kind());
+  }
+}
+
+std::string first_not_finite(const TensorParts& parts) {
+  const auto bad = std::ranges::find_if(
+      parts, [](const TensorPart& part) { return part.numel() > 0 && !kernels::all_finite(part.values); });
+  return bad == parts.end() ? "" : bad->name;
+}
+
+}  // namespace keel

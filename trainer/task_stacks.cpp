@@ -1,0 +1,38 @@
+#include "keel/trainer/task_stacks.h"
+
+#include "keel/trainer/make_task.h"
+
+namespace keel {
+
+TaskStacks::TaskStacks(const StackSite& site, const StackModels& models, Communicator& ranks)
+    : site_(site), models_(models) {
+  int subject = 1;  // of the next stack's first unit
+  for (const StackModel& model : models_.trained()) {
+    trained_.push_back(std::make_unique<Stack>(site_, *model.module, subject));
+    subject += static_cast<int>(trained_.back()->engine().units().size());
+  }
+  for (const StackModel& model : models_.frozen()) {
+    frozen_.push_back(std::make_unique<FrozenStack>(site_, *model.module, subject));
+    subject += static_cast<int>(frozen_.back()->engine().units().size());
+    fingerprints_.emplace(model.name, load_frozen(model, *frozen_.back(), ranks));
+  }
+}
+
+LossFunction TaskStacks::loss(TaskBase& task) {
+  return [this, loss = loss_of(task)](const Batch& batch, Forward& pass) {
+    Loss of_batch = loss(batch, pass);
+    release_frozen();
+    return of_batch;
+  };
+}
+
+void TaskStacks::release_frozen() {
+  for (const auto& stack : frozen_) stack->engine().release_weights();
+}
+
+RankPlan TaskStacks::plan() const {
+  const bool on_processor = site_.context.device().type == DeviceType::cpu;
+  return plan_stacks(site_.config, models_, site_.ranks.size(), site_.ranks.rank(), on_processor);
+}
+
+}  // namespace keel

@@ -1,0 +1,43 @@
+#pragma once
+// The stacks of all models of a task on one rank: those that are trained, and frozen ones with their weights.
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "keel/trainer/frozen_stack.h"
+#include "keel/trainer/stack.h"
+#include "keel/trainer/stack_models.h"
+
+namespace keel {
+
+class TaskStacks {
+ public:
+  // Gives all models their memory, in their order, and frozen ones their weights. `ranks`: those of site.ranks, by a
+  // communicator of the processor. What the site names must outlive this. Collective. Errors: see Stack and
+  // load_frozen().
+  TaskStacks(const StackSite& site, const StackModels& models, Communicator& ranks);
+
+  // The first that is trained.
+  Stack& main() { return *trained_.front(); }
+  std::span<const std::unique_ptr<Stack>> trained() const { return trained_; }
+  // Which weights frozen models have, by name (WeightsSource::identity).
+  const std::map<std::string, std::string>& fingerprints() const { return fingerprints_; }
+  // The task's loss of a micro-batch, after which frozen models give back their whole weights. This must outlive it.
+  LossFunction loss(TaskBase& task);
+  // Gives back whole weights of frozen models that forward passes have gathered.
+  void release_frozen();
+  // What this rank needs and sends, by formulas.
+  RankPlan plan() const;
+
+ private:
+  StackSite site_;
+  StackModels models_;
+  std::vector<std::unique_ptr<Stack>> trained_;
+  std::vector<std::unique_ptr<FrozenStack>> frozen_;
+  std::map<std::string, std::string> fingerprints_;
+};
+
+}  // namespace keel

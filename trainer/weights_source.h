@@ -1,0 +1,23 @@
+#pragma once
+// Weights that others have made: a safetensors file, a checkpoint, or the newest checkpoint of a run.
+
+#include <string>
+
+#include "keel/dist/checkpoint/manifest.h"
+#include "keel/dist/comm/communicator.h"
+
+namespace keel {
+
+struct WeightsSource {
+  std::string folder;          // of the manifest's files
+  Manifest manifest;           // whose section "weights" it is
+  std::string identity;        // of names, shapes and numbers: another one means other weights
+  bool is_checkpoint = false;  // for the first rank
+};
+
+// What the path means, as the first rank finds it; what it says is read by all. A path that is none of these, or
+// cannot be opened, is an AgreedError. The identity of a checkpoint is made of the hashes that its manifest has; a
+// file's is the hash of its bytes, which the first rank reads. Every rank calls it.
+WeightsSource find_weights(const std::string& path, Communicator& ranks);
+
+}  // namespace keel
