@@ -53,6 +53,17 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
   EXPECT_EQ(due(Length::of_epochs(0.1), 10, 12), (Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   EXPECT_EQ(due(Length::of_epochs(1), 2.5, 10), (Steps{3, 5, 8, 10}))
       << "a step that ends one epoch and begins the next";
+  // A multiple lies between each due step and the one before it, and none between others.
+  for (Length length : {Length(1), Length(3), Length::of_epochs(0.5), Length::of_epochs(0.03), Length::of_epochs(2)}) {
+    const Steps all = due(length, 7, 60);
+    length.measure(7);
+    std::int64_t before = 0;
+    for (std::int64_t step = 1; step <= 60; ++step) {
+      EXPECT_EQ(length.due_before(step), before) << length.text() << " at " << step;
+      EXPECT_EQ(length.is_due_between(before, step), std::ranges::count(all, step) == 1) << length.text();
+      if (std::ranges::count(all, step) == 1) before = step;
+    }
+  }
   // No multiple is lost to rounding: one step in each tenth of an epoch, however long the run.
   for (const double epoch : {30.0, 70.0, 1e5}) {
     const auto count =
@@ -199,6 +210,7 @@ TEST(Epochs, AreRefusedWhereTheDataHasNone) {
   const std::string why = ": this data has no epochs, as its rows are drawn without end; give steps instead of epochs";
   EXPECT_EQ(refusal("eval.every=1 epoch"), "eval.every" + why);
   EXPECT_EQ(refusal("checkpoint.every=0.5ep"), "checkpoint.every" + why);
+  EXPECT_EQ(refusal("tracker={type: csv, every: 1 epoch}"), "tracker: csv: every" + why);
   EXPECT_FALSE(std::filesystem::exists(place / "run"));
   EXPECT_NE(error_of([&] { line_run(place, "run", {"steps=4"}); }).find("applies only when epochs is 0"),
             std::string::npos);
