@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <set>
@@ -14,6 +15,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -73,31 +75,20 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
 }
 
 // y = 2 x - 1, of points that are not a multiple of a step's rows.
-class Line : public Dataset {
- public:
-  explicit Line(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    const float x = static_cast<float>(i) / static_cast<float>(size_);
-    Example example;
-    example.set("x", Numbers{{1}, {x}});
-    example.set("y", Numbers{{1}, {2 * x - 1}});
-    return example;
-  }
-  std::string fingerprint() const override { return concat("line ", size_); }
-
- private:
-  std::int64_t size_;
-};
+DatasetPtr line(std::int64_t size) {
+  return made_dataset(size, "line", [size](std::int64_t i) {
+    const float x = static_cast<float>(i) / static_cast<float>(size);
+    return Example().set("x", Numbers{{1}, {x}}).set("y", Numbers{{1}, {2 * x - 1}});
+  });
+}
 
 class FitLine : public Task {
  public:
   explicit FitLine(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
-    Data data = make_data(site_, std::make_shared<Line>(23), 0, stack());
-    data.validation = {{"", make_source(site_.host, std::make_shared<Line>(5), sequential(5, 4), stack())}};
+    Data data = make_data(site_, line(23), 0, stack());
+    data.validation = {{"", make_source(site_.host, line(5), sequential(5, 4), stack())}};
     return data;
   }
   Loss training_step(const Batch& batch, Forward& pass) override {
@@ -111,12 +102,8 @@ class FitLine : public Task {
 
 // 23 rows in steps of 6: an epoch has four, the last of which has 5 rows.
 Config line_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  static const auto keys = [] {
-    const TaskEntry line = task_entry<FitLine>("line", "a line");
-    return std::make_shared<const ConfigKeys>(std::span(&line, 1));
-  }();
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys, R"(
+  static const auto keys = keys_of_task<FitLine>("line");
+  return task_run(keys, R"(
 epochs: 2.5
 batch: {global: 6, micro: 2}
 optimizer: {lr: 1e-2}
@@ -126,7 +113,7 @@ checkpoint: {every: 1 epoch, keep: 9}
 log: {every: 1}
 threads: 1
 )",
-                      "line.yaml", more);
+                  place, run, std::move(more));
 }
 
 class EpochEvents : public Callback {
