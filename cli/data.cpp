@@ -13,8 +13,10 @@
 #include "bar.h"
 #include "commands.h"
 #include "common_options.h"
+#include "keel/config/schema.h"
 #include "keel/data/data_file.h"
 #include "keel/data/file_list.h"
+#include "keel/data/mixture.h"
 #include "keel/data/summary.h"
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_file.h"
@@ -23,7 +25,9 @@
 #include "keel/runtime/json.h"
 #include "keel/runtime/memory_limit.h"
 #include "keel/runtime/printable.h"
+#include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
+#include "launch_plan.h"
 #include "table.h"
 
 namespace keel::cli {
@@ -34,6 +38,7 @@ Examples:
   keel data corpus.txt train.bin
   keel data reviews.jsonl --rows 5
   keel data train.keel --json train.json
+  keel data c.yaml                    the files of a configuration; of a mixture with their shares
 
 Files are known by what they begin with (tokens, columnar files), and by their names: .csv, .tsv, .jsonl, each with .gz
 behind it or not; a folder is its files, and all else is a text. Every example is read, so what is malformed is found,
@@ -226,20 +231,77 @@ Json show_examples(const std::string& path, const std::string& head, const DataA
   return {{"examples", data->size()}, {"fields", list}};
 }
 
+Json show_file(const std::string& path, bool is_first, const DataArguments& arguments, int width) {
+  const DataKind kind = kind_of_file(path);
+  const std::uint64_t bytes = bytes_of(path);
+  // Said once all has been read.
+  const std::string head = concat(is_first ? "" : "\n", printable(path), ": ", name_of(kind), ", ",
+                                  binary_size(static_cast<double>(bytes)), ", ");
+  Json json = {{"path", path}, {"kind", name_of(kind)}, {"bytes", bytes}};
+  const Json found = kind == DataKind::tokens ? show_tokens(path, head, arguments, width)
+                                              : show_examples(path, head, arguments, width);
+  for (const auto& [name, value] : found.members()) json[name] = value;
+  return json;
+}
+
+// A file that a configuration trains on.
+struct Part {
+  std::string path;
+  double weight = 1, share = 1;  // of every step's rows
+};
+
+std::vector<Part> parts_of(const std::string& configuration) {
+  const Config config = read_configuration(configuration, {});
+  std::vector<Part> parts;
+  for (const auto& [row, value] : applying_values(config.schema(), config)) {
+    if (row->key == "data.path") parts.push_back({config.text("data.path")});
+    if (row->key != "data.mixture") continue;
+    std::vector<double> weights;
+    for (const Settings& source : config.parts("data.mixture")) {
+      parts.push_back({source.text("path"), source.number("weight")});
+      weights.push_back(parts.back().weight);
+    }
+    const Shares shares(weights);
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].share = shares.share(i);
+  }
+  KEEL_CHECK(!parts.empty(), "'", configuration,
+             "' trains on no file: it has neither data.path nor data.mixture; name a file of data");
+  return parts;
+}
+
+std::string parts_table(const std::vector<Part>& parts, int width) {
+  TableColumn file{"", "file", 0, true}, kind{"", "kind", 1, true}, size{"", "size", 2}, weight{"", "weight", 1},
+      share{"", "share", 0};
+  for (const Part& part : parts) {
+    file.cells.push_back(printable(part.path, 60));
+    kind.cells.emplace_back(name_of(kind_of_file(part.path)));
+    size.cells.push_back(binary_size(static_cast<double>(bytes_of(part.path))));
+    weight.cells.push_back(short_number(part.weight));
+    share.cells.push_back(fmt::format("{:.4g} %", 100 * part.share));
+  }
+  return table_text({file, kind, size, weight, share}, width);
+}
+
 int run(const DataArguments& arguments) {
   const int width = arguments.columns > 0 ? arguments.columns : columns_of_output();
   Json all = Json::array();
   for (const std::string& path : arguments.files) {
-    const DataKind kind = kind_of_file(path);
-    const std::uint64_t bytes = bytes_of(path);
-    // Said once all has been read.
-    const std::string head = concat(&path == &arguments.files.front() ? "" : "\n", printable(path), ": ", name_of(kind),
-                                    ", ", binary_size(static_cast<double>(bytes)), ", ");
-    Json json = {{"path", path}, {"kind", name_of(kind)}, {"bytes", bytes}};
-    const Json found = kind == DataKind::tokens ? show_tokens(path, head, arguments, width)
-                                                : show_examples(path, head, arguments, width);
-    for (const auto& [name, value] : found.members()) json[name] = value;
-    all.push_back(std::move(json));
+    const bool is_first = &path == &arguments.files.front();
+    if (!names_configuration(path)) {
+      all.push_back(show_file(path, is_first, arguments, width));
+      continue;
+    }
+    const std::vector<Part> parts = parts_of(path);
+    std::cout << (is_first ? "" : "\n") << printable(path) << ": trains on " << counted(std::ssize(parts), "file")
+              << "\n\n"
+              << parts_table(parts, width);
+    for (const Part& part : parts) {
+      Json json = show_file(part.path, false, arguments, width);
+      json["configuration"] = path;
+      json["weight"] = part.weight;
+      json["share"] = part.share;
+      all.push_back(std::move(json));
+    }
   }
   if (!arguments.json.empty()) write_text_file(arguments.json, all.dump(2, BadUtf8::replace) + '\n');
   return 0;
@@ -251,7 +313,8 @@ Command data_command() {
   const auto arguments = std::make_shared<DataArguments>();
   return {.name = "data",
           .help = "What is in files of data: examples, fields, lengths, tokens, first rows.",
-          .positionals = {{"FILE", "", Value::every_word(&arguments->files), "Files or folders.", kRequired}},
+          .positionals = {{"FILE", "", Value::every_word(&arguments->files),
+                           "Files or folders; of a configuration, what it trains on.", kRequired}},
           .options = {{"--rows", "", {&arguments->rows, 0, 1000}, "Examples that are shown."},
                       {"--block", "", {&arguments->block, 1, 1024}, "Tokens of the window that is shown."},
                       {"--json", "FILE", &arguments->json, "Write what was found as JSON, too."},

@@ -68,9 +68,16 @@ void Length::measure(double steps_per_epoch) {
   if (epochs_ > 0) distance_ = epochs_ * steps_per_epoch;
 }
 
-bool Length::is_due(std::int64_t step) const {
-  if (distance_ <= 0) return false;
-  return multiples(step, distance_) > multiples(step - 1, distance_);
+bool Length::is_due_between(std::int64_t after, std::int64_t step) const {
+  return distance_ > 0 && multiples(step, distance_) > multiples(after, distance_);
+}
+
+bool Length::is_due(std::int64_t step) const { return is_due_between(step - 1, step); }
+
+std::int64_t Length::due_before(std::int64_t step) const {
+  if (distance_ <= 0 || step <= 1) return 0;
+  return std::max<std::int64_t>(
+      0, static_cast<std::int64_t>(std::ceil(multiples(step - 1, distance_) * distance_ - kSlack)));
 }
 
 std::int64_t epochs_passed(std::int64_t step, double steps_per_epoch) {
@@ -87,6 +94,8 @@ void measure_lengths(Config& config, double steps_per_epoch, std::int64_t source
     check(key, length.epochs());
     length.measure(steps_per_epoch);
   });
+  for (const TypedSettings& each : config.trackers)
+    check(concat("tracker: ", each.type, ": every"), Length::parse(each.settings.text("every")).epochs());
   config.epoch_steps = steps_per_epoch;
   if (config.epochs > 0) {
     const double steps = std::ceil(config.epochs * steps_per_epoch - kSlack);

@@ -31,6 +31,10 @@ class Length {
   // Whether one of its multiples ends with this step, counted from 1. Those of epochs end with the first step that
   // reaches them.
   bool is_due(std::int64_t step) const;
+  // The last step before this one at which one did; 0: none.
+  std::int64_t due_before(std::int64_t step) const;
+  // Whether one ends behind step `after` and not behind `step`.
+  bool is_due_between(std::int64_t after, std::int64_t step) const;
 
   bool operator==(const Length& other) const { return steps_ == other.steps_ && epochs_ == other.epochs_; }
 

@@ -17,6 +17,11 @@ struct Logged {
   std::variant<double, std::int64_t, std::string> value;
 };
 
+enum class RecordKind : unsigned char {
+  step,   // of a training step: one every log.every, and the last
+  other,  // of an evaluation, of memory, or of a loop of one's own
+};
+
 // "nan", "inf" or "-inf", of a number that is not finite.
 std::string_view name_of_nonfinite(double value);
 

@@ -53,7 +53,7 @@ struct OwnRun::Parts {
     void on_message(LogLevel level, std::string_view message) override {
       if (tell_) tell_(level, message);
     }
-    void on_record(std::int64_t step, std::span<const Logged> values) override {
+    void on_record(std::int64_t step, RecordKind /*kind*/, std::span<const Logged> values) override {
       if (trackers) trackers->log(step, values);
     }
 
@@ -76,6 +76,9 @@ struct OwnRun::Parts {
       KEEL_CHECK(options.keep >= 1, "keep: ", options.keep, " checkpoints; at least 1 stays");
       KEEL_CHECK(list.problems.empty(), "trackers: ", list.problems.front().message);
       trackers = make_trackers(tracker_types().read(list.root));
+      for (const HostedTracker& each : trackers)
+        KEEL_CHECK(each.every.is_none(), "trackers: ", each.label,
+                   ": every thins the records of `keel train`; a loop of one's own records what it wants");
       if (is_first()) take_folder();
     });
     check_shared_folder(folder.path(), *ranks);

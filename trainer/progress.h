@@ -41,6 +41,7 @@ struct EvalReport {
 };
 
 struct Logged;  // keel/trainer/logged.h
+enum class RecordKind : unsigned char;
 
 struct CheckpointReport {
   std::int64_t step = 0;
@@ -53,7 +54,7 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   virtual void on_step(const StepReport&) {}
   // On the first rank, when a line of metrics.jsonl was written: every log.every steps, after evaluations, at the end.
-  virtual void on_record(std::int64_t /*step*/, std::span<const Logged> /*values*/) {}
+  virtual void on_record(std::int64_t /*step*/, RecordKind /*kind*/, std::span<const Logged> /*values*/) {}
   virtual void on_eval(const EvalReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
   virtual void on_message(LogLevel, std::string_view) {}

@@ -18,7 +18,9 @@ class RankLog : public TrainObserver {
   void open(const std::string& path);
 
   void on_step(const StepReport& report) override;
-  void on_record(std::int64_t step, std::span<const Logged> values) override { observer_.on_record(step, values); }
+  void on_record(std::int64_t step, RecordKind kind, std::span<const Logged> values) override {
+    observer_.on_record(step, kind, values);
+  }
   void on_eval(const EvalReport& report) override;
   void on_checkpoint(const CheckpointReport& report) override;
   void on_message(LogLevel level, std::string_view message) override;

@@ -61,10 +61,10 @@ void RunFiles::write_description() const {
   for (const auto& [name, text] : task_files_) write_text_file(folder_.file(name), text);
 }
 
-void RunFiles::write(std::int64_t step, std::span<const Logged> metrics) {
+void RunFiles::write(std::int64_t step, std::span<const Logged> metrics, RecordKind kind) {
   was_made_again_ = keep(step);
   metrics_->write(step, metrics);
-  observer_.on_record(step, metrics);
+  observer_.on_record(step, kind, metrics);
 }
 
 bool RunFiles::keep(std::int64_t step) {

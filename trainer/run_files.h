@@ -32,7 +32,7 @@ class RunFiles {
              std::optional<std::int64_t> step);
   bool has_begun() const { return metrics_.has_value(); }
   // A line of metrics, which the observer is told.
-  void write(std::int64_t step, std::span<const Logged> metrics);
+  void write(std::int64_t step, std::span<const Logged> metrics, RecordKind kind = RecordKind::other);
   void write(std::int64_t step, std::initializer_list<Logged> metrics) {
     write(step, std::span(metrics.begin(), metrics.size()));
   }

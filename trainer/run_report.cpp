@@ -74,7 +74,7 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
     measured_step_ = outcome.step;
   }
   for (const auto& [name, value] : logged) metrics.push_back({name, value});
-  site_.files.write(outcome.step, metrics);
+  site_.files.write(outcome.step, metrics, RecordKind::step);
 }
 
 void RunReport::tell_evaluation(const EvalReport& report) {

@@ -27,7 +27,11 @@ RunTrackers::~RunTrackers() { log_ = &observer_; }  // the log may be gone by no
 void RunTrackers::begin(const Config& config, int ranks, std::optional<std::int64_t> step, TrainObserver& log) {
   if (config.trackers.empty()) return;
   log_ = &log;
-  host_.emplace(make_trackers(config.trackers), describe_run(config, ranks, step),
+  every_ = config.log.every;
+  steps_ = config.steps;
+  std::vector<HostedTracker> trackers = make_trackers(config.trackers);
+  for (HostedTracker& each : trackers) each.every.measure(config.epoch_steps);
+  host_.emplace(std::move(trackers), describe_run(config, ranks, step),
                 [this](LogLevel level, std::string_view text) { log_->on_message(level, text); });
   artifact("config", RunFolder(config.run).config());
 }
@@ -40,9 +44,10 @@ void RunTrackers::end(RunStatus status) {
   if (host_) host_->end(status);
 }
 
-void RunTrackers::on_record(std::int64_t step, std::span<const Logged> values) {
-  if (host_) host_->log(step, values);
-  observer_.on_record(step, values);
+void RunTrackers::on_record(std::int64_t step, RecordKind kind, std::span<const Logged> values) {
+  const bool may_be_left_out = kind == RecordKind::step && step != steps_;
+  if (host_) host_->log(step, values, may_be_left_out ? every_.due_before(step) : TrackerHost::kForAll);
+  observer_.on_record(step, kind, values);
 }
 
 void RunTrackers::on_checkpoint(const CheckpointReport& report) {

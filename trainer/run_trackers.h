@@ -7,6 +7,7 @@
 #include <string>
 
 #include "keel/trainer/config.h"
+#include "keel/trainer/length.h"
 #include "keel/trainer/progress.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/tracker_host.h"
@@ -27,7 +28,7 @@ class RunTrackers : public TrainObserver {
   void end(RunStatus status);
 
   void on_step(const StepReport& report) override { observer_.on_step(report); }
-  void on_record(std::int64_t step, std::span<const Logged> values) override;
+  void on_record(std::int64_t step, RecordKind kind, std::span<const Logged> values) override;
   void on_eval(const EvalReport& report) override { observer_.on_eval(report); }
   void on_checkpoint(const CheckpointReport& report) override;
   void on_message(LogLevel level, std::string_view message) override { observer_.on_message(level, message); }
@@ -38,6 +39,8 @@ class RunTrackers : public TrainObserver {
   TrainObserver& observer_;
   TrainObserver* log_ = nullptr;
   std::optional<TrackerHost> host_;
+  Length every_;            // between two records of training steps
+  std::int64_t steps_ = 0;  // of the run
 };
 
 }  // namespace keel

@@ -19,12 +19,28 @@ const KeyRow kRowsOfAll[] = {
     {.key = "tags",
      .type = KeyType::texts,
      .standard = "[]",
-     .help = "Words to find the run by, as in [team=blue, paper=2]; beside those of keel's own."}};
+     .help = "Words to find the run by, as in [team=blue, paper=2]; beside those of keel's own."},
+    {.key = "every",
+     .type = KeyType::text,
+     .standard = "0",
+     .help = "Between two records of training steps that it gets, in steps or epochs as in 0.5 epochs: the first at or "
+             "behind each multiple, and the last; 0: all that log.every makes. Other records always come."},
+    {.key = "values",
+     .type = KeyType::texts,
+     .standard = "[]",
+     .help = "Names that it gets, as in [loss, lr, validation*], patterns as a shell has them; empty: all "
+             "(docs/metrics.md)."}};
 
 std::pair<std::string, std::string> tag_of(const std::string& text) {
   const std::size_t equals = text.find('=');
   KEEL_CHECK(equals != std::string::npos && equals > 0, "tags are KEY=VALUE, as in team=blue, and not '", text, "'");
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+Length every_of(const std::string& text) {
+  try {
+    return Length::parse(text);
+  } catch (const Error& error) { throw Error(concat("every ", error.what())); }
 }
 
 const TrackerEntry& find_tracker(std::string_view type) {
@@ -133,6 +149,8 @@ std::vector<HostedTracker> make_trackers(const std::vector<TypedSettings>& list)
     try {
       one.tracker = find_tracker(type).make(settings);
       for (const std::string& tag : settings.texts("tags")) one.tags.push_back(tag_of(tag));
+      one.every = every_of(settings.text("every"));
+      one.values = settings.texts("values");
     } catch (const Error& error) { throw Error(concat(one.label, ": ", error.what())); }
     one.run_name = settings.text("name");
   }

@@ -1,5 +1,8 @@
 #include "keel/trainer/tracker_host.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -7,6 +10,21 @@
 #include "keel/trainer/tracker_line.h"
 
 namespace keel {
+
+namespace {
+
+std::shared_ptr<const std::vector<Logged>> chosen(std::span<const Logged> values,
+                                                  const std::vector<std::string>& patterns) {
+  std::vector<Logged> some;
+  for (const Logged& value : values)
+    if (std::ranges::any_of(patterns, [&](const std::string& pattern) {
+          return ::fnmatch(pattern.c_str(), value.name.c_str(), 0) == 0;
+        }))
+      some.push_back(value);
+  return std::make_shared<const std::vector<Logged>>(std::move(some));
+}
+
+}  // namespace
 
 std::string_view name_of(RunStatus status) {
   switch (status) {
@@ -25,8 +43,9 @@ TrackerHost::TrackerHost(std::vector<HostedTracker> trackers, const RunDescripti
     if (!each.run_name.empty()) own.name = each.run_name;
     own.tags.insert(own.tags.end(), each.tags.begin(), each.tags.end());
     std::string id_file = concat(run.folder, "/trackers/", each.label, ".id");
-    lines_.push_back(std::make_unique<TrackerLine>(std::move(each.label), std::move(each.tracker), std::move(own),
-                                                   std::move(id_file), options_.flush_seconds));
+    lines_.push_back({each.every, std::move(each.values),
+                      std::make_unique<TrackerLine>(std::move(each.label), std::move(each.tracker), std::move(own),
+                                                    std::move(id_file), options_.flush_seconds)});
   }
 }
 
@@ -37,15 +56,21 @@ TrackerHost::~TrackerHost() {
 }
 
 void TrackerHost::push(const std::function<void(Tracker&)>& delivery, std::size_t capacity) {
-  for (const auto& line : lines_) line->push(delivery, capacity);
+  for (const Line& each : lines_) each.line->push(delivery, capacity);
   tell_news();
 }
 
-void TrackerHost::log(std::int64_t step, std::span<const Logged> values) {
+void TrackerHost::log(std::int64_t step, std::span<const Logged> values, std::int64_t before) {
   if (lines_.empty()) return;
   const double seconds = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const auto kept = std::make_shared<const std::vector<Logged>>(values.begin(), values.end());
-  push([step, seconds, kept](Tracker& tracker) { tracker.log(step, seconds, *kept); }, options_.capacity);
+  const auto all = std::make_shared<const std::vector<Logged>>(values.begin(), values.end());
+  for (const Line& each : lines_) {
+    if (before != kForAll && !each.every.is_none() && !each.every.is_due_between(before, step)) continue;
+    const auto kept = each.values.empty() ? all : chosen(values, each.values);
+    if (kept->empty() && !values.empty()) continue;
+    each.line->push([step, seconds, kept](Tracker& tracker) { tracker.log(step, seconds, *kept); }, options_.capacity);
+  }
+  tell_news();
 }
 
 void TrackerHost::text(std::string_view name, std::string_view text) {
@@ -62,14 +87,14 @@ void TrackerHost::end(RunStatus status) {
   if (std::exchange(has_ended_, true)) return;
   const auto deadline = TrackerLine::Clock::now() + std::chrono::duration_cast<TrackerLine::Clock::duration>(
                                                         std::chrono::duration<double>(options_.end_seconds));
-  for (const auto& line : lines_) line->ask_end(status);
-  for (const auto& line : lines_) line->wait_for_end(deadline);
+  for (const Line& each : lines_) each.line->ask_end(status);
+  for (const Line& each : lines_) each.line->wait_for_end(deadline);
   tell_news();
 }
 
 void TrackerHost::tell_news() {
-  for (const auto& line : lines_)
-    for (const auto& [level, text] : line->take_news()) tell_(level, text);
+  for (const Line& each : lines_)
+    for (const auto& [level, text] : each.line->take_news()) tell_(level, text);
 }
 
 }  // namespace keel

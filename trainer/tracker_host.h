@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "keel/runtime/context.h"
+#include "keel/trainer/length.h"
 #include "keel/trainer/tracker.h"
 
 namespace keel {
@@ -24,6 +25,8 @@ struct HostedTracker {
   std::unique_ptr<Tracker> tracker;
   std::string run_name = {};                                   // in place of the run's; empty: the run's
   std::vector<std::pair<std::string, std::string>> tags = {};  // beside the run's
+  Length every = {};                     // between two records of training steps; none: it gets each of them
+  std::vector<std::string> values = {};  // names that it gets, as patterns of a shell; empty: all
 };
 
 struct TrackerHostOptions {
@@ -46,7 +49,10 @@ class TrackerHost {
   TrackerHost(const TrackerHost&) = delete;
   TrackerHost& operator=(const TrackerHost&) = delete;
 
-  void log(std::int64_t step, std::span<const Logged> values);
+  static constexpr std::int64_t kForAll = -1;
+  // `before`: of the record of a training step, the step of such a record before it. A tracker gets it where one of
+  // the multiples of its `every` lies between the two.
+  void log(std::int64_t step, std::span<const Logged> values, std::int64_t before = kForAll);
   void text(std::string_view name, std::string_view text);
   void artifact(std::string_view name, std::string_view path);
   // Hands out what waits and ends all trackers. One that is not done in time is left behind: its thread goes on, and
@@ -57,7 +63,14 @@ class TrackerHost {
   void push(const std::function<void(Tracker&)>& delivery, std::size_t capacity);
   void tell_news();
 
-  std::vector<std::unique_ptr<TrackerLine>> lines_;
+  // A tracker, and what it gets of records.
+  struct Line {
+    Length every;
+    std::vector<std::string> values;
+    std::unique_ptr<TrackerLine> line;
+  };
+
+  std::vector<Line> lines_;
   std::function<void(LogLevel, std::string_view)> tell_;
   TrackerHostOptions options_;
   bool has_ended_ = false;

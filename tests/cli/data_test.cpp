@@ -57,6 +57,36 @@ TEST(DataCommand, KnowsEveryKindOfFile) {
     EXPECT_NE(outcome.out.find(said), std::string::npos) << said << outcome.out;
 }
 
+TEST(DataCommand, ShowsThePartsOfAMixtureWithTheirShares) {
+  const Sandbox sandbox;
+  sandbox.write("a.txt", std::string(3000, 'a') + '\n');
+  ASSERT_EQ(sandbox.keel("tokenize corpus.txt --out b.bin").code, 0);
+  sandbox.write("c.yaml",
+                "steps: 2\ndata: {type: mixture, mixture: [{path: a.txt, weight: 3}, {path: b.bin, weight: 2}, "
+                "{path: corpus.txt, weight: 1}]}\n");
+  const Outcome outcome = sandbox.keel("data c.yaml --rows 0 --json m.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string table = outcome.out.substr(0, outcome.out.find("\n\na.txt: "));
+  EXPECT_EQ(table.substr(0, 32), "c.yaml: trains on 3 files\n\nfile ");
+  for (const char* said : {"    3     50 %", "    2  33.33 %", "    1  16.67 %"})
+    EXPECT_NE(table.find(said), std::string::npos) << said << table;
+  for (const char* said :
+       {"\n\na.txt: a text, 2.9 KiB, 1 example\n", "\nb.bin: a file of tokens, ", "\ncorpus.txt: a text, "})
+    EXPECT_NE(outcome.out.find(said), std::string::npos) << said << outcome.out;
+  const Json json = Json::parse(sandbox.read("m.json"));
+  ASSERT_EQ(json.items().size(), 3u);
+  EXPECT_EQ(json.items()[0].at("share").number(), 0.5);
+  EXPECT_EQ(json.items()[1].at("weight").number(), 2);
+  EXPECT_EQ(json.items()[1].at("path").string(), "b.bin");
+
+  sandbox.write("made_up.yaml", "steps: 2\ndata: {type: addition}\n");
+  const Outcome none = sandbox.keel("data made_up.yaml");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.err,
+            "keel: error: 'made_up.yaml' trains on no file: it has neither data.path nor data.mixture; name a "
+            "file of data\n");
+}
+
 TEST(DataCommand, NamesThePlaceOfWhatIsMalformed) {
   const Sandbox sandbox;
   sandbox.write("t.csv", "a,b\n1,2\n3,x\n");

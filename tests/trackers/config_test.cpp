@@ -59,6 +59,8 @@ TEST(TrackerConfig, MistakesAreNamedWithLineAndPlace) {
             "c.yaml:3: tracker: command: command is empty; it names a program and its words, as in [python3, mine.py]");
   EXPECT_EQ(mistake("tracker: {type: csv, tags: [team]}\n"),
             "c.yaml:3: tracker: csv: tags are KEY=VALUE, as in team=blue, and not 'team'");
+  EXPECT_EQ(mistake("tracker: {type: csv, every: often}\n"),
+            "c.yaml:3: tracker: csv: every expects steps or epochs, such as 500 or 0.5 epochs, got 'often'");
   EXPECT_EQ(mistake("tracker: {type: command, command: [x], patience: 0}\n"),
             "c.yaml:3: tracker[0].patience: expects a number above 0 to 86400, got '0'");
   EXPECT_EQ(mistake("tracker: [[]]\n"), "c.yaml:3: tracker[0]: expects a type, as in {type: jsonl}");
@@ -72,6 +74,12 @@ TEST(TrackerConfig, SeveralOfATypeHaveNamesOfTheirOwn) {
   EXPECT_EQ(made[1].label, "jsonl");
   EXPECT_EQ(made[2].label, "csv-2");
   EXPECT_EQ(made[2].run_name, "mine");
+  EXPECT_TRUE(made[0].every.is_none());
+  const std::vector<HostedTracker> thin = make_trackers(
+      with("tracker: [{type: csv, every: 20, values: [loss]}, {type: csv, every: 0.5 epochs}]\n").trackers);
+  EXPECT_EQ(thin[0].every.steps(), 20);
+  EXPECT_EQ(thin[0].values, std::vector<std::string>{"loss"});
+  EXPECT_EQ(thin[1].every.epochs(), 0.5);
   const std::vector<std::pair<std::string, std::string>> tags = {{"a", "b=c"}, {"d", ""}};
   EXPECT_EQ(made[2].tags, tags);
 }

@@ -131,6 +131,29 @@ TEST_F(TrackersOfARun, HaveNamesAndTagsOfTheirOwn) {
   EXPECT_EQ(plain->all_calls().front(), "begin run ranks=2");
 }
 
+TEST_F(TrackersOfARun, GetTheRecordsAndValuesThatTheyWant) {
+  const auto thin = script(), named = script(), plain = script();
+  std::vector<HostedTracker> trackers;
+  trackers.push_back({.label = "thin", .tracker = std::make_unique<ScriptedTracker>(thin), .every = 10});
+  trackers.push_back(
+      {.label = "named", .tracker = std::make_unique<ScriptedTracker>(named), .values = {"lo*", "validation_*"}});
+  trackers.push_back({.label = "plain", .tracker = std::make_unique<ScriptedTracker>(plain)});
+  TrackerHost run(std::move(trackers), {.name = "run", .folder = folder.path(), .config = ""},
+                  [](LogLevel, std::string_view) {});
+  const std::vector<Logged> of_step = {{"loss", 1.0}, {"lr", 0.5}}, of_evaluation = {{"validation_loss", 2.0}};
+  for (std::int64_t step = 4; step <= 24; step += 4) run.log(step, of_step, step - 4);
+  run.log(24, of_evaluation);
+  run.log(25, of_step);  // the last one
+  run.log(25, std::vector<Logged>{{"peak_total_bytes", 3.0}});
+  run.end(RunStatus::finished);
+  EXPECT_EQ(thin->all_calls(), (Calls{"begin run", "log 12 loss lr", "log 20 loss lr", "log 24 validation_loss",
+                                      "log 25 loss lr", "log 25 peak_total_bytes", "flush", "end finished"}));
+  EXPECT_EQ(named->all_calls(),
+            (Calls{"begin run", "log 4 loss", "log 8 loss", "log 12 loss", "log 16 loss", "log 20 loss", "log 24 loss",
+                   "log 24 validation_loss", "log 25 loss", "flush", "end finished"}));
+  EXPECT_EQ(plain->all_calls().size(), 12u);
+}
+
 TEST_F(TrackersOfARun, ThatHangHoldUpNeitherTrainingNorOthers) {
   const auto hangs = script(), works = script();
   hangs->hangs_at = "begin run";

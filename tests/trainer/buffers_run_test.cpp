@@ -15,21 +15,16 @@
 #include "tests/support.h"
 #include "tests/trainer/centring_layer.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
 
-constexpr const char* kStagesOfBuffers[] = {"ddp", "zero1", "zero2", "zero3"};
-
 // Points far from the origin, and a hill over them.
-class Hill : public Dataset {
- public:
-  explicit Hill(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
+DatasetPtr hill(std::int64_t points) {
+  return made_dataset(points, "hill", [](std::int64_t i) {
     std::vector<float> place(2);
     fill_uniform(place, 1, "place", static_cast<std::uint64_t>(2 * i));
     Example example;
@@ -37,20 +32,14 @@ class Hill : public Dataset {
     for (float& each : place) each += 2;
     example.set("place", Numbers{{2}, place});
     return example;
-  }
-  std::string fingerprint() const override { return concat("hill ", size_); }
-
- private:
-  std::int64_t size_;
-};
+  });
+}
 
 class Survey : public Task {
  public:
   explicit Survey(const TaskSite& site) : site_(site), norm_(site.settings.flag("task.norm")) {}
   Module& model() override { return norm_ ? static_cast<Module&>(normed_) : bare_; }
-  Data data() override {
-    return make_data(site_, std::make_shared<Hill>(site_.settings.integer("task.points")), 0.25, stack());
-  }
+  Data data() override { return make_data(site_, hill(site_.settings.integer("task.points")), 0.25, stack()); }
   Loss training_step(const Batch& batch, Forward& pass) override {
     const Variable place = input(batch, "place", pass);
     const auto heights = [&](const Variable& x) { return norm_ ? normed_(x, pass) : bare_(x, pass); };
@@ -65,21 +54,12 @@ class Survey : public Task {
   Sequential bare_{Centring(2), Linear(2, 12), Activation(ActivationKind::tanh), Linear(12, 1)};
 };
 
-const std::shared_ptr<const ConfigKeys>& survey_keys() {
-  static const std::shared_ptr<const ConfigKeys> made = [] {
-    const TaskEntry survey = task_entry<Survey>(
-        "survey", "the height of a hill",
-        {{.key = "task.points", .type = KeyType::integer, .standard = "96", .help = "Points.", .low = 1},
-         {.key = "task.norm", .type = KeyType::flag, .standard = "true", .help = "With batch norm."},
-         {.key = "task.recompute", .type = KeyType::flag, .standard = "false", .help = "Forward twice."}});
-    return std::make_shared<const ConfigKeys>(std::span(&survey, 1));
-  }();
-  return made;
-}
-
 Config survey_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(survey_keys(), R"(
+  static const auto keys = keys_of_task<Survey>(
+      "survey", {{.key = "task.points", .type = KeyType::integer, .standard = "96", .help = "Points.", .low = 1},
+                 {.key = "task.norm", .type = KeyType::flag, .standard = "true", .help = "With batch norm."},
+                 {.key = "task.recompute", .type = KeyType::flag, .standard = "false", .help = "Forward twice."}});
+  return task_run(keys, R"(
 steps: 9
 batch: {global: 24, micro: 2}
 optimizer: {lr: 1e-2}
@@ -88,7 +68,7 @@ checkpoint: {every: 4}
 log: {every: 1}
 threads: 1
 )",
-                      "survey.yaml", more);
+                  place, run, std::move(more));
 }
 
 using BufferNumbers = std::map<std::string, std::vector<double>>;
@@ -110,18 +90,15 @@ TEST(BuffersInRuns, HaveTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
        {std::pair("task.norm=true", "task.points=96"), {"task.norm=false", "task.points=35"}})
     for (const int n : {1, 2, 3, 4}) {
       const TemporaryFolder place;
-      const auto run = [&](const std::string& name, const std::string& stage, const char* more = "seed=1") {
-        return survey_run(place, name, {norm, points, concat("strategy=", stage, "-fp32"), more});
+      const auto run = [&, norm = norm, points = points](const std::string& name, std::vector<std::string> more) {
+        more.insert(more.end(), {norm, points});
+        return survey_run(place, name, more);
       };
-      for (const char* stage : kStagesOfBuffers) train_by(n, run(stage, stage));
-      const std::string bits = weights_of(run("ddp", "ddp"));
-      for (const char* stage : kStagesOfBuffers) EXPECT_TRUE(weights_of(run(stage, stage)) == bits) << stage << n;
-      train_by(n, run("resumed", "zero1"), 5);
-      train_by(n, run("resumed", "zero3", "resume=auto"));
-      EXPECT_TRUE(weights_of(run("resumed", "zero3")) == bits) << norm << n;
-      train_by(n, run("recomputed", "zero3", "task.recompute=true"));
-      EXPECT_TRUE(weights_of(run("recomputed", "zero3")) == bits) << norm << n;
-      const SafetensorsFile model(RunFolder(run("ddp", "ddp").run).model());
+      expect_one_training_in_all_stages(n, run);
+      const std::vector<std::string> again = {"strategy=zero3-fp32", "task.recompute=true"};
+      train_by(n, run("recomputed", again));
+      EXPECT_TRUE(weights_of(run("recomputed", again)) == weights_of(run("ddp", {}))) << norm << n;
+      const SafetensorsFile model(RunFolder(run("ddp", {}).run).model());
       EXPECT_TRUE(model.contains("layers.0.middle"));
       EXPECT_EQ(model.contains("layers.2.running_var"), norm == std::string_view("task.norm=true"));
     }

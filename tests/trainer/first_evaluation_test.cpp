@@ -11,6 +11,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -18,21 +19,11 @@ namespace {
 using namespace testing;
 
 // Numbers 0, 1, 2, ... below `size`, over 10.
-class Tenths : public Dataset {
- public:
-  explicit Tenths(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    Example example;
-    example.set("x", Numbers{{1}, {static_cast<float>(i) / 10}});
-    return example;
-  }
-  std::string fingerprint() const override { return concat("tenths ", size_); }
-
- private:
-  std::int64_t size_;
-};
+DatasetPtr tenths(std::int64_t size) {
+  return made_dataset(size, "tenths", [](std::int64_t i) {
+    return Example().set("x", Numbers{{1}, {static_cast<float>(i) / 10}});
+  });
+}
 
 // Learns x from x; has two validation sets, and cannot evaluate the second where it is told so.
 class Repeat : public Task {
@@ -40,11 +31,11 @@ class Repeat : public Task {
   explicit Repeat(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
-    Data data = make_data(site_, std::make_shared<Tenths>(24), 0, stack());
+    Data data = make_data(site_, tenths(24), 0, stack());
     for (const char* name : {"near", "far"}) {
       const std::int64_t size = name == std::string_view("far") ? 40 : 7;
-      data.validation.push_back({name, make_source(site_.host, std::make_shared<Tenths>(size),
-                                                   sequential(size, site_.validation_rows), stack())});
+      data.validation.push_back(
+          {name, make_source(site_.host, tenths(size), sequential(size, site_.validation_rows), stack())});
     }
     return data;
   }
@@ -64,14 +55,9 @@ class Repeat : public Task {
 };
 
 Config repeat_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  static const auto keys = [] {
-    const TaskEntry entry = task_entry<Repeat>(
-        "repeat", "x from x",
-        {{.key = "task.fails", .type = KeyType::flag, .standard = "false", .help = "In the second set."}});
-    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
-  }();
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys, R"(
+  static const auto keys = keys_of_task<Repeat>(
+      "repeat", {{.key = "task.fails", .type = KeyType::flag, .standard = "false", .help = "In the second set."}});
+  return task_run(keys, R"(
 steps: 5
 batch: {global: 6, micro: 2}
 optimizer: {lr: 1e-2}
@@ -80,7 +66,7 @@ checkpoint: {every: 0}
 log: {every: 1}
 threads: 1
 )",
-                      "repeat.yaml", more);
+                  place, run, std::move(more));
 }
 
 std::vector<std::pair<std::int64_t, double>> evaluations_of(const Config& config, const std::string& name) {

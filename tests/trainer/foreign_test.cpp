@@ -101,6 +101,17 @@ TEST(Foreign, EpochsAreTheLengthWhereNothingSaysSteps) {
   EXPECT_EQ(asked.steps, 9);
 }
 
+TEST(Foreign, RatiosOfAnEpochAreLengths) {
+  const Config in_epochs =
+      load_any_config(keel_keys(), {golden("parameters.yml")}, {"data.type=text", "data.path=x.txt", "model.width=16"});
+  EXPECT_EQ(in_epochs.epochs, 3);
+  EXPECT_EQ(in_epochs.log.every.text(), "0.1 epochs");
+  EXPECT_EQ(in_epochs.checkpoint.every.text(), "1 epoch");
+  const Config in_steps = load_any_config(keel_keys(), {golden("parameters.yml")}, kAdditions);
+  EXPECT_EQ(in_steps.log.every.text(), "10");
+  EXPECT_EQ(in_steps.checkpoint.every.text(), "500");
+}
+
 TEST(Foreign, AcceleratesFileSaysNumbersStageAndProcesses) {
   const std::string file = golden("accelerate.yaml");
   const Config read = load_any_config(keel_keys(), {file}, small({"batch.micro=3"}));

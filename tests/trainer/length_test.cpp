@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <set>
@@ -14,6 +15,7 @@
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -53,6 +55,17 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
   EXPECT_EQ(due(Length::of_epochs(0.1), 10, 12), (Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   EXPECT_EQ(due(Length::of_epochs(1), 2.5, 10), (Steps{3, 5, 8, 10}))
       << "a step that ends one epoch and begins the next";
+  // A multiple lies between each due step and the one before it, and none between others.
+  for (Length length : {Length(1), Length(3), Length::of_epochs(0.5), Length::of_epochs(0.03), Length::of_epochs(2)}) {
+    const Steps all = due(length, 7, 60);
+    length.measure(7);
+    std::int64_t before = 0;
+    for (std::int64_t step = 1; step <= 60; ++step) {
+      EXPECT_EQ(length.due_before(step), before) << length.text() << " at " << step;
+      EXPECT_EQ(length.is_due_between(before, step), std::ranges::count(all, step) == 1) << length.text();
+      if (std::ranges::count(all, step) == 1) before = step;
+    }
+  }
   // No multiple is lost to rounding: one step in each tenth of an epoch, however long the run.
   for (const double epoch : {30.0, 70.0, 1e5}) {
     const auto count =
@@ -62,31 +75,20 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
 }
 
 // y = 2 x - 1, of points that are not a multiple of a step's rows.
-class Line : public Dataset {
- public:
-  explicit Line(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    const float x = static_cast<float>(i) / static_cast<float>(size_);
-    Example example;
-    example.set("x", Numbers{{1}, {x}});
-    example.set("y", Numbers{{1}, {2 * x - 1}});
-    return example;
-  }
-  std::string fingerprint() const override { return concat("line ", size_); }
-
- private:
-  std::int64_t size_;
-};
+DatasetPtr line(std::int64_t size) {
+  return made_dataset(size, "line", [size](std::int64_t i) {
+    const float x = static_cast<float>(i) / static_cast<float>(size);
+    return Example().set("x", Numbers{{1}, {x}}).set("y", Numbers{{1}, {2 * x - 1}});
+  });
+}
 
 class FitLine : public Task {
  public:
   explicit FitLine(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
-    Data data = make_data(site_, std::make_shared<Line>(23), 0, stack());
-    data.validation = {{"", make_source(site_.host, std::make_shared<Line>(5), sequential(5, 4), stack())}};
+    Data data = make_data(site_, line(23), 0, stack());
+    data.validation = {{"", make_source(site_.host, line(5), sequential(5, 4), stack())}};
     return data;
   }
   Loss training_step(const Batch& batch, Forward& pass) override {
@@ -100,12 +102,8 @@ class FitLine : public Task {
 
 // 23 rows in steps of 6: an epoch has four, the last of which has 5 rows.
 Config line_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  static const auto keys = [] {
-    const TaskEntry line = task_entry<FitLine>("line", "a line");
-    return std::make_shared<const ConfigKeys>(std::span(&line, 1));
-  }();
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys, R"(
+  static const auto keys = keys_of_task<FitLine>("line");
+  return task_run(keys, R"(
 epochs: 2.5
 batch: {global: 6, micro: 2}
 optimizer: {lr: 1e-2}
@@ -115,7 +113,7 @@ checkpoint: {every: 1 epoch, keep: 9}
 log: {every: 1}
 threads: 1
 )",
-                      "line.yaml", more);
+                  place, run, std::move(more));
 }
 
 class EpochEvents : public Callback {
@@ -199,6 +197,7 @@ TEST(Epochs, AreRefusedWhereTheDataHasNone) {
   const std::string why = ": this data has no epochs, as its rows are drawn without end; give steps instead of epochs";
   EXPECT_EQ(refusal("eval.every=1 epoch"), "eval.every" + why);
   EXPECT_EQ(refusal("checkpoint.every=0.5ep"), "checkpoint.every" + why);
+  EXPECT_EQ(refusal("tracker={type: csv, every: 1 epoch}"), "tracker: csv: every" + why);
   EXPECT_FALSE(std::filesystem::exists(place / "run"));
   EXPECT_NE(error_of([&] { line_run(place, "run", {"steps=4"}); }).find("applies only when epochs is 0"),
             std::string::npos);

@@ -8,6 +8,7 @@
 #include "keel/nn/layers.h"
 #include "keel/trainer/config_keys.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -67,24 +68,15 @@ TEST(MemoryGrowth, OfTheProcessIsToldWhereKeelCountsNone) {
   EXPECT_EQ(told(20 * kMegabyte).find("memory grows: what is kept as parameter from "), 0u);
 }
 
-class Ones : public Dataset {
- public:
-  std::int64_t size() const override { return 64; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    Example example;
-    example.set("x", Numbers{{64}, std::vector<float>(64, 1)});
-    return example;
-  }
-  std::string fingerprint() const override { return "ones"; }
-};
-
 // Keeps what it is told to, for ever.
 class Hoard : public Task {
  public:
   explicit Hoard(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
-  Data data() override { return make_data(site_, std::make_shared<Ones>(), 0.25, stack()); }
+  Data data() override {
+    const auto ones = [](std::int64_t) { return Example().set("x", Numbers{{64}, std::vector<float>(64, 1)}); };
+    return make_data(site_, made_dataset(64, "ones", ones), 0.25, stack());
+  }
   Loss training_step(const Batch& batch, Forward& pass) override {
     const Variable out = net_(input(batch, "x", pass), pass);
     if (site_.settings.flag("task.keeps")) kept_.push_back(out.value());
@@ -98,14 +90,11 @@ class Hoard : public Task {
 };
 
 TEST(MemoryGrowth, OfARunNamesTheTensorsThatATaskKeeps) {
-  static const auto keys = [] {
-    const TaskEntry entry = task_entry<Hoard>(
-        "hoard", "what is kept", {{.key = "task.keeps", .type = KeyType::flag, .standard = "false", .help = "All."}});
-    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
-  }();
+  static const auto keys =
+      keys_of_task<Hoard>("hoard", {{.key = "task.keeps", .type = KeyType::flag, .standard = "false", .help = "All."}});
   const TemporaryFolder place;
   for (const char* keeps : {"true", "false"}) {
-    const Config config = parse_config(keys, R"(
+    const Config config = task_run(keys, R"(
 steps: 14
 batch: {global: 4, micro: 4}
 optimizer: {lr: 1e-3}
@@ -114,7 +103,7 @@ checkpoint: {every: 4, async: true}
 log: {memory_growth: 3}
 threads: 1
 )",
-                                       "hoard.yaml", {concat("run=", place / keeps), concat("task.keeps=", keeps)});
+                                   place, keeps, {concat("task.keeps=", keeps)});
     Recorder told;
     train(config, told);
     EXPECT_EQ(told.messages.find("step 12: memory grows: what is kept as activation") != std::string::npos,

@@ -21,6 +21,7 @@
 #include "tests/support.h"
 #include "tests/trainer/centring_layer.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -91,10 +92,7 @@ class SlopeTask : public Task {
 
 // The same by `keel train`.
 Config slope_run(const std::string& folder) {
-  static const auto keys = [] {
-    const TaskEntry entry = task_entry<SlopeTask>("slope", "the height of a place", {});
-    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
-  }();
+  static const auto keys = keys_of_task<SlopeTask>("slope");
   return parse_config(keys,
                       "steps: 11\nbatch: {global: 5, micro: 1}\noptimizer: {lr: 1e-2}\nlog: {every: 1}\nthreads: 1\n",
                       "slope.yaml", std::vector<std::string>{"run=" + folder});
@@ -279,6 +277,14 @@ TEST(OwnLoop, RefusesWhatDoesNotBelongTogether) {
                       const OwnRun run(place / "tracked", engine, ranks, {.trackers = "tensorbord"});
                     })
                 .find("tensorboard"),
+            std::string::npos);
+  EXPECT_NE(refused(1,
+                    [&](Communicator& ranks) {
+                      Linear one(2, 1);
+                      Sharded engine(one, context, make_adamw());
+                      const OwnRun run(place / "tracked", engine, ranks, {.trackers = "{type: csv, every: 5}"});
+                    })
+                .find("csv: every thins the records of `keel train`"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(place / "tracked"));
 }

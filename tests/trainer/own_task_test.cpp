@@ -17,6 +17,7 @@
 #include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -24,25 +25,16 @@ namespace {
 using namespace testing;
 
 // Points of the plane, and a wave over them.
-class Waves : public Dataset {
- public:
-  Waves(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed) {}
-  std::int64_t size() const override { return size_; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
+DatasetPtr waves(std::int64_t points, std::uint64_t seed) {
+  return made_dataset(points, concat("waves ", seed), [seed](std::int64_t i) {
     std::vector<float> place(2);
-    fill_uniform(place, seed_, "place", static_cast<std::uint64_t>(2 * i));
+    fill_uniform(place, seed, "place", static_cast<std::uint64_t>(2 * i));
     Example example;
     example.set("place", Numbers{{2}, place});
     example.set("height", Numbers{{1}, {std::sin(3 * place[0]) * place[1]}});
     return example;
-  }
-  std::string fingerprint() const override { return concat("waves ", size_, ' ', seed_); }
-
- private:
-  std::int64_t size_;
-  std::uint64_t seed_;
-};
+  });
+}
 
 // Rows, and a weight of them: how far the water rises above the calm sea.
 Collator with_crests() {
@@ -61,10 +53,10 @@ class Fit : public Task {
   Data data() override {
     const std::int64_t points = site_.settings.integer("task.points");
     if (points == 0) return {};
-    Data data = make_data(site_, std::make_shared<Waves>(points, 1), 0.25, with_crests());
+    Data data = make_data(site_, waves(points, 1), 0.25, with_crests());
     const std::int64_t others = site_.settings.integer("task.others");
     if (others > 0)
-      data.validation.push_back({"others", make_source(site_.host, std::make_shared<Waves>(others, 2),
+      data.validation.push_back({"others", make_source(site_.host, waves(others, 2),
                                                        sequential(others, site_.validation_rows), with_crests())});
     data.note = "waves are taken for what they are";
     data.files = {{"waves.txt", concat(points, '\n')}};
@@ -92,24 +84,19 @@ class Fit : public Task {
 };
 
 const std::shared_ptr<const ConfigKeys>& keys() {
-  static const std::shared_ptr<const ConfigKeys> made = [] {
-    const TaskEntry fit = task_entry<Fit>(
-        "fit", "the height of a wave",
-        {{.key = "task.points", .type = KeyType::integer, .standard = "96", .help = "Points.", .low = 0},
-         {.key = "task.others", .type = KeyType::integer, .standard = "0", .help = "Other points.", .low = 0},
-         {.key = "task.terms",
-          .type = KeyType::choice,
-          .standard = "one",
-          .help = "Of the loss.",
-          .choices = "one|three|weighted"}});
-    return std::make_shared<const ConfigKeys>(std::span(&fit, 1));
-  }();
+  static const auto made = keys_of_task<Fit>(
+      "fit", {{.key = "task.points", .type = KeyType::integer, .standard = "96", .help = "Points.", .low = 0},
+              {.key = "task.others", .type = KeyType::integer, .standard = "0", .help = "Other points.", .low = 0},
+              {.key = "task.terms",
+               .type = KeyType::choice,
+               .standard = "one",
+               .help = "Of the loss.",
+               .choices = "one|three|weighted"}});
   return made;
 }
 
 Config fit_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys(), R"(
+  return task_run(keys(), R"(
 steps: 9
 batch: {global: 12, micro: 2}
 optimizer: {lr: 1e-2}
@@ -118,23 +105,21 @@ checkpoint: {every: 4}
 log: {every: 1}
 threads: 1
 )",
-                      "fit.yaml", more);
+                  place, run, std::move(more));
 }
 
 TEST(OwnTask, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
-  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
   // Of 35 points, an epoch's last step has two rows: fewer than there are ranks.
   for (const auto& [terms, points] : {std::pair("task.terms=one", "task.points=96"),
                                       {"task.terms=three", "task.points=96"},
                                       {"task.terms=weighted", "task.points=35"}})
     for (const int n : {1, 2, 3, 4}) {
       const TemporaryFolder place;
-      for (const char* stage : kStages) train_by(n, fit_run(place, stage, {terms, points, concat("strategy=", stage)}));
-      const std::string bits = weights_of(fit_run(place, kStages[0]));
-      for (const char* stage : kStages) EXPECT_TRUE(weights_of(fit_run(place, stage)) == bits) << stage << ' ' << n;
-      train_by(n, fit_run(place, "resumed", {terms, points, "strategy=zero1-fp32"}), 5);
-      train_by(n, fit_run(place, "resumed", {terms, points, "strategy=zero3-fp32", "resume=auto"}));
-      EXPECT_TRUE(weights_of(fit_run(place, "resumed")) == bits) << terms << ' ' << n;
+      expect_one_training_in_all_stages(
+          n, [&, terms = terms, points = points](const std::string& run, std::vector<std::string> more) {
+            more.insert(more.end(), {terms, points});
+            return fit_run(place, run, more);
+          });
     }
 }
 
@@ -317,7 +302,7 @@ TEST(TaskCatalog, ListsEverythingThatIsWrongWithAProgramsTasks) {
   const auto told = [](std::vector<TaskEntry> own) { return error_of([&] { const ConfigKeys made(own); }); };
   TaskEntry fine = task_entry<Fit>("fit", "a wave");
   EXPECT_EQ(told({fine}), "");
-  TaskEntry twice = fine, unnamed = fine, keels = fine, silent = fine, unmade = fine, clash = fine;
+  TaskEntry unnamed = fine, keels = fine, silent = fine, unmade = fine, clash = fine;
   unnamed.name = "a-b";
   keels.name = "language";
   silent.name = "silent";
@@ -326,7 +311,7 @@ TEST(TaskCatalog, ListsEverythingThatIsWrongWithAProgramsTasks) {
   unmade.make = nullptr;
   clash.name = "clash";
   clash.rows = {{.key = "data.seed", .type = KeyType::integer, .standard = "1", .help = "A seed."}};
-  EXPECT_EQ(told({fine, twice, unnamed, keels, silent, unmade, clash}),
+  EXPECT_EQ(told({fine, fine, unnamed, keels, silent, unmade, clash}),
             "the program's tasks: task 'fit': there is one of this name already\n"
             "task 'a-b': a name is letters, digits and _\n"
             "task 'language': there is one of this name already\n"

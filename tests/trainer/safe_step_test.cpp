@@ -10,23 +10,18 @@
 #include "keel/trainer/config_keys.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
 
-class Places : public Dataset {
- public:
-  std::int64_t size() const override { return 48; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    Example example;
-    example.set("x", Numbers{{1}, {static_cast<float>(i % 11) / 8}});
-    return example;
-  }
-  std::string fingerprint() const override { return "places"; }
-};
+DatasetPtr places() {
+  return made_dataset(48, "places", [](std::int64_t i) {
+    return Example().set("x", Numbers{{1}, {static_cast<float>(i % 11) / 8}});
+  });
+}
 
 std::atomic<int> refusals = 0;  // of the next micro-batches
 
@@ -35,7 +30,7 @@ class Narrow : public Task {
  public:
   explicit Narrow(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
-  Data data() override { return make_data(site_, std::make_shared<Places>(), 0, stack()); }
+  Data data() override { return make_data(site_, places(), 0, stack()); }
   Loss training_step(const Batch& batch, Forward& pass) override {
     const Variable x = input(batch, "x", pass), out = net_(x, pass);
     Loss loss;
@@ -56,21 +51,16 @@ class Narrow : public Task {
 };
 
 Config narrow_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  static const auto keys = [] {
-    const TaskEntry entry = task_entry<Narrow>(
-        "narrow", "little room",
-        {{.key = "task.room", .type = KeyType::integer, .standard = "100", .help = "Rows.", .low = 0}});
-    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
-  }();
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(keys, R"(
+  static const auto keys = keys_of_task<Narrow>(
+      "narrow", {{.key = "task.room", .type = KeyType::integer, .standard = "100", .help = "Rows.", .low = 0}});
+  return task_run(keys, R"(
 steps: 6
 batch: {global: 12, micro: 6}
 optimizer: {lr: 1e-2}
 log: {every: 1}
 threads: 1
 )",
-                      "narrow.yaml", more);
+                  place, run, std::move(more));
 }
 
 class MemoryEvents : public Callback {

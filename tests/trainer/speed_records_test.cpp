@@ -8,6 +8,7 @@
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -88,17 +89,12 @@ TEST(SpeedRecords, HaveTheMemoryOfTheProcess) {
 }
 
 // Rows of 1 to 5 ids.
-class NumbersOfSteps : public Dataset {
- public:
-  std::int64_t size() const override { return 20; }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    Example example;
-    example.set("ids", Integers{{i % 5 + 1}, std::vector<std::int64_t>(static_cast<std::size_t>(i % 5 + 1), i % 7)});
-    return example;
-  }
-  std::string fingerprint() const override { return "steps"; }
-};
+DatasetPtr numbers_of_steps() {
+  return made_dataset(20, "steps", [](std::int64_t i) {
+    const std::int64_t count = i % 5 + 1;
+    return Example().set("ids", Integers{{count}, std::vector<std::int64_t>(static_cast<std::size_t>(count), i % 7)});
+  });
+}
 
 // A table, which multiplies nothing, and a matrix of 8 times 3, on rows that are filled up to the longest.
 class Walk : public Task {
@@ -106,7 +102,7 @@ class Walk : public Task {
   explicit Walk(const TaskSite& site) : site_(site) {}
   Module& model() override { return net_; }
   Data data() override {
-    return {.training = make_source(site_.host, std::make_shared<NumbersOfSteps>(), sequential(20, site_.rows),
+    return {.training = make_source(site_.host, numbers_of_steps(), sequential(20, site_.rows),
                                     pad({.fields = {{"ids"}}}), {.varying = {"ids"}})};
   }
   Loss training_step(const Batch& batch, Forward& pass) override {
@@ -127,20 +123,17 @@ class Walk : public Task {
 };
 
 TEST(SpeedRecords, LeaveOutWhatFillsUpShortRowsAndLookUpsInTables) {
-  static const auto keys = [] {
-    const TaskEntry entry = task_entry<Walk>("walk", "a walk");
-    return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
-  }();
+  static const auto keys = keys_of_task<Walk>("walk");
   const TemporaryFolder place;
   for (const int n : {1, 2, 3}) {
-    const Config config = parse_config(keys, R"(
+    const Config config = task_run(keys, R"(
 steps: 4
 batch: {global: 5, micro: 2}
 checkpoint: {every: 0}
 log: {every: 1}
 threads: 1
 )",
-                                       "walk.yaml", {concat("run=", place / concat("run", n))});
+                                   place, concat("run", n));
     train_by(n, config);
     const std::vector<Json> records = step_records(config);
     ASSERT_EQ(records.size(), 4u);

@@ -74,6 +74,25 @@ TEST(TrackedRun, GivesTheBitsOfOneWithoutTrackers) {
   }
 }
 
+TEST(TrackedRun, ThinsWhatTrackersGetAlsoWhereItGoesOn) {
+  const TemporaryFolder folder;
+  const std::string tracker = "tracker={type: jsonl, every: 5, values: [loss, \"*eval*\", \"*validation*\"]}";
+  const Config whole = small_run(folder, "whole", {tracker, "log.every=2"});
+  train_by(1, whole);
+  std::vector<std::int64_t> steps;
+  for (const nlohmann::json& record : records_of(whole.run)) {
+    EXPECT_FALSE(record.contains("lr") || record.contains("peak_total_bytes")) << record;
+    if (record.contains("loss")) steps.push_back(record["step"]);
+  }
+  // Records are of 2, 4, ..., 12, the last step: 6 is the first behind 5.
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{6, 10, 12}));
+  EXPECT_EQ(records_of(whole.run).size(), 3u + 3);  // evaluations come in any case
+  const Config cut = small_run(folder, "cut", {tracker, "log.every=2", "resume=auto"});
+  train_by(1, cut, 7);
+  train_by(1, cut);
+  EXPECT_EQ(records_of(cut.run), records_of(whole.run));
+}
+
 TEST(TrackedRun, GoesOnInTheSameFiles) {
   const TemporaryFolder folder;
   const Config whole = small_run(folder, "whole", {"tracker=[jsonl, csv]"});

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "keel/config/schema.h"
+#include "keel/runtime/error.h"
 #include "keel/trainer/foreign/reading.h"
+#include "keel/trainer/length.h"
 
 namespace keel::foreign {
 namespace {
@@ -45,6 +47,20 @@ void read_continue(ForeignReading& reading, const ForeignEntry& entry) {
 }
 void read_continue_path(ForeignReading& reading, const ForeignEntry& entry) {
   if (!entry.value.text.empty()) reading.facts().goes_on_from = entry;
+}
+
+// How often an epoch; where steps are given, epochs do not count.
+void put_ratio(ForeignReading& reading, const ForeignEntry& entry, std::string_view key) {
+  const auto times = reading.number(entry);
+  if (!times) return;
+  if (!(*times > 0)) return reading.refuse(entry, "expects how often an epoch, above 0");
+  if (reading.has("steps"))
+    return reading.tell(entry, ForeignTold::Verdict::taken, concat("counts epochs, and steps are given: ", key));
+  reading.put(key, Length::of_epochs(1 / *times).text(), entry);
+}
+void read_log_ratio(ForeignReading& reading, const ForeignEntry& entry) { put_ratio(reading, entry, "log.every"); }
+void read_save_ratio(ForeignReading& reading, const ForeignEntry& entry) {
+  put_ratio(reading, entry, "checkpoint.every");
 }
 
 void read_nodes(ForeignReading& reading, const ForeignEntry& entry) {
@@ -119,8 +135,10 @@ constexpr ForeignRow kParameterRows[] = {
     mapped("transformers-params.max_length", "model.block"),
     epochs("transformers-params.num_epochs"),
     mapped("transformers-params.gradient_accumulation_steps", "batch.global", read_accumulation),
-    taken("transformers-params.log_steps_ratio", "changes no result; keel counts steps: log.every"),
-    taken("transformers-params.save_steps_ratio", "changes no result; keel counts steps: checkpoint.every"),
+    mapped("transformers-params.log_steps_ratio", "log.every", read_log_ratio,
+           "10 is 0.1 epochs; where steps are given, nothing"),
+    mapped("transformers-params.save_steps_ratio", "checkpoint.every", read_save_ratio,
+           "1 is an epoch; where steps are given, nothing"),
     mapped("transformers-params.learning_rate", "optimizer.lr"),
     mapped("transformers-params.warmup_proportion", "scheduler.warmup", read_warmup),
     answered(refused("transformers-params.num_labels", kNoTask), kWhat),
