@@ -42,8 +42,7 @@ struct GetArguments {
   std::int64_t step = kNewest;
   bool force = false;
   bool best = false, ema = false, swa = false;
-  // Of the checkpoint: the weights, or an average of them.
-  std::string_view section() const { return ema ? "callback.ema" : swa ? "callback.swa" : "weights"; }
+  std::string stack;
 };
 
 DType dtype_of(const std::string& name) {
@@ -76,9 +75,22 @@ void check_target(const GetArguments& arguments) {
              "' lies in a checkpoint, which is to stay as it is; name another folder");
 }
 
+// Of the checkpoint: the weights, or an average of them.
+std::string section_of(const Checkpoint& checkpoint, const GetArguments& arguments) {
+  if (arguments.ema || arguments.swa) return arguments.ema ? "callback.ema" : "callback.swa";
+  std::string names;
+  for (const auto& [name, section] : weights_in(checkpoint.manifest)) {
+    if (name == arguments.stack) return section;
+    if (!name.empty()) names += concat(names.empty() ? "" : ", ", name);
+  }
+  throw Error(names.empty() ? concat("'", checkpoint.path, "' has one model, without a name; leave --stack out")
+                            : concat("'", checkpoint.path, "' has the models ", names, "; --stack NAME says which"));
+}
+
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
-  const TensorParts tensors = checkpoint.manifest.tensors_of(arguments.section());
+  const std::string section = section_of(checkpoint, arguments);
+  const TensorParts tensors = checkpoint.manifest.tensors_of(section);
   KEEL_CHECK(!tensors.empty(), "'", checkpoint.path, "' has no average of this kind; ",
              arguments.ema ? "ema.decay" : "swa.start", " asks for one");
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
@@ -86,7 +98,7 @@ void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtyp
     Bar bar("exporting");
     export_weights(
         checkpoint.path, checkpoint.manifest, arguments.out, dtype,
-        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, arguments.section());
+        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, section);
   }
   std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
             << ", of step " << checkpoint.state.step << '\n';
@@ -96,6 +108,8 @@ int run(const GetArguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
+  KEEL_CHECK(arguments.stack.empty() || (!arguments.ema && !arguments.swa),
+             "--stack: averages of weights are of a task's only model; leave one out");
   KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
   const bool is_run = means_run(arguments.source);
   KEEL_CHECK(is_run || !arguments.best, "'", arguments.source, "' is one checkpoint; leave --best out");
@@ -126,6 +140,7 @@ Command get_command() {
                       {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
                       {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},
                       {"--swa", "", &arguments->swa, "The mean of the weights (swa.start)."},
+                      {"--stack", "NAME", &arguments->stack, "The model of this name, of a task that trains several."},
                       {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
                       {"--force", "", &arguments->force, "Replace the file where it is there already."}},
           .footer = kGetFooter,

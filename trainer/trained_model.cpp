@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "keel/dist/checkpoint/load.h"
+#include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
@@ -108,16 +109,22 @@ void TrainedModel::load(bool with_frozen) {
   std::optional<StackModels> models;
   together(ranks_, [&] { models.emplace(*task_); });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
-  stack_ = std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, models->main());
-  dtype_ = stack_->engine().options().policy.parameter;
+  const StackSite site{config_, context_, **device_ranks_};
+  int subject = 1;
+  const auto add = [&](std::vector<std::unique_ptr<FrozenStack>>& to, const StackModel& model) -> FrozenStack& {
+    to.push_back(std::make_unique<FrozenStack>(site, *model.module, subject));
+    subject += static_cast<int>(to.back()->engine().units().size());
+    return *to.back();
+  };
+  for (const StackModel& model : models->trained()) {
+    add(trained_, model);
+    names_.push_back(model.name);
+  }
+  dtype_ = trained_.front()->engine().options().policy.parameter;
   load_trained();
   if (!with_frozen) return;
-  int subject = 1 + static_cast<int>(stack_->engine().units().size());
   for (const StackModel& model : models->frozen()) {
-    frozen_.push_back(
-        std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, *model.module, subject));
-    subject += static_cast<int>(frozen_.back()->engine().units().size());
-    const std::string found = load_frozen(model, *frozen_.back(), ranks_);
+    const std::string found = load_frozen(model, add(frozen_, model), ranks_);
     const auto known = checkpoint_.state.frozen.find(model.name);
     if (known != checkpoint_.state.frozen.end() && known->second != found)
       throw AgreedError(concat("the frozen model '", model.name, "' has other weights, in '", model.weights,
@@ -128,7 +135,10 @@ void TrainedModel::load(bool with_frozen) {
 void TrainedModel::load_trained() {
   while (true) {
     try {
-      return load_weights(checkpoint_.path, checkpoint_.manifest, stack_->engine(), ranks_);
+      for (std::size_t i = 0; i < trained_.size(); ++i)
+        load_weights(checkpoint_.path, checkpoint_.manifest, trained_[i]->engine(), ranks_,
+                     section_of_stack(names_[i], "weights"));
+      return;
     } catch (const Error& error) {
       const bool may_have_others = !source_.is_exported && !source_.step && RunFolder::is_run(source_.path);
       if (!is_thrown_by_all(ranks_) || !may_have_others) throw;
@@ -142,9 +152,11 @@ void TrainedModel::load_trained() {
 
 void TrainedModel::check_finite() {
   together(ranks_, [&] {
-    const std::string bad = first_not_finite(stack_->engine().weights());
-    KEEL_CHECK(bad.empty(), "'", source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", bad,
+    for (const auto& stack : trained_) {
+      const std::string bad = first_not_finite(stack->engine().weights());
+      KEEL_CHECK(bad.empty(), "'", source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", bad,
                " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+    }
   });
 }
 

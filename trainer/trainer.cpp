@@ -9,12 +9,12 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
-#include "keel/kernels/update.h"
 #include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
 #include "keel/trainer/make_task.h"
+#include "keel/trainer/manual_steps.h"
 #include "keel/trainer/own_callbacks.h"
 #include "keel/trainer/rank_log.h"
 #include "keel/trainer/run_callbacks.h"
@@ -75,7 +75,8 @@ class Run {
       callbacks_.emplace(std::move(all),
                          RunCallbacks::Site{folder_.path(), state_.config, engine(), ranks_, observer_});
     });
-    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_);
+    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_,
+                         stacks_->others());
     if (config.time_limit <= 0 || state_.time.seconds <= 0) state_.time = {0, state_.optimizer.steps};
     time_.emplace(config_, state_.time);
     skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
@@ -84,7 +85,7 @@ class Run {
     state_.data = data_.training->fingerprint();
     known_step_ = state_.step;
     report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
-                                    group_rates(config_, stacks_->main().model())},
+                                    group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
@@ -102,21 +103,7 @@ class Run {
     write_description();
     begin_callbacks();
     checkpoints_->begin();
-    steps_.emplace(TrainingSteps::Parts{.model = stacks_->main().model(),
-                                        .loss = stacks_->loss(),
-                                        .engine = engine(),
-                                        .ranks = ranks_,
-                                        .loader = data_.training,
-                                        .micro = config_.batch.micro,
-                                        .curves = scaled(curves, state_.rate_factor),
-                                        .last_step = config_.steps,
-                                        .seed = config_.seed,
-                                        .cuda_graph = config_.cuda_graph,
-                                        .workers = static_cast<int>(config_.data.workers),
-                                        .unit = std::string(task_->unit()),
-                                        .safe = config_.safe_steps,
-                                        .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
-                   state_.step);
+    steps_ = make_steps(curves);
     try {
       loop();
       callbacks_->tell_together("fit_end", &Callback::fit_end);
@@ -136,6 +123,42 @@ class Run {
   }
 
  private:
+  std::unique_ptr<RunSteps> make_steps(const StepCurves& curves) {
+    StepWatcher* const watcher = callbacks_->empty() ? nullptr : &*callbacks_;
+    const int workers = static_cast<int>(config_.data.workers);
+    if (auto* const manual = dynamic_cast<ManualTask*>(task_.get()))
+      return std::make_unique<ManualSteps>(
+          ManualSteps::Parts{.task = *manual,
+                             .stacks = stacks_->trained(),
+                             .ranks = ranks_,
+                             .loader = data_.training,
+                             .micro = config_.batch.micro,
+                             .micro_batches = micro_batches_,
+                             .last_step = config_.steps,
+                             .seed = config_.seed,
+                             .workers = workers,
+                             .unit = std::string(task_->unit()),
+                             .rate_factor = state_.rate_factor,
+                             .after_pass = [this] { stacks_->release_frozen(); },
+                             .watcher = watcher},
+          state_.step);
+    return std::make_unique<TrainingSteps>(TrainingSteps::Parts{.model = stacks_->main().model(),
+                                                                .loss = stacks_->loss(),
+                                                                .engine = engine(),
+                                                                .ranks = ranks_,
+                                                                .loader = data_.training,
+                                                                .micro = config_.batch.micro,
+                                                                .curves = scaled(curves, state_.rate_factor),
+                                                                .last_step = config_.steps,
+                                                                .seed = config_.seed,
+                                                                .cuda_graph = config_.cuda_graph,
+                                                                .workers = workers,
+                                                                .unit = std::string(task_->unit()),
+                                                                .safe = config_.safe_steps,
+                                                                .watcher = watcher},
+                                           state_.step);
+  }
+
   bool is_first() const { return ranks_.rank() == 0; }
   Sharded& engine() { return stacks_->engine(); }
 
@@ -242,8 +265,7 @@ class Run {
     const bool alone = ranks_.size() == 1;
     std::int64_t asked_after = steps_taken();
     if (time_->has_limit())
-      steps_->set_curves(
-          scaled(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor));
+      steps_->set_rates(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor);
     LoopState& loop = callbacks_->loop();
     loop.step = state_.step + 1;
     if (config_.epoch_steps > 0) loop.epoch = static_cast<double>(loop.step) / config_.epoch_steps;
@@ -251,7 +273,7 @@ class Run {
     callbacks_->tell("step_begin", &Callback::step_begin);
     // At any number of ranks wishes are those from before the step; a rank alone hears signals at once.
     const LoopWishes wishes = callbacks_->wishes();
-    TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
+    RunSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
     state_.step = steps_->step();
     tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
     handle(turn);
@@ -273,7 +295,7 @@ class Run {
   void take(const LoopWishes& agreed) {
     if (agreed.rate != LoopWishes::kNone && agreed.rate != state_.rate_factor) {
       state_.rate_factor = agreed.rate;
-      if (!time_->has_limit()) steps_->set_curves(scaled(stacks_->main().curves(), agreed.rate));
+      if (!time_->has_limit()) steps_->set_rates(stacks_->main().curves(), agreed.rate);
     }
     if (!agreed.stop || has_ended_) return;
     end_by(TrainEnd::callback);
@@ -309,7 +331,7 @@ class Run {
 
   // Reports what has come out. A rank whose report fails (a full disk, an observer that throws) tells the others with
   // the next step, so that all can save.
-  void handle(const TrainingSteps::Turn& turn) {
+  void handle(const RunSteps::Turn& turn) {
     if (turn.flags.failed) {
       failure_is_known_ = true;
       fail_together(turn.failed_rank);
@@ -386,14 +408,15 @@ class Run {
 
   void save_after_failure() noexcept {
     try {
-      if (const TrainingSteps::Turn turn = steps_->finish(); turn.outcome) report(*turn.outcome);
+      if (const RunSteps::Turn turn = steps_->finish(); turn.outcome) report(*turn.outcome);
     } catch (const std::exception&) {}  // the error that ended the run is the one to report
     try {
       state_.step = steps_->step();
-      engine().zero_grad();
-      int bad = 0;  // weights
-      for (const TensorPart& part : engine().weights())
-        if (part.numel() > 0 && !kernels::all_finite(part.values)) ++bad;
+      int bad = 0;  // models
+      for (const auto& stack : stacks_->trained()) {
+        stack->engine().zero_grad();
+        if (!first_not_finite(stack->engine().weights()).empty()) ++bad;
+      }
       for (const int each : gather_values(ranks_, bad))
         if (each > 0) {  // the checkpoint before is worth more
           checkpoints_->finish();
@@ -425,7 +448,7 @@ class Run {
   std::optional<RunStacks> stacks_;
   std::optional<RunCallbacks> callbacks_;
   std::optional<RunCheckpoints> checkpoints_;
-  std::optional<TrainingSteps> steps_;
+  std::unique_ptr<RunSteps> steps_;
   std::exception_ptr failure_;     // of a report
   bool failure_is_known_ = false;  // to all ranks
   std::optional<RunTime> time_;

@@ -31,7 +31,8 @@ void load_beside(const std::string& folder, const Manifest& manifest, const Save
                  std::string_view complaint, Communicator& ranks);
 
 // As load_checkpoint() of the weights alone, which may be frozen: an engine that answers needs no more.
-void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks);
+void load_weights(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks,
+                  std::string_view section = "weights");
 // Likewise from safetensors files of any origin.
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks);
 
