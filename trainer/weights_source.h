@@ -9,9 +9,9 @@
 namespace keel {
 
 struct WeightsSource {
-  std::string folder;    // of the manifest's files
-  Manifest manifest;     // whose section "weights" it is
-  std::string identity;  // of names, shapes and numbers: another one means other weights
+  std::string folder;          // of the manifest's files
+  Manifest manifest;           // whose section "weights" it is
+  std::string identity;        // of names, shapes and numbers: another one means other weights
   bool is_checkpoint = false;  // for the first rank
 };
 
