@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string>
 
+#include "keel/runtime/error.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/foreign/load.h"
 #include "keel/trainer/progress.h"
@@ -13,6 +16,8 @@
 
 namespace keel::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kFewestColumns = 40, kMostColumns = 1000;
 
@@ -29,8 +34,8 @@ Option overrides(Words* variable) {
 
 Config read_configuration(const std::string& file, const Words& changes, bool speaks, const FilesBeside& beside) {
   Words notes;
-  Config config = load_any_config(program_keys(), {file, beside.deepspeed, beside.accelerate, beside.ranks}, changes,
-                                  "command line", &notes);
+  const ConfigFiles files = {file, beside.deepspeed, accelerate_path(beside.accelerate), beside.ranks};
+  Config config = load_any_config(program_keys(), files, changes, "command line", &notes);
   for (const std::string& note : notes)
     if (speaks) std::cerr << concat("keel: note: ", note, '\n');
   return config;
@@ -42,8 +47,28 @@ Option deepspeed_file(FilesBeside* beside) {
 }
 
 Option accelerate_file(FilesBeside* beside) {
-  return {"--config-file", "FILE", &beside->accelerate,
-          "Accelerate's configuration file, read beside the configuration, which it may not contradict."};
+  return {
+      "--config-file", "FILE", &beside->accelerate,
+      "Accelerate's configuration file, read beside the configuration, which it may not contradict; default: the one "
+      "that `accelerate config` wrote."};
+}
+
+std::string accelerate_path(const std::string& named) {
+  if (named != "default") return named;
+  const auto folder = [](const char* variable) -> fs::path {
+    const char* value = std::getenv(variable);
+    return value == nullptr ? "" : value;
+  };
+  fs::path home = folder("HF_HOME");
+  if (home.empty()) {
+    const fs::path cache = folder("XDG_CACHE_HOME");
+    home = (cache.empty() ? folder("HOME") / ".cache" : cache) / "huggingface";
+  }
+  const fs::path path = home / "accelerate" / "default_config.yaml";
+  std::error_code error;
+  KEEL_CHECK(fs::is_regular_file(path, error), "--config-file default: there is no file '", path.string(),
+             "', which `accelerate config` writes; name one, or ./default");
+  return path.string();
 }
 
 Option columns_option(int* variable) {

@@ -30,6 +30,9 @@ Config read_configuration(const std::string& file, const Words& changes, bool sp
 // --deepspeed_config_file and --config_file, as other launchers have them.
 Option deepspeed_file(FilesBeside* beside);
 Option accelerate_file(FilesBeside* beside);
+// The path that the latter names: "default" is what `accelerate config` writes, in $HF_HOME/accelerate, or else in
+// $XDG_CACHE_HOME/huggingface/accelerate or ~/.cache/huggingface/accelerate. An Error where that file is not there.
+std::string accelerate_path(const std::string& named);
 
 // --columns: of what is printed. 0, the default: those of columns_of_output().
 Option columns_option(int* variable);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common_options.h"
 #include "keel/config/resolver.h"
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
@@ -42,9 +43,17 @@ constexpr Named kNamed[] = {
 };
 
 // Options of keel's own, by which these keys are given.
-constexpr std::string_view kOwnFlags[] = {
-    "num_processes", "deepspeed_config_file", "deepspeed_hostfile", "use_cpu",
-    "debug",         "enable_cpu_affinity",   "same_network",       "distributed_type"};
+constexpr std::string_view kOwnFlags[] = {"num_processes",
+                                          "deepspeed_config_file",
+                                          "deepspeed_hostfile",
+                                          "use_cpu",
+                                          "debug",
+                                          "enable_cpu_affinity",
+                                          "same_network",
+                                          "distributed_type",
+                                          "fp16",
+                                          "command_file",
+                                          "commands"};
 
 int whole_or(const char* text, int otherwise) {
   return text == nullptr ? otherwise : whole_number(text).value_or(otherwise);
@@ -120,8 +129,10 @@ std::vector<Option> LaunchFlags::options() {
         {std::string(each.names), "", each.has_value ? Value::words(&each.words, 1) : Value(&each.is_on), ""});
   options.push_back({"--nproc-per-node", "", {&ranks_of_a_machine_, 1, 1'000'000}, ""});
   options.push_back({"--num-cpu-threads-per-process", "", {&threads, 1, 4096}, ""});
-  options.push_back({"--config-file", "FILE", &accelerate_file,
-                     "Accelerate's configuration file: its ranks and machines, and what it says of training."});
+  options.push_back(
+      {"--config-file", "FILE", &accelerate_file,
+       "Accelerate's configuration file: its ranks and machines, and what it says of training; default: the one "
+       "that `accelerate config` wrote."});
   options.push_back({"--deepspeed-config-file", "FILE", &deepspeed_file,
                      "DeepSpeed's JSON, read beside the configuration, which it may not contradict."});
   return options;
@@ -162,7 +173,8 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
     if (std::filesystem::is_regular_file(*file, error)) request.own_yaml = read_text_file(*file);
   }
   ForeignLaunch beside;
-  if (!accelerate_file.empty()) take_missing(beside, launch_of(accelerate_file));
+  const std::string accelerate = accelerate_path(accelerate_file);
+  if (!accelerate.empty()) take_missing(beside, launch_of(accelerate));
   if (file != command.end()) take_missing(beside, launch_of(*file));
 
   Said said;
@@ -190,7 +202,7 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
       said.values.empty() || file != command.end(),
       "options that say how to train need a configuration, not a program: ", said.values.empty() ? "" : said.values[0]);
   if (file == command.end()) return said;
-  if (!accelerate_file.empty()) said.values.push_back("--config-file=" + accelerate_file);
+  if (!accelerate.empty()) said.values.push_back("--config-file=" + accelerate);
   if (!deepspeed_file.empty()) said.values.push_back("--deepspeed-config-file=" + deepspeed_file);
   return said;
 }

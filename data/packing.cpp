@@ -83,28 +83,29 @@ class PackedDataset final : public Dataset {
     check_index(i);
     return options_.length;
   }
-  Example example(std::int64_t i) const override {
-    check_index(i);
-    const auto row_number = static_cast<std::size_t>(i);
-    const std::size_t first = row_number == 0 ? 0 : row_ends_[row_number - 1];
-    const std::span<const Piece> pieces = std::span(pieces_).subspan(first, row_ends_[row_number] - first);
-    const auto window = static_cast<std::size_t>(std::ranges::upper_bound(rows_before_, i) - rows_before_.begin()) - 1;
+  Example example(std::int64_t i) const override { return std::move(examples(std::span(&i, 1)).front()); }
+
+  // Asks for the documents of all rows at once, since files read what lies side by side together.
+  std::vector<Example> examples(std::span<const std::int64_t> indices) const override {
     std::vector<std::int64_t> numbers;
-    for (const Piece& piece : pieces)
-      numbers.push_back(static_cast<std::int64_t>(window * window_size() + piece.example));
-    const std::vector<Example> documents = below_->examples(numbers);
-    PackedRow row(options_.length, options_.padding);
-    for (std::size_t d = 0; d < pieces.size(); ++d) {
-      const std::int64_t number = numbers[d];
-      const Integers& tokens = sequence_of(documents[d], options_.tokens, number);
-      const Integers& targets = options_.labels.empty() ? tokens : sequence_of(documents[d], options_.labels, number);
-      check_counts(tokens, targets, number);
-      KEEL_CHECK(std::ssize(tokens.values) == lengths_[static_cast<std::size_t>(number)], "example ", number, " has ",
-                 tokens.values.size(), " tokens, and had ", lengths_[static_cast<std::size_t>(number)],
-                 " when the rows were counted; a data set must not change");
-      row.add(tokens.values, targets.values, pieces[d].begin);
+    for (const std::int64_t i : indices) {
+      check_index(i);
+      const auto window = std::ranges::upper_bound(rows_before_, i) - rows_before_.begin() - 1;
+      for (const Piece& piece : pieces_of(i)) numbers.push_back(window * options_.window + piece.example);
     }
-    return row.take();
+    const std::vector<Example> documents = below_->examples(numbers);
+    std::vector<Example> rows;
+    rows.reserve(indices.size());
+    std::size_t next = 0;
+    for (const std::int64_t i : indices) {
+      PackedRow row(options_.length, options_.padding);
+      for (const Piece& piece : pieces_of(i)) {
+        add_document(row, piece, documents[next], numbers[next]);
+        ++next;
+      }
+      rows.push_back(row.take());
+    }
+    return rows;
   }
   std::string fingerprint() const override {
     return concat("packed ", options_.length, ' ', options_.padding, ' ', options_.window, ' ', options_.tokens.size(),
@@ -115,10 +116,22 @@ class PackedDataset final : public Dataset {
  private:
   std::size_t window_size() const { return static_cast<std::size_t>(options_.window); }
 
-  void check_counts(const Integers& tokens, const Integers& targets, std::int64_t number) const {
+  std::span<const Piece> pieces_of(std::int64_t row) const {
+    const auto number = static_cast<std::size_t>(row);
+    const std::size_t first = number == 0 ? 0 : row_ends_[number - 1];
+    return std::span(pieces_).subspan(first, row_ends_[number] - first);
+  }
+
+  void add_document(PackedRow& row, const Piece& piece, const Example& document, std::int64_t number) const {
+    const Integers& tokens = sequence_of(document, options_.tokens, number);
+    const Integers& targets = options_.labels.empty() ? tokens : sequence_of(document, options_.labels, number);
     KEEL_CHECK(targets.values.size() == tokens.values.size(), "field '", printable(options_.labels, 64),
                "' of example ", number, " has ", targets.values.size(), " elements, and '",
                printable(options_.tokens, 64), "' has ", tokens.values.size());
+    const std::uint32_t counted = lengths_[static_cast<std::size_t>(number)];
+    KEEL_CHECK(tokens.values.size() == counted, "example ", number, " has ", tokens.values.size(), " tokens, and had ",
+               counted, " when the rows were counted; a data set must not change");
+    row.add(tokens.values, targets.values, piece.begin);
   }
 
   void count_tokens() {

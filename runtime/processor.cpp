@@ -71,4 +71,12 @@ bool multiplies_bf16() noexcept {
 #endif
 }
 
+bool multiplies_without_carry() noexcept {
+#if defined(__x86_64__)
+  return has(1, 0, ecx, 1, 0, 0);
+#else
+  return false;
+#endif
+}
+
 }  // namespace keel

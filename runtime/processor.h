@@ -21,5 +21,7 @@ MissingInstructions missing_instructions(std::uint32_t needed) noexcept;
 // Whether this processor has instructions that multiply numbers in bf16: AVX-512BF16, or AMX-BF16 (Intel's manual,
 // volume 2A, CPUID).
 bool multiplies_bf16() noexcept;
+// Whether it multiplies polynomials over GF(2): PCLMULQDQ.
+bool multiplies_without_carry() noexcept;
 
 }  // namespace keel

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/sandbox.h"
@@ -115,6 +116,26 @@ TEST(ForeignFiles, ADeepSpeedFileBesideAConfigurationMayNotContradictIt) {
   EXPECT_EQ(outcome.err,
             "keel: error: ds.json:2: gradient_clipping: makes clip 1, and c.yaml says 0.5; remove one of the two\n");
   EXPECT_EQ(sandbox.contents(), before);
+}
+
+TEST(ForeignFiles, DefaultIsTheFileThatAccelerateHasWritten) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml", "steps: 2\ndata: {type: addition}\nbatch: {micro: 3}\ndevice: cpu\n");
+  const std::string home = sandbox / "hub", file = home + "/accelerate/default_config.yaml";
+  std::filesystem::create_directories(home + "/accelerate");
+  std::filesystem::copy_file(golden("accelerate.yaml"), file);
+  ::setenv("HF_HOME", home.c_str(), 1);
+  const Outcome launched = sandbox.keel("launch --dry-run --threads --config_file default c.yaml");
+  EXPECT_NE(launched.out.find(concat("train --thread-ranks 2 c.yaml --config-file=", file)), std::string::npos)
+      << launched.out << launched.err;
+  const Outcome trained = sandbox.keel("train --print-config --config_file default c.yaml");
+  EXPECT_NE(trained.out.find("strategy: zero2"), std::string::npos) << trained.out << trained.err;
+  std::filesystem::remove(file);
+  const Outcome gone = sandbox.keel("launch --dry-run --config_file default c.yaml");
+  ::unsetenv("HF_HOME");
+  EXPECT_EQ(gone.code, 2);
+  EXPECT_EQ(gone.err, concat("keel: error: --config-file default: there is no file '", file,
+                             "', which `accelerate config` writes; name one, or ./default\n"));
 }
 
 TEST(ForeignFiles, LaunchTakesOptionsAndFilesOfOtherLaunchers) {

@@ -66,6 +66,22 @@ TEST(Crc32, IsThatOfTheStandard) {
     EXPECT_EQ(crc32(std::as_bytes(std::span(text).subspan(cut)), of(text.substr(0, cut))), of(text)) << cut;
 }
 
+TEST(Crc32, IsTheRemainderByThePolynomialBitByBit) {
+  std::mt19937 engine(7);
+  std::vector<std::byte> bytes(700);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
+  std::uint32_t wanted = ~0u;
+  for (std::size_t size = 0; size <= bytes.size(); ++size) {
+    EXPECT_EQ(crc32(std::span(bytes).first(size)), ~wanted) << size;
+    EXPECT_EQ(crc32(std::span(bytes).subspan(size / 3, size - size / 3), crc32(std::span(bytes).first(size / 3))),
+              ~wanted)
+        << size;
+    if (size == bytes.size()) break;
+    wanted ^= std::to_integer<std::uint32_t>(bytes[size]);
+    for (int bit = 0; bit < 8; ++bit) wanted = (wanted >> 1) ^ (0xedb88320u & (0u - (wanted & 1)));
+  }
+}
+
 TEST(Columns, GiveBackWhatWasWritten) {
   const TemporaryFolder folder;
   for (const std::int64_t count : {0, 1, 500}) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <numeric>
 #include <random>
@@ -122,6 +123,31 @@ TEST(Pack, HasEveryTokenInOnePlaceAndKeepsDocumentsWhole) {
     for (const auto& [token, count] : seen) EXPECT_EQ(count, 1) << token;
     for (const auto& [token, count] : targets) EXPECT_EQ(count, 1) << token;
   }
+}
+
+TEST(Pack, MakesSeveralRowsAsItMakesEachAndAsksBelowOnce) {
+  class Counted final : public testing::ListDataset {
+   public:
+    using ListDataset::ListDataset;
+    std::vector<Example> examples(std::span<const std::int64_t> indices) const override {
+      ++calls;
+      return ListDataset::examples(indices);
+    }
+    mutable std::atomic<int> calls = 0;
+  };
+  std::vector<Example> examples;
+  for (const std::int64_t length : random_lengths(60, 30, 5))
+    examples.push_back(document(std::ssize(examples), length));
+  const auto below = std::make_shared<const Counted>(examples);
+  const DatasetPtr rows = pack(below, {.length = 12, .window = 16});
+  ASSERT_GT(rows->size(), 20);
+  const std::vector<std::int64_t> asked = {20, 3, 3, 0, rows->size() - 1, 19};
+  std::vector<Example> alone;
+  for (const std::int64_t i : asked) alone.push_back(rows->example(i));
+  below->calls = 0;
+  EXPECT_EQ(rows->examples(asked), alone);
+  EXPECT_EQ(below->calls, 1);
+  EXPECT_TRUE(rows->examples({}).empty());
 }
 
 TEST(Pack, TakesLabelsOfTheExamples) {

@@ -119,6 +119,30 @@ TEST(Foreign, AcceleratesFileSaysNumbersStageAndProcesses) {
   EXPECT_EQ(concat(launch.address, ':', *launch.port), "10.0.0.1:29600");
 }
 
+TEST(Foreign, AcceleratesFilesOfAllVersionsAreRead) {
+  const std::string old = golden("accelerate_old.yaml"), newest = golden("accelerate_parallelism.yaml");
+  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {old}, kAdditions)),
+            to_yaml(parse_config("strategy: ddp-fp16\n", old, kAdditions)));
+  EXPECT_EQ(launch_of(old).ranks, 2);
+  EXPECT_EQ(launch_of(old).gpus, "0,2");
+
+  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {newest}, kAdditions)),
+            to_yaml(parse_config("strategy: zero3-bf16\nsharding: {reshard_after_forward: false, group: 2}\n", newest,
+                                 kAdditions)));
+
+  const TemporaryFolder folder;
+  const auto read = [&](std::string_view text) {
+    write_text_file(folder / "a.yaml", text);
+    return to_string(load_any_config(keel_keys(), {folder / "a.yaml"}, kAdditions).strategy);
+  };
+  EXPECT_EQ(read("distributed_type: MULTI_GPU\nfp16: true\n"), "ddp-fp16");
+  EXPECT_EQ(read("distributed_type: FSDP\nfsdp_config: {fsdp_version: 1, fsdp_reshard_after_forward: SHARD_GRAD_OP}\n"),
+            "zero2-fp32");
+  EXPECT_EQ(read("distributed_type: FSDP\nnum_processes: 2\nparallelism_config:\n"
+                 "  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 1\n"),
+            "ddp-fp32");
+}
+
 TEST(Foreign, AutoInDeepSpeedsFileIsWhatAcceleratesFileSays) {
   const Config read = load_any_config(keel_keys(), {golden("accelerate_json.yaml")}, kAdditions);
   EXPECT_EQ(to_string(read.strategy), "zero1-bf16");
@@ -212,6 +236,15 @@ TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
        ":1: distributed_type: keel has no tensor parallelism; its strategies are ddp, zero1, zero2 and zero3"},
       {"distributed_type: 'NO'\nmixed_precision: fp8\n",
        ":2: mixed_precision: training does not offer fp8 yet; use bf16"},
+      {"distributed_type: FSDP\nnum_processes: 4\nparallelism_config:\n  parallelism_config_dp_shard_size: 2\n"
+       "  parallelism_config_tp_size: 2\n",
+       ":4: parallelism_config.parallelism_config_dp_shard_size: makes 1 copy of 2 ranks, and 1 train; give -N 2\n"
+       "FILE:5: parallelism_config.parallelism_config_tp_size: keel has no tensor or sequence parallelism"},
+      {"distributed_type: MULTI_GPU\ndynamo_backend: INDUCTOR\n",
+       ":2: dynamo_backend: keel's operations are compiled already"},
+      {"distributed_type: MULTI_GPU\nnum_proceses: 2\n",
+       ":2: num_proceses: is no key of the configuration file of Accelerate that keel knows, did you mean "
+       "'num_processes'?"},
       {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: none.json\n",
        ":3: deepspeed_config.deepspeed_config_file: there is no file 'none.json'"},
       {"transformers-params: {mode: test, pretrained_model_dir: bert, num_epochs: null}\n",
@@ -256,8 +289,8 @@ TEST(Foreign, TheUsersOwnValuesAnswerForKeysThatWouldBeRefused) {
 }
 
 TEST(Foreign, EveryKeyOfAFileIsToldOnce) {
-  for (const char* name :
-       {"hps.yaml", "parameters.yml", "accelerate.yaml", "accelerate_fsdp.yaml", "deepspeed_auto.json"}) {
+  for (const char* name : {"hps.yaml", "parameters.yml", "accelerate.yaml", "accelerate_fsdp.yaml",
+                           "accelerate_old.yaml", "accelerate_parallelism.yaml", "deepspeed_auto.json"}) {
     const ForeignTranslation read = translate_file(keel_keys(), golden(name), kAdditions, 1);
     std::set<std::pair<int, std::string>> places;
     for (const ForeignTold& told : read.told) {

@@ -41,6 +41,12 @@ void read_mixed_precision(ForeignReading& reading, const ForeignEntry& entry) {
   reading.refuse(entry, name == "fp8" ? "training does not offer fp8 yet; use bf16" : "expects no, fp16 or bf16");
 }
 
+// As files before 0.11 say it.
+void read_old_fp16(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto is_on = reading.flag(entry))
+    reading.state(reading.facts().precision, *is_on ? Strategy::Precision::fp16 : Strategy::Precision::fp32, entry);
+}
+
 // What DeepSpeed and FSDP share out stands in their sections.
 void read_type(ForeignReading& reading, const ForeignEntry& entry) {
   const std::string& type = entry.value.text;
@@ -101,6 +107,24 @@ void read_sharding_strategy(ForeignReading& reading, const ForeignEntry& entry) 
   reading.refuse(entry, "expects FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2");
 }
 
+// FSDP 2 says whether, and FSDP 1 the sharding strategy.
+void read_reshard(ForeignReading& reading, const ForeignEntry& entry) {
+  if (entry.value.text.find("SHARD") != std::string::npos) return read_sharding_strategy(reading, entry);
+  if (const auto reshards = reading.flag(entry))
+    reading.put("sharding.reshard_after_forward", *reshards ? "true" : "false", entry);
+}
+
+void read_shard_size(ForeignReading& reading, const ForeignEntry& entry) {
+  const auto ranks = reading.count(entry);
+  if (!ranks) return;
+  if (*ranks < 1) return reading.refuse(entry, "must be at least 1");
+  if (*ranks == 1) return reading.state(reading.facts().stage, Stage::ddp, entry);
+  reading.state(reading.facts().shard_size, *ranks, entry);
+}
+void read_replicas(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto copies = reading.count(entry)) reading.state(reading.facts().replicas, *copies, entry);
+}
+
 void read_offload_params(ForeignReading& reading, const ForeignEntry& entry) {
   if (reading.flag(entry).value_or(false)) reading.state(reading.facts().parameter, Strategy::Offload::cpu, entry);
 }
@@ -110,6 +134,16 @@ void finish_accelerate(ForeignReading& reading) {
   if (type && !reading.facts().stage && !reading.reads_beside()) {
     if (type->value.text == "DEEPSPEED") reading.facts().stage = {Stage::zero2, *type};
     if (type->value.text == "FSDP") reading.facts().stage = {Stage::zero3, *type};
+  }
+  const auto &shard_size = reading.facts().shard_size, &replicas = reading.facts().replicas;
+  if (shard_size || replicas) {
+    const ForeignEntry& from = shard_size ? shard_size->from : replicas->from;
+    const std::int64_t size = shard_size ? shard_size->value : 1, copies = replicas ? replicas->value : 1;
+    if (size * copies != reading.ranks())
+      return reading.refuse(
+          from, concat("makes ", copies, " cop", copies == 1 ? "y" : "ies", " of ", size, " rank", size == 1 ? "" : "s",
+                       ", and ", reading.ranks(), " train; give -N ", size * copies));
+    if (shard_size) reading.put("sharding.group", std::to_string(size), from);
   }
   const auto& hybrid = reading.facts().group_is_a_machine;
   if (!hybrid) return;
@@ -121,6 +155,8 @@ void finish_accelerate(ForeignReading& reading) {
 }
 
 constexpr std::string_view kAccelerateOff = "false|False|no|none|NO|NONE|null|{}";
+constexpr std::string_view kCompiled = "keel's operations are compiled already";
+constexpr std::string_view kParallel = "keel has no tensor or sequence parallelism";
 constexpr std::string_view kSame = "changes no result";
 constexpr std::string_view kBlocks = "keel shards by transformer blocks";
 constexpr std::string_view kByKeel =
@@ -128,11 +164,14 @@ constexpr std::string_view kByKeel =
 
 constexpr ForeignRow kAccelerateRows[] = {
     refused("compute_environment", "keel does not rent machines; start it where it shall run", "LOCAL_MACHINE"),
+    refused("command_file", "keel has no TPUs", kAccelerateOff),
+    refused("commands", "keel has no TPUs", "[]"),
     taken("debug", "keel's ranks always check that they do the same"),
     mapped("distributed_type", "strategy", read_type,
            "MULTI_GPU and MULTI_CPU are ddp, DEEPSPEED is zero2 and FSDP zero3 where no key says a stage"),
     refused("downcast_bf16", "keel has no TPUs", kAccelerateOff),
     taken("enable_cpu_affinity", "keel launch --bind-to core does so"),
+    mapped("fp16", "precision", read_old_fp16, "as files before mixed_precision have it"),
     mapped("gpu_ids", "", read_gpu_ids, "keel launch --gpu_ids"),
     mapped("machine_rank", "", read_machine_rank, "keel launch --machine_rank"),
     mapped("main_process_ip", "", read_main_address, "keel launch --main_process_ip"),
@@ -143,12 +182,20 @@ constexpr ForeignRow kAccelerateRows[] = {
     mapped("num_processes", "", read_processes, "keel launch -N, on all machines together"),
     taken("rdzv_backend", "keel's ranks meet at the first machine's address"),
     taken("same_network", "keel's ranks meet at the first machine's address"),
+    refused("tpu_name", "keel has no TPUs", kAccelerateOff),
+    refused("tpu_vm", "keel has no TPUs", "[]"),
+    refused("tpu_zone", "keel has no TPUs", kAccelerateOff),
     refused("tpu_env", "keel has no TPUs", "[]"),
     refused("tpu_use_cluster", "keel has no TPUs", kAccelerateOff),
     refused("tpu_use_sudo", "keel has no TPUs", kAccelerateOff),
     mapped("use_cpu", "device", read_cpu, "cpu"),
-    refused("dynamo_config.*", "keel's operations are compiled already", "no|NO"),
+    refused("dynamo_backend", kCompiled, "no|NO"),
+    refused("dynamo_config.*", kCompiled, "no|NO"),
     refused("megatron_lm_config.*", "keel has no tensor parallelism"),
+    mapped("parallelism_config.parallelism_config_dp_replicate_size", "", read_replicas,
+           "copies of what is sharded; with dp_shard_size as many as there are ranks"),
+    mapped("parallelism_config.parallelism_config_dp_shard_size", "sharding.group", read_shard_size, "1 is ddp"),
+    refused("parallelism_config.*", kParallel, "1"),
     refused("fp8_config.*", "training does not offer fp8 yet; use bf16"),
     refused("ipex_config.*", "keel has oneDNN itself, by `kernels: auto`", kAccelerateOff),
     refused("mpirun_config.*", "keel launch finds the launcher; --hostfile names the machines"),
@@ -170,6 +217,8 @@ constexpr ForeignRow kAccelerateRows[] = {
     refused("deepspeed_config.deepspeed_moe_layer_cls_names", "keel has no mixtures of experts", kAccelerateOff),
     refused("fsdp_config.fsdp_activation_checkpointing", "keel keeps activations; make batch.micro smaller",
             kAccelerateOff),
+    refused("fsdp_config.fsdp_activation_checkpointing_offload", "keel keeps activations; make batch.micro smaller",
+            kAccelerateOff),
     taken("fsdp_config.fsdp_auto_wrap_policy", kBlocks),
     taken("fsdp_config.fsdp_transformer_layer_cls_to_wrap", kBlocks),
     taken("fsdp_config.fsdp_min_num_params", kBlocks),
@@ -182,7 +231,8 @@ constexpr ForeignRow kAccelerateRows[] = {
     mapped("fsdp_config.fsdp_offload_params", "strategy", read_offload_params, "parameters on the cpu"),
     mapped("fsdp_config.fsdp_sharding_strategy", "strategy", read_sharding_strategy,
            "zero3, zero2 or ddp; HYBRID_SHARD makes a machine's ranks a sharding.group"),
-    mapped("fsdp_config.fsdp_reshard_after_forward", "sharding.reshard_after_forward"),
+    mapped("fsdp_config.fsdp_reshard_after_forward", "sharding.reshard_after_forward", read_reshard,
+           "with FSDP 1 a sharding strategy, as above"),
     taken("fsdp_config.fsdp_state_dict_type", "keel's checkpoints are sharded, and keel get writes whole ones"),
     taken("fsdp_config.fsdp_sync_module_states", "keel's ranks begin with the same weights"),
     taken("fsdp_config.fsdp_use_orig_params", "keel's groups of parameters go by name"),
@@ -197,7 +247,8 @@ const ForeignKind kAccelerate = {
     .signs = "compute_environment|distributed_type|main_training_function|deepspeed_config|fsdp_config",
     .about =
         "What it says of starting processes is `keel launch`'s: `keel launch accelerate.yaml KEY=VALUE` starts "
-        "`num_processes` ranks, and `--config_file FILE` reads it beside a configuration of keel's.",
+        "`num_processes` ranks, and `--config_file FILE` reads it beside a configuration of keel's. `--config_file "
+        "default` is the file that `accelerate config` writes.",
     .rows = kAccelerateRows,
     .finish = finish_accelerate};
 

@@ -31,6 +31,10 @@ std::optional<double> parsed(std::string_view text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
+bool says_nothing(const YamlNode& section) {
+  return section.kind == YamlNode::Kind::null || (section.kind == YamlNode::Kind::mapping && section.entries.empty());
+}
+
 // Whether two texts say the same, as 1 and 1.0 do.
 bool say_the_same(std::string_view a, std::string_view b) {
   const std::optional<double> x = parsed(a), y = parsed(b);
@@ -94,9 +98,9 @@ void ForeignReading::read_entry(const ForeignKind& kind, const ForeignEntry& ent
   const bool is_exact = row != nullptr && row->key == entry.key;
   const bool is_section = is_section_of(kind, entry.key);
   if (is_exact) return apply(kind, *row, entry);
+  if (is_section && says_nothing(entry.value)) return tell(entry, Verdict::taken, "says nothing");
   if (entry.value.kind == YamlNode::Kind::mapping && (is_section || kind.is_nested))
     return walk(kind, entry.file, entry.key + ".", entry.value);
-  if (is_section && entry.value.kind == YamlNode::Kind::null) return tell(entry, Verdict::taken, "says nothing");
   if (is_section) return refuse(entry, "expects keys with values below it");
   if (row != nullptr) return apply(kind, *row, entry);
   refuse_unknown(kind, entry);

@@ -29,6 +29,7 @@ struct ForeignFacts {
   bool rows_of_each_rank = false;
   std::optional<ForeignEntry> type;                   // of a launcher
   std::optional<ForeignEntry> group_is_a_machine;     // of what is sharded
+  std::optional<Stated<int>> shard_size, replicas;    // ranks of a copy of what is sharded, and copies
   std::optional<ForeignEntry> goes_on, goes_on_from;  // that a run is resumed, and the path
   std::optional<Stated<Strategy::Stage>> stage;
   std::optional<Stated<Strategy::Precision>> precision;
