@@ -25,7 +25,7 @@ void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
 // On all ranks: why this one cannot go on.
 void RunOutcomes::fail_together(int rank, const RunSteps& steps) {
   const RunCallbacks& callbacks = site_.callbacks;
-  const std::string missing = steps.data_failure();
+  const std::string& missing = steps.data_failure();
   const std::string reason = broadcast_text(site_.ranks, missing.empty() ? callbacks.failure() : missing, rank);
   const ErrorKind kind = missing.empty() ? callbacks.failure_kind() : ErrorKind::io;
   const ErrorKind told = gather_values(site_.ranks, kind)[static_cast<std::size_t>(rank)];
