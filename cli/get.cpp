@@ -42,6 +42,7 @@ struct GetArguments {
   std::int64_t step = kNewest;
   bool force = false;
   bool best = false, ema = false, swa = false;
+  std::string stack;
   std::string average() const { return ema ? "ema" : swa ? "swa" : ""; }
 };
 
@@ -71,7 +72,7 @@ void check_target(const GetArguments& arguments) {
 
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
-  const std::string section = section_of_weights(checkpoint, arguments.average());
+  const std::string section = section_of_weights(checkpoint, arguments.average(), arguments.stack);
   const TensorParts tensors = checkpoint.manifest.tensors_of(section);
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
@@ -117,6 +118,7 @@ Command get_command() {
                       {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
                       {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},
                       {"--swa", "", &arguments->swa, "The mean of the weights (swa.start)."},
+                      {"--stack", "NAME", &arguments->stack, "The model of this name, of a task that trains several."},
                       {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
                       {"--force", "", &arguments->force, "Replace the file where it is there already."}},
           .footer = kGetFooter,

@@ -31,6 +31,9 @@ TaskCatalog::TaskCatalog(std::span<const TaskEntry> own, std::span<const std::st
     if (entry.summary.empty() || entry.summary.find('\n') != std::string_view::npos)
       complain(entry, "needs a summary of one line");
     if (entry.make == nullptr) complain(entry, "has no function that makes it");
+    for (const std::string_view stack : entry.stacks)
+      if (!is_name(stack) || std::ranges::count(entry.stacks, stack) > 1)
+        complain(entry, concat("'", printable(stack, 64), "': models have different names of letters, digits and _"));
     if (const std::string rows = complaint_about(entry.rows, taken); !rows.empty()) complain(entry, rows);
     entries_.push_back(entry);
   }

@@ -22,6 +22,14 @@ struct TaskEntry {
   // The same, where a configuration is read and file and line can be told; not called where a value is missing or
   // wrong. Null: nothing to say.
   std::vector<SettingsComplaint> (*complain)(const Settings& settings) = nullptr;
+  // Names of the models that are trained, of a task with several (ManualTask): each has a key stacks.NAME.
+  std::vector<std::string_view> stacks = {};
+
+  // Names of the models that are trained: those, or one that is empty.
+  std::vector<std::string> model_names() const {
+    if (stacks.empty()) return {""};
+    return {stacks.begin(), stacks.end()};
+  }
 };
 
 // Whether one of its rows is of the key.
@@ -29,9 +37,12 @@ bool is_key_of(const TaskEntry& task, std::string_view key);
 
 // The entry of a class that is made of a TaskSite.
 template <class T>
-TaskEntry task_entry(std::string_view name, std::string_view summary, std::vector<KeyRow> rows = {}) {
-  return {name, summary, std::move(rows),
-          [](const TaskSite& site) -> std::unique_ptr<TaskBase> { return std::make_unique<T>(site); }};
+TaskEntry task_entry(std::string_view name, std::string_view summary, std::vector<KeyRow> rows = {},
+                     std::vector<std::string_view> stacks = {}) {
+  TaskEntry entry{name, summary, std::move(rows),
+                  [](const TaskSite& site) -> std::unique_ptr<TaskBase> { return std::make_unique<T>(site); }};
+  entry.stacks = std::move(stacks);
+  return entry;
 }
 
 // keel's own, in the order of documentation.

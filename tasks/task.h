@@ -92,6 +92,7 @@ struct StackModel {
   // Where the weights of a frozen model are: a safetensors file, a checkpoint, or the folder of a run, whose newest
   // checkpoint is taken.
   std::string weights = {};
+  int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };
 
 // What all tasks have in common.

@@ -15,7 +15,8 @@ TrainState parse_state(const Json& json, const std::string& path) {
     TrainState state;
     state.step = json.at("step").integer();
     state.tokens = json.at("tokens").integer();
-    state.optimizer = parse_steps(json.at("optimizer"));
+    if (json.contains("optimizer")) state.optimizer = parse_steps(json.at("optimizer"));
+    else state.optimizer.steps = state.step;  // several models count their own
     if (json.contains("time")) {
       const Json& time = json.at("time");
       state.time = {time.at("seconds").number(), time.at("since").integer(), state.optimizer.steps};

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
 
+#include "keel/dist/checkpoint/export.h"
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
@@ -44,9 +46,11 @@ void measure(ListedCheckpoint& checkpoint) {
 }
 
 int writers_of(const Manifest& manifest) {
+  const std::map<std::string, std::string> models = weights_in(manifest);
+  const std::string section = models.empty() ? "" : models.begin()->second;
   std::set<std::uint32_t> files;
   for (const Extent& extent : manifest.extents)
-    if (manifest.tensors[extent.tensor].section == "weights") files.insert(extent.file);
+    if (manifest.tensors[extent.tensor].section == section) files.insert(extent.file);
   return static_cast<int>(files.size());
 }
 
@@ -124,8 +128,18 @@ Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<c
   return open_checkpoint_of_run(run.checkpoint_called(name), keys);
 }
 
-std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average) {
-  if (average.empty()) return "weights";
+std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average, const std::string& model) {
+  std::string names;
+  const std::map<std::string, std::string> models = weights_in(checkpoint.manifest);
+  for (const auto& [name, section] : models)
+    if (!name.empty()) names += concat(names.empty() ? "" : ", ", name);
+  const auto found = models.find(model);
+  if (found == models.end())
+    throw Error(names.empty()
+                    ? concat("'", checkpoint.path, "' has one model, without a name, and none called '", model, "'")
+                    : concat("'", checkpoint.path, "' has the models ", names, "; name one of them (--stack NAME)"));
+  if (average.empty()) return found->second;
+  KEEL_CHECK(model.empty(), "'", checkpoint.path, "' has several models, and averages of weights are of runs with one");
   std::string section = concat("callback.", average);
   KEEL_CHECK(!checkpoint.manifest.tensors_of(section).empty(), "'", checkpoint.path, "' has no average of this kind; ",
              average == "ema" ? "ema.decay" : "swa.start", " asks for one");

@@ -37,9 +37,9 @@ Checkpoint find_checkpoint(const std::string& path, std::optional<std::int64_t> 
 // The one that checkpoint.best has found best in a run's folder; an Error where none is named.
 Checkpoint find_best_checkpoint(const std::string& path, const std::shared_ptr<const ConfigKeys>& keys = keel_keys());
 
-// Where a checkpoint has the weights, or their average of a kind ("ema", "swa"; empty: the weights themselves). An
-// Error where it has none of that kind.
-std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average);
+// Where a checkpoint has the weights, or their average of a kind ("ema", "swa"; empty: the weights themselves), of the
+// model of this name (empty: the only one). An Error where it has none of that kind, or no such model.
+std::string section_of_weights(const Checkpoint& checkpoint, const std::string& average, const std::string& model);
 
 // Whether a path means a run, and not one checkpoint. An Error where it is neither, or cannot be looked into.
 bool means_run(const std::string& path);

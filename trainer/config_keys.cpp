@@ -48,6 +48,20 @@ std::shared_ptr<const Schema> with_first(const SchemaRow& row, const Schema& sch
   return std::make_shared<const Schema>(std::move(rows), std::vector<RetiredKey>(retired.begin(), retired.end()));
 }
 
+// Those of a task: its own, and one for each model that it trains by name.
+std::vector<KeyRow> rows_of(const TaskEntry& entry) {
+  std::vector<KeyRow> rows = entry.rows;
+  for (const std::string_view stack : entry.stacks)
+    rows.push_back(
+        {.key = kept(concat("stacks.", stack)),
+         .type = KeyType::texts,
+         .standard = "[]",
+         .help = kept(concat("What is other for the model ", stack,
+                             ": keys of optimizer, scheduler, clip and loss_scale, such as optimizer.lr=1e-4.")),
+         .on_resume = ResumeRule::warns});
+  return rows;
+}
+
 }  // namespace
 
 ConfigKeys::ConfigKeys(std::span<const TaskEntry> own) : tasks_(own, keys_of(*own_schema())) {
@@ -60,7 +74,7 @@ ConfigKeys::ConfigKeys(std::span<const TaskEntry> own) : tasks_(own, keys_of(*ow
   type.help = "What is learnt, and from what data; `keel tasks` lists them with the keys of each.";
   type.on_resume = OnResume::refuses;
   for (const TaskEntry& entry : tasks_.entries())
-    schemas_.emplace(entry.name, with_first(type, *joined(*own_schema(), entry.rows)));
+    schemas_.emplace(entry.name, with_first(type, *joined(*own_schema(), rows_of(entry))));
 }
 
 const Schema& ConfigKeys::schema(std::string_view task) const {

@@ -36,7 +36,8 @@ Data open_training_data(Config& config, TaskBase& task) {
 
 LossFunction loss_of(TaskBase& task) {
   auto* const one = dynamic_cast<Task*>(&task);
-  KEEL_CHECK(one != nullptr, "the task has no loss of a micro-batch");
+  if (one == nullptr)
+    throw Error("the task steers its own steps, which this command cannot do", ErrorKind::unsupported);
   return [one](const Batch& batch, Forward& pass) { return one->training_step(batch, pass); };
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<TaskBase> make_task(const Config& config);
 // An Error where the configuration asks the task for what it cannot do, or the task has nothing to train on.
 Data open_training_data(Config& config, TaskBase& task);
 
-// The loss of a micro-batch.
+// The loss of a micro-batch. An Error (unsupported) for a task that steers its own steps.
 LossFunction loss_of(TaskBase& task);
 
 // What measure_lengths() says of the task's data, which it opens, where the run is as long as so many epochs.

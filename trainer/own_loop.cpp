@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "keel/data/divide_rows.h"
-#include "keel/data/prefetch.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/schedule.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"
+#include "keel/trainer/step_loader.h"
 #include "keel/trainer/step_loss.h"
 #include "keel/trainer/step_note.h"
 
@@ -36,35 +36,22 @@ struct MicroBatch::Step {
                options.first_step, " steps; rows are at least 1, steps at least 0");
     check_agreement(*ranks, concat(source->fingerprint(), '\n', source->steps(), " steps"),
                     "ranks have different data");
-    const Context& context = engine.context();
-    loader.emplace(
-        source, options.first_step, [this](std::int64_t each) { return loaded_rows(divide(each)); },
-        static_cast<int>(std::max<std::int64_t>(2, engine.options().micro_batches)),
-        context.stream().is_asynchronous() ? context : Context(), options.workers);
+    loader.emplace(StepLoader::Site{.source = source,
+                                    .ranks = *ranks,
+                                    .context = engine.context(),
+                                    .micro = options.micro,
+                                    .micro_batches = engine.options().micro_batches,
+                                    .workers = options.workers},
+                   options.first_step);
     done = options.first_step;
   }
 
-  std::vector<Rows> divide(std::int64_t step) const {
-    return divide_rows(source->rows(step), options.micro, ranks->rank(), ranks->size());
-  }
-
   std::vector<Batch> take() {
-    const std::vector<Rows> ranges = divide(done);
-    KEEL_CHECK(std::ssize(ranges) <= engine.options().micro_batches, "step ", done + 1, " has ", source->rows(done),
-               " rows, in ", ranges.size(), " micro-batches on each rank, but the engine was made for ",
-               engine.options().micro_batches, "; micro_batches_of() says how many to make it for");
-    std::vector<Batch> batches;
-    for (const Rows range : ranges) {
-      const bool repeats = range.begin == range.end && !batches.empty() && batches.back().is_stand_in();
-      if (repeats) {
-        batches.push_back(batches.back());
-        continue;
-      }
-      std::optional<Batch> batch = loader->next();
-      KEEL_CHECK(batch.has_value(), "the data has ended before step ", done + 1);
-      batches.push_back(range.begin < range.end ? *std::move(batch) : batch->stand_in());
-    }
-    return batches;
+    const std::int64_t count = loader->count(done);
+    KEEL_CHECK(count <= engine.options().micro_batches, "step ", done + 1, " has ", source->rows(done), " rows, in ",
+               count, " micro-batches on each rank, but the engine was made for ", engine.options().micro_batches,
+               "; micro_batches_of() says how many to make it for");
+    return loader->take();
   }
 
   void begin() {
@@ -127,7 +114,7 @@ struct MicroBatch::Step {
   std::vector<MicroBatch> micro_batches;
   std::vector<StepLoss> losses;  // of the micro-batches so far
   WeightTotals totals;
-  std::optional<PrefetchLoader> loader;  // last: its threads use the others
+  std::optional<StepLoader> loader;  // last: its threads use the others
 };
 
 MicroBatch::MicroBatch(Batch its_batch, Forward its_pass, bool last, Step& step)

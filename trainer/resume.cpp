@@ -192,10 +192,11 @@ std::optional<Checkpoint> find_resume(const Config& config, const RunFolder& fol
 }
 
 void load_beginning(const Config& config, const RunFolder& folder, const Data& data, TrainObserver& observer,
-                    Communicator& ranks, Sharded& engine, std::optional<Checkpoint>& resume) {
+                    Communicator& ranks, std::span<Sharded* const> engines, std::optional<Checkpoint>& resume) {
   while (resume) {
     try {
-      return load_checkpoint(resume->path, resume->manifest, engine, ranks);
+      for (Sharded* const engine : engines) load_checkpoint(resume->path, resume->manifest, *engine, ranks);
+      return;
     } catch (const Error& error) {
       const bool may_have_others = config.resume == "auto" || RunFolder::is_run(config.resume);
       if (!is_thrown_by_all(ranks) || !may_have_others) throw;

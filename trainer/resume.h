@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "keel/tasks/task.h"
 #include "keel/trainer/checkpoint.h"
@@ -30,9 +31,9 @@ void check_same_model(const Checkpoint& resume, const Config& config);
 // An Error where the run's folder has one of the data's files with another text.
 void check_same_files(const RunFolder& folder, const Data& data);
 
-// Gives the engine the numbers of `resume`, if any. Damage to them shows when they are read: then an older checkpoint
+// Gives the engines the numbers of `resume`, if any. Damage to them shows when they are read: then an older checkpoint
 // of the run is found and takes its place, with a warning. Every rank calls it.
 void load_beginning(const Config& config, const RunFolder& folder, const Data& data, TrainObserver& observer,
-                    Communicator& ranks, Sharded& engine, std::optional<Checkpoint>& resume);
+                    Communicator& ranks, std::span<Sharded* const> engines, std::optional<Checkpoint>& resume);
 
 }  // namespace keel

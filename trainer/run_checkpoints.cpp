@@ -12,20 +12,27 @@ namespace keel {
 
 RunCheckpoints::RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine,
                                Communicator& ranks, TrainObserver& observer, RunCallbacks& callbacks,
-                               const std::optional<Checkpoint>& begun)
+                               const std::optional<Checkpoint>& begun, std::vector<SavedBeside> others)
     : folder_(folder),
       config_(config),
       engine_(engine),
       ranks_(ranks),
       observer_(observer),
       callbacks_(callbacks),
+      others_(std::move(others)),
       begun_(begun),
       memory_(folder, config, engine, ranks, observer),
       newest_(begun ? begun->state.step : 0),
       last_(seconds_now()) {}
 
+std::vector<SavedBeside> RunCheckpoints::beside() const {
+  std::vector<SavedBeside> all = others_;
+  for (SavedBeside& each : callbacks_.tensors()) all.push_back(std::move(each));
+  return all;
+}
+
 void RunCheckpoints::begin() {
-  if (config_.async) background_ = std::make_unique<AsyncSave>(engine_, ranks_, callbacks_.tensors());
+  if (config_.async) background_ = std::make_unique<AsyncSave>(engine_, ranks_, beside());
   memory_.begin();
 }
 
@@ -45,14 +52,14 @@ void RunCheckpoints::save(const TrainState& state) {
   }
   finish();
   const std::string path = folder_.checkpoint(state.step);
-  background_->begin(path, json_of(state), settling(state.step), callbacks_.tensors());
+  background_->begin(path, json_of(state), settling(state.step), beside());
   saving_ = state.step;
 }
 
 void RunCheckpoints::save_at_once(const TrainState& state) {
   const std::string path = folder_.checkpoint(state.step);
   saving_ = state.step;
-  take(save_checkpoint(path, engine_, ranks_, json_of(state), settling(state.step), callbacks_.tensors()));
+  take(save_checkpoint(path, engine_, ranks_, json_of(state), settling(state.step), beside()));
 }
 
 void RunCheckpoints::try_to_save(const TrainState& state) {
@@ -139,7 +146,7 @@ std::string RunCheckpoints::save_elsewhere(const TrainState& state) const {
     const std::string path = broadcast_text(ranks_, place.empty() ? "" : (place / name).string());
     if (path.empty()) continue;
     try {
-      save_checkpoint(path, engine_, ranks_, json_of(state), {}, callbacks_.tensors());
+      save_checkpoint(path, engine_, ranks_, json_of(state), {}, beside());
       return path;
     } catch (const Error&) {
       if (!is_thrown_by_all(ranks_)) throw;

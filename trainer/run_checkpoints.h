@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "keel/dist/checkpoint/async_save.h"
 #include "keel/trainer/progress.h"
@@ -20,9 +21,10 @@ namespace keel {
 class RunCheckpoints {
  public:
   // All outlive this. `begun`: the checkpoint that the session goes on from, if any. What `callbacks` keep is saved,
-  // too, and they are told of checkpoints.
+  // too, and they are told of checkpoints. `others`: further engines that are trained (TaskStacks::others()).
   RunCheckpoints(const RunFolder& folder, const CheckpointConfig& config, Sharded& engine, Communicator& ranks,
-                 TrainObserver& observer, RunCallbacks& callbacks, const std::optional<Checkpoint>& begun);
+                 TrainObserver& observer, RunCallbacks& callbacks, const std::optional<Checkpoint>& begun,
+                 std::vector<SavedBeside> others = {});
 
   // Once the run's folder is there, and what callbacks keep.
   void begin();
@@ -47,7 +49,7 @@ class RunCheckpoints {
   // Whether a copy in the memory of hosts is due after a step; and makes it, where no checkpoint of that step is there.
   bool is_copy_due(std::int64_t step) const { return memory_.is_due(step); }
   void copy(const TrainState& state) {
-    if (newest_ != state.step) memory_.copy(state, callbacks_.tensors());
+    if (newest_ != state.step) memory_.copy(state, beside());
   }
   // Removes the copies: nothing is to go on from them.
   void drop_copies() { memory_.end(); }
@@ -63,6 +65,7 @@ class RunCheckpoints {
   void save_somewhere(const TrainState& state, const std::function<void()>& prepare);
 
  private:
+  std::vector<SavedBeside> beside() const;
   void save_at_once(const TrainState& state);
   std::string save_elsewhere(const TrainState& state) const;
   void take(const SaveResult& result);
@@ -76,6 +79,7 @@ class RunCheckpoints {
   Communicator& ranks_;
   TrainObserver& observer_;
   RunCallbacks& callbacks_;
+  std::vector<SavedBeside> others_;
   const std::optional<Checkpoint>& begun_;
   std::unique_ptr<AsyncSave> background_;
   RunMemory memory_;

@@ -23,6 +23,10 @@ class RunFolder {
   std::string file(const std::string& name) const { return concat(path_, '/', name); }
   // The weights of the newest checkpoint, in fp32.
   std::string model() const { return path_ + "/model.safetensors"; }
+  // Of the model of this name, where a run trains several; of the only one without.
+  std::string model(const std::string& name) const {
+    return name.empty() ? model() : concat(path_, "/model.", name, ".safetensors");
+  }
   std::string checkpoint(std::int64_t step) const;
   // Holds the name of the newest checkpoint, for other programs.
   std::string latest() const { return path_ + "/checkpoints/latest"; }

@@ -1,23 +1,61 @@
 #include "keel/trainer/run_stacks.h"
 
+#include <algorithm>
+
 #include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
+#include "keel/optim/catalog.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/precision.h"
 #include "keel/trainer/resume.h"
+#include "keel/trainer/stack_config.h"
 
 namespace keel {
 namespace {
 
-StackModels models_of(TaskBase& task, Communicator& ranks) {
+// The configuration has a key for each model that has a name, and asks nothing of several models that is of one alone.
+void check_models(const Config& config, const StackModels& models) {
+  std::string names, listed;
+  for (const StackModel& model : models.trained())
+    if (!model.name.empty()) names += concat(names.empty() ? "" : ", ", model.name);
+  for (const std::string_view each : config.keys->tasks().find(config.task)->stacks)
+    listed += concat(listed.empty() ? "" : ", ", each);
+  KEEL_CHECK(names == listed, "the task ", config.task, " trains the models ",
+             names.empty() ? "(one without a name)" : names, ", and its entry lists ", listed.empty() ? "none" : listed,
+             "; both have the same names in the same order");
+  if (names.empty()) return;
+  const auto refuse = [&](bool asked, std::string_view key, std::string_view why) {
+    if (asked)
+      throw Error(concat(key, ": ", why, ", and the task ", config.task, " steers its own steps"),
+                  ErrorKind::unsupported);
+  };
+  refuse(config.time_limit > 0, "time_limit", "schedules by the clock are for tasks with one loss");
+  refuse(config.ema.decay > 0, "ema.decay", "averages of weights are for tasks with one model");
+  refuse(config.swa.start > 0, "swa.start", "averages of weights are for tasks with one model");
+  refuse(config.gradient_compression.kind().feedback, "gradient_compression",
+         "what is delivered later is kept for one model");
+  for (const StackModel& model : models.trained()) {
+    const Config own = stack_config(config, model.name);
+    KEEL_CHECK(model.passes >= 1, "model '", model.name, "' has ", model.passes, " passes; at least one is possible");
+    refuse(find_optimizer(own.optimizer.type).requirements.closure, own.optimizer.type,
+           "it evaluates the loss several times in a step");
+  }
+}
+
+StackModels models_of(const Config& config, TaskBase& task, Communicator& ranks) {
   std::optional<StackModels> models;
-  together(ranks, [&] { models.emplace(task); });
+  together(ranks, [&] {
+    models.emplace(task);
+    check_models(config, *models);
+  });
   return *std::move(models);
 }
 
 }  // namespace
 
 RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
-    : site_(site), models_(models_of(site.task, site.ranks)) {
+    : site_(site), models_(models_of(site.config, site.task, site.ranks)) {
   Config& config = site.config;
   config.strategy.precision = decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);
   check_memory(config, models_, site.ranks, site.context);
@@ -38,8 +76,20 @@ void RunStacks::tell_once(LogLevel level, const std::string& words) {
 }
 
 void RunStacks::load(const RunFolder& folder, const Data& data, std::optional<Checkpoint>& resume) {
-  load_beginning(site_.config, folder, data, site_.observer, site_.ranks, engine(), resume);
+  std::vector<Sharded*> engines;
+  for (const auto& stack : trained()) engines.push_back(&stack->engine());
+  load_beginning(site_.config, folder, data, site_.observer, site_.ranks, engines, resume);
   if (resume) check_fingerprints(*resume);
+}
+
+bool RunStacks::forget_gradients() {
+  bool are_finite = true;
+  for (const auto& stack : trained()) {
+    stack->engine().zero_grad();
+    are_finite &= first_not_finite(stack->engine().weights()).empty();
+  }
+  const std::vector<int> all = gather_values(site_.ranks, are_finite ? 1 : 0);
+  return std::ranges::count(all, 0) == 0;
 }
 
 void RunStacks::check_fingerprints(const Checkpoint& resume) {

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint.h"
@@ -38,6 +41,11 @@ class RunStacks {
   // Gives what is trained the numbers of `resume`, as load_beginning(). An AgreedError where a frozen model has other
   // weights than then.
   void load(const RunFolder& folder, const Data& data, std::optional<Checkpoint>& resume);
+  std::span<const std::unique_ptr<Stack>> trained() const { return stacks_->trained(); }
+  std::vector<SavedBeside> others() const { return stacks_->others(); }
+  // For a run that fails: forgets all gradients, and returns whether all weights are finite, on every rank. Every rank
+  // calls it.
+  bool forget_gradients();
   // See TaskStacks.
   LossFunction loss() { return stacks_->loss(site_.task); }
   void release_frozen() { stacks_->release_frozen(); }

@@ -31,7 +31,8 @@ void remove_old(const RunFolder& folder, const CheckpointConfig& config, std::in
 void settle_checkpoint(const RunFolder& folder, std::int64_t step, const CheckpointConfig& config) {
   const std::string path = folder.checkpoint(step);
   write_text_file(folder.latest(), std::filesystem::path(path).filename().string() + "\n");
-  publish_weights(path, folder.model());
+  for (const auto& [name, section] : weights_in(read_manifest(path)))
+    publish_weights(path, folder.model(name), section);
   remove_old(folder, config, step);
 }
 

@@ -5,19 +5,21 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/frozen_stack.h"
 #include "keel/trainer/run_plan.h"
+#include "keel/trainer/stack_config.h"
 
 namespace keel {
 
 namespace {
 
-ShardedOptions trained_options(const StackSite& site, Module& model, int first_subject) {
+ShardedOptions trained_options(const StackSite& site, Module& model, const std::string& name, int first_subject) {
   ShardedOptions options = engine_options(site.config, site.micro_batches, model);
+  options.name = name;
   options.first_subject = first_subject;
   return options;
 }
 
-ShardedOptions planned_options(const Config& config, Module& model, int ranks, bool frozen) {
-  const std::int64_t micro_batches = planned_micro_batches(config, ranks);
+ShardedOptions planned_options(const Config& config, Module& model, int ranks, bool frozen, int passes) {
+  const std::int64_t micro_batches = passes * planned_micro_batches(config, ranks);
   if (!frozen) return engine_options(config, micro_batches, model);
   ShardedOptions options = answering_options(config, model, ranks);
   options.micro_batches = micro_batches;
@@ -34,11 +36,11 @@ std::vector<FlatBuffer> planned_layout(Module& model, int shards, std::int64_t b
 
 }  // namespace
 
-Stack::Stack(const StackSite& site, Module& model, int first_subject)
+Stack::Stack(const StackSite& site, Module& model, const std::string& name, int first_subject)
     : site_(site),
       model_(model),
       engine_(model, site.context, site.ranks, make_optimizer(site.config),
-              trained_options(site, model, first_subject)),
+              trained_options(site, model, name, first_subject)),
       warning_(check_groups(site.config, engine_)) {}
 
 const StepCurves& Stack::curves() {
@@ -53,10 +55,10 @@ RankPlan Stack::plan() const {
   return PlannedStack(site_.config, model_, site_.ranks.size(), on_processor).plan(site_.ranks.rank());
 }
 
-PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen)
+PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen, int passes)
     : config_(config),
       ranks_(ranks),
-      options_(planned_options(config, model, ranks, frozen)),
+      options_(planned_options(config, model, ranks, frozen, passes)),
       optimizer_(frozen ? make_sgd() : make_optimizer(config)),
       layout_(planned_layout(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block, frozen)),
       buffers_(count_buffers(model)),
@@ -100,7 +102,8 @@ void add(TrafficPlan& sum, const TrafficPlan& more) {
 RankPlan plan_stacks(const Config& config, const StackModels& models, int ranks, int rank, bool on_processor) {
   RankPlan sum;
   for (const StackModel& model : models.all()) {
-    const RankPlan plan = PlannedStack(config, *model.module, ranks, on_processor, model.frozen).plan(rank);
+    const Config own = stack_config(config, model.name, model.frozen);
+    const RankPlan plan = PlannedStack(own, *model.module, ranks, on_processor, model.frozen, model.passes).plan(rank);
     add(sum.memory, plan.memory);
     add(sum.traffic, plan.traffic);
     sum.owned += plan.owned;

@@ -27,9 +27,11 @@ struct StackSite {
 class Stack {
  public:
   // Gives the model its memory and initial numbers; it must outlive the stack. Collective. Errors: see Sharded; a group
-  // of the configuration that fits no parameter is one, too. `first_subject`: see ShardedOptions.
-  Stack(const StackSite& site, Module& model, int first_subject = 1);
+  // of the configuration that fits no parameter is one, too. `name`, `first_subject`: see ShardedOptions.
+  Stack(const StackSite& site, Module& model, const std::string& name = {}, int first_subject = 1);
 
+  const std::string& name() const { return engine_.options().name; }
+  const Config& config() const { return site_.config; }
   Module& model() const { return model_; }
   Sharded& engine() { return engine_; }
   const Sharded& engine() const { return engine_; }
@@ -54,8 +56,8 @@ class Stack {
 class PlannedStack {
  public:
   // `on_processor`: the device is the processor, so nothing is offloaded.
-  // `frozen`: it only answers, as a FrozenStack.
-  PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen = false);
+  // `frozen`: it only answers, as a FrozenStack. `passes`: see StackModel.
+  PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen = false, int passes = 1);
   RankPlan plan(int rank) const;
   // What the rank does in a step whose first micro-batch has so many tokens, in order.
   std::vector<TraceNode> trace(int rank, std::int64_t tokens) const;

@@ -1,6 +1,8 @@
 #include "keel/trainer/task_stacks.h"
 
+#include "keel/dist/checkpoint/snapshot.h"
 #include "keel/trainer/make_task.h"
+#include "keel/trainer/stack_config.h"
 
 namespace keel {
 
@@ -8,7 +10,12 @@ TaskStacks::TaskStacks(const StackSite& site, const StackModels& models, Communi
     : site_(site), models_(models) {
   int subject = 1;  // of the next stack's first unit
   for (const StackModel& model : models_.trained()) {
-    trained_.push_back(std::make_unique<Stack>(site_, *model.module, subject));
+    configs_.push_back(stack_config(site_.config, model.name));
+    const StackSite own{.config = configs_.back(),
+                        .context = site_.context,
+                        .ranks = site_.ranks,
+                        .micro_batches = site_.micro_batches * model.passes};
+    trained_.push_back(std::make_unique<Stack>(own, *model.module, model.name, subject));
     subject += static_cast<int>(trained_.back()->engine().units().size());
   }
   for (const StackModel& model : models_.frozen()) {
@@ -24,6 +31,13 @@ LossFunction TaskStacks::loss(TaskBase& task) {
     release_frozen();
     return of_batch;
   };
+}
+
+std::vector<SavedBeside> TaskStacks::others() const {
+  std::vector<SavedBeside> all;
+  for (std::size_t i = 1; i < trained_.size(); ++i)
+    for (SavedBeside& each : saved_with(trained_[i]->engine())) all.push_back(std::move(each));
+  return all;
 }
 
 void TaskStacks::release_frozen() {

@@ -1,12 +1,15 @@
 #pragma once
 // The stacks of all models of a task on one rank: those that are trained, and frozen ones with their weights.
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "keel/dist/checkpoint/saved_beside.h"
+#include "keel/trainer/config.h"
 #include "keel/trainer/frozen_stack.h"
 #include "keel/trainer/stack.h"
 #include "keel/trainer/stack_models.h"
@@ -23,6 +26,8 @@ class TaskStacks {
   // The first that is trained.
   Stack& main() { return *trained_.front(); }
   std::span<const std::unique_ptr<Stack>> trained() const { return trained_; }
+  // All but the first, as a checkpoint keeps them beside it.
+  std::vector<SavedBeside> others() const;
   // Which weights frozen models have, by name (WeightsSource::identity).
   const std::map<std::string, std::string>& fingerprints() const { return fingerprints_; }
   // The task's loss of a micro-batch, after which frozen models give back their whole weights. This must outlive it.
@@ -35,6 +40,7 @@ class TaskStacks {
  private:
   StackSite site_;
   StackModels models_;
+  std::deque<Config> configs_;  // of those that are trained
   std::vector<std::unique_ptr<Stack>> trained_;
   std::vector<std::unique_ptr<FrozenStack>> frozen_;
   std::map<std::string, std::string> fingerprints_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "keel/dist/checkpoint/load.h"
+#include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
@@ -57,14 +58,19 @@ Checkpoint TrainedModel::find_exported() const {
   const RunFolder folder(source_.path);
   KEEL_CHECK(std::filesystem::exists(folder.config()), "'", source_.path,
              "' is not the folder of a run: it has no config.yaml");
-  KEEL_CHECK(std::filesystem::exists(folder.model()), "'", source_.path,
-             "' has no model yet; it is written with the first checkpoint");
   Checkpoint found;
   found.path = source_.path;
-  const std::string file = std::filesystem::path(folder.model()).filename().string();
-  found.manifest = describe_files(source_.path, "weights", std::span(&file, 1));
   found.state.config = read_text_file(folder.config());
   check_task_is_known(*source_.keys, found.state.config, folder.config());
+  const Config config = parse_config(source_.keys, found.state.config, folder.config());
+  ManifestJoin models;
+  for (const std::string& name : source_.keys->tasks().find(config.task)->model_names()) {
+    KEEL_CHECK(std::filesystem::exists(folder.model(name)), "'", source_.path,
+               "' has no model yet; it is written with the first checkpoint");
+    const std::string file = std::filesystem::path(folder.model(name)).filename().string();
+    models.add(describe_files(source_.path, section_of_stack(name, "weights"), std::span(&file, 1)));
+  }
+  found.manifest = std::move(models).finish();
   return found;
 }
 
@@ -111,16 +117,22 @@ void TrainedModel::load(bool with_frozen) {
   std::optional<StackModels> models;
   together(ranks_, [&] { models.emplace(*task_); });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
-  stack_ = std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, models->main());
-  dtype_ = stack_->engine().options().policy.parameter;
+  const StackSite site{config_, context_, **device_ranks_};
+  int subject = 1;
+  const auto add = [&](std::vector<std::unique_ptr<FrozenStack>>& to, const StackModel& model) -> FrozenStack& {
+    to.push_back(std::make_unique<FrozenStack>(site, *model.module, subject));
+    subject += static_cast<int>(to.back()->engine().units().size());
+    return *to.back();
+  };
+  for (const StackModel& model : models->trained()) {
+    add(trained_, model);
+    names_.push_back(model.name);
+  }
+  dtype_ = trained_.front()->engine().options().policy.parameter;
   load_trained();
   if (!with_frozen) return;
-  int subject = 1 + static_cast<int>(stack_->engine().units().size());
   for (const StackModel& model : models->frozen()) {
-    frozen_.push_back(
-        std::make_unique<FrozenStack>(StackSite{config_, context_, **device_ranks_}, *model.module, subject));
-    subject += static_cast<int>(frozen_.back()->engine().units().size());
-    const std::string found = load_frozen(model, *frozen_.back(), ranks_);
+    const std::string found = load_frozen(model, add(frozen_, model), ranks_);
     const auto known = checkpoint_.state.frozen.find(model.name);
     if (known != checkpoint_.state.frozen.end() && known->second != found)
       throw AgreedError(concat("the frozen model '", model.name, "' has other weights, in '", model.weights,
@@ -130,10 +142,14 @@ void TrainedModel::load(bool with_frozen) {
 
 void TrainedModel::load_trained() {
   while (true) {
-    std::string section;
-    together(ranks_, [&] { section = section_of_weights(checkpoint_, source_.average); });
+    std::vector<std::string> sections;  // of the models that are trained
+    together(ranks_, [&] {
+      for (const std::string& name : names_) sections.push_back(section_of_weights(checkpoint_, source_.average, name));
+    });
     try {
-      return load_weights(checkpoint_.path, checkpoint_.manifest, stack_->engine(), ranks_, section);
+      for (std::size_t i = 0; i < trained_.size(); ++i)
+        load_weights(checkpoint_.path, checkpoint_.manifest, trained_[i]->engine(), ranks_, sections[i]);
+      return;
     } catch (const Error& error) {
       const bool may_have_others =
           !source_.is_exported && !source_.step && !source_.is_best && RunFolder::is_run(source_.path);
@@ -148,9 +164,11 @@ void TrainedModel::load_trained() {
 
 void TrainedModel::check_finite() {
   together(ranks_, [&] {
-    const std::string bad = first_not_finite(stack_->engine().weights());
-    KEEL_CHECK(bad.empty(), "'", source_.is_exported ? RunFolder(source_.path).model() : checkpoint_.path, "': ", bad,
-               " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      const std::string bad = first_not_finite(trained_[i]->engine().weights());
+      KEEL_CHECK(bad.empty(), "'", source_.is_exported ? RunFolder(source_.path).model(names_[i]) : checkpoint_.path,
+                 "': ", bad, " has numbers that are not finite; an earlier checkpoint of the run may be sound");
+    }
   });
 }
 

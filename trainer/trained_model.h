@@ -82,7 +82,8 @@ class TrainedModel {
   DType dtype_ = DType::f32;
   std::unique_ptr<TaskBase> task_;
   std::unique_ptr<DeviceCommunicator> device_ranks_;
-  std::unique_ptr<FrozenStack> stack_;
+  std::vector<std::unique_ptr<FrozenStack>> trained_;
+  std::vector<std::string> names_;                    // of those
   std::vector<std::unique_ptr<FrozenStack>> frozen_;  // what the task asks besides
 };
 

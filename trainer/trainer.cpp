@@ -9,11 +9,11 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
-#include "keel/kernels/update.h"
 #include "keel/trainer/batch_check.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/group_rates.h"
 #include "keel/trainer/length.h"
+#include "keel/trainer/make_steps.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/own_callbacks.h"
 #include "keel/trainer/rank_log.h"
@@ -21,14 +21,13 @@
 #include "keel/trainer/run_checkpoints.h"
 #include "keel/trainer/run_evaluation.h"
 #include "keel/trainer/run_files.h"
+#include "keel/trainer/run_outcomes.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/run_report.h"
 #include "keel/trainer/run_stacks.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trackers.h"
 #include "keel/trainer/shared_folder.h"
-#include "keel/trainer/skipped_steps.h"
-#include "keel/trainer/training_step.h"
 
 namespace keel {
 namespace {
@@ -75,17 +74,17 @@ class Run {
       callbacks_.emplace(std::move(all),
                          RunCallbacks::Site{folder_.path(), state_.config, engine(), ranks_, observer_});
     });
-    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_);
+    checkpoints_.emplace(folder_, config_.checkpoint, engine(), ranks_, observer_, *callbacks_, resume_,
+                         stacks_->others());
     if (config.time_limit <= 0 || state_.time.seconds <= 0) state_.time = {0, state_.optimizer.steps};
     time_.emplace(config_, state_.time);
-    skipped_.emplace(engine().options().scaling, state_.optimizer.steps);
     state_.config = to_yaml(config_);
     state_.frozen = stacks_->fingerprints();
     state_.data = data_.training->fingerprint();
-    known_step_ = state_.step;
     report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
-                                    group_rates(config_, stacks_->main().model())},
+                                    group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
+    outcomes_.emplace(RunOutcomes::Site{ranks_, observer_, *callbacks_, *report_, state_, engine().options().scaling});
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
     loop.steps = config_.steps;
@@ -102,35 +101,33 @@ class Run {
     write_description();
     begin_callbacks();
     checkpoints_->begin();
-    steps_.emplace(TrainingSteps::Parts{.model = stacks_->main().model(),
-                                        .loss = stacks_->loss(),
-                                        .engine = engine(),
-                                        .ranks = ranks_,
-                                        .loader = data_.training,
-                                        .micro = config_.batch.micro,
-                                        .curves = scaled(curves, state_.rate_factor),
-                                        .last_step = config_.steps,
-                                        .seed = config_.seed,
-                                        .cuda_graph = config_.cuda_graph,
-                                        .workers = static_cast<int>(config_.data.workers),
-                                        .unit = std::string(task_->unit()),
-                                        .safe = config_.safe_steps,
-                                        .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
-                   state_.step);
+    steps_ = make_steps({.config = config_,
+                         .task = *task_,
+                         .stacks = *stacks_,
+                         .ranks = ranks_,
+                         .source = data_.training,
+                         .micro_batches = micro_batches_,
+                         .rate_factor = state_.rate_factor,
+                         .watcher = callbacks_->empty() ? nullptr : &*callbacks_},
+                        curves, state_.step);
     try {
       loop();
       callbacks_->tell_together("fit_end", &Callback::fit_end);
     } catch (...) {
       callbacks_->tell_exception();
       // Where the other ranks do not know of it they cannot save, either.
-      if (is_thrown_by_all(ranks_) || failure_is_known_) save_after_failure();
+      if (is_thrown_by_all(ranks_) || outcomes_->failure_is_known()) save_after_failure();
       callbacks_->tell_end_after_failure();
       trackers_.end(RunStatus::failed);
       throw;
     }
-    trackers_.artifact("model", folder_.model());
+    for (const auto& stack : stacks_->trained()) {
+      const std::string& name = stack->name();
+      trackers_.artifact(name.empty() ? "model" : concat("model.", name), folder_.model(name));
+    }
     trackers_.end(result_.end == TrainEnd::stopped ? RunStatus::killed : RunStatus::finished);
     result_.step = state_.step;
+    result_.loss = outcomes_->loss();
     result_.memory = context_.memory();
     return result_;
   }
@@ -196,7 +193,7 @@ class Run {
     keep_folder();
     tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
-    if (result_.end != TrainEnd::stopped) skipped_->check_some_step_was_taken();
+    if (result_.end != TrainEnd::stopped) outcomes_->check_some_step_was_taken();
     remember_callbacks();
     checkpoints_->save_the_last(state_);
   }
@@ -219,7 +216,7 @@ class Run {
     const bool evaluates = !agreed.stop && (last || config_.eval.every.is_due(state_.step) || agreed.wishes.evaluate);
     bool saves = !last && checkpoints_->is_due(state_.step, agreed.save || agreed.wishes.save);
     const bool copies = !last && checkpoints_->is_copy_due(state_.step);
-    if (last || evaluates || saves || copies) handle(steps_->finish());
+    if (last || evaluates || saves || copies) outcomes_->handle(steps_->finish(), *steps_);
     if (last) confirm();
     if (evaluates) saves |= evaluate_now().save;
     const bool ends = last || has_ended_;
@@ -240,10 +237,9 @@ class Run {
   // A step and its outcome, or that of the step before; what all ranks have agreed on with it.
   StepFlags run_step() {
     const bool alone = ranks_.size() == 1;
-    std::int64_t asked_after = steps_taken();
+    std::int64_t asked_after = outcomes_->taken();
     if (time_->has_limit())
-      steps_->set_curves(
-          scaled(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor));
+      steps_->set_rates(make_curves(time_->rates_after(asked_after), asked_after, context_), state_.rate_factor);
     LoopState& loop = callbacks_->loop();
     loop.step = state_.step + 1;
     if (config_.epoch_steps > 0) loop.epoch = static_cast<double>(loop.step) / config_.epoch_steps;
@@ -251,16 +247,16 @@ class Run {
     callbacks_->tell("step_begin", &Callback::step_begin);
     // At any number of ranks wishes are those from before the step; a rank alone hears signals at once.
     const LoopWishes wishes = callbacks_->wishes();
-    TrainingSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
+    RunSteps::Turn turn = steps_->next(alone ? StepFlags{.wishes = wishes} : flags());
     state_.step = steps_->step();
     tell_once(LogLevel::warning, stacks_->trace().finish_step(state_.step, ranks_, folder_));
-    handle(turn);
+    outcomes_->handle(turn, *steps_);
     callbacks_->tell("step_end", &Callback::step_end);
     if (alone) {
       turn.flags = flags();
       turn.flags.wishes = wishes;
       turn.saves = {turn.flags.saving};
-      asked_after = steps_taken();
+      asked_after = outcomes_->taken();
     }
     if (!turn.saves.empty()) checkpoints_->hear(turn.saves);
     time_->hear(turn.flags.seconds, asked_after);
@@ -273,7 +269,7 @@ class Run {
   void take(const LoopWishes& agreed) {
     if (agreed.rate != LoopWishes::kNone && agreed.rate != state_.rate_factor) {
       state_.rate_factor = agreed.rate;
-      if (!time_->has_limit()) steps_->set_curves(scaled(stacks_->main().curves(), agreed.rate));
+      if (!time_->has_limit()) steps_->set_rates(stacks_->main().curves(), agreed.rate);
     }
     if (!agreed.stop || has_ended_) return;
     end_by(TrainEnd::callback);
@@ -288,67 +284,18 @@ class Run {
   // Ends the run where some rank cannot go on, and has not told it yet.
   void confirm() {
     StepFlags told;
-    told.failed = has_failed();
-    handle(steps_->ask(told));
+    told.failed = outcomes_->has_failed();
+    outcomes_->handle(steps_->ask(told), *steps_);
   }
-
-  bool has_failed() const { return failure_ != nullptr || !callbacks_->failure().empty(); }
 
   StepFlags flags() {
     return {.stop = observer_.stop_requested(),
             .late = time_->is_over(),
-            .failed = has_failed(),
+            .failed = outcomes_->has_failed(),
             .save = observer_.save_requested() || checkpoints_->asks(),
             .saving = checkpoints_->note(),
             .seconds = time_->has_limit() ? time_->seconds() : 0,
             .wishes = callbacks_->wishes()};
-  }
-
-  // Those whose outcome is not known yet count as taken.
-  std::int64_t steps_taken() const { return state_.optimizer.steps + state_.step - known_step_; }
-
-  // Reports what has come out. A rank whose report fails (a full disk, an observer that throws) tells the others with
-  // the next step, so that all can save.
-  void handle(const TrainingSteps::Turn& turn) {
-    if (turn.flags.failed) {
-      failure_is_known_ = true;
-      fail_together(turn.failed_rank);
-    }
-    if (!turn.outcome) return;
-    try {
-      report(*turn.outcome);
-    } catch (...) {
-      if (ranks_.size() == 1) throw;
-      failure_ = std::current_exception();
-    }
-    skipped_->count(turn.outcome->result, turn.outcome->step);
-    state_.optimizer.steps = turn.outcome->result.steps_taken;
-    known_step_ = turn.outcome->step;
-  }
-
-  // On all ranks: why this one cannot go on.
-  [[noreturn]] void fail_together(int rank) {
-    const std::string missing = steps_->data_failure();
-    const std::string reason = broadcast_text(ranks_, missing.empty() ? callbacks_->failure() : missing, rank);
-    const ErrorKind kind = missing.empty() ? callbacks_->failure_kind() : ErrorKind::io;
-    const ErrorKind told = gather_values(ranks_, kind)[static_cast<std::size_t>(rank)];
-    if (!reason.empty()) throw AgreedError(ranks_.size() == 1 ? reason : concat("rank ", rank, ": ", reason), told);
-    if (failure_) std::rethrow_exception(failure_);
-    throw AgreedError(concat("rank ", rank, " cannot go on; its log says why"), ErrorKind::peer);
-  }
-
-  void report(const StepOutcome& outcome) {
-    state_.tokens += outcome.units;
-    result_.loss = outcome.loss;
-    if (!outcome.result.taken)
-      observer_.on_message(skipped_->are_expected() ? LogLevel::info : LogLevel::warning,
-                           skipped_->message(outcome.result, outcome.step));
-    callbacks_->note(outcome, state_.tokens);
-    LoopState& loop = callbacks_->loop();
-    loop.seconds = report_->seconds();
-    loop.waited_ms = steps_->waited_ms();
-    for (auto& each : callbacks_->take_logged()) logged_.push_back(std::move(each));
-    if (report_->tell_step(outcome, steps_->waited_ms(), state_.tokens, logged_)) logged_.clear();
   }
 
   // Returns what callbacks have asked for in its events.
@@ -386,21 +333,14 @@ class Run {
 
   void save_after_failure() noexcept {
     try {
-      if (const TrainingSteps::Turn turn = steps_->finish(); turn.outcome) report(*turn.outcome);
+      if (const RunSteps::Turn turn = steps_->finish(); turn.outcome) outcomes_->report(*turn.outcome, *steps_);
     } catch (const std::exception&) {}  // the error that ended the run is the one to report
     try {
       state_.step = steps_->step();
-      engine().zero_grad();
-      int bad = 0;  // weights
-      for (const TensorPart& part : engine().weights())
-        if (part.numel() > 0 && !kernels::all_finite(part.values)) ++bad;
-      for (const int each : gather_values(ranks_, bad))
-        if (each > 0) {  // the checkpoint before is worth more
-          checkpoints_->finish();
-          return checkpoints_->drop_copies();
-        }
+      const bool are_finite = stacks_->forget_gradients();
       checkpoints_->finish();
-      if (checkpoints_->newest() >= state_.step) return checkpoints_->drop_copies();
+      // Where they are not, the checkpoint before is worth more.
+      if (!are_finite || checkpoints_->newest() >= state_.step) return checkpoints_->drop_copies();
       remember_callbacks();
       checkpoints_->save_somewhere(state_, [this] { keep_folder(); });
     } catch (const std::exception& error) {
@@ -425,16 +365,12 @@ class Run {
   std::optional<RunStacks> stacks_;
   std::optional<RunCallbacks> callbacks_;
   std::optional<RunCheckpoints> checkpoints_;
-  std::optional<TrainingSteps> steps_;
-  std::exception_ptr failure_;     // of a report
-  bool failure_is_known_ = false;  // to all ranks
+  std::unique_ptr<RunSteps> steps_;
   std::optional<RunTime> time_;
   std::optional<RunReport> report_;
-  std::vector<std::pair<std::string, double>> logged_;  // by callbacks, since the last record
+  std::optional<RunOutcomes> outcomes_;
   bool has_ended_ = false;
-  TrainState state_;             // `optimizer` counts the steps taken up to known_step_
-  std::int64_t known_step_ = 0;  // whose outcome is known
-  std::optional<SkippedSteps> skipped_;
+  TrainState state_;
   TrainResult result_;
 };
 

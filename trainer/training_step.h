@@ -12,33 +12,13 @@
 #include "keel/nn/module.h"
 #include "keel/runtime/out_of_memory.h"
 #include "keel/tasks/loss.h"
-#include "keel/tasks/metric.h"
+#include "keel/trainer/assembly.h"
 #include "keel/trainer/micro_step.h"
-#include "keel/trainer/step_note.h"
+#include "keel/trainer/run_steps.h"
 
 namespace keel {
 
-// Is told of a step's parts as they are asked for.
-class StepWatcher {
- public:
-  virtual ~StepWatcher() = default;
-  virtual void before_backward(std::int64_t micro_batch) = 0;
-  virtual void after_backward(std::int64_t micro_batch) = 0;
-  virtual void out_of_memory(const std::exception& error) = 0;
-  virtual void before_optimizer_step() = 0;
-  virtual void after_optimizer_step() = 0;
-};
-
-struct StepOutcome {
-  std::int64_t step = 0;  // counted from 1
-  double loss = 0;        // over all ranks; not a number where no term had weight
-  std::int64_t units = 0;
-  double flops = 0;                     // of the products that the model needed, forward and backward, over all ranks
-  std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
-  StepResult result = {};
-};
-
-class TrainingSteps {
+class TrainingSteps final : public RunSteps {
  public:
   struct Parts {
     Module& model;
@@ -56,34 +36,20 @@ class TrainingSteps {
     bool safe = false;                           // what finds no memory is tried again, on a rank alone
     StepWatcher* watcher = nullptr;              // outlives this; null: nobody is told
   };
-  struct Turn {
-    std::optional<StepOutcome> outcome;
-    StepFlags flags;              // raised by any rank
-    std::vector<SaveNote> saves;  // of all ranks; none where they exchanged no notes
-    int failed_rank = -1;
-  };
 
   // Goes on after `step` steps. Steps may have different numbers of rows, and fewer than there are ranks: a micro-batch
   // without rows is computed with the step's first row, which counts nothing. They may not need more micro-batches than
   // the engine was made for.
   TrainingSteps(const Parts& parts, std::int64_t step);
 
-  std::int64_t step() const { return step_; }
-  // For the steps from now on.
-  void set_curves(const StepCurves& curves) { parts_.curves = curves; }
-  // Does a step. On the processor it returns that step's outcome; on a device, which still works on the step, that of
-  // the step before. A loss that is not finite is an Error of kind numeric, on all ranks, that names the first bad
-  // tensor.
-  Turn next(StepFlags flags = {});
-  // The outcome of the step under way, if any.
-  Turn finish(StepFlags flags = {});
-  // Exchanges flags with all ranks outside of a step.
-  Turn ask(StepFlags flags);
-  // Why this rank, of several, does not have the batches of the next step; then its flag `failed` was raised. Else
-  // empty.
-  const std::string& data_failure() const { return data_failure_; }
-  // Milliseconds in which this thread has waited for other ranks, the engine's waiting included.
-  double waited_ms() const { return parts_.engine.waited_ms() + waited_ms_; }
+  std::int64_t step() const override { return step_; }
+  void set_rates(const StepCurves& curves, double factor) override { parts_.curves = scaled(curves, factor); }
+  // A loss that is not finite names the first bad tensor.
+  Turn next(StepFlags flags = {}) override;
+  Turn finish(StepFlags flags = {}) override;
+  Turn ask(StepFlags flags) override;
+  const std::string& data_failure() const override { return data_failure_; }
+  double waited_ms() const override { return parts_.engine.waited_ms() + waited_ms_; }
 
  private:
   // A step whose numbers may still be on their way.
@@ -133,7 +99,6 @@ class TrainingSteps {
   StepNotes hear(GatheringOfNotes& told);
   Turn conclude(const std::optional<Pending>& under_way, StepFlags flags);
   Turn conclude(const Pending& pending, GatheringOfNotes& told);
-  static Turn turn_of(const std::vector<StepNote>& all);
   void check_loss(const Pending& pending, std::size_t micro_batch);
   void check_same_terms(std::size_t index, const Loss& loss, const Pending& pending) const;
   void check_notes(const Pending& pending, const std::vector<StepNote>& all);

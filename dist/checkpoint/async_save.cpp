@@ -20,13 +20,13 @@ void AsyncSave::begin(const std::string& path, const Json& state, std::function<
                       std::span<const SavedBeside> beside) {
   KEEL_CHECK(!is_under_way(), "'", job_->path(), "' is being saved; poll() or finish() tells when that has ended");
   Json whole = state;
-  whole["optimizer"] = json_of(engine_.state());
+  keep_steps(whole, engine_, beside);
   auto job = std::make_unique<SaveJob>(path, count_ + 1, ranks_, whole, std::move(on_commit));
   ++count_;
   job_ = std::move(job);
   // From here on the others learn of a failure by notes.
   try {
-    snapshot_->take(sections_of(engine_, number_, beside), engine_);
+    snapshot_->take(sections_of(engine_, number_, beside), engine_, beside);
     job_->write([snapshot = snapshot_] { return snapshot->sections(); });
   } catch (const std::exception& error) { job_->fail(error.what()); }
 }

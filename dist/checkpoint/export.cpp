@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kWeights = "weights";
+constexpr std::string_view kWeights = "weights", kStack = "stack.", kWeightsOfStack = ".weights";
 // As in a rank's own file of weights, so that both are the same bytes.
 const Metadata kWeightsMetadata = {{"format", "keel"}};
 
@@ -80,15 +80,26 @@ void export_weights(const std::string& folder, const Manifest& manifest, const s
   file.commit();
 }
 
-void publish_weights(const std::string& folder, const std::string& target) {
+void publish_weights(const std::string& folder, const std::string& target, std::string_view section) {
   const Manifest manifest = read_manifest(folder);
   std::vector<std::uint32_t> files;
   for (const Extent& extent : manifest.extents)
-    if (manifest.tensors[extent.tensor].section == kWeights &&
+    if (manifest.tensors[extent.tensor].section == section &&
         std::find(files.begin(), files.end(), extent.file) == files.end())
       files.push_back(extent.file);
   if (files.size() == 1) link_file(concat(folder, '/', manifest.files[files.front()].name), target);
-  else export_weights(folder, manifest, target);
+  else export_weights(folder, manifest, target, DType::f32, {}, section);
+}
+
+std::map<std::string, std::string> weights_in(const Manifest& manifest) {
+  std::map<std::string, std::string> found;
+  for (const std::string& section : manifest.sections()) {
+    if (section == kWeights) found.emplace("", section);
+    if (!section.starts_with(kStack) || !section.ends_with(kWeightsOfStack)) continue;
+    const std::size_t length = section.size() - kStack.size() - kWeightsOfStack.size();
+    found.emplace(section.substr(kStack.size(), length), section);
+  }
+  return found;
 }
 
 }  // namespace keel

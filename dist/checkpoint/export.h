@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,9 @@ void export_weights(const std::string& folder, const Manifest& manifest, const s
 
 // Makes `target` a second name of the weights where they lie in one file that other programs can read as well, in one
 // step; else as export_weights().
-void publish_weights(const std::string& folder, const std::string& target);
+void publish_weights(const std::string& folder, const std::string& target, std::string_view section = "weights");
+
+// The models whose weights a checkpoint has, by name ("": the only one), and the sections of them.
+std::map<std::string, std::string> weights_in(const Manifest& manifest);
 
 }  // namespace keel

@@ -7,6 +7,7 @@
 
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/dist/checkpoint/save.h"
+#include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/error.h"
@@ -53,8 +54,8 @@ Manifest broadcast_manifest(Manifest manifest, Communicator& ranks) {
 
 void check_checkpoint(const std::string& folder, const Manifest& manifest, const Sharded& engine) {
   const ExtentReader reader(folder, manifest);
-  reader.check("weights", engine.weights(), other_model(folder));
-  reader.check("optimizer", engine.optimizer_state(), other_optimizer(folder, engine));
+  reader.check(section_of(engine, "weights"), engine.weights(), other_model(folder));
+  reader.check(section_of(engine, "optimizer"), engine.optimizer_state(), other_optimizer(folder, engine));
 }
 
 void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
@@ -63,12 +64,12 @@ void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharde
   StepState steps;
   together(ranks, [&] {
     check_checkpoint(folder, manifest, engine);
-    steps = parse_steps(manifest.state.at("optimizer"));
+    steps = parse_steps(kept_steps(manifest.state, engine.options().name));
   });
   engine.wait_until_released();
   together(ranks, [&] { reader.verify_rest(ranks.rank(), ranks.size()); });
-  reader.fill_among("weights", engine.weights(), ranks);
-  reader.fill_among("optimizer", engine.optimizer_state(), ranks);
+  reader.fill_among(section_of(engine, "weights"), engine.weights(), ranks);
+  reader.fill_among(section_of(engine, "optimizer"), engine.optimizer_state(), ranks);
   together(ranks, [&] { residuals = residuals_of(reader, manifest, engine); });
   engine.adopt_weights();
   engine.adopt_steps(steps);

@@ -47,7 +47,7 @@ std::string MemoryCopies::take(std::int64_t step, const Json& state, std::span<c
   if (failure.empty())
     failure = vote([&] {
       Json whole = state;
-      whole["optimizer"] = json_of(engine_.state());
+      keep_steps(whole, engine_, beside);
       if (ranks_.rank() == 0) mark = mark_text({ranks_.size(), std::move(whole)});
       part = write(folder, files, beside);
     });

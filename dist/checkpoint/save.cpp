@@ -23,13 +23,27 @@ SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Commu
                            std::function<void()> on_commit, std::span<const SavedBeside> beside) {
   const FileNumber number = number_files(engine, ranks);
   Json whole = state;
-  whole["optimizer"] = json_of(engine.state());
+  keep_steps(whole, engine, beside);
   SaveJob job(path, 1, ranks, whole, std::move(on_commit));
   // Its tensors, which a thread that a hanging disk holds up may outlive the engine with.
   job.write([sections = settled(sections_of(engine, number, beside))] { return sections; });
   SaveResult result = job.finish();
   if (!result.failure.empty()) throw AgreedError(result.failure, ErrorKind::io);
   return result;
+}
+
+void keep_steps(Json& state, const Sharded& engine, std::span<const SavedBeside> beside) {
+  const auto keep = [&](const Sharded& each) {
+    const std::string& name = each.options().name;
+    (name.empty() ? state["optimizer"] : state["stacks"][name]) = json_of(each.state());
+  };
+  keep(engine);
+  for (const SavedBeside& each : beside)
+    if (each.engine != nullptr) keep(*each.engine);
+}
+
+const Json& kept_steps(const Json& state, const std::string& name) {
+  return name.empty() ? state.at("optimizer") : state.at("stacks").at(name);
 }
 
 Json json_of(const StepState& steps) {

@@ -34,6 +34,11 @@ struct SaveResult {
 SaveResult save_checkpoint(const std::string& path, const Sharded& engine, Communicator& ranks, const Json& state,
                            std::function<void()> on_commit = {}, std::span<const SavedBeside> beside = {});
 
+// Puts those counts into a state: "optimizer", or of engines that have names, "stacks.NAME".
+void keep_steps(Json& state, const Sharded& engine, std::span<const SavedBeside> beside);
+// Those of an engine of this name.
+const Json& kept_steps(const Json& state, const std::string& name);
+
 // Those counts as JSON, and back. What is missing or no number is a JsonError.
 Json json_of(const StepState& steps);
 StepState parse_steps(const Json& json);

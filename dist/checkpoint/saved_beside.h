@@ -7,9 +7,12 @@
 
 namespace keel {
 
+class Sharded;
+
 struct SavedBeside {
-  std::string section;  // "callback.ema"
-  TensorParts parts;    // cut among the ranks as the engine's weights are
+  std::string section;        // "callback.ema"
+  TensorParts parts;          // cut among the ranks as the engine's weights are
+  Sharded* engine = nullptr;  // whose numbers they are, if another one's: it changes none while a copy is made
 };
 
 }  // namespace keel

@@ -29,6 +29,28 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
+std::string section_of_stack(std::string_view name, std::string_view what) {
+  return name.empty() ? std::string(what) : concat("stack.", name, '.', what);
+}
+
+std::string section_of(const Sharded& engine, std::string_view what) {
+  return section_of_stack(engine.options().name, what);
+}
+
+std::vector<SavedBeside> saved_with(Sharded& engine) {
+  return {{section_of(engine, "weights"), engine.weights(), &engine},
+          {section_of(engine, "optimizer"), engine.optimizer_state(), &engine}};
+}
+
+namespace {
+
+// What the names of an engine's files begin with; of one that has a name, its section.
+std::string kind_of(const Sharded& engine, std::string_view kind, std::string_view what) {
+  return engine.options().name.empty() ? std::string(kind) : section_of(engine, what);
+}
+
+}  // namespace
+
 FileNumber number_files(const Sharded& engine, Communicator& ranks) {
   const std::vector<int> writes = gather_values(ranks, engine.holds_parts() ? 1 : 0);
   FileNumber number{.count = std::accumulate(writes.begin(), writes.end(), 0)};
@@ -39,10 +61,12 @@ FileNumber number_files(const Sharded& engine, Communicator& ranks) {
 std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside) {
   std::vector<Section> sections;
   if (number.index >= 0) {
-    sections.push_back(
-        {"weights", file_name("model", number.index, number.count), engine.weights(), {{"format", "keel"}}});
-    sections.push_back({"optimizer",
-                        file_name("optimizer", number.index, number.count),
+    sections.push_back({section_of(engine, "weights"),
+                        file_name(kind_of(engine, "model", "weights"), number.index, number.count),
+                        engine.weights(),
+                        {{"format", "keel"}}});
+    sections.push_back({section_of(engine, "optimizer"),
+                        file_name(kind_of(engine, "optimizer", "optimizer"), number.index, number.count),
                         engine.optimizer_state(),
                         {{"optimizer", std::string(engine.optimizer().name())}}});
     for (const SavedBeside& each : beside)
@@ -75,7 +99,7 @@ Snapshot::Snapshot(const std::vector<Section>& sections) : copies_(sections) {
     }
 }
 
-void Snapshot::take(const std::vector<Section>& sections, Sharded& engine) {
+void Snapshot::take(const std::vector<Section>& sections, Sharded& engine, std::span<const SavedBeside> beside) {
   this->sections();  // the copy before has arrived
   if (stream_.is_asynchronous()) stream_.wait(engine.context().stream().record());
   for (std::size_t s = 0; s < sections.size(); ++s)
@@ -93,6 +117,8 @@ void Snapshot::take(const std::vector<Section>& sections, Sharded& engine) {
   if (!stream_.is_asynchronous()) return;
   arrived_ = stream_.record();
   engine.hold_updates(arrived_);
+  for (const SavedBeside& each : beside)
+    if (each.engine != nullptr) each.engine->hold_updates(arrived_);
 }
 
 const std::vector<Section>& Snapshot::sections() const {

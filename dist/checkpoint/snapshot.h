@@ -2,6 +2,8 @@
 // What a rank has to save, and a copy of it as it is at one moment, while the originals change again.
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/dist/checkpoint/extent_writer.h"
@@ -17,6 +19,12 @@ struct FileNumber {
 // Every rank calls it.
 FileNumber number_files(const Sharded& engine, Communicator& ranks);
 
+// "weights" or "optimizer" of an engine; of one that has a name, "stack.NAME.weights".
+std::string section_of(const Sharded& engine, std::string_view what);
+std::string section_of_stack(std::string_view name, std::string_view what);
+// Weights and state of another engine, which is saved beside the first; both have names.
+std::vector<SavedBeside> saved_with(Sharded& engine);
+
 // Views of the weights, the optimizer's state and the residuals that this rank is to save, and of what is saved beside.
 std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside = {});
 std::int64_t bytes_of(const std::vector<Section>& sections);
@@ -28,7 +36,7 @@ class Snapshot {
   // Makes the memory, so that the first take() costs no more than the next.
   explicit Snapshot(const std::vector<Section>& sections);
   // Copies the numbers of sections of the same sizes.
-  void take(const std::vector<Section>& sections, Sharded& engine);
+  void take(const std::vector<Section>& sections, Sharded& engine, std::span<const SavedBeside> beside = {});
   // What was taken. Blocks until all of it is there; any thread may call it.
   const std::vector<Section>& sections() const;
 

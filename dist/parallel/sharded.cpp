@@ -117,7 +117,7 @@ std::string Sharded::describe(Module& model, std::span<const FlatBuffer> layout)
              sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit, "; prefetch ",
              sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
              sharding.strict, "; groups of ", sharding.group, "; offload ", sharding.offload_optimizer, "; optimizer ",
-             optimizer_->name(), "; units from number ", options_.first_subject, '\n');
+             optimizer_->name(), "; units from number ", options_.first_subject, "; named \'", options_.name, "\'\n");
   for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",

@@ -38,6 +38,7 @@ struct ShardedOptions {
   // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have
   // numbers of their own, so that ranks which ask for those of different engines notice.
   int first_subject = 1;
+  std::string name = {};  // of the model, where a run trains several: in messages and checkpoints
 
   // The dtype in which gradients travel.
   DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }

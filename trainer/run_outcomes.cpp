@@ -1,0 +1,51 @@
+#include "keel/trainer/run_outcomes.h"
+
+#include "keel/dist/comm/agreement.h"
+#include "keel/dist/comm/exchange.h"
+
+namespace keel {
+
+void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
+  if (turn.flags.failed) {
+    failure_is_known_ = true;
+    fail_together(turn.failed_rank, steps);
+  }
+  if (!turn.outcome) return;
+  try {
+    report(*turn.outcome, steps);
+  } catch (...) {
+    if (site_.ranks.size() == 1) throw;
+    failure_ = std::current_exception();
+  }
+  skipped_.count(turn.outcome->result, turn.outcome->step);
+  site_.state.optimizer.steps = turn.outcome->result.steps_taken;
+  known_step_ = turn.outcome->step;
+}
+
+// On all ranks: why this one cannot go on.
+void RunOutcomes::fail_together(int rank, const RunSteps& steps) {
+  const RunCallbacks& callbacks = site_.callbacks;
+  const std::string& missing = steps.data_failure();
+  const std::string reason = broadcast_text(site_.ranks, missing.empty() ? callbacks.failure() : missing, rank);
+  const ErrorKind kind = missing.empty() ? callbacks.failure_kind() : ErrorKind::io;
+  const ErrorKind told = gather_values(site_.ranks, kind)[static_cast<std::size_t>(rank)];
+  if (!reason.empty()) throw AgreedError(site_.ranks.size() == 1 ? reason : concat("rank ", rank, ": ", reason), told);
+  if (failure_) std::rethrow_exception(failure_);
+  throw AgreedError(concat("rank ", rank, " cannot go on; its log says why"), ErrorKind::peer);
+}
+
+void RunOutcomes::report(const StepOutcome& outcome, const RunSteps& steps) {
+  site_.state.tokens += outcome.units;
+  loss_ = outcome.loss;
+  if (!outcome.result.taken)
+    site_.observer.on_message(skipped_.are_expected() ? LogLevel::info : LogLevel::warning,
+                              skipped_.message(outcome.result, outcome.step));
+  site_.callbacks.note(outcome, site_.state.tokens);
+  LoopState& loop = site_.callbacks.loop();
+  loop.seconds = site_.report.seconds();
+  loop.waited_ms = steps.waited_ms();
+  for (auto& each : site_.callbacks.take_logged()) logged_.push_back(std::move(each));
+  if (site_.report.tell_step(outcome, steps.waited_ms(), site_.state.tokens, logged_)) logged_.clear();
+}
+
+}  // namespace keel
