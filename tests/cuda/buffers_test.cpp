@@ -42,7 +42,8 @@ struct NormedOnDevice {
     });
     return all;
   }
-  Sequential net{Linear(kNormedChannels, kNormedChannels), BatchNorm(kNormedChannels),
+  // Without a bias, whose gradient before a norm is rounding alone.
+  Sequential net{Linear(kNormedChannels, kNormedChannels, false), BatchNorm(kNormedChannels),
                  Activation(ActivationKind::tanh)};
   Sharded engine;
 };
