@@ -15,7 +15,9 @@ std::span<const TaskEntry> keel_tasks() {
 }
 
 bool is_key_of(const TaskEntry& task, std::string_view key) {
-  return std::ranges::find(task.rows, key, &KeyRow::key) != task.rows.end();
+  constexpr std::string_view kStacks = "stacks.";
+  return std::ranges::find(task.rows, key, &KeyRow::key) != task.rows.end() ||
+         (key.starts_with(kStacks) && std::ranges::find(task.stacks, key.substr(kStacks.size())) != task.stacks.end());
 }
 
 TaskCatalog::TaskCatalog(std::span<const TaskEntry> own, std::span<const std::string_view> taken)

@@ -32,7 +32,7 @@ struct TaskEntry {
   }
 };
 
-// Whether one of its rows is of the key.
+// Whether the key is of one of its rows, or of one of its models (stacks.NAME).
 bool is_key_of(const TaskEntry& task, std::string_view key);
 
 // The entry of a class that is made of a TaskSite.

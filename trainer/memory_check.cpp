@@ -9,6 +9,7 @@
 #include "keel/dist/comm/exchange.h"
 #include "keel/optim/catalog.h"
 #include "keel/trainer/run_plan.h"
+#include "keel/trainer/stack_config.h"
 
 namespace keel {
 namespace {
@@ -111,7 +112,10 @@ MemorySupply memory_supply(const Context& context) { return {memory_limit(), con
 void check_memory(const Config& config, const StackModels& models, Communicator& ranks, const Context& context,
                   const MemorySupply& supply) {
   const Neighbours here = neighbours_of(ranks, context);
-  if (!config.check_memory || find_optimizer(config.optimizer.type).requirements.rows) return;
+  const auto keeps_rows = [&](const StackModel& model) {
+    return find_optimizer(stack_config(config, model.name).optimizer.type).requirements.rows;
+  };
+  if (!config.check_memory || std::ranges::any_of(models.trained(), keeps_rows)) return;
   const bool copies_state = !config.checkpoint.memory_every.is_none();
   std::int64_t copies = 0;
   together(ranks, [&] {

@@ -10,10 +10,12 @@
 #include "keel/runtime/file.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/data_fingerprint.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/run_memory.h"
 #include "keel/trainer/shared_folder.h"
+#include "keel/trainer/stack_config.h"
 
 namespace keel {
 namespace {
@@ -59,11 +61,15 @@ std::string states_of(const Config& config) {
 
 // The state of another optimizer says nothing to this one.
 void check_same_states(const Checkpoint& resume, const Config& config) {
-  const Config before = config_of(resume, config);
-  const std::string then = states_of(before), now = states_of(config);
-  KEEL_CHECK(then == now, "'", resume.path, "' was trained by ", before.optimizer.type, ", which keeps ", then,
-             ", and ", config.optimizer.type, " would go on from ", now,
-             "; leave the optimizer as it was, or train anew with the other one (run=OTHER resume=never)");
+  const Config run_before = config_of(resume, config);
+  for (const std::string& model : config.keys->tasks().find(config.task)->model_names()) {
+    const Config before = stack_config(run_before, model), after = stack_config(config, model);
+    const std::string then = states_of(before), now = states_of(after);
+    KEEL_CHECK(then == now, model.empty() ? "" : concat("model '", model, "' of "), "'", resume.path,
+               "' was trained by ", before.optimizer.type, ", which keeps ", then, ", and ", after.optimizer.type,
+               " would go on from ", now,
+               "; leave the optimizer as it was, or train anew with the other one (run=OTHER resume=never)");
+  }
 }
 
 // "clip 0.5 instead of 1, seed 2 instead of 1".

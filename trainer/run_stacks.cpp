@@ -5,6 +5,7 @@
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/optim/catalog.h"
+#include "keel/tasks/manual_task.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/precision.h"
@@ -15,7 +16,16 @@ namespace keel {
 namespace {
 
 // The configuration has a key for each model that has a name, and asks nothing of several models that is of one alone.
-void check_models(const Config& config, const StackModels& models) {
+void check_models(const Config& config, TaskBase& task, const StackModels& models) {
+  const bool steers = dynamic_cast<ManualTask*>(&task) != nullptr;
+  if (!steers)
+    KEEL_CHECK(models.trained().size() == 1 && models.trained().front().name.empty(), "the task ", config.task,
+               " trains ", models.trained().size() == 1 ? "a model with a name" : "several models",
+               "; one that steers its own steps (ManualTask) does, and this one has a single loss, which trains one ",
+               "model without a name");
+  for (const StackModel& model : models.trained())
+    KEEL_CHECK(!steers || !model.name.empty(), "the task ", config.task,
+               " steers its own steps and trains a model without a name; training_step() asks for models by name");
   std::string names, listed;
   for (const StackModel& model : models.trained())
     if (!model.name.empty()) names += concat(names.empty() ? "" : ", ", model.name);
@@ -24,7 +34,7 @@ void check_models(const Config& config, const StackModels& models) {
   KEEL_CHECK(names == listed, "the task ", config.task, " trains the models ",
              names.empty() ? "(one without a name)" : names, ", and its entry lists ", listed.empty() ? "none" : listed,
              "; both have the same names in the same order");
-  if (names.empty()) return;
+  if (!steers) return;
   const auto refuse = [&](bool asked, std::string_view key, std::string_view why) {
     if (asked)
       throw Error(concat(key, ": ", why, ", and the task ", config.task, " steers its own steps"),
@@ -47,7 +57,7 @@ StackModels models_of(const Config& config, TaskBase& task, Communicator& ranks)
   std::optional<StackModels> models;
   together(ranks, [&] {
     models.emplace(task);
-    check_models(config, *models);
+    check_models(config, task, *models);
   });
   return *std::move(models);
 }
@@ -100,9 +110,10 @@ void RunStacks::check_fingerprints(const Checkpoint& resume) {
       tell_once(LogLevel::warning,
                 concat("goes on with the frozen model '", model.name, "', which '", resume.path, "' was made without"));
     else if (known->second != fingerprints().at(model.name))
-      throw AgreedError(concat("the frozen model '", model.name, "' has other weights, in '", model.weights,
-                               "', than when '", resume.path,
-                               "' was made; give it those, or train anew with these (run=OTHER resume=never)"));
+      throw AgreedError(concat(
+          "the frozen model '", model.name, "' has other weights, in '", model.weights, "', than when '", resume.path,
+          "' was made, or the same that were written otherwise (by another number of ranks); give it the ",
+          "file or folder of then, or train anew with these (run=OTHER resume=never)"));
   }
   for (const auto& [name, identity] : before)
     if (!fingerprints().contains(name))

@@ -50,11 +50,6 @@ const StepCurves& Stack::curves() {
 
 std::string Stack::note() const { return accumulation_note(engine_); }
 
-RankPlan Stack::plan() const {
-  const bool on_processor = site_.context.device().type == DeviceType::cpu;
-  return PlannedStack(site_.config, model_, site_.ranks.size(), on_processor).plan(site_.ranks.rank());
-}
-
 PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool on_processor, bool frozen, int passes)
     : config_(config),
       ranks_(ranks),

@@ -41,8 +41,6 @@ class Stack {
   const std::string& warning() const { return warning_; }
   // What whole gradients cost that stages 2 and 3 keep until a step's last micro-batch; empty: they keep none.
   std::string note() const;
-  // What this rank needs and sends, by formulas.
-  RankPlan plan() const;
 
  private:
   StackSite site_;

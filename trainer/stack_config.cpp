@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "keel/config/schema.h"
+#include "keel/trainer/learning_rate.h"
 
 namespace keel {
 namespace {
@@ -32,6 +33,10 @@ Config stack_config(const Config& config, const std::string& name, bool frozen) 
   own.steps = config.steps;
   own.epoch_steps = config.epoch_steps;
   own.strategy.precision = config.strategy.precision;
+  if (config.epochs > 0 && config.epoch_steps > 0)
+    for (const ScheduleComplaint& each : check_learning_rates(own))
+      throw Error(concat(key, ": scheduler.", each.where, ": ", each.message, ", with ", own.steps, " steps in ",
+                         config.epochs, " epochs"));
   return own;
 }
 

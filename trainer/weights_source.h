@@ -9,9 +9,11 @@
 namespace keel {
 
 struct WeightsSource {
-  std::string folder;          // of the manifest's files
-  Manifest manifest;           // whose section "weights" it is
-  std::string identity;        // of names, shapes and numbers: another one means other weights
+  std::string folder;  // of the manifest's files
+  Manifest manifest;   // whose section "weights" it is
+  // Of names, shapes, numbers and the parts in which they were written: another one means other weights, or a
+  // checkpoint of the same ones by another number of ranks, or a file in place of a checkpoint.
+  std::string identity;
   bool is_checkpoint = false;  // for the first rank
 };
 
