@@ -40,7 +40,8 @@ class ManualStep {
     accumulate(stack, loss);
     update(stack);
   }
-  // Forward and backward of every micro-batch, in order. Only parameters of `stack` get gradients: all other models are
+  // Forward and backward of every micro-batch, in order. Terms of a model's losses are means over the same weights in
+  // all of a session. Only parameters of `stack` get gradients: all other models are
   // constants meanwhile, through which gradients flow. Weights of terms, stand-ins and micro-batches are treated as
   // with Task. At most StackModel::passes calls for an update. `last`: update() or zero_grad() comes before the next
   // accumulate() of the stack. Draws of `pass` go on from one accumulate() of a step to the next. Buffers of all models

@@ -87,11 +87,11 @@ class Candidate {
     };
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == 1) sent_before = sent();
-      const double began = milliseconds_now(), waited = steps_.waited_ms(), coded = stack_.engine().codec_ms();
+      const double began = milliseconds_now(), waited = waited_ms(), coded = stack_.engine().codec_ms();
       take(steps_.next());
       if (step == 0) continue;  // which makes what the others find
       durations.push_back(milliseconds_now() - began);
-      waits.push_back(steps_.waited_ms() - waited);
+      waits.push_back(waited_ms() - waited);
       codecs.push_back(stack_.engine().codec_ms() - coded);
     }
     take(steps_.finish());
@@ -111,9 +111,11 @@ class Candidate {
 
  private:
   // What is still under way belongs to the step before.
+  double waited_ms() const { return steps_.waited_ms() + stacks_.waited_ms(); }
+
   std::int64_t sent() {
     for (const auto& unit : stack_.engine().units()) unit->wait_gathered();
-    return stack_.engine().data_traffic().sent();
+    return stacks_.data_sent();
   }
 
   const Context& context_;

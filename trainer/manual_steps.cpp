@@ -14,11 +14,19 @@
 #include "keel/trainer/step_loss.h"
 
 namespace keel {
+namespace {
+
+std::string list_of_weights(const std::vector<std::string>& weights) {
+  std::string list;
+  for (const std::string& each : weights) list += concat(list.empty() ? "" : ", ", each);
+  return list;
+}
+
+}  // namespace
 
 ManualSteps::ManualSteps(const Parts& parts, std::int64_t step)
     : parts_(parts),
       step_(step),
-      first_step_(step),
       loader_({.source = parts.source,
                .ranks = parts.ranks,
                .context = parts.stacks.front()->engine().context(),
@@ -27,29 +35,20 @@ ManualSteps::ManualSteps(const Parts& parts, std::int64_t step)
                .workers = parts.workers},
               step) {
   for (const auto& stack : parts_.stacks)
-    trained_.push_back({.stack = stack.get(),
-                        .rates = LearningRate(stack->config()),
-                        .skipped = SkippedSteps(stack->engine().options().scaling, stack->engine().steps_taken())});
-}
-
-double ManualSteps::waited_ms() const {
-  double sum = waited_ms_;
-  for (const Trained& each : trained_) sum += each.stack->engine().waited_ms();
-  return sum;
+    trained_.push_back({.stack = stack.get(), .rates = LearningRate(stack->config())});
 }
 
 RunSteps::Turn ManualSteps::next(StepFlags flags) {
   begin_step();
   parts_.task.training_step(*this);
   end_step();
-  if (parts_.ranks.size() > 1 && number() < parts_.last_step) {
+  ++step_;  // whatever comes now, its updates are made
+  if (parts_.ranks.size() > 1 && step_ < parts_.last_step) {
     data_failure_ = loader_.look_ahead();
     flags.failed |= !data_failure_.empty();
   }
   GatheringOfNotes told(parts_.ranks, note_of(flags), sums());
-  Turn turn = conclude(told);
-  ++step_;
-  return turn;
+  return conclude(told);
 }
 
 RunSteps::Turn ManualSteps::finish(StepFlags flags) {
@@ -76,10 +75,7 @@ void ManualSteps::begin_step() {
   passes_.clear();
   calls_.clear();
   flops_ = 0;
-  for (Trained& each : trained_) {
-    each.pass.reset();
-    each.taken.reset();
-  }
+  for (Trained& each : trained_) each.updates.clear();
   batches_ = loader_.take();
   random_.assign(batches_.size(), {parts_.seed, static_cast<std::uint64_t>(step_), 0});
 }
@@ -146,7 +142,7 @@ void ManualSteps::accumulate(std::string_view stack, const LossFunction& loss, b
   passes_.push_back(std::move(pass));
 }
 
-void ManualSteps::run_pass(const Trained& trained, Pass& pass, const LossFunction& loss, bool last) {
+void ManualSteps::run_pass(Trained& trained, Pass& pass, const LossFunction& loss, bool last) {
   Sharded& engine = trained.stack->engine();
   std::vector<std::unique_ptr<ConstantScope>> constants;
   for (const Trained& other : trained_)
@@ -163,12 +159,12 @@ void ManualSteps::run_pass(const Trained& trained, Pass& pass, const LossFunctio
     const Loss of_batch = loss(batch, forward);
     random_[i] = forward.random;
     if (parts_.after_pass) parts_.after_pass();
-    if (i == 0) totals = agree_on(pass, of_batch);
+    if (i == 0) totals = agree_on(trained, pass, of_batch);
     else
       KEEL_CHECK(of_batch.signature() == pass.losses.front().signature(), "step ", number(), ": the loss of '",
                  pass.name, "' in micro-batch ", i + 1, " has\n", of_batch.description(), "and in the first\n",
                  pass.description, "All micro-batches of a pass have the same terms and factors");
-    if (step_ == first_step_ && !batch.is_stand_in()) check_counts(of_batch, batch);
+    if (trained.first_step == step_ && !batch.is_stand_in()) check_counts(of_batch, batch);
     pass.losses.emplace_back(of_batch, batch);
     const auto micro = static_cast<std::int64_t>(i);
     if (parts_.watcher != nullptr) parts_.watcher->before_backward(micro);
@@ -178,21 +174,27 @@ void ManualSteps::run_pass(const Trained& trained, Pass& pass, const LossFunctio
   }
 }
 
-// In a session's first step ranks compare their losses before anything follows from the terms; after that with the next
-// call.
-WeightTotals ManualSteps::agree_on(Pass& pass, const Loss& loss) {
+// In the first step of a session that trains a model, ranks compare its losses before anything follows from the terms;
+// after that with the next call. What ranks do until then follows from what they have agreed on.
+WeightTotals ManualSteps::agree_on(Trained& trained, Pass& pass, const Loss& loss) {
   pass.description = loss.description();
   calls_ += pass.description;
-  if (step_ == first_step_)
+  if (!trained.first_step) trained.first_step = step_;
+  if (trained.first_step == step_)
     check_agreement(parts_.ranks, concat(pass.name, '\n', pass.description),
                     concat("step ", number(), ": ranks have different losses"));
   const std::vector<std::string> weights = weights_of(loss);
-  if (weights.size() == 1) return {};
-  std::vector<double> mine(weights.size());
-  for (const Batch& each : batches_)
-    for (std::size_t w = 0; w < mine.size(); ++w) mine[w] += each.weight(weights[w]);
-  const Stopwatch watch(waited_ms_);
-  return {weights, GatheringOfSums(parts_.ranks, mine).wait()};
+  if (trained.weights.empty()) trained.weights = weights;
+  WeightTotals totals;
+  if (trained.weights.size() > 1) {
+    const Stopwatch watch(waited_ms_);
+    totals = {trained.weights, GatheringOfSums(parts_.ranks, sum_weights(trained.weights, batches_)).wait()};
+  }
+  KEEL_CHECK(std::ranges::is_permutation(weights, trained.weights), "step ", number(), ": the loss of '", pass.name,
+             "' has means over ", list_of_weights(weights), ", and its first one in this session had means over ",
+             list_of_weights(trained.weights),
+             "; all losses of a model have the same weights: give a term that is not wanted ", "the factor 0");
+  return totals;
 }
 
 void ManualSteps::update(std::string_view stack) {
@@ -202,7 +204,8 @@ void ManualSteps::update(std::string_view stack) {
         trained.accumulated == 0 ? "" : " that is the last one (last = true)");
   if (parts_.watcher != nullptr) parts_.watcher->before_optimizer_step();
   Sharded& engine = trained.stack->engine();
-  trained.taken = engine.step(scaled(make_curves(trained.rates, step_, engine.context()), parts_.rate_factor));
+  trained.updates.push_back(
+      {engine.step(scaled(make_curves(trained.rates, step_, engine.context()), parts_.rate_factor)), trained.pass});
   if (parts_.watcher != nullptr) parts_.watcher->after_optimizer_step();
   trained.accumulated = 0;
   trained.is_complete = false;
@@ -219,10 +222,9 @@ void ManualSteps::zero_grad(std::string_view stack) {
 ManualStep::Outcome ManualSteps::outcome(std::string_view stack) {
   announce(concat("outcome ", stack));
   const Trained& trained = find(stack);
-  check(trained.taken.has_value() && trained.pass.has_value(), "outcome('", stack, "') without an update('", stack,
-        "') in this step");
-  const StepResult result = trained.taken->get();
-  const Pass& pass = passes_[*trained.pass];
+  check(!trained.updates.empty(), "outcome('", stack, "') without an update('", stack, "') in this step");
+  const StepResult result = trained.updates.back().result.get();
+  const Pass& pass = passes_[trained.updates.back().pass];
   const std::vector<double> sums = GatheringOfSums(parts_.ranks, pass.sums()).wait();
   return {result.taken, loss_of(pass.losses.front().kinds(), sums), result.grad_norm, result.lr};
 }
@@ -260,7 +262,7 @@ void ManualSteps::fail_on(int rank, const Bad& bad) const {
 
 StepNote ManualSteps::note_of(StepFlags flags) const {
   StepNote note{.flags = flags, .flops = flops_};
-  if (number() < parts_.last_step) note.next_rows = parts_.source->rows(step_ + 1);
+  if (step_ < parts_.last_step) note.next_rows = parts_.source->rows(step_);
   for (const Batch& batch : batches_) note.units += batch.weight(parts_.unit);
   return note;
 }
@@ -292,7 +294,7 @@ RunSteps::Turn ManualSteps::conclude(GatheringOfNotes& told) {
   double units = 0;
   for (const StepNote& note : all.notes) {
     if (note.next_rows != all.notes.front().next_rows)
-      throw AgreedError(concat("ranks find other numbers of rows after step ", number(), "; give all the same data"));
+      throw AgreedError(concat("ranks find other numbers of rows after step ", step_, "; give all the same data"));
     outcome.flops += note.flops;
     units += note.units;
   }
@@ -302,7 +304,7 @@ RunSteps::Turn ManualSteps::conclude(GatheringOfNotes& told) {
 }
 
 StepOutcome ManualSteps::outcome_of(std::span<const double> sums) {
-  StepOutcome outcome{.step = number()};
+  StepOutcome outcome{.step = step_};
   std::map<std::string, double> terms, losses;  // losses: of each model, by the latest of its passes
   for (const Pass& pass : passes_) {
     const std::vector<TermKind>& kinds = pass.losses.front().kinds();
@@ -317,22 +319,21 @@ StepOutcome ManualSteps::outcome_of(std::span<const double> sums) {
     outcome.loss += loss;
   }
   bool is_first = true;
-  for (Trained& each : trained_) {
-    if (!each.taken) continue;
-    const StepResult result = each.taken->get();
+  for (const Trained& each : trained_) {
+    if (each.updates.empty()) continue;
     const std::string& name = each.stack->name();
+    for (const Update& update : each.updates) outcome.updates.push_back({name, update.result.get()});
+    const StepResult& result = outcome.updates.back().result;
     terms[concat(name, "/grad_norm")] = result.grad_norm;
     terms[concat(name, "/lr")] = result.lr;
     if (each.stack->engine().options().loss_scale != 1) terms[concat(name, "/loss_scale")] = result.loss_scale;
     if (std::exchange(is_first, false)) outcome.result = result;
-    if (!result.taken && parts_.ranks.rank() == 0)
-      each.stack->engine().context().log(each.skipped.are_expected() ? LogLevel::info : LogLevel::warning,
-                                         concat("'", name, "': ", each.skipped.message(result, number())));
-    each.skipped.count(result, number());
   }
+  outcome.result.taken = outcome.updates.empty() || std::ranges::any_of(outcome.updates, [](const ModelUpdate& each) {
+                           return each.result.taken;
+                         });
   // The run's step was made, whatever became of its updates, which the engines count.
-  outcome.result.taken = true;
-  outcome.result.steps_taken = number();
+  outcome.result.steps_taken = step_;
   for (const auto& [name, value] : terms) outcome.terms.push_back({name, value});
   return outcome;
 }

@@ -14,7 +14,6 @@
 #include "keel/tasks/manual_task.h"
 #include "keel/trainer/learning_rate.h"
 #include "keel/trainer/run_steps.h"
-#include "keel/trainer/skipped_steps.h"
 #include "keel/trainer/stack.h"
 #include "keel/trainer/step_loader.h"
 #include "keel/trainer/step_loss.h"
@@ -44,12 +43,14 @@ class ManualSteps final : public RunSteps, private ManualStep {
   std::int64_t step() const override { return step_; }
   void set_rates(const StepCurves& /*curves*/, double factor) override { parts_.rate_factor = factor; }
   // Waits for the device. The outcome's loss is the sum of the latest losses of the models that were trained in the
-  // step; its norm and rate are those of the first of them. Terms are NAME/TERM, NAME/loss, NAME/grad_norm, NAME/lr.
+  // step; its result is the latest of the first model that was updated, taken unless every update was skipped. Terms
+  // are NAME/TERM, NAME/loss, NAME/grad_norm, NAME/lr, by the latest update. Whatever it throws once the task's step is
+  // over, step() counts that step.
   Turn next(StepFlags flags = {}) override;
   Turn finish(StepFlags flags = {}) override;
   Turn ask(StepFlags flags) override;
   const std::string& data_failure() const override { return data_failure_; }
-  double waited_ms() const override;
+  double waited_ms() const override { return waited_ms_; }
 
  private:
   // A call of accumulate() in this step.
@@ -59,14 +60,19 @@ class ManualSteps final : public RunSteps, private ManualStep {
     std::vector<StepLoss> losses = {};  // by micro-batch
     std::vector<double> sums() const;
   };
+  struct Update {
+    PendingStep result;
+    std::size_t pass;  // the last before it
+  };
   struct Trained {
     Stack* stack;
     LearningRate rates;
-    SkippedSteps skipped;
-    std::size_t accumulated = 0;            // passes since the last update
-    bool is_complete = false;               // the last pass before an update was made
-    std::optional<std::size_t> pass = {};   // the latest of this step
-    std::optional<PendingStep> taken = {};  // the latest update of this step
+    std::optional<std::int64_t> first_step = {};  // in which this session trained it
+    std::vector<std::string> weights = {};        // of its losses, as the first of them said
+    std::size_t accumulated = 0;                  // passes since the last update
+    bool is_complete = false;                     // the last pass before an update was made
+    std::size_t pass = 0;                         // the latest of this step, where any was accumulated
+    std::vector<Update> updates = {};             // of this step
   };
   // A term that is not finite.
   struct Bad {
@@ -92,8 +98,8 @@ class ManualSteps final : public RunSteps, private ManualStep {
     if (!holds) throw AgreedError(concat("step ", number(), ": ", words...));
   }
   Trained& find(std::string_view name);
-  void run_pass(const Trained& trained, Pass& pass, const LossFunction& loss, bool last);
-  WeightTotals agree_on(Pass& pass, const Loss& loss);
+  void run_pass(Trained& trained, Pass& pass, const LossFunction& loss, bool last);
+  WeightTotals agree_on(Trained& trained, Pass& pass, const Loss& loss);
   Bad first_bad(std::string_view stack) const;
   [[noreturn]] void fail_on(int rank, const Bad& bad) const;
   StepNote note_of(StepFlags flags) const;
@@ -102,7 +108,7 @@ class ManualSteps final : public RunSteps, private ManualStep {
   StepOutcome outcome_of(std::span<const double> sums);
 
   Parts parts_;
-  std::int64_t step_, first_step_;
+  std::int64_t step_;
   std::vector<Trained> trained_;
   std::string data_failure_;
   double waited_ms_ = 0, flops_ = 0;

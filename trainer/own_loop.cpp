@@ -78,10 +78,9 @@ struct MicroBatch::Step {
 
   // What the weights of the step's terms come to, where there are several.
   void add_up(const std::vector<std::string>& weights) {
-    std::vector<double> mine(weights.size());
-    for (const MicroBatch& micro : micro_batches)
-      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += micro.batch.weight(weights[i]);
-    totals = WeightTotals(weights, GatheringOfSums(*ranks, mine).wait());
+    std::vector<Batch> batches;
+    for (const MicroBatch& micro : micro_batches) batches.push_back(micro.batch);
+    totals = WeightTotals(weights, GatheringOfSums(*ranks, sum_weights(weights, batches)).wait());
   }
 
   void backward(const MicroBatch& micro, const Loss& loss) {

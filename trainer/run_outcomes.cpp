@@ -5,6 +5,17 @@
 
 namespace keel {
 
+RunOutcomes::RunOutcomes(const Site& site) : site_(site), known_step_(site.state.step) {
+  for (const auto& stack : site.stacks.trained()) {
+    const Sharded& engine = stack->engine();
+    skipped_.emplace(stack->name(), SkippedSteps(engine.options().scaling, engine.steps_taken(), stack->name()));
+  }
+}
+
+void RunOutcomes::check_some_step_was_taken() const {
+  for (const auto& [name, skipped] : skipped_) skipped.check_some_step_was_taken();
+}
+
 void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
   if (turn.flags.failed) {
     failure_is_known_ = true;
@@ -17,9 +28,9 @@ void RunOutcomes::handle(const RunSteps::Turn& turn, const RunSteps& steps) {
     if (site_.ranks.size() == 1) throw;
     failure_ = std::current_exception();
   }
-  skipped_.count(turn.outcome->result, turn.outcome->step);
   site_.state.optimizer.steps = turn.outcome->result.steps_taken;
   known_step_ = turn.outcome->step;
+  for (const ModelUpdate& each : turn.outcome->updates) skipped_.at(each.model).count(each.result, known_step_);
 }
 
 // On all ranks: why this one cannot go on.
@@ -37,15 +48,18 @@ void RunOutcomes::fail_together(int rank, const RunSteps& steps) {
 void RunOutcomes::report(const StepOutcome& outcome, const RunSteps& steps) {
   site_.state.tokens += outcome.units;
   loss_ = outcome.loss;
-  if (!outcome.result.taken)
-    site_.observer.on_message(skipped_.are_expected() ? LogLevel::info : LogLevel::warning,
-                              skipped_.message(outcome.result, outcome.step));
+  for (const auto& [model, result] : outcome.updates) {
+    if (result.taken) continue;
+    const SkippedSteps& skipped = skipped_.at(model);
+    site_.observer.on_message(skipped.are_expected() ? LogLevel::info : LogLevel::warning,
+                              skipped.message(result, outcome.step));
+  }
   site_.callbacks.note(outcome, site_.state.tokens);
   LoopState& loop = site_.callbacks.loop();
   loop.seconds = site_.report.seconds();
-  loop.waited_ms = steps.waited_ms();
+  loop.waited_ms = waited_ms(steps);
   for (auto& each : site_.callbacks.take_logged()) logged_.push_back(std::move(each));
-  if (site_.report.tell_step(outcome, steps.waited_ms(), site_.state.tokens, logged_)) logged_.clear();
+  if (site_.report.tell_step(outcome, loop.waited_ms, site_.state.tokens, logged_)) logged_.clear();
 }
 
 }  // namespace keel

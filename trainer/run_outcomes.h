@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "keel/trainer/checkpoint.h"
 #include "keel/trainer/run_callbacks.h"
 #include "keel/trainer/run_report.h"
+#include "keel/trainer/run_stacks.h"
 #include "keel/trainer/run_steps.h"
 #include "keel/trainer/skipped_steps.h"
 
@@ -24,11 +26,10 @@ class RunOutcomes {
     RunCallbacks& callbacks;
     RunReport& report;
     TrainState& state;  // whose tokens and taken steps are counted here
-    LossScaling scaling;
+    RunStacks& stacks;
   };
   // All outlive this.
-  explicit RunOutcomes(const Site& site)
-      : site_(site), skipped_(site.scaling, site.state.optimizer.steps), known_step_(site.state.step) {}
+  explicit RunOutcomes(const Site& site);
 
   // Reports the outcome, if there is one. A rank whose report fails (a full disk, an observer that throws) tells the
   // others with the next step, so that all can save. Where a rank has told that it cannot go on, all throw why.
@@ -42,13 +43,16 @@ class RunOutcomes {
   // Steps taken. Those whose outcome is not known yet count as taken.
   std::int64_t taken() const { return site_.state.optimizer.steps + site_.state.step - known_step_; }
   double loss() const { return loss_; }  // of the last step that has come out
-  void check_some_step_was_taken() const { skipped_.check_some_step_was_taken(); }
+  // An AgreedError where every update of a model was skipped.
+  void check_some_step_was_taken() const;
+  // Milliseconds in which this rank has waited for others.
+  double waited_ms(const RunSteps& steps) const { return steps.waited_ms() + site_.stacks.waited_ms(); }
 
  private:
   [[noreturn]] void fail_together(int rank, const RunSteps& steps);
 
   Site site_;
-  SkippedSteps skipped_;
+  std::map<std::string, SkippedSteps> skipped_;  // by model
   std::int64_t known_step_;     // whose outcome is known; site.state.optimizer counts the steps taken up to it
   std::exception_ptr failure_;  // of a report
   bool failure_is_known_ = false;

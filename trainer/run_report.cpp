@@ -38,7 +38,7 @@ bool RunReport::tell_step(const StepOutcome& outcome, double waited_ms, std::int
   const bool is_due = config.log.every.is_due(outcome.step) || outcome.step == config.steps;
   if (is_due && site_.files.has_begun()) write_step(outcome, report, now, units, logged);
   site_.observer.on_step(report);
-  if (const std::string grown = growth_.note(site_.engine.context().memory(), own_bytes); !grown.empty())
+  if (const std::string grown = growth_.note(site_.stacks.engine().context().memory(), own_bytes); !grown.empty())
     site_.observer.on_message(LogLevel::warning, concat("step ", outcome.step, ": ", grown));
   return is_due;
 }
@@ -51,23 +51,26 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
       {"loss", outcome.loss},      {"lr", report.lr},          {"grad_norm", report.grad_norm},
       {speed, report.units_per_s}, {"step_ms", times.step_ms}, {"elapsed_s", now - began_},
       {report.unit, units}};
-  for (const NamedNumber& each : site_.rates) metrics.push_back({concat("lr/", each.name), each.value * report.lr});
+  const auto main = std::ranges::find(outcome.updates, site_.stacks.main().name(), &ModelUpdate::model);
+  if (main != outcome.updates.end())
+    for (const NamedNumber& each : site_.rates)
+      metrics.push_back({concat("lr/", each.name), each.value * main->result.lr});
   if (outcome.flops > 0) metrics.push_back({"model_flops", outcome.flops});
   const double peak = site_.config.log.peak_flops * site_.ranks.size();
   if (outcome.flops > 0 && peak > 0)
     metrics.push_back({"flops_utilization", outcome.flops / (clock_.mean_seconds() * peak)});
   metrics.push_back({"resident_bytes", resident_bytes()});
-  const Context& context = site_.engine.context();
+  const Sharded& engine = site_.stacks.engine();
+  const Context& context = engine.context();
   if (context.device().type != DeviceType::cpu)
     metrics.push_back({"device_bytes", static_cast<std::int64_t>(context.memory().reserved)});
   for (const NamedNumber& each : outcome.terms) metrics.push_back({concat("train/", each.name), each.value});
   const double epoch = site_.config.epoch_steps;
   if (epoch > 0) metrics.push_back({"epoch", static_cast<double>(outcome.step) / epoch});
-  const Sharded& engine = site_.engine;
   if (engine.optimizer().requirements().closure) metrics.push_back({"evaluations", outcome.result.evaluations});
   if (engine.options().loss_scale != 1) metrics.push_back({"loss_scale", outcome.result.loss_scale});
   if (site_.ranks.size() > 1) {
-    const std::int64_t sent = engine.data_traffic().sent(), steps = outcome.step - measured_step_;
+    const std::int64_t sent = site_.stacks.data_sent(), steps = outcome.step - measured_step_;
     metrics.push_back({"exposed_ms", times.exposed_ms});
     metrics.push_back({"sent_bytes", (sent - measured_bytes_) / steps});
     measured_bytes_ = sent;
@@ -85,7 +88,7 @@ void RunReport::tell_evaluation(const EvalReport& report) {
 }
 
 std::int64_t RunReport::tell_memory(std::int64_t step) {
-  const Context& context = site_.engine.context();
+  const Context& context = site_.stacks.engine().context();
   const MemoryReport memory = context.memory(), host = context.host().memory();
   std::array<std::string, kPurposeCount> names;
   std::vector<Logged> metrics;

@@ -9,6 +9,7 @@
 #include "keel/trainer/config.h"
 #include "keel/trainer/memory_growth.h"
 #include "keel/trainer/run_files.h"
+#include "keel/trainer/run_stacks.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/step_clock.h"
 #include "keel/trainer/training_step.h"
@@ -20,12 +21,13 @@ class RunReport {
   struct Site {
     const Config& config;
     std::string unit;  // of speed, see Task::unit()
-    Sharded& engine;
+    RunStacks& stacks;
     Communicator& ranks;
     TrainObserver& observer;
     RunFiles& files;  // where they have begun, records are written
     const RunTime& time;
-    std::vector<NamedNumber> rates = {};  // factors of groups of parameters on the learning rate, by name
+    // Of the first model that is trained: factors of groups of parameters on its learning rate, by name.
+    std::vector<NamedNumber> rates = {};
   };
   // All outlive this. `step`: where the session begins.
   RunReport(const Site& site, std::int64_t step)

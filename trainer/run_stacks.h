@@ -49,6 +49,8 @@ class RunStacks {
   // See TaskStacks.
   LossFunction loss() { return stacks_->loss(site_.task); }
   void release_frozen() { stacks_->release_frozen(); }
+  double waited_ms() const { return stacks_->waited_ms(); }
+  std::int64_t data_sent() const { return stacks_->data_sent(); }
 
  private:
   void tell_once(LogLevel level, const std::string& words);

@@ -25,6 +25,12 @@ class StepWatcher {
   virtual void after_optimizer_step() = 0;
 };
 
+// What has become of an update.
+struct ModelUpdate {
+  std::string model;  // by name; empty: the only one
+  StepResult result;
+};
+
 struct StepOutcome {
   std::int64_t step = 0;  // counted from 1
   double loss = 0;        // over all ranks; not a number where no term had weight
@@ -32,6 +38,7 @@ struct StepOutcome {
   double flops = 0;                     // of the products that the model needed, forward and backward, over all ranks
   std::vector<NamedNumber> terms = {};  // those that have names, and what the task logs; means, likewise
   StepResult result = {};
+  std::vector<ModelUpdate> updates = {};  // those of a model in order
 };
 
 class RunSteps {
@@ -57,7 +64,7 @@ class RunSteps {
   // Why this rank, of several, does not have the batches of the next step; then its flag `failed` was raised. Else
   // empty.
   virtual const std::string& data_failure() const = 0;
-  // Milliseconds in which this thread has waited for other ranks, the engines' waiting included.
+  // Milliseconds in which this thread has waited for other ranks, but for what engines count (TaskStacks::waited_ms).
   virtual double waited_ms() const = 0;
 
  protected:

@@ -18,7 +18,7 @@ std::string reason(const StepResult& result) {
 }  // namespace
 
 std::string SkippedSteps::message(const StepResult& result, std::int64_t step) const {
-  return concat("step ", step, " was skipped: ", reason(result),
+  return concat(whose_, "step ", step, " was skipped: ", reason(result),
                 are_expected() && has_weight(result) ? concat("; the loss scale is now ", result.loss_scale) : "");
 }
 
@@ -29,19 +29,20 @@ void SkippedSteps::count(const StepResult& result, std::int64_t step) {
   const bool may_fall = are_expected() && result.loss_scale > static_cast<float>(scaling_.floor);
   if (result.taken || may_fall) in_a_row_ = 0;
   else if (++in_a_row_ >= kMostInARow)
-    throw AgreedError(concat(kMostInARow, " steps in a row had gradients that were not finite, the last at step ", step,
-                             ": ", reason(result), are_expected() ? ", though the loss scale is at its floor" : "",
-                             "; a lower optimizer.lr may help"),
-                      ErrorKind::numeric);
+    throw AgreedError(
+        concat(whose_, kMostInARow, " steps in a row had gradients that were not finite, the last at step ", step, ": ",
+               reason(result), are_expected() ? ", though the loss scale is at its floor" : "",
+               "; a lower optimizer.lr may help"),
+        ErrorKind::numeric);
 }
 
 void SkippedSteps::check_some_step_was_taken() const {
   if (taken_ > 0 || !last_) return;
   if (!has_weight(*last_))
-    throw AgreedError(concat("every step of this run was skipped, and nothing learnt; of the last one, ",
+    throw AgreedError(concat(whose_, "every step of this run was skipped, and nothing learnt; of the last one, ",
                              reason(*last_), "; look at the weights that the loss names, and at the batches"));
   throw AgreedError(
-      concat("every step of this run was skipped, and nothing learnt: ", reason(*last_),
+      concat(whose_, "every step of this run was skipped, and nothing learnt: ", reason(*last_),
              are_expected() ? concat(" at a loss scale of ", last_->loss_scale,
                                      "; more steps, or a smaller loss_scale.initial, may find one that fits")
                             : "; a lower optimizer.lr may help"),

@@ -12,8 +12,9 @@ namespace keel {
 
 class SkippedSteps {
  public:
-  // `taken`: the steps that the run took before it was resumed.
-  SkippedSteps(const LossScaling& scaling, std::int64_t taken) : scaling_(scaling), taken_(taken) {}
+  // `taken`: the steps that the run took before it was resumed. `model`: whose updates these are; empty: the only one.
+  SkippedSteps(const LossScaling& scaling, std::int64_t taken, const std::string& model = {})
+      : whose_(model.empty() ? "" : concat("'", model, "': ")), scaling_(scaling), taken_(taken) {}
 
   // Whether the loss scale finds its place by skipping steps, which is no bad sign then.
   bool are_expected() const { return scaling_.backoff < 1; }
@@ -26,6 +27,7 @@ class SkippedSteps {
   void check_some_step_was_taken() const;
 
  private:
+  std::string whose_;  // what complaints begin with
   LossScaling scaling_;
   std::int64_t taken_;
   int in_a_row_ = 0;

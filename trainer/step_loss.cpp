@@ -24,6 +24,13 @@ std::vector<std::string> weights_of(const Loss& loss) {
   return weights;
 }
 
+std::vector<double> sum_weights(std::span<const std::string> weights, std::span<const Batch> batches) {
+  std::vector<double> sums(weights.size());
+  for (const Batch& batch : batches)
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += batch.weight(weights[i]);
+  return sums;
+}
+
 void check_counts(const Loss& loss, const Batch& batch) {
   if (batch.is_stand_in()) return;
   for (const LossTerm& term : loss.terms()) {

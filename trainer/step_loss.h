@@ -31,6 +31,9 @@ class WeightTotals {
 // The different weights of a loss's terms, in the order in which terms name them. A loss without a term is an Error.
 std::vector<std::string> weights_of(const Loss& loss);
 
+// What each of them comes to over these batches.
+std::vector<double> sum_weights(std::span<const std::string> weights, std::span<const Batch> batches);
+
 // An Error where a term knows how many targets it is a mean over, and the batch has another weight: other micro-batches
 // would then be another training. Waits for the device.
 void check_counts(const Loss& loss, const Batch& batch);

@@ -44,6 +44,20 @@ void TaskStacks::release_frozen() {
   for (const auto& stack : frozen_) stack->engine().release_weights();
 }
 
+double TaskStacks::waited_ms() const {
+  double sum = 0;
+  for_each_engine([&](const Sharded& engine) { sum += engine.waited_ms(); });
+  return sum;
+}
+
+// Each engine counts what goes through the communicator that all have in common, beside that of its own groups.
+std::int64_t TaskStacks::data_sent() const {
+  const std::int64_t common = site_.ranks.traffic().sent();
+  std::int64_t sum = common;
+  for_each_engine([&](const Sharded& engine) { sum += engine.data_traffic().sent() - common; });
+  return sum;
+}
+
 RankPlan TaskStacks::plan() const {
   const bool on_processor = site_.context.device().type == DeviceType::cpu;
   return plan_stacks(site_.config, models_, site_.ranks.size(), site_.ranks.rank(), on_processor);

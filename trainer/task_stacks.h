@@ -1,11 +1,13 @@
 #pragma once
 // The stacks of all models of a task on one rank: those that are trained, and frozen ones with their weights.
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "keel/dist/checkpoint/saved_beside.h"
@@ -34,10 +36,20 @@ class TaskStacks {
   LossFunction loss(TaskBase& task);
   // Gives back whole weights of frozen models that forward passes have gathered.
   void release_frozen();
+  // Milliseconds in which the processor has waited for collectives of all models, frozen ones included.
+  double waited_ms() const;
+  // Bytes that this rank has sent for parameters, gradients and steps of all models.
+  std::int64_t data_sent() const;
   // What this rank needs and sends, by formulas.
   RankPlan plan() const;
 
  private:
+  template <class F>
+  void for_each_engine(const F& f) const {
+    for (const auto& stack : trained_) f(std::as_const(*stack).engine());
+    for (const auto& stack : frozen_) f(std::as_const(*stack).engine());
+  }
+
   StackSite site_;
   StackModels models_;
   std::deque<Config> configs_;  // of those that are trained

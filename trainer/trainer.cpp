@@ -81,10 +81,10 @@ class Run {
     state_.config = to_yaml(config_);
     state_.frozen = stacks_->fingerprints();
     state_.data = data_.training->fingerprint();
-    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), engine(), ranks_, observer_, files_, *time_,
+    report_.emplace(RunReport::Site{config_, std::string(task_->unit()), *stacks_, ranks_, observer_, files_, *time_,
                                     group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
-    outcomes_.emplace(RunOutcomes::Site{ranks_, observer_, *callbacks_, *report_, state_, engine().options().scaling});
+    outcomes_.emplace(RunOutcomes::Site{ranks_, observer_, *callbacks_, *report_, state_, *stacks_});
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
     loop.steps = config_.steps;
@@ -181,13 +181,13 @@ class Run {
   }
 
   void loop() {
-    report_->begin(steps_->waited_ms());
+    report_->begin(outcomes_->waited_ms(*steps_));
     time_->begin();
     if (time_->is_spent()) end_by(TrainEnd::time_limit);
     take(callbacks_->agree());
     if (config_.eval.at_start && state_.step == 0 && !has_ended_) {
       evaluate_now();
-      report_->go_on(steps_->waited_ms());
+      report_->go_on(outcomes_->waited_ms(*steps_));
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
     keep_folder();
@@ -227,7 +227,7 @@ class Run {
     }
     if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
     if (ends) return;
-    if (evaluates || saves || copies) report_->go_on(steps_->waited_ms());
+    if (evaluates || saves || copies) report_->go_on(outcomes_->waited_ms(*steps_));
   }
 
   void tell_epoch(std::string_view name, RunCallbacks::Event event) {

@@ -132,12 +132,7 @@ Batch TrainingSteps::next_batch(std::size_t index) {
   return taken_.empty() ? take(micro_batches_[index]) : taken_[index];
 }
 
-void TrainingSteps::begin_totals() {
-  std::vector<double> mine(weights_.size());
-  for (const Batch& batch : taken_)
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += batch.weight(weights_[i]);
-  totals_.emplace(parts_.ranks, mine);
-}
+void TrainingSteps::begin_totals() { totals_.emplace(parts_.ranks, sum_weights(weights_, taken_)); }
 
 // Every evaluation sees the same batches and draws the same random numbers, so that the loss is a function of the
 // weights alone. The step's loss is that of the first.
@@ -305,6 +300,7 @@ TrainingSteps::Turn TrainingSteps::conclude(const Pending& pending, GatheringOfN
   }
   outcome.units = static_cast<std::int64_t>(units);
   outcome.result = pending.result.get();
+  outcome.updates = {{"", outcome.result}};
   turn.outcome = std::move(outcome);
   return turn;
 }

@@ -49,7 +49,7 @@ class TrainingSteps final : public RunSteps {
   Turn finish(StepFlags flags = {}) override;
   Turn ask(StepFlags flags) override;
   const std::string& data_failure() const override { return data_failure_; }
-  double waited_ms() const override { return parts_.engine.waited_ms() + waited_ms_; }
+  double waited_ms() const override { return waited_ms_; }
 
  private:
   // A step whose numbers may still be on their way.

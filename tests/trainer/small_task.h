@@ -40,8 +40,9 @@ inline DatasetPtr made_dataset(std::int64_t size, const std::string& name, MadeD
 
 // The keys of a program whose one task this is.
 template <class T>
-std::shared_ptr<const ConfigKeys> keys_of_task(std::string_view name, std::vector<KeyRow> rows = {}) {
-  const TaskEntry entry = task_entry<T>(name, "a task of a test", std::move(rows));
+std::shared_ptr<const ConfigKeys> keys_of_task(std::string_view name, std::vector<KeyRow> rows = {},
+                                               std::vector<std::string_view> stacks = {}) {
+  const TaskEntry entry = task_entry<T>(name, "a task of a test", std::move(rows), std::move(stacks));
   return std::make_shared<const ConfigKeys>(std::span(&entry, 1));
 }
 
@@ -52,7 +53,8 @@ inline Config task_run(const std::shared_ptr<const ConfigKeys>& keys, std::strin
   return parse_config(keys, yaml, "task.yaml", more);
 }
 
-// Trains by n ranks in every stage, and by zero1 for five steps and then by zero3: the weights have the same bits.
+// Trains by n ranks in every stage, and by zero1 for five steps and then by zero3, which does
+// the steps that are left: the weights have the same bits.
 // `run`: its name, and what is said of it.
 inline void expect_one_training_in_all_stages(
     int n, const std::function<Config(const std::string& run, std::vector<std::string> more)>& run) {
@@ -62,7 +64,11 @@ inline void expect_one_training_in_all_stages(
   const std::string bits = weights_of(run(kStages[0], {}));
   for (const char* stage : kStages) EXPECT_TRUE(weights_of(run(stage, {})) == bits) << stage << ' ' << n;
   train_by(n, run("resumed", {in_stage("zero1")}), 5);
-  train_by(n, run("resumed", {in_stage("zero3"), "resume=auto"}));
+  const std::int64_t done = RunFolder(run("resumed", {}).run).checkpoint_steps().back();
+  const Config again = run("resumed", {in_stage("zero3"), "resume=auto"});
+  const auto told = train_by(n, again);
+  EXPECT_EQ(std::ssize(told[0]->losses), again.steps - done) << "steps that were left";
+  EXPECT_GT(done, 0);
   EXPECT_TRUE(weights_of(run("resumed", {})) == bits) << n;
 }
 
