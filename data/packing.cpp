@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "keel/data/first_fit.h"
@@ -85,26 +86,12 @@ class PackedDataset final : public Dataset {
   }
   Example example(std::int64_t i) const override { return std::move(examples(std::span(&i, 1)).front()); }
 
-  // Asks for the documents of all rows at once, since files read what lies side by side together.
+  // Asks for the documents of many rows at once, since files read what lies side by side together; for each once.
   std::vector<Example> examples(std::span<const std::int64_t> indices) const override {
-    std::vector<std::int64_t> numbers;
-    for (const std::int64_t i : indices) {
-      check_index(i);
-      const auto window = std::ranges::upper_bound(rows_before_, i) - rows_before_.begin() - 1;
-      for (const Piece& piece : pieces_of(i)) numbers.push_back(window * options_.window + piece.example);
-    }
-    const std::vector<Example> documents = below_->examples(numbers);
+    for (const std::int64_t i : indices) check_index(i);
     std::vector<Example> rows;
     rows.reserve(indices.size());
-    std::size_t next = 0;
-    for (const std::int64_t i : indices) {
-      PackedRow row(options_.length, options_.padding);
-      for (const Piece& piece : pieces_of(i)) {
-        add_document(row, piece, documents[next], numbers[next]);
-        ++next;
-      }
-      rows.push_back(row.take());
-    }
+    while (rows.size() < indices.size()) add_rows(indices.subspan(rows.size()), rows);
     return rows;
   }
   std::string fingerprint() const override {
@@ -114,6 +101,44 @@ class PackedDataset final : public Dataset {
   }
 
  private:
+  // Tokens of documents in memory beyond which no row adds others.
+  static constexpr std::int64_t kAtOnce = 1 << 20;
+
+  std::int64_t document_of(std::int64_t row, const Piece& piece) const {
+    const auto window = std::ranges::upper_bound(rows_before_, row) - rows_before_.begin() - 1;
+    return window * options_.window + piece.example;
+  }
+
+  // The first of these rows, up to one whose documents are too many.
+  void add_rows(std::span<const std::int64_t> indices, std::vector<Example>& rows) const {
+    std::map<std::int64_t, std::size_t> places;  // by document
+    std::int64_t tokens = 0;
+    std::size_t count = 0;
+    for (; count < indices.size(); ++count) {
+      const std::int64_t row = indices[count];
+      const auto is_there = [&](const Piece& piece) { return places.contains(document_of(row, piece)); };
+      if (tokens >= kAtOnce && !std::ranges::all_of(pieces_of(row), is_there)) break;
+      for (const Piece& piece : pieces_of(row)) {
+        const std::int64_t number = document_of(row, piece);
+        if (places.emplace(number, 0).second) tokens += lengths_[static_cast<std::size_t>(number)];
+      }
+    }
+    std::vector<std::int64_t> numbers;
+    for (auto& [number, place] : places) {
+      place = numbers.size();
+      numbers.push_back(number);
+    }
+    const std::vector<Example> documents = below_->examples(numbers);
+    for (const std::int64_t i : indices.first(count)) {
+      PackedRow row(options_.length, options_.padding);
+      for (const Piece& piece : pieces_of(i)) {
+        const std::int64_t number = document_of(i, piece);
+        add_document(row, piece, documents[places.at(number)], number);
+      }
+      rows.push_back(row.take());
+    }
+  }
+
   std::size_t window_size() const { return static_cast<std::size_t>(options_.window); }
 
   std::span<const Piece> pieces_of(std::int64_t row) const {

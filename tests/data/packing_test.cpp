@@ -150,6 +150,32 @@ TEST(Pack, MakesSeveralRowsAsItMakesEachAndAsksBelowOnce) {
   EXPECT_TRUE(rows->examples({}).empty());
 }
 
+// A batch of rows of long documents would else hold all of them, and those that are cut once for each of their rows.
+TEST(Pack, HoldsALongDocumentOnceAndFewOfThemAtATime) {
+  class Watched final : public testing::ListDataset {
+   public:
+    using ListDataset::ListDataset;
+    std::vector<Example> examples(std::span<const std::int64_t> indices) const override {
+      asked.emplace_back(indices.begin(), indices.end());
+      return ListDataset::examples(indices);
+    }
+    mutable std::vector<std::vector<std::int64_t>> asked;
+  };
+  constexpr std::int64_t kLong = (1 << 20) + 5;
+  std::vector<Example> examples;
+  for (const std::int64_t length : {kLong, std::int64_t{3}, std::int64_t{2}, kLong})
+    examples.push_back(document(std::ssize(examples), length));
+  const auto below = std::make_shared<const Watched>(examples);
+  const DatasetPtr rows = pack(below, {.length = 1 << 19});
+  ASSERT_EQ(rows->size(), 5);
+  std::vector<std::int64_t> all = {0, 1, 2, 3, 4, 0};
+  std::vector<Example> alone;
+  for (const std::int64_t i : all) alone.push_back(rows->example(i));
+  below->asked.clear();
+  EXPECT_TRUE(rows->examples(all) == alone);
+  EXPECT_EQ(below->asked, (std::vector<std::vector<std::int64_t>>{{0}, {3}, {0, 1, 2, 3}}));
+}
+
 TEST(Pack, TakesLabelsOfTheExamples) {
   std::vector<Example> examples;
   examples.push_back(document(0, 3).set("labels", Integers{{3}, {-100, -100, 2}}));
