@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "keel/data/crc32_ways.h"
 #include "keel/runtime/processor.h"
 
 #if defined(__x86_64__)
@@ -38,7 +39,8 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// The remainder of these bytes behind others whose remainder is `crc`.
+}  // namespace
+
 std::uint32_t remainder_by_tables(std::span<const std::byte> bytes, std::uint32_t crc) {
   static_assert(std::endian::native == std::endian::little);
   std::size_t at = 0;
@@ -54,7 +56,10 @@ std::uint32_t remainder_by_tables(std::span<const std::byte> bytes, std::uint32_
 }
 
 #if defined(__x86_64__)
+namespace {
+
 constexpr std::size_t kLane = 16, kLanes = 4;
+static_assert(kLane * kLanes == kLeastProducts);
 
 // The remainder of x^power as a factor of reflected products, which come out one bit too low.
 constexpr std::int64_t factor(int power) {
@@ -74,7 +79,8 @@ constexpr std::int64_t factor(int power) {
   return _mm_xor_si128(_mm_xor_si128(first, second), next);
 }
 
-// Likewise, of at least 64 bytes.
+}  // namespace
+
 [[gnu::target("pclmul")]] std::uint32_t remainder_by_products(std::span<const std::byte> bytes, std::uint32_t crc) {
   constexpr int kBits = 8 * static_cast<int>(kLane);
   const __m128i by_one = _mm_set_epi64x(factor(kBits - 32), factor(kBits + 32)),
@@ -94,12 +100,10 @@ constexpr std::int64_t factor(int power) {
 }
 #endif
 
-}  // namespace
-
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) {
 #if defined(__x86_64__)
   static const bool has_products = multiplies_without_carry();
-  if (has_products && bytes.size() >= kLanes * kLane) return ~remainder_by_products(bytes, ~before);
+  if (has_products && bytes.size() >= kLeastProducts) return ~remainder_by_products(bytes, ~before);
 #endif
   return ~remainder_by_tables(bytes, ~before);
 }
