@@ -79,8 +79,9 @@ TEST(Crc32, IsTheRemainderByThePolynomialBitByBit) {
     EXPECT_EQ(crc32(std::span(bytes).first(size)), ~wanted) << size;
     EXPECT_EQ(remainder_by_tables(std::span(bytes).first(size), ~0u), wanted) << size;
 #if defined(__x86_64__)
-    if (multiplies_without_carry() && size >= kLeastProducts)
+    if (multiplies_without_carry() && size >= kLeastProducts) {
       EXPECT_EQ(remainder_by_products(std::span(bytes).first(size), ~0u), wanted) << size;
+    }
 #endif
     EXPECT_EQ(crc32(std::span(bytes).subspan(size / 3, size - size / 3), crc32(std::span(bytes).first(size / 3))),
               ~wanted)
