@@ -51,10 +51,10 @@ void RunReport::write_step(const StepOutcome& outcome, const StepReport& report,
       {"loss", outcome.loss},      {"lr", report.lr},          {"grad_norm", report.grad_norm},
       {speed, report.units_per_s}, {"step_ms", times.step_ms}, {"elapsed_s", now - began_},
       {report.unit, units}};
-  const auto main = std::ranges::find(outcome.updates, site_.stacks.main().name(), &ModelUpdate::model);
-  if (main != outcome.updates.end())
+  const auto update = std::ranges::find(outcome.updates, site_.stacks.main().name(), &ModelUpdate::model);
+  if (update != outcome.updates.end())
     for (const NamedNumber& each : site_.rates)
-      metrics.push_back({concat("lr/", each.name), each.value * main->result.lr});
+      metrics.push_back({concat("lr/", each.name), each.value * update->result.lr});
   if (outcome.flops > 0) metrics.push_back({"model_flops", outcome.flops});
   const double peak = site_.config.log.peak_flops * site_.ranks.size();
   if (outcome.flops > 0 && peak > 0)
