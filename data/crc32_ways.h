@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // The remainder of these bytes behind others whose remainder is `crc`.
