@@ -42,7 +42,10 @@ class LanguageTask : public Task {
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
 
   Module& model() override {
-    if (!model_) model_.emplace(gpt_options(site_.settings, vocabulary()));
+    if (!model_) {
+      model_.emplace(gpt_options(site_.settings, vocabulary()));
+      model_->recompute = site_.settings.flag("model.recompute");
+    }
     return *model_;
   }
 

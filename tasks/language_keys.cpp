@@ -144,6 +144,13 @@ std::vector<KeyRow> language_keys() {
        .high = 1,
        .on_resume = ResumeRule::warns,
        .high_open = true},
+      {.key = "model.recompute",
+       .type = flag,
+       .standard = "false",
+       .help = "Keep only the inputs of blocks, and compute what is inside again during backward: the same bits in "
+               "less memory, for a third more products. Published as activation or gradient checkpointing.",
+       .on_resume = ResumeRule::ignores,
+       .known_as = "activation_checkpointing|gradient_checkpointing"},
       {.key = "model.bias", .type = flag, .standard = "true", .help = "Biases in linear layers and layer norms."},
       {.key = kType,
        .type = choice,

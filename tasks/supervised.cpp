@@ -171,6 +171,7 @@ class SupervisedTask : public Task {
       std::vector<std::int64_t> widths;
       for (std::size_t i = 0; i < heads_.size(); ++i) widths.push_back(columns().head(i).width);
       net_.emplace(make_model(columns().inputs(), widths));
+      net_->recompute = site_.settings.flag("model.recompute");
     }
     return *net_;
   }

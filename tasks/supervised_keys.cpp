@@ -126,6 +126,13 @@ std::vector<KeyRow> supervised_keys() {
            .help = "What is learnt, as in [{name: digit, type: classification}, {name: angle, weight: 0.5}].",
            .known_as = "pred_names_and_types",
            .parts = &head_keys()},
+          {.key = "model.recompute",
+           .type = flag,
+           .standard = "false",
+           .help = "Keep only the inputs of the trunk's dense layers, and compute what follows each again during "
+                   "backward: the same bits in less memory.",
+           .on_resume = ResumeRule::ignores,
+           .known_as = "activation_checkpointing|gradient_checkpointing"},
           {.key = "data.path",
            .type = path,
            .help = "A table (.csv, .tsv), JSON lines (.jsonl) or a columnar file, each row, object or example of which "

@@ -103,6 +103,8 @@ TEST(SupervisedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
     train_by(n, readings_run(place, "resumed", {"strategy=zero1-fp32"}), 4);
     train_by(n, readings_run(place, "resumed", {"strategy=zero3-fp32", "resume=auto"}));
     EXPECT_TRUE(weights_of(readings_run(place, "resumed")) == bits) << n;
+    train_by(n, readings_run(place, "again", {"strategy=zero3-fp32", "model.recompute=true"}));
+    EXPECT_TRUE(weights_of(readings_run(place, "again")) == bits) << "activations that are computed again, by " << n;
   }
 }
 

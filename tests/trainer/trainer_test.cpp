@@ -119,6 +119,22 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
   for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], c.losses[i], 1e-3 * a.losses[i]);
 }
 
+// With dropout, whose masks are drawn again.
+TEST(Trainer, GivesTheSameBitsWhereActivationsAreComputedAgain) {
+  for (const int n : {1, 2, 3}) {
+    const TemporaryFolder place;
+    std::string bits;
+    for (const char* recompute : {"false", "true"})
+      for (const char* stage : {"ddp-fp32", "zero3-fp32"}) {
+        const Config config = small_run(place, concat(stage, recompute),
+                                        {concat("strategy=", stage), concat("model.recompute=", recompute)});
+        train_by(n, config);
+        if (bits.empty()) bits = weights_of(config);
+        EXPECT_TRUE(weights_of(config) == bits) << stage << ' ' << recompute << ' ' << n;
+      }
+  }
+}
+
 TEST(Trainer, GivesTheSameBitsWhateverTheNumberOfThreadsThatLoadBatches) {
   const TemporaryFolder place;
   Recorder standard;
