@@ -1,0 +1,15 @@
+#pragma once
+// A range of bytes of a text.
+
+#include <cstdint>
+
+namespace keel {
+
+// Half open, in bytes. Texts that are encoded at once are shorter than 4 GiB.
+struct Span {
+  std::uint32_t begin = 0, end = 0;
+  std::uint32_t size() const { return end - begin; }
+  bool operator==(const Span&) const = default;
+};
+
+}  // namespace keel
