@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/tokenizers/span.h"
+#include "keel/tokenizers/text_span.h"
 
 namespace keel {
 
@@ -16,8 +16,8 @@ struct Encoding {
 
   std::vector<std::uint32_t> ids;
   std::vector<std::uint32_t>
-      type_ids;               // 0 for the first text of a pair, 1 for the second, unless a template says otherwise
-  std::vector<Span> offsets;  // bytes of the text that was given, with U+FFFD (3 bytes) for what is no UTF-8
+      type_ids;                   // 0 for the first text of a pair, 1 for the second, unless a template says otherwise
+  std::vector<TextSpan> offsets;  // bytes of the text that was given, with U+FFFD (3 bytes) for what is no UTF-8
   std::vector<std::int32_t> word_ids;      // the piece that a token was cut from, counted from 0 in each text
   std::vector<std::int32_t> sequence_ids;  // 0: first text, 1: second
   std::vector<std::uint8_t> special;       // 1: put there by a template or as padding
@@ -28,7 +28,7 @@ struct Encoding {
 };
 
 // Offsets counted in characters (code points), as Python counts; `text` is the valid UTF-8 that they lie in.
-std::vector<Span> character_offsets(std::string_view text, const std::vector<Span>& offsets);
+std::vector<TextSpan> character_offsets(std::string_view text, const std::vector<TextSpan>& offsets);
 
 enum class Side { left, right };
 

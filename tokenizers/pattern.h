@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/tokenizers/span.h"
+#include "keel/tokenizers/text_span.h"
 
 namespace keel {
 
@@ -17,9 +17,9 @@ class Pattern {
   virtual ~Pattern() = default;
   // The first match that begins at `from` or later; none when there is none. Matches may be empty where the expression
   // allows.
-  virtual std::optional<Span> find(std::string_view text, std::uint32_t from) const = 0;
+  virtual std::optional<TextSpan> find(std::string_view text, std::uint32_t from) const = 0;
   // Appends every match to `out`.
-  virtual void find_all(std::string_view text, std::vector<Span>& out) const;
+  virtual void find_all(std::string_view text, std::vector<TextSpan>& out) const;
 };
 using PatternPtr = std::shared_ptr<const Pattern>;
 

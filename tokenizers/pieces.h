@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/tokenizers/span.h"
+#include "keel/tokenizers/text_span.h"
 
 namespace keel {
 
@@ -17,7 +17,7 @@ class Pieces {
  public:
   static constexpr std::uint32_t kNoToken = ~std::uint32_t{0};
   struct Piece {
-    Span bytes;                      // of bytes()
+    TextSpan bytes;                  // of bytes()
     std::uint32_t token = kNoToken;  // of an added token
     bool is_token() const { return token != kNoToken; }
   };
@@ -34,7 +34,7 @@ class Pieces {
   bool keeps_origins() const { return keep_origins_; }
   // The bytes of the original text that a range of bytes() came from: from the first byte's origin to the end of the
   // last one's. An empty range has an empty origin.
-  Span origin(Span range) const;
+  TextSpan origin(TextSpan range) const;
 
   // Other borders over the same bytes. `pieces` ascend, do not overlap and hold every token there was; what lies
   // between them is dropped.
@@ -46,8 +46,8 @@ class Pieces {
   class Rewrite {
    public:
     explicit Rewrite(Pieces& pieces);
-    void keep(Span old);                             // as it was
-    void replace(Span old, std::string_view bytes);  // an empty one removes
+    void keep(TextSpan old);                             // as it was
+    void replace(TextSpan old, std::string_view bytes);  // an empty one removes
     void insert(std::string_view bytes);  // after what was written last; in front: with the next byte's origin
     void cut();                           // ends a piece here; one without bytes is none
     void token(const Piece& old);         // a token passes through, as a piece of its own
@@ -57,7 +57,7 @@ class Pieces {
    private:
     Pieces& pieces_;
     std::string bytes_;
-    std::vector<Span> origins_;
+    std::vector<TextSpan> origins_;
     std::vector<Piece> made_;
     std::uint32_t began_ = 0;    // of the piece that is being written
     std::uint32_t pending_ = 0;  // bytes in front of it that wait for an origin
@@ -65,7 +65,7 @@ class Pieces {
 
  private:
   std::string bytes_;
-  std::vector<Span> origins_;  // of each byte; empty: each is its own
+  std::vector<TextSpan> origins_;  // of each byte; empty: each is its own
   std::vector<Piece> pieces_;
   bool keep_origins_ = true;
 };

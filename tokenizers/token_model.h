@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "keel/tokenizers/span.h"
+#include "keel/tokenizers/text_span.h"
 #include "keel/tokenizers/vocabulary.h"
 
 namespace keel {
 
 struct PieceToken {
   std::uint32_t id = 0;
-  Span bytes;  // of the piece
+  TextSpan bytes;  // of the piece
   bool operator==(const PieceToken&) const = default;
 };
 

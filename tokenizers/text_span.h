@@ -6,10 +6,10 @@
 namespace keel {
 
 // Half open, in bytes. Texts that are encoded at once are shorter than 4 GiB.
-struct Span {
+struct TextSpan {
   std::uint32_t begin = 0, end = 0;
   std::uint32_t size() const { return end - begin; }
-  bool operator==(const Span&) const = default;
+  bool operator==(const TextSpan&) const = default;
 };
 
 }  // namespace keel
