@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Half open, in bytes. Texts that are encoded at once are shorter than 4 GiB.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Numbers need not be dense: published vocabularies have holes. At most 2^31 tokens.
