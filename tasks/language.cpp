@@ -239,6 +239,9 @@ TaskEntry language_task() {
   TaskEntry entry =
       task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
   entry.complain = complain_of_language;
+  entry.example =
+      "model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}\n"
+      "data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}\n";
   return entry;
 }
 

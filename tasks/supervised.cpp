@@ -249,6 +249,10 @@ TaskEntry supervised_task() {
   TaskEntry entry =
       task_entry<SupervisedTask>("supervised", "numbers and classes by name, from rows of numbers", supervised_keys());
   entry.complain = complain_of_supervised;
+  entry.example =
+      "task: {type: supervised}\n"
+      "model: {trunk: dense 64 relu, heads: [{name: sky, type: classification}, {name: far, weight: 0.5}]}\n"
+      "data: {path: readings.csv}\n";
   return entry;
 }
 

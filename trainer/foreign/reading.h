@@ -61,6 +61,8 @@ class ForeignReading {
   bool has(std::string_view key) const { return user_says(key) || !value_of(key).empty(); }
   // What the file, or what is said beside it, makes of a key of keel's; empty: nothing.
   std::string value_of(std::string_view key) const;
+  // The key of the task that is trained; empty: it has none.
+  std::string_view key_of(KeyRole role) const { return request_.schema.key_of(role); }
   // What is done with the entry, instead of what its row says.
   void tell(const ForeignEntry& entry, ForeignTold::Verdict verdict, std::string text);
   // Takes the place of what was told of the entry.
@@ -110,6 +112,7 @@ class ForeignReading {
   void apply_auto(const ForeignRow& row, const ForeignEntry& entry);
   void map(const ForeignRow& row, const ForeignEntry& entry);
   void refuse_unknown(const ForeignKind& kind, const ForeignEntry& entry);
+  std::string_view keels_keys(const ForeignRow& row) const;
   bool knows(std::string_view keys) const;
   void refuse_contradiction(const ForeignEntry& earlier, const ForeignEntry& entry);
   void read_file(const ForeignKind& kind, const ForeignEntry& entry);
