@@ -116,6 +116,8 @@ class JoinedDataset final : public Dataset {
   std::int64_t size_ = 0;
 };
 
+std::uint64_t seed_of_part(std::uint64_t seed, std::size_t part) { return mix64(seed ^ fnv1a64("mixture")) + part; }
+
 class MixedSampler final : public Sampler {
  public:
   MixedSampler(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
@@ -128,7 +130,7 @@ class MixedSampler final : public Sampler {
       KEEL_CHECK(sizes[part] >= 1, "data set ", part, " of the mixture has no examples");
       begins_.push_back(size_);
       size_ += sizes[part];
-      seeds_.push_back(mix64(options.seed ^ fnv1a64("mixture")) + part);
+      seeds_.push_back(seed_of_part(options.seed, part));
     }
   }
   std::int64_t steps() const override { return BatchSource::kEndless; }
@@ -260,6 +262,11 @@ DatasetPtr concatenated(std::vector<DatasetPtr> parts) { return std::make_shared
 
 SamplerPtr mixed(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
                  const SamplerOptions& options) {
+  if (sizes.size() == 1 && weights.size() == 1 && options.last != LastRows::join) {
+    SamplerOptions alone = options;
+    alone.seed = seed_of_part(options.seed, 0);
+    return shuffled(sizes.front(), alone);
+  }
   return std::make_shared<MixedSampler>(sizes, weights, options);
 }
 

@@ -49,7 +49,8 @@ DatasetPtr concatenated(std::vector<DatasetPtr> parts);
 // Each row of an endless run is of the part that Shares says; a part's own rows are each of its examples once in every
 // round through it, in an order drawn for each round. Examples are numbered as in concatenated(). epoch() is the round
 // of the row's part, and an epoch of the mixture is as many rows as there are examples. `sizes` and `weights` are those
-// of the parts; a part without examples is an Error. Every step has all rows, whatever options.last says.
+// of the parts; a part without examples is an Error. Several parts have rounds of different lengths, so every step has
+// all rows, whatever options.last says; of one part its rounds are the epochs.
 SamplerPtr mixed(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
                  const SamplerOptions& options);
 

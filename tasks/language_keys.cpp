@@ -7,6 +7,7 @@
 #include "keel/config/schema_row.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/data_keys.h"
 
 namespace keel {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr std::string_view kName = "model.name", kCustom = "custom", kPublished = "gpt2|gpt2-medium|gpt2-large|gpt2-xl",
                            kModelNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 constexpr std::string_view kType = "data.type", kFiles = "text|tokens";
+constexpr std::string_view kPacking = "data.packing";
 constexpr std::string_view kMixture = "mixture", kTexts = "text|mixture", kSplit = "text|tokens|mixture";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
@@ -56,6 +58,15 @@ void add_published_sizes(std::vector<KeyRow>& rows) {
                           .when_values = name,
                           .fixed = true});
     }
+}
+
+// Keys of data that other tasks have, too, behind data.validation.
+void add_common_keys(std::vector<KeyRow>& rows) {
+  const KeyCondition packed = {kPacking, "true"};
+  std::vector<KeyRow> common = validation_keys({kType, kSplit}, packed);
+  common.push_back(last_rows_key("join", packed));
+  const auto place = std::ranges::find(rows, std::string_view("data.validation"), &KeyRow::key);
+  rows.insert(place + 1, common.begin(), common.end());
 }
 
 }  // namespace
@@ -169,7 +180,7 @@ std::vector<KeyRow> language_keys() {
        .when_key = kType,
        .when_values = kMixture,
        .parts = &sources()},
-      {.key = "data.packing",
+      {.key = kPacking,
        .type = flag,
        .standard = "false",
        .help = "Documents, packed into rows of model.block tokens, of which each sees itself alone: objects of .jsonl, "
@@ -217,14 +228,29 @@ std::vector<KeyRow> language_keys() {
        .on_resume = ResumeRule::ignores},
   };
   add_published_sizes(rows);
+  add_common_keys(rows);
   return rows;
 }
 
 std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
+  std::vector<SettingsComplaint> complaints;
   const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
-  if (width % heads == 0) return {};
-  return {{{"model.heads", "model.width"},
-           concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")}};
+  if (width % heads != 0)
+    complaints.push_back(
+        {{"model.heads", "model.width"},
+         concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")});
+  const std::string& type = settings.text(kType);
+  if (type == "addition") return complaints;
+  const bool is_mixture = type == kMixture, is_packed = type != "tokens" && settings.flag(kPacking);
+  for (SettingsComplaint& each : complain_of_validation(settings, is_packed)) complaints.push_back(std::move(each));
+  if (is_packed && is_mixture && last_rows(settings) != LastRows::join)
+    complaints.push_back({{"data.last", kType},
+                          "the files of a mixture have rounds of their own, and no epoch that all of them end: every "
+                          "step has all rows; leave it out"});
+  if (is_packed && is_mixture && settings.text("data.split_column") != "none")
+    complaints.push_back(
+        {{"data.split_column", kType}, "rows of a mixture are divided file by file; name files in data.sets"});
+  return complaints;
 }
 
 }  // namespace keel
