@@ -54,6 +54,16 @@ DatasetPtr concatenated(std::vector<DatasetPtr> parts);
 SamplerPtr mixed(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
                  const SamplerOptions& options);
 
+// Some steps of a mixture whose shares change.
+struct MixtureStage {
+  std::int64_t end = 0;  // the step behind its last one; of the last stage of no meaning, as that is endless
+  std::vector<double> weights = {};  // of the parts, as mixed(); a part of weight 0 has no rows in the stage
+};
+// As mixed(), stage by stage: of the rows from a stage's first on each part has its share, and a part goes on in the
+// round where the stages before have left it. An Error where stages do not follow each other.
+SamplerPtr mixed_in_stages(const std::vector<std::int64_t>& sizes, const std::vector<MixtureStage>& stages,
+                           const SamplerOptions& options);
+
 // Windows of `block` inputs that begin at multiples of the block, with the tokens after each as labels: examples for
 // shuffled(), mixed() and next_tokens(). Tokens after the last whole window are left out. At least block + 1 tokens,
 // else an Error that names `source`, which is the fingerprint, too.

@@ -126,10 +126,13 @@ class LanguageTask : public Task {
                                    .division = division(),
                                    .last = is_packed() ? last_rows(site_.settings) : LastRows::join,
                                    .progress = site_.progress};
-    if (is_mixture())
+    if (is_mixture()) {
       for (const Settings& source : site_.settings.parts("data.mixture"))
         options.sources.push_back({source.text("path"), source.number("weight")});
-    else options.sources.push_back({site_.settings.text("data.path"), 1});
+      options.stages = mixture_stages(site_.settings, site_.steps);
+    } else {
+      options.sources.push_back({site_.settings.text("data.path"), 1});
+    }
     return examples_.emplace(std::move(options));
   }
 

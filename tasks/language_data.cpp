@@ -77,10 +77,8 @@ ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tok
 
 LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(options)) {
   KEEL_CHECK(!options_.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
-  for (const LanguageSource& source : options_.sources) {
+  for (const LanguageSource& source : options_.sources)
     parts_.push_back(options_.packing ? documents_of(source) : windows_of(source));
-    weights_.push_back(source.weight);
-  }
 }
 
 void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
@@ -129,7 +127,8 @@ DatasetPtr LanguageData::open_documents(const std::string& path) const {
 }
 
 DatasetPtr LanguageData::packed_file(const std::string& path) const {
-  return pack(tokens_of(open_documents(path), tokenizer_, path), {.length = options_.block});
+  return pack(tokens_of(open_documents(path), tokenizer_, path),
+              {.length = options_.block, .progress = options_.progress});
 }
 
 DividedExamples LanguageData::documents_of(const LanguageSource& source) {
@@ -146,7 +145,7 @@ DividedExamples LanguageData::documents_of(const LanguageSource& source) {
       Division(std::move(options), *documents, source.path).of(tokens_of(documents, tokenizer, source.path), {});
   KEEL_CHECK(divided.trained->size() > 0 && (held_out == 0 || !divided.validation.empty()), "'", source.path, "' has ",
              documents->size(), " documents, too few to hold back data.validation=", held_out, " of them");
-  const PackOptions rows = {.length = options_.block};
+  const PackOptions rows = {.length = options_.block, .progress = options_.progress};
   divided.trained = pack(divided.trained, rows);
   for (ExampleSet& set : divided.validation) set.examples = pack(set.examples, rows);
   return divided;
@@ -185,7 +184,11 @@ Data LanguageData::data(const TaskSite& site) const {
     sizes.push_back(part.trained->size());
   }
   Data data;
-  const SamplerPtr sampler = mixed(sizes, weights_, {.rows = site.rows, .seed = site.data_seed, .last = options_.last});
+  std::vector<double> weights;
+  for (const LanguageSource& source : options_.sources) weights.push_back(source.weight);
+  const SamplerOptions sampling = {.rows = site.rows, .seed = site.data_seed, .last = options_.last};
+  const SamplerPtr sampler =
+      options_.stages.empty() ? mixed(sizes, weights, sampling) : mixed_in_stages(sizes, options_.stages, sampling);
   data.training =
       make_source(site.host, concatenated(trained), sampler, next_tokens(), {.seed = site.data_seed, .varying = {}});
   data.validation = validation(site);

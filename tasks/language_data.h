@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/data/mixture.h"
 #include "keel/data/tokenizer.h"
 #include "keel/data/tokens.h"
 #include "keel/tasks/data_keys.h"
@@ -20,7 +21,8 @@ struct LanguageSource {
 };
 
 struct LanguageDataOptions {
-  std::vector<LanguageSource> sources;  // one or more
+  std::vector<LanguageSource> sources;    // one or more
+  std::vector<MixtureStage> stages = {};  // whose weights stand for those of the sources; none: these count
   // Documents of texts are packed into rows (keel/data/packing.h): objects of .jsonl, rows of tables and examples of
   // columnar files with a field `text`, files of a folder, lines of other texts. Else sources are cut into windows.
   bool packing = false;
@@ -61,7 +63,6 @@ class LanguageData {
 
   LanguageDataOptions options_;
   std::vector<DividedExamples> parts_;  // of each source; sets of a file of their own are not among them
-  std::vector<double> weights_;
   std::vector<std::string> notes_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string first_;  // the source whose vocabulary holds for all

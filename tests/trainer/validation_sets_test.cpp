@@ -1,4 +1,4 @@
-// Validation sets by name: files of their own, and rows that a column chooses.
+// Validation sets by name: files of their own, and rows that a column chooses; and what is told while files are read.
 
 #include <gtest/gtest.h>
 
@@ -186,6 +186,27 @@ TEST(ValidationSets, OfATextRefuseWhatDoesNotBelongToIt) {
   expect({concat("data.sets=[{name: x, path: ", place / "nothing.txt", "}]")}, "nothing.txt' is empty");
   expect({"data.sets=[{name: x, values: [a]}]"}, "windows of a text have none; give its path");
   expect({"data.split_column=x"}, "data.split_column: applies only when data.packing is true");
+}
+
+// Counts what it is told while files are indexed.
+class ReadingObserver : public TrainObserver {
+ public:
+  void on_reading(std::uint64_t done, std::uint64_t all) override {
+    ++calls;
+    is_whole = done == all;
+  }
+  int calls = 0;
+  bool is_whole = false;
+};
+
+TEST(ReadingOfARun, IsToldOnTheFirstRankAlone) {
+  const TemporaryFolder place;
+  const Config config = folds_run(place, "run");
+  std::vector<ReadingObserver> told(3);
+  run_ranks(3, [&](Communicator& ranks) { train(config, told[static_cast<std::size_t>(ranks.rank())], ranks); });
+  EXPECT_GT(told[0].calls, 0);
+  EXPECT_TRUE(told[0].is_whole) << "the last call has all";
+  for (const std::size_t rank : {1, 2}) EXPECT_EQ(told[rank].calls, 0);
 }
 
 }  // namespace
