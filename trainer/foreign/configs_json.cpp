@@ -141,6 +141,7 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.has("optimizer.lr")) reading.put("optimizer.lr", yaml_of(1e-3 * reading.ranks()), whole);
   if (!reading.facts().micro) reading.facts().micro = {64, whole};
   if (!reading.has("clip")) reading.put("clip", "0", whole);
+  if (!reading.has("data.last")) put_last_rows(reading, whole, true);
   if (reading.user_says("scheduler.type") && reading.own("scheduler.type") != "CyclicLR") return;
   if (!reading.has("scheduler.step_size_up"))
     return reading.refuse(whole,
@@ -214,10 +215,10 @@ const ForeignKind kConfigsJson = {
     .signs = "config_class|batch_size_per_process|learning_rate_per_process|pred_names_and_types",
     .about =
         "Sections nest by `config_class`, and keys count wherever they stand. Its learning rate is multiplied by the "
-        "number of ranks, is never clipped, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to "
-        "it in 6 epochs), for which `scheduler.step_size_up` is asked. Predictions by name are heads of a "
-        "model; its model is a Python class, and its data set another, so give what the task's sections `model` and "
-        "`data` ask for.",
+        "number of ranks, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to it in 6 epochs), "
+        "for which `scheduler.step_size_up` is asked. It never clips, and drops an epoch's last rows where they fill "
+        "no step (`data.last: drop`). Predictions by name are heads of a model; its model is a Python class, and its "
+        "data set another, so give what the task's sections `model` and `data` ask for.",
     .rows = kConfigsRows,
     .finish = finish_configs,
     .is_nested = true,

@@ -101,6 +101,7 @@ void finish_parameters(ForeignReading& reading) {
   standard("scheduler.type", "linear_with_warmup");
   standard("scheduler.warmup", "0.01");
   standard("clip", "1.0");
+  if (!reading.has("data.last")) put_last_rows(reading, whole, true);
   if (!facts.epochs && !reading.has("steps") && reading.request().schema.is_key("epochs")) standard("epochs", "3");
 }
 
@@ -159,7 +160,7 @@ const ForeignKind kParameters = {
     .signs = "transformers-params",
     .about =
         "Its optimizer is `HFAdamW` with a decay of 0.01, its schedule `linear_with_warmup`, its clipping 1.0. A last "
-        "window of micro-batches that is not full was dropped there; keel's steps always have `batch.global` rows.",
+        "window of micro-batches that is not full was dropped there, so `data.last` is drop where data has epochs.",
     .rows = kParameterRows,
     .finish = finish_parameters,
     .reads_texts = true};

@@ -258,6 +258,20 @@ std::string ForeignReading::value_of(std::string_view key) const {
   return "";
 }
 
+bool ForeignReading::may_apply(std::string_view key) const {
+  const std::span<const SchemaRow> rows = request_.schema.rows();
+  const auto value_or_default = [&](std::string_view other) {
+    const std::string said = value_of(other);
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const SchemaRow& each) { return each.key == other; });
+    return said.empty() && row != rows.end() ? std::string(row->standard) : said;
+  };
+  return std::any_of(rows.begin(), rows.end(), [&](const SchemaRow& row) {
+    if (row.key != key) return false;
+    const std::string_view other = row.when.key;
+    return other.empty() || (may_apply(other) && row.when.accepts(value_or_default(other)));
+  });
+}
+
 void ForeignReading::put(std::string_view written, YamlNode value, const ForeignEntry& from) {
   const std::string key = request_.schema.own_key(written, value);
   if (user_says(key)) return;
@@ -342,4 +356,15 @@ std::vector<ForeignEntry> ForeignReading::entries_of(const ForeignEntry& mapping
   return entries;
 }
 
+namespace foreign {
+
+void put_last_rows(ForeignReading& reading, const ForeignEntry& entry, bool are_dropped) {
+  if (reading.may_apply("data.last")) return reading.put("data.last", are_dropped ? "drop" : "fewer", entry);
+  if (entry.key.empty()) return;
+  if (are_dropped && !reading.request().schema.is_key("data.last"))
+    return reading.refuse(entry, "an epoch's last rows make a smaller step in this task");
+  reading.tell(entry, ForeignTold::Verdict::taken, "steps of this data always have all rows");
+}
+
+}  // namespace foreign
 }  // namespace keel

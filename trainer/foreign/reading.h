@@ -63,6 +63,8 @@ class ForeignReading {
   std::string value_of(std::string_view key) const;
   // The key of the task that is trained; empty: it has none.
   std::string_view key_of(KeyRole role) const { return request_.schema.key_of(role); }
+  // Whether there is such a key, and what is said so far lets it count.
+  bool may_apply(std::string_view key) const;
   // What is done with the entry, instead of what its row says.
   void tell(const ForeignEntry& entry, ForeignTold::Verdict verdict, std::string text);
   // Takes the place of what was told of the entry.
@@ -135,6 +137,9 @@ class ForeignReading {
 };
 
 namespace foreign {
+
+// Of an entry that says whether an epoch's last rows are left out where they fill no step.
+void put_last_rows(ForeignReading& reading, const ForeignEntry& entry, bool are_dropped);
 
 // The row of a key that counts epochs.
 constexpr ForeignRow epochs(std::string_view key) {
