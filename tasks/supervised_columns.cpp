@@ -165,7 +165,7 @@ class Prepared final : public Dataset {
 }  // namespace
 
 SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs,
-                                     const std::vector<HeadOptions>& heads)
+                                     const std::vector<HeadOptions>& heads, const std::string& left_out)
     : heads_(expanded(heads)), inputs_(expanded_columns(inputs)), numbers_(heads.size()) {
   const Example first = data.example(0);
   for (const HeadOptions& head : heads_) add_head(first, head);
@@ -177,7 +177,7 @@ SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std:
     KEEL_CHECK(!is_a_heads(name), "data.inputs: '", printable(name, 64), "' is what a head learns");
   if (inputs_.empty())
     for (const auto& [name, value] : first.fields())
-      if (!is_text(value) && !is_a_heads(name)) inputs_.push_back(name);
+      if (!is_text(value) && !is_a_heads(name) && name != left_out) inputs_.push_back(name);
   width_ = std::ssize(numbers_of(first, inputs_));
   KEEL_CHECK(width_ > 0, "there are no numbers beside what the heads learn, so nothing for the model to read");
 }

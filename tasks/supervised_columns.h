@@ -35,9 +35,10 @@ struct HeadColumns {
 
 class SupervisedColumns {
  public:
-  // What the first example has: `inputs`, or all numbers but the heads'. A field that is not there, or is no number, is
-  // an Error that names it. Ranges of names (p0..p9) are expanded.
-  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs, const std::vector<HeadOptions>& heads);
+  // What the first example has: `inputs`, or all numbers but the heads' and the field `left_out`. A field that is not
+  // there, or is no number, is an Error that names it. Ranges of names (p0..p9) are expanded.
+  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs, const std::vector<HeadOptions>& heads,
+                    const std::string& left_out = {});
   // Of json(). An Error where it does not fit the heads.
   SupervisedColumns(std::string_view json, const std::vector<HeadOptions>& heads);
   std::string json() const;

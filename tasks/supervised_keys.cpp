@@ -5,6 +5,7 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/data_keys.h"
 #include "keel/tasks/heads.h"
 #include "keel/tasks/names.h"
 #include "keel/tasks/supervised_columns.h"
@@ -109,62 +110,65 @@ std::string complaint_about_head(const HeadOptions& head, const std::vector<Head
 
 std::vector<KeyRow> supervised_keys() {
   using enum KeyType;
-  return {{.key = "task.regularizers",
-           .type = parts,
-           .standard = "[]",
-           .help = "Terms of the loss on outputs alone, as in [{head: angle, type: square, weight: 0.01}].",
-           .parts = &regularizer_keys()},
-          {.key = "model.trunk",
-           .type = text,
-           .standard = "dense 64 relu; dense 64 relu",
-           .help = "Layers that all heads share, one after another: dense WIDTH [ACTIVATION], an activation, "
-                   "layernorm, rmsnorm, dropout PROBABILITY. Each head is a linear layer on what they give; none: on "
-                   "the inputs.",
-           .known_as = "hidden_layer_sizes|hidden|layers"},
-          {.key = "model.heads",
-           .type = parts,
-           .help = "What is learnt, as in [{name: digit, type: classification}, {name: angle, weight: 0.5}].",
-           .known_as = "pred_names_and_types",
-           .parts = &head_keys()},
-          {.key = "model.recompute",
-           .type = flag,
-           .standard = "false",
-           .help = "Keep only the inputs of the trunk's dense layers, and compute what follows each again during "
-                   "backward: the same bits in less memory.",
-           .on_resume = ResumeRule::ignores,
-           .known_as = "activation_checkpointing|gradient_checkpointing"},
-          {.key = "data.path",
-           .type = path,
-           .help = "A table (.csv, .tsv), JSON lines (.jsonl) or a columnar file, each row, object or example of which "
-                   "is one to learn from.",
-           .known_as = "file|training_dataset"},
-          {.key = "data.inputs",
-           .type = texts,
-           .standard = "[]",
-           .help = "Columns or fields of numbers that the model reads; p0..p63 is 64. []: all that are numbers, in the "
-                   "file's order, but the heads'."},
-          {.key = "data.scale",
-           .type = choice,
-           .standard = "standard",
-           .help = "standard: inputs less their mean by their deviation in the training data; none: as they are.",
-           .choices = "standard|none"},
-          {.key = "data.validation",
-           .type = number,
-           .standard = "0.1",
-           .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
-           .low = 0,
-           .high = 0.9,
-           .known_as = "validation_ratio|validation_fraction"},
-          {.key = "data.validation_path",
-           .type = path,
-           .standard = "none",
-           .help = "A file that is validated on in place of a part of data.path, whose examples are then all trained "
-                   "on; none: a part.",
-           .known_as = "validation_dataset"}};
+  std::vector<KeyRow> rows = {
+      {.key = "task.regularizers",
+       .type = parts,
+       .standard = "[]",
+       .help = "Terms of the loss on outputs alone, as in [{head: angle, type: square, weight: 0.01}].",
+       .parts = &regularizer_keys()},
+      {.key = "model.trunk",
+       .type = text,
+       .standard = "dense 64 relu; dense 64 relu",
+       .help = "Layers that all heads share, one after another: dense WIDTH [ACTIVATION], an activation, "
+               "layernorm, rmsnorm, dropout PROBABILITY. Each head is a linear layer on what they give; none: on "
+               "the inputs.",
+       .known_as = "hidden_layer_sizes|hidden|layers",
+       .asked = true},
+      {.key = "model.heads",
+       .type = parts,
+       .help = "What is learnt, as in [{name: digit, type: classification}, {name: angle, weight: 0.5}].",
+       .known_as = "pred_names_and_types",
+       .parts = &head_keys(),
+       .role = KeyRole::heads},
+      {.key = "model.recompute",
+       .type = flag,
+       .standard = "false",
+       .help = "Keep only the inputs of the trunk's dense layers, and compute what follows each again during "
+               "backward: the same bits in less memory.",
+       .on_resume = ResumeRule::ignores,
+       .known_as = "activation_checkpointing|gradient_checkpointing"},
+      {.key = "data.path",
+       .type = path,
+       .help = "A table (.csv, .tsv), JSON lines (.jsonl) or a columnar file, each row, object or example of which "
+               "is one to learn from.",
+       .known_as = "file|training_dataset",
+       .role = KeyRole::data_file},
+      {.key = "data.inputs",
+       .type = texts,
+       .standard = "[]",
+       .help = "Columns or fields of numbers that the model reads; p0..p63 is 64. []: all that are numbers, in the "
+               "file's order, but the heads'."},
+      {.key = "data.scale",
+       .type = choice,
+       .standard = "standard",
+       .help = "standard: inputs less their mean by their deviation in the training data; none: as they are.",
+       .choices = "standard|none"},
+      {.key = "data.validation",
+       .type = number,
+       .standard = "0.1",
+       .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
+       .low = 0,
+       .high = 0.9,
+       .known_as = "validation_ratio|validation_fraction",
+       .role = KeyRole::validation_fraction}};
+  const std::vector<KeyRow> sets = validation_keys();
+  rows.insert(rows.end(), sets.begin(), sets.end());
+  rows.push_back(last_rows_key());
+  return rows;
 }
 
 std::vector<SettingsComplaint> complain_of_supervised(const Settings& settings) {
-  std::vector<SettingsComplaint> complaints;
+  std::vector<SettingsComplaint> complaints = complain_of_validation(settings);
   std::vector<HeadOptions> heads;
   for (const Settings& part : settings.parts("model.heads")) {
     HeadOptions head = head_options(part);

@@ -15,7 +15,8 @@ std::int64_t validation_rows(const Config& config) { return 2 * config.batch.mic
 
 }  // namespace
 
-std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run) {
+std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run,
+                                    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
   return config.keys->tasks()
       .find(config.task)
       ->make({.settings = config,
@@ -24,7 +25,9 @@ std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, c
               .rows = config.batch.global,
               .validation_rows = validation_rows(config),
               .host = host,
-              .run = run});
+              .run = run,
+              .steps = config.epochs > 0 ? 0 : config.steps,
+              .progress = progress});
 }
 
 Data open_training_data(Config& config, TaskBase& task) {

@@ -363,7 +363,7 @@ std::vector<SchemaRow> own_rows() {
       ignored({"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
                "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host "
                "work on a "
-               "GPU. Needs one, and model.dropout 0.",
+               "GPU. Needs one, and a model without dropout.",
                "graph|cuda_graphs"}),
       ignored({"check_memory", KEEL_FIELD(check_memory), "true", kAny, kAlways,
                "Refuse a run that needs more memory than this machine, or the group of processes that it belongs to, "

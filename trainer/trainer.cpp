@@ -43,6 +43,13 @@ auto agreed(Communicator& ranks, const F& f) {
   return std::move(*result);
 }
 
+// Nobody is told by other ranks than the first.
+std::function<void(std::uint64_t done, std::uint64_t all)> reading_of(TrainObserver& observer,
+                                                                      const Communicator& ranks) {
+  if (ranks.rank() != 0) return {};
+  return [&observer](std::uint64_t done, std::uint64_t all) { observer.on_reading(done, all); };
+}
+
 // One run of one rank: what it is made of, and the loop.
 class Run {
  public:
@@ -54,7 +61,7 @@ class Run {
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
-        task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
+        task_(agreed(ranks, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks)); })),
         data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
         micro_batches_(agreed(ranks, [&] { return planned_micro_batches(config, ranks.size()); })),
         resume_(find_beginning()) {

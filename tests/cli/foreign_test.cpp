@@ -1,5 +1,5 @@
-// Files of other trainers at the command line: training from them as they are, keel config, and the options of other
-// launchers.
+// Files of other trainers at the command line: training from them as they are, keel config --from, and the options of
+// other launchers.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,16 +16,6 @@ using testing::Outcome;
 using testing::Sandbox;
 
 std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name); }
-
-// With answers on the standard input.
-Outcome answered(const Sandbox& sandbox, const std::string& arguments, const std::string& answers) {
-  const testing::TemporaryFolder files;
-  write_text_file(files / "in", answers);
-  const int status = std::system(concat("cd '", sandbox / ".", "' && '", KEEL_PROGRAM, "' ", arguments, " <'",
-                                        files / "in", "' >'", files / "out", "' 2>'", files / "err", "'")
-                                     .c_str());
-  return {WEXITSTATUS(status), read_text_file(files / "out"), read_text_file(files / "err")};
-}
 
 constexpr const char* kTiny =
     " data.type=addition data.digits=1 steps=2 'model={layers: 1, heads: 1, width: 8, block: 8}' eval.every=0 "
@@ -74,28 +64,6 @@ TEST(ForeignFiles, ConfigShowsEveryKeyAndWritesNothingWhereOneIsRefused) {
       << outcome.err;
   EXPECT_NE(outcome.out.find("optimizer.lr: 2e-5"), std::string::npos) << outcome.out;
   EXPECT_EQ(sandbox.contents(), before);
-}
-
-TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
-  const Sandbox sandbox;
-  const Outcome asked =
-      answered(sandbox, "config --out c.yaml eval.samples=4", "\naddition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
-  EXPECT_EQ(asked.code, 0) << asked.err << asked.out;
-  EXPECT_NE(asked.out.find("keel launch -N 2 c.yaml\n"), std::string::npos) << asked.out;
-  const std::string text = sandbox.read("c.yaml");
-  EXPECT_EQ(
-      text,
-      "data:\n  type: addition\n  digits: 1\nmodel:\n  name: custom\n  layers: 1\n  heads: 1\n  width: 8\n  block: "
-      "8\nbatch:\n  global: 4\nsteps: 2\neval:\n  samples: 4\n");
-  EXPECT_EQ(sandbox.keel("train c.yaml threads=1").code, 0);
-
-  const auto before = sandbox.contents();
-  EXPECT_EQ(sandbox.keel("config --out d.yaml").err,
-            "keel: error: the answers end before task.type; nothing is written\n");
-  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition").err,
-            "keel: error: the answers end before steps; nothing is written\n");
-  EXPECT_EQ(sandbox.contents(), before);
-  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition steps=2").code, 0);
 }
 
 TEST(ForeignFiles, ADeepSpeedFileBesideAConfigurationMayNotContradictIt) {

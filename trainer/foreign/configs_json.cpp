@@ -48,16 +48,14 @@ constexpr std::string_view kModels =
     "keel has none of its models yet: networks of linear layers and convolutions; say what is trained: task, model, "
     "data";
 
-// Whether the task that is trained has predictions by name.
-bool has_heads(const ForeignReading& reading) { return reading.request().schema.is_key("model.trunk"); }
-
 // A key about predictions, which is kept until all are known.
 template <std::optional<ForeignEntry> ForeignFacts::*fact>
 void read_of_heads(ForeignReading& reading, const ForeignEntry& entry) {
   using Verdict = ForeignTold::Verdict;
-  if (has_heads(reading) && !reading.user_says("model.heads")) {
+  const std::string_view heads = reading.key_of(KeyRole::heads);
+  if (!heads.empty() && !reading.user_says(heads)) {
     reading.facts().*fact = entry;
-    reading.tell(entry, Verdict::mapped, "model.heads");
+    reading.tell(entry, Verdict::mapped, std::string(heads));
   } else if (reading.user_says_one_of("task|model|data")) {
     reading.tell(entry, Verdict::answered, "your own task, model or data stands instead");
   } else {
@@ -114,7 +112,9 @@ void make_heads(ForeignReading& reading) {
   const ForeignFacts& facts = reading.facts();
   if (!facts.heads) {
     for (const auto& each : {facts.losses, facts.weights})
-      if (each) reading.refuse(*each, "nothing names predictions; give model.heads, or pred_names_and_types");
+      if (each)
+        reading.refuse(*each, concat("nothing names predictions; give ", reading.key_of(KeyRole::heads),
+                                     ", or pred_names_and_types"));
     return;
   }
   std::vector<YamlNode> heads = heads_of(reading, *facts.heads);
@@ -123,13 +123,14 @@ void make_heads(ForeignReading& reading) {
     const std::string name = class_name(value.text);
     for (const auto& [theirs, keels] : kLosses)
       if (theirs == name) return std::string(keels);
-    reading.refuse(*facts.losses, concat("keel's heads have no loss '", name, "'; give model.heads"));
+    reading.refuse(*facts.losses,
+                   concat("keel's heads have no loss '", name, "'; give ", reading.key_of(KeyRole::heads)));
     return std::string("auto");
   });
   add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
   YamlNode list = YamlNode::of(YamlNode::Kind::list, facts.heads->line);
   list.items = std::move(heads);
-  reading.put("model.heads", std::move(list), *facts.heads);
+  reading.put(reading.key_of(KeyRole::heads), std::move(list), *facts.heads);
 }
 
 // Its schedule is always CyclicLR, up in 6 epochs.
@@ -140,6 +141,7 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.has("optimizer.lr")) reading.put("optimizer.lr", yaml_of(1e-3 * reading.ranks()), whole);
   if (!reading.facts().micro) reading.facts().micro = {64, whole};
   if (!reading.has("clip")) reading.put("clip", "0", whole);
+  if (!reading.has("data.last")) put_last_rows(reading, whole, true);
   if (reading.user_says("scheduler.type") && reading.own("scheduler.type") != "CyclicLR") return;
   if (!reading.has("scheduler.step_size_up"))
     return reading.refuse(whole,
@@ -166,8 +168,9 @@ constexpr ForeignRow kConfigsRows[] = {
     answered(refused("validation_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("test_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("dataset_creator_name", "keel has no data sets of Python classes; give data"), "task|data"),
-    mapped("pred_names_and_types", "", read_of_heads<&ForeignFacts::heads>,
-           "`model.heads`: cls is a classification, regr a regression; names are those of columns"),
+    mapped("pred_names_and_types", KeyRole::heads,
+           "cls is a classification, regr a regression; names are those of columns",
+           read_of_heads<&ForeignFacts::heads>),
     answered(refused("data_label_separation_index", "keel's data has columns of names; give data"), "task|data"),
     taken("task_type", "names the accuracy that is told; heads have metrics by their types"),
     mapped("loss_function", "", read_of_heads<&ForeignFacts::losses>,
@@ -189,7 +192,7 @@ constexpr ForeignRow kConfigsRows[] = {
     refused("pretrained_model_path", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_encoder_only", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_classifer", "keel does not read its .pth files", kConfigsOff),
-    mapped("validation_ratio", "data.validation"),
+    mapped("validation_ratio", KeyRole::validation_fraction),
     mapped("num_workers", "data.workers"),
     taken("pin_memory", "keel's batches are in pinned memory"),
     mapped("automatic_mixed_precision", "precision", read_amp, "fp16 or fp32"),
@@ -212,12 +215,13 @@ const ForeignKind kConfigsJson = {
     .signs = "config_class|batch_size_per_process|learning_rate_per_process|pred_names_and_types",
     .about =
         "Sections nest by `config_class`, and keys count wherever they stand. Its learning rate is multiplied by the "
-        "number of ranks, is never clipped, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to "
-        "it in 6 epochs), for which `scheduler.step_size_up` is asked. Predictions by name are heads of the task "
-        "`supervised`; its model is a Python class, and its data set another, so give `model.trunk` and `data.path`.",
+        "number of ranks, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to it in 6 epochs), "
+        "for which `scheduler.step_size_up` is asked. It never clips, and drops an epoch's last rows where they fill "
+        "no step (`data.last: drop`). Predictions by name are heads of a model; its model is a Python class, and its "
+        "data set another, so give what the task's sections `model` and `data` ask for.",
     .rows = kConfigsRows,
     .finish = finish_configs,
     .is_nested = true,
-    .task_key = "model.trunk"};
+    .task_role = KeyRole::heads};
 
 }  // namespace keel::foreign

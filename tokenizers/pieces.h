@@ -1,0 +1,73 @@
+#pragma once
+// A text on its way through a tokenizer: cut into pieces, and rewritten, with the place that each byte came from.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/tokenizers/text_span.h"
+
+namespace keel {
+
+// What normalizers and pre-tokenizers hand on. The pieces lie in one buffer in the order of the text. A piece that is a
+// token already (an added token) is left alone by all of them.
+class Pieces {
+ public:
+  static constexpr std::uint32_t kNoToken = ~std::uint32_t{0};
+  struct Piece {
+    TextSpan bytes;                  // of bytes()
+    std::uint32_t token = kNoToken;  // of an added token
+    bool is_token() const { return token != kNoToken; }
+  };
+
+  // The whole text as one piece; an empty text has none. `keep_origins` false: origin() is not asked for, and rewriting
+  // is cheaper.
+  void reset(std::string_view text, bool keep_origins);
+
+  std::string_view bytes() const { return bytes_; }
+  std::string_view text(const Piece& piece) const {
+    return std::string_view(bytes_).substr(piece.bytes.begin, piece.bytes.size());
+  }
+  std::span<const Piece> pieces() const { return pieces_; }
+  bool keeps_origins() const { return keep_origins_; }
+  // The bytes of the original text that a range of bytes() came from: from the first byte's origin to the end of the
+  // last one's. An empty range has an empty origin.
+  TextSpan origin(TextSpan range) const;
+
+  // Other borders over the same bytes. `pieces` ascend, do not overlap and hold every token there was; what lies
+  // between them is dropped.
+  void set_pieces(std::vector<Piece> pieces);
+
+  // Writes the buffer anew, front to back. What was kept, replaced or inserted has the origins that the Tokenizers
+  // library gives (a replaced range's bytes all have that range's origin; an inserted byte has that of the byte before
+  // it, at the front of a piece of the byte behind it).
+  class Rewrite {
+   public:
+    explicit Rewrite(Pieces& pieces);
+    void keep(TextSpan old);                             // as it was
+    void replace(TextSpan old, std::string_view bytes);  // an empty one removes
+    void insert(std::string_view bytes);  // after what was written last; in front: with the next byte's origin
+    void cut();                           // ends a piece here; one without bytes is none
+    void token(const Piece& old);         // a token passes through, as a piece of its own
+    // Takes the new buffer and pieces over. Without it nothing changes.
+    void done();
+
+   private:
+    Pieces& pieces_;
+    std::string bytes_;
+    std::vector<TextSpan> origins_;
+    std::vector<Piece> made_;
+    std::uint32_t began_ = 0;    // of the piece that is being written
+    std::uint32_t pending_ = 0;  // bytes in front of it that wait for an origin
+  };
+
+ private:
+  std::string bytes_;
+  std::vector<TextSpan> origins_;  // of each byte; empty: each is its own
+  std::vector<Piece> pieces_;
+  bool keep_origins_ = true;
+};
+
+}  // namespace keel

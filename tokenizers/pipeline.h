@@ -1,0 +1,51 @@
+#pragma once
+// A tokenizer made of components, as tokenizer.json describes it.
+
+#include <memory>
+#include <string>
+
+#include "keel/tokenizers/added_tokens.h"
+#include "keel/tokenizers/decoder.h"
+#include "keel/tokenizers/normalizer.h"
+#include "keel/tokenizers/post_processor.h"
+#include "keel/tokenizers/pre_tokenizer.h"
+#include "keel/tokenizers/token_model.h"
+#include "keel/tokenizers/tokenizer.h"
+
+namespace keel {
+
+// Null components do nothing.
+struct PipelineParts {
+  std::string name = "pipeline";  // the kind of model: "bpe", "word_piece", "word_level", "unigram"
+  AddedTokens added;
+  NormalizerPtr normalizer;
+  PreTokenizerPtr pre_tokenizer;
+  TokenModelPtr model;
+  PostProcessorPtr post_processor;
+  DecoderPtr decoder;
+  std::optional<Truncation> truncation;  // what the file asks for; EncodeOptions that name one replace it
+  std::optional<Padding> padding;
+  std::string json;  // the file that all of it was read from
+};
+
+class Pipeline final : public Tokenizer {
+ public:
+  explicit Pipeline(PipelineParts parts);
+
+  std::string_view name() const override { return parts_.name; }
+  std::int64_t vocabulary_size() const override;
+  std::vector<std::uint32_t> encode(std::string_view text) const override;
+  Encoding encode(const TextPair& text, const EncodeOptions& options) const override;
+  std::string decode(std::span<const std::uint32_t> tokens, bool skip_specials = false) const override;
+  std::optional<std::string> token_text(std::uint32_t token) const override;
+  std::optional<std::uint32_t> token_of(std::string_view text) const override;
+  std::string to_json() const override { return parts_.json; }
+  const PipelineParts& parts() const { return parts_; }
+
+ private:
+  Encoding encode_one(std::string_view text) const;
+
+  PipelineParts parts_;
+};
+
+}  // namespace keel
