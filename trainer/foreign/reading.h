@@ -65,7 +65,8 @@ class ForeignReading {
   std::string_view key_of(KeyRole role) const { return request_.schema.key_of(role); }
   // What is done with the entry, instead of what its row says.
   void tell(const ForeignEntry& entry, ForeignTold::Verdict verdict, std::string text);
-  // Takes the place of what was told of the entry.
+  // Take the place of what was told of the entry.
+  void tell_again(const ForeignEntry& entry, std::string text);
   void refuse(const ForeignEntry& entry, std::string why);
   // The file as a whole.
   ForeignEntry whole() const { return {file_, "", 1, {}}; }
