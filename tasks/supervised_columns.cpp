@@ -36,12 +36,14 @@ void append_numbers(const Example& example, const std::string& name, std::vector
 // Which columns there are, where one that is asked for is not.
 void require_columns(const Example& first, const std::vector<std::string>& names, std::string_view who,
                      std::string_view instead) {
+  constexpr std::size_t kMostListed = 24;
   std::vector<std::string_view> known;
   std::string all;
   for (const auto& [name, value] : first.fields()) {
+    if (known.size() < kMostListed) all += concat(known.empty() ? "" : ", ", printable(name, 64));
     known.push_back(name);
-    all += concat(all.empty() ? "" : ", ", printable(name, 64));
   }
+  if (known.size() > kMostListed) all += concat(" and ", known.size() - kMostListed, " more");
   for (const std::string& name : names) {
     if (first.has(name)) continue;
     const std::string likely = nearest(std::string_view(name).substr(0, 64), known);

@@ -1,9 +1,11 @@
 #include "keel/tasks/supervised_keys.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "keel/data/csv.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/tasks/heads.h"
@@ -13,6 +15,8 @@
 
 namespace keel {
 namespace {
+
+constexpr double kMostWeight = 1e9;  // whose losses fp32 holds
 
 // "a|b" of a list's names.
 template <class Entry>
@@ -56,7 +60,12 @@ const KeyParts& head_keys() {
         .low = 0,
         .high = 1048576},
        {.key = "loss", .type = choice, .standard = "auto", .help = help, .choices = choices},
-       {.key = "weight", .type = number, .standard = "1", .help = "Of its loss in the sum that is trained.", .low = 0},
+       {.key = "weight",
+        .type = number,
+        .standard = "1",
+        .help = "Of its loss in the sum that is trained.",
+        .low = 0,
+        .high = kMostWeight},
        {.key = "label_smoothing",
         .type = number,
         .standard = "0",
@@ -81,11 +90,15 @@ const KeyParts& regularizer_keys() {
   using enum KeyType;
   static const std::string choices = choices_of(regularizers()),
                            help = concat("Means over rows and outputs. ", summaries_of(regularizers()), ".");
-  static const KeyParts kept = {
-      "a regularizer",
-      {{.key = "head", .type = text, .help = "The head whose outputs it keeps small."},
-       {.key = "type", .type = choice, .help = help, .choices = choices},
-       {.key = "weight", .type = number, .standard = "1", .help = "In the sum that is trained.", .low = 0}}};
+  static const KeyParts kept = {"a regularizer",
+                                {{.key = "head", .type = text, .help = "The head whose outputs it keeps small."},
+                                 {.key = "type", .type = choice, .help = help, .choices = choices},
+                                 {.key = "weight",
+                                  .type = number,
+                                  .standard = "1",
+                                  .help = "In the sum that is trained.",
+                                  .low = 0,
+                                  .high = kMostWeight}}};
   return kept;
 }
 
@@ -117,6 +130,17 @@ std::string complaint_about_metrics(const HeadOptions& head) {
              : MetricList::complaint(head.metrics, MetricInput::numbers, 1);
 }
 
+// What is wrong with names of columns, of which one may be a range; empty: nothing.
+std::string complaint_about_columns(const std::vector<std::string>& columns) {
+  std::set<std::string> seen;
+  try {
+    for (const std::string& name : expanded_columns(columns))
+      if (!seen.insert(name).second)
+        return concat("the column '", printable(name, 64), "' is named twice; leave one out");
+  } catch (const Error& error) { return error.what(); }
+  return "";
+}
+
 // Empty: nothing.
 std::string complaint_about_head(const HeadOptions& head, const std::vector<HeadOptions>& earlier) {
   const std::string name = concat("head '", printable(head.name, 64), "'");
@@ -136,6 +160,8 @@ std::string complaint_about_head(const HeadOptions& head, const std::vector<Head
   if (head.classes > 0 && !head.has_classes()) return concat(name, ": classes are for classification");
   if (head.classes == 1) return concat(name, ": one class is nothing to learn; give 2 or more");
   if (const std::string metrics = complaint_about_metrics(head); !metrics.empty()) return concat(name, ": ", metrics);
+  if (const std::string columns = complaint_about_columns(head.columns); !columns.empty())
+    return concat(name, ": ", columns);
   return "";
 }
 
@@ -211,6 +237,7 @@ std::vector<SettingsComplaint> complain_of_supervised(const Settings& settings) 
   for (const HeadOptions& head : heads)
     if (const std::string clash = clash_of(head.name, heads); !clash.empty())
       complain({"model.heads"}, concat("head '", head.name, "': ", clash));
+  complain({"data.inputs"}, complaint_about_columns(settings.texts("data.inputs")));
   std::vector<std::string> terms;
   for (const Settings& part : settings.parts("task.regularizers")) {
     const ChosenRegularizer chosen = chosen_regularizer(part);

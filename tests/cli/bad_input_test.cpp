@@ -65,7 +65,7 @@ TEST(BadInput, ATableOrHeadsThatDoNotFitAreRefused) {
   const auto refused = [&](const std::string& heads, const std::string& reason) {
     expect_refused(sandbox, concat("train h.yaml 'model.heads=[", heads, "]'"), reason);
   };
-  refused("{name: near}", "there is no column 'near'; the columns are a, far, sky");
+  refused("{name: distance}", "there is no column 'distance'; the columns are a, far, sky");
   refused("{name: far}, {name: far}", "two heads are named 'far'");
   refused("{name: far}, {name: far_r2, columns: [far]}", "the head 'far' has a metric of this name");
   refused("{name: lr, columns: [far]}", "records have keel's own number of this name");

@@ -45,6 +45,7 @@ TEST_F(SupervisedMistakes, OfHeadsAreToldWithTheirKey) {
   expect_heads("{name: far}, {name: far}",
                "model.heads: two heads are named 'far'; name each otherwise, and its column by");
   expect_heads("{name: far, weight: -1}", "model.heads[0].weight: expects a number >= 0, got '-1'");
+  expect_heads("{name: far, weight: 1e300}", "model.heads[0].weight: expects a number from 0 to 1e+09, got '1e300'");
   expect_heads("{name: far, weight: 0}", "every head has the weight 0, so none would learn; give one a weight above 0");
   expect_heads("{name: far, loss: best}",
                "model.heads[0].loss: expects auto, mse, mae, huber or cross_entropy, got 'best'");
@@ -96,6 +97,8 @@ TEST_F(SupervisedMistakes, OfColumnsAreToldWithThoseThatThereAre) {
   expect_heads("{name: sky}", "r.csv': the field 'sky' is a text, and numbers are asked for");
   expect_heads("{name: far, type: classification}", "a class is a whole number or a text");
   expect({"data.inputs=[a, c]"}, "r.csv': data.inputs: there is no column 'c'");
+  expect({"data.inputs=[a, a]"}, "data.inputs: the column 'a' is named twice; leave one out");
+  expect_heads("{name: far, columns: [a, b, b]}", "head 'far': the column 'b' is named twice; leave one out");
   expect({"data.inputs=[a, far]"}, "data.inputs: 'far' is what a head learns");
   expect({"model.trunk=dense x"}, "model.trunk: ");
   expect({"model.trunk=dense 4; output y 2"}, "leave `output` out");
