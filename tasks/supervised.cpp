@@ -1,5 +1,6 @@
 #include "keel/tasks/supervised.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -125,9 +126,20 @@ class SupervisedTask : public Task {
   const std::shared_ptr<const SupervisedColumns>& shared_columns() {
     if (columns_) return columns_;
     const std::string kept = site_.run.empty() ? "" : concat(site_.run, '/', kColumnsFile);
-    columns_ = std::make_shared<const SupervisedColumns>(
-        !kept.empty() && std::filesystem::exists(kept) ? columns_of_run(kept) : columns_of_data());
-    return columns_;
+    const bool has_kept = !kept.empty() && std::filesystem::exists(kept);
+    const auto columns = std::make_shared<const SupervisedColumns>(has_kept ? columns_of_run(kept) : columns_of_data());
+    if (!has_kept && reads_all_before_training()) {
+      read_all(*prepared(training_file(), columns, path(), true));
+      if (has_own_validation()) read_all(*prepared(validation_file(), columns, validation_path(), true));
+    }
+    return columns_ = columns;
+  }
+  // Then an example that does not fit costs nothing.
+  bool reads_all_before_training() const {
+    const auto asks = [](const HeadOptions& head) {
+      return head.is_scaled || (head.has_classes() && head.classes == 0);
+    };
+    return site_.settings.text("data.scale") == "standard" || std::ranges::any_of(heads_, asks);
   }
   const SupervisedColumns& columns() { return *shared_columns(); }
 
