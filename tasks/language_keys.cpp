@@ -209,7 +209,8 @@ std::vector<KeyRow> language_keys() {
        .help = "Keep only the inputs of blocks, and compute what is inside again during backward: the same bits in "
                "less memory, for a third more products. Published as activation or gradient checkpointing.",
        .on_resume = ResumeRule::ignores,
-       .known_as = "activation_checkpointing|gradient_checkpointing"},
+       .known_as = "activation_checkpointing|gradient_checkpointing",
+       .role = KeyRole::recompute},
       {.key = "model.bias", .type = flag, .standard = "true", .help = "Biases in linear layers and layer norms."},
       {.key = kType,
        .type = choice,

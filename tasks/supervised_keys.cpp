@@ -136,7 +136,8 @@ std::vector<KeyRow> supervised_keys() {
        .help = "Keep only the inputs of the trunk's dense layers, and compute what follows each again during "
                "backward: the same bits in less memory.",
        .on_resume = ResumeRule::ignores,
-       .known_as = "activation_checkpointing|gradient_checkpointing"},
+       .known_as = "activation_checkpointing|gradient_checkpointing",
+       .role = KeyRole::recompute},
       {.key = "data.path",
        .type = path,
        .help = "A table (.csv, .tsv), JSON lines (.jsonl) or a columnar file, each row, object or example of which "
