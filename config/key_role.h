@@ -15,7 +15,7 @@ enum class KeyRole : unsigned char {
   sequence_length,      // the longest, in tokens
   data_file,            // that is trained on
   validation_fraction,  // of the data, which is not trained on
-  recomputation,        // whether layers compute their activations again during backward
+  recompute,            // whether activations are computed again during backward, instead of kept
 };
 
 // "the length of a sequence".

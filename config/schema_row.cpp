@@ -12,7 +12,7 @@ std::string_view words_of(KeyRole role) {
                                          "the length of a sequence",
                                          "the file of the data",
                                          "the fraction of validation",
-                                         "whether activations are computed again"};
+                                         "computing activations again"};
   return kWords[static_cast<std::size_t>(role)];
 }
 

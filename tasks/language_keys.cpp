@@ -210,7 +210,7 @@ std::vector<KeyRow> language_keys() {
                "less memory, for a third more products. Published as activation or gradient checkpointing.",
        .on_resume = ResumeRule::ignores,
        .known_as = "activation_checkpointing|gradient_checkpointing",
-       .role = KeyRole::recomputation},
+       .role = KeyRole::recompute},
       {.key = "model.bias", .type = flag, .standard = "true", .help = "Biases in linear layers and layer norms."},
       {.key = kType,
        .type = choice,

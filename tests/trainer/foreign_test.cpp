@@ -132,8 +132,9 @@ TEST(Foreign, AcceleratesFilesOfAllVersionsAreRead) {
   EXPECT_EQ(launch_of(old).gpus, "0,2");
 
   EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {newest}, kAdditions)),
-            to_yaml(parse_config("strategy: zero3-bf16\nsharding: {reshard_after_forward: false, group: 2}\n", newest,
-                                 kAdditions)));
+            to_yaml(parse_config("strategy: zero3-bf16\nsharding: {reshard_after_forward: false, group: 2}\n"
+                                 "model: {recompute: true}\n",
+                                 newest, kAdditions)));
 
   const TemporaryFolder folder;
   const auto read = [&](std::string_view text) {
