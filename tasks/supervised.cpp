@@ -130,7 +130,8 @@ class SupervisedTask : public Task {
     const auto columns = std::make_shared<const SupervisedColumns>(has_kept ? columns_of_run(kept) : columns_of_data());
     if (!has_kept && reads_all_before_training()) {
       read_all(*prepared(training_file(), columns, path(), true));
-      if (has_own_validation()) read_all(*prepared(validation_file(), columns, validation_path(), true));
+      for (const HeldOutSet& set : division_options(site_.settings, site_.data_seed).sets)
+        if (!set.path.empty()) read_all(*prepared(file_of_set(set.path), columns, set.path, true));
     }
     return columns_ = columns;
   }
@@ -155,10 +156,7 @@ class SupervisedTask : public Task {
       SupervisedColumns columns(*training_file(), site_.settings.texts("data.inputs"), heads_, options.column);
       const DividedExamples examples =
           division().of(training_file(), [&](const std::string& file) { return file_of_set(file); });
-      std::vector<DatasetPtr> all = {training_file()};
-      for (const HeldOutSet& set : options.sets)
-        if (!set.path.empty()) all.push_back(file_of_set(set.path));
-      columns.find_classes(all);
+      columns.find_classes(*training_file());
       columns.find_scales(*examples.trained, site_.settings.text("data.scale") == "standard");
       return columns;
     } catch (const Error& error) {
