@@ -90,7 +90,8 @@ TEST(ValidationSets, OfATableAreFilesAndRowsThatAColumnChooses) {
                                concat("data.path=", place / "a.csv")});
   write_text_file(place / "a.csv", rest);
   write_text_file(place / "b.csv", held);
-  train(by_files, told);
+  Recorder told_again;
+  train(by_files, told_again);
   EXPECT_EQ(recorded(by_files, "dev/loss"), recorded(config, "dev/loss"));
 }
 
@@ -112,7 +113,7 @@ TEST(ValidationSets, OfATextAreFilesAndFolders) {
   const std::string sets =
       concat("data.sets=[{name: dev, path: ", place / "dev.txt", "}, {name: folder, path: ", place / "more", "}]");
   for (const char* packing : {"data.packing=false", "data.packing=true"}) {
-    const Config config = small_run(place, packing, {packing, sets, "steps=4"});
+    const Config config = small_run(place, packing, {packing, sets, "steps=4", "data.tokenizer=byte"});
     train_by(2, config);
     const double dev = recorded(config, "dev/loss"), folder = recorded(config, "folder/loss");
     EXPECT_TRUE(std::isfinite(dev) && std::isfinite(folder)) << packing;
@@ -121,10 +122,11 @@ TEST(ValidationSets, OfATextAreFilesAndFolders) {
     EXPECT_TRUE(is_packed || dev == folder) << "one text in two files: " << dev << ' ' << folder;
     for (const int n : {1, 2, 3}) EXPECT_EQ(evaluated(config.run, n).at(0).values.at(0).value, dev) << n;
   }
-  const Config alone = small_run(place, "alone", {concat("data.validation_path=", place / "dev.txt"), "steps=4"});
+  const Config alone =
+      small_run(place, "alone", {concat("data.validation_path=", place / "dev.txt"), "steps=4", "data.tokenizer=byte"});
   train_by(1, alone);
   EXPECT_EQ(recorded(alone, "validation_loss"), [&] {
-    const Config named = small_run(place, "named", {sets, "steps=4"});
+    const Config named = small_run(place, "named", {sets, "steps=4", "data.tokenizer=byte"});
     train_by(1, named);
     return recorded(named, "dev/loss");
   }());
