@@ -69,7 +69,7 @@ TEST(BadInput, ATableOrHeadsThatDoNotFitAreRefused) {
   refused("{name: far}, {name: far}", "two heads are named 'far'");
   refused("{name: far}, {name: far_r2, columns: [far]}", "the head 'far' has a metric of this name");
   refused("{name: lr, columns: [far]}", "records have keel's own number of this name");
-  refused("{name: far, weight: -0.5}", "model.heads[0].weight: expects a number >= 0, got '-0.5'");
+  refused("{name: far, weight: -0.5}", "model.heads[0].weight: expects a number from 0 to 1000000000, got '-0.5'");
   refused("{name: far, loss: crossentropy}", "model.heads[0].loss: expects ");
   expect_refused(sandbox, "train h.yaml data.validation_path=v.csv",
                  "'v.csv', example 1 (from 0 on): 'snow' is none of");

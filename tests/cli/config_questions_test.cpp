@@ -116,7 +116,7 @@ TEST(ConfigQuestions, AreAskedAgainOfAPersonWithWhatIsWrong) {
   expect(told, "heads: [{name: a}]\n");
   expect(told, "task.type: expects language or supervised, got 'chess'");
   expect(told, "model.heads: [0].loss: expects ");
-  expect(told, "model.heads: [0].weight: expects a number >= 0, got '-1'");
+  expect(told, "model.heads: [0].weight: expects a number from 0 to 1000000000, got '-1'");
   expect(told, "model.heads: has no default");
   // What the task refuses of several values: the section is asked anew.
   told = asked("supervised\n[{name: a}, {name: a}]\ndense 4\n[{name: a}]\n\nr.csv\n" + behind);

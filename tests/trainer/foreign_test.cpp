@@ -183,7 +183,7 @@ TEST(Foreign, AutoOfAScheduleIsWhatTheRunHas) {
   Words said = {"optimizer.lr=0.25", "scheduler.warmup=2"};
   EXPECT_EQ(to_yaml(read(said)),
             to_yaml(parse_config("batch: {global: 4, micro: 4}\noptimizer: {type: AdamW, lr: 0.25, weight_decay: 0}\n"
-                                 "scheduler: {type: WarmupDecayLR, base_lr: 0, max_lr: 0.25, warmup: 2, steps: 3}\n",
+                                 "scheduler: {type: WarmupDecayLR, base_lr: 0, max_lr: auto, steps: auto}\n",
                                  folder / "ds.json", small(said))));
   EXPECT_EQ(
       error_of([&] { (void)read({"optimizer.lr=0.25"}); }),

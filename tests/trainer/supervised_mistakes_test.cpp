@@ -44,8 +44,9 @@ TEST_F(SupervisedMistakes, OfHeadsAreToldWithTheirKey) {
   expect_heads("{name: a-b}", "head 'a-b': a name is letters, digits and _");
   expect_heads("{name: far}, {name: far}",
                "model.heads: two heads are named 'far'; name each otherwise, and its column by");
-  expect_heads("{name: far, weight: -1}", "model.heads[0].weight: expects a number >= 0, got '-1'");
-  expect_heads("{name: far, weight: 1e300}", "model.heads[0].weight: expects a number from 0 to 1e+09, got '1e300'");
+  expect_heads("{name: far, weight: -1}", "model.heads[0].weight: expects a number from 0 to 1000000000, got '-1'");
+  expect_heads("{name: far, weight: 1e300}",
+               "model.heads[0].weight: expects a number from 0 to 1000000000, got '1e300'");
   expect_heads("{name: far, weight: 0}", "every head has the weight 0, so none would learn; give one a weight above 0");
   expect_heads("{name: far, loss: best}",
                "model.heads[0].loss: expects auto, mse, mae, huber or cross_entropy, got 'best'");
@@ -90,7 +91,7 @@ TEST_F(SupervisedMistakes, OfNamesThatKeelNeedsAreToldBeforeTheirRecordsMeet) {
 
 TEST_F(SupervisedMistakes, OfColumnsAreToldWithThoseThatThereAre) {
   expect_heads("{name: fra}",
-               "r.csv': model.heads: head 'fra': there is no column 'fra', did you mean 'far'?; the columns "
+               "r.csv': model.heads: head 'fra': there is no column 'fra'; the columns "
                "are a, b, far, sky; name them by columns");
   expect_heads("{name: far, columns: [distance]}",
                "r.csv': model.heads: head 'far': there is no column 'distance'; the columns are a, b, far, sky");
