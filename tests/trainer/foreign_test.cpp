@@ -184,7 +184,7 @@ TEST(Foreign, ConfigsJsonWithPredictionsByNameIsATaskWithHeads) {
       "task: {type: supervised}\n"
       "model: {heads: [{name: digit, type: classification, loss: cross_entropy, weight: 1.0},"
       " {name: angle, type: regression, loss: huber, weight: 0.5}]}\n"
-      "data: {validation: 0.25}\nepochs: 4\n"
+      "data: {validation: 0.25, last: drop}\nepochs: 4\n"
       "seed: 7\nclip: 0\nbatch: {global: 8, micro: 4}\n"
       "optimizer: {type: Adam, lr: 0.02}\n"
       "scheduler: {type: CyclicLR, base_lr: 0.002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
@@ -238,6 +238,29 @@ TEST(Foreign, JsonBesideAConfigurationAddsToItAndMayNotContradict) {
       }),
       concat(json, ":1: gradient_clipping: makes clip 1.0, and ", own, " says 0.5; remove one of the two\n", json,
              ":2: train_micro_batch_size_per_gpu: makes batch.micro 4, and ", own, " says 2; remove one of the two"));
+}
+
+TEST(Foreign, LastRowsOfAnEpochAreThoseOfItsTrainer) {
+  const TemporaryFolder folder;
+  const std::string json = folder / "ds.json";
+  const Words table = {"task.type=supervised", "data.path=t.csv", "model.heads=[{name: y}]", "steps=3"},
+              packed = {"data.path=t.txt", "data.packing=true", "steps=3"};
+  const auto last_of = [](const std::string& file, Words words, const char* more = nullptr) {
+    if (more != nullptr) words.emplace_back(more);
+    return load_any_config(keel_keys(), {file}, words).text("data.last");
+  };
+  for (const Words& data : {table, packed}) {
+    write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
+    EXPECT_EQ(last_of(json, data), "drop");
+    EXPECT_EQ(last_of(json, data, "data.last=join"), "join") << "the user's own word";
+    EXPECT_EQ(last_of(golden("parameters.yml"), data), "drop");
+    write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": false}\n");
+    EXPECT_EQ(last_of(json, data), "fewer");
+  }
+  // Windows at random places have no epoch that ends.
+  write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
+  const Config windows = load_any_config(keel_keys(), {json}, {"data.path=t.txt", "steps=3"});
+  EXPECT_EQ(to_yaml(windows).find("last:"), std::string::npos);
 }
 
 struct Refusal {

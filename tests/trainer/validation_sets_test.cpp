@@ -90,7 +90,8 @@ TEST(ValidationSets, OfATableAreFilesAndRowsThatAColumnChooses) {
                                concat("data.path=", place / "a.csv")});
   write_text_file(place / "a.csv", rest);
   write_text_file(place / "b.csv", held);
-  train(by_files, told);
+  Recorder of_files;
+  train(by_files, of_files);
   EXPECT_EQ(recorded(by_files, "dev/loss"), recorded(config, "dev/loss"));
 }
 
@@ -112,7 +113,7 @@ TEST(ValidationSets, OfATextAreFilesAndFolders) {
   const std::string sets =
       concat("data.sets=[{name: dev, path: ", place / "dev.txt", "}, {name: folder, path: ", place / "more", "}]");
   for (const char* packing : {"data.packing=false", "data.packing=true"}) {
-    const Config config = small_run(place, packing, {packing, sets, "steps=4"});
+    const Config config = small_run(place, packing, {packing, sets, "steps=4", "data.tokenizer=byte"});
     train_by(2, config);
     const double dev = recorded(config, "dev/loss"), folder = recorded(config, "folder/loss");
     EXPECT_TRUE(std::isfinite(dev) && std::isfinite(folder)) << packing;
