@@ -72,7 +72,7 @@ std::vector<double> epochs_of(const Config& config) {
   train(config, told);
   std::vector<double> epochs;
   for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
-    if (record.contains("epoch")) epochs.push_back(record.at("epoch").number());
+    if (const Json* epoch = record.find("epoch")) epochs.push_back(epoch->number());
   return epochs;
 }
 

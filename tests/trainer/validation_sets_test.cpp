@@ -90,8 +90,8 @@ TEST(ValidationSets, OfATableAreFilesAndRowsThatAColumnChooses) {
                                concat("data.path=", place / "a.csv")});
   write_text_file(place / "a.csv", rest);
   write_text_file(place / "b.csv", held);
-  Recorder told_again;
-  train(by_files, told_again);
+  Recorder of_files;
+  train(by_files, of_files);
   EXPECT_EQ(recorded(by_files, "dev/loss"), recorded(config, "dev/loss"));
 }
 
@@ -122,11 +122,10 @@ TEST(ValidationSets, OfATextAreFilesAndFolders) {
     EXPECT_TRUE(is_packed || dev == folder) << "one text in two files: " << dev << ' ' << folder;
     for (const int n : {1, 2, 3}) EXPECT_EQ(evaluated(config.run, n).at(0).values.at(0).value, dev) << n;
   }
-  const Config alone =
-      small_run(place, "alone", {concat("data.validation_path=", place / "dev.txt"), "steps=4", "data.tokenizer=byte"});
+  const Config alone = small_run(place, "alone", {concat("data.validation_path=", place / "dev.txt"), "steps=4"});
   train_by(1, alone);
   EXPECT_EQ(recorded(alone, "validation_loss"), [&] {
-    const Config named = small_run(place, "named", {sets, "steps=4", "data.tokenizer=byte"});
+    const Config named = small_run(place, "named", {sets, "steps=4"});
     train_by(1, named);
     return recorded(named, "dev/loss");
   }());
