@@ -1,5 +1,6 @@
 #include "keel/tasks/supervised.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -125,9 +126,21 @@ class SupervisedTask : public Task {
   const std::shared_ptr<const SupervisedColumns>& shared_columns() {
     if (columns_) return columns_;
     const std::string kept = site_.run.empty() ? "" : concat(site_.run, '/', kColumnsFile);
-    columns_ = std::make_shared<const SupervisedColumns>(
-        !kept.empty() && std::filesystem::exists(kept) ? columns_of_run(kept) : columns_of_data());
-    return columns_;
+    const bool has_kept = !kept.empty() && std::filesystem::exists(kept);
+    const auto columns = std::make_shared<const SupervisedColumns>(has_kept ? columns_of_run(kept) : columns_of_data());
+    if (!has_kept && reads_all_before_training()) {
+      read_all(*prepared(training_file(), columns, path(), true));
+      for (const HeldOutSet& set : division_options(site_.settings, site_.data_seed).sets)
+        if (!set.path.empty()) read_all(*prepared(file_of_set(set.path), columns, set.path, true));
+    }
+    return columns_ = columns;
+  }
+  // Then an example that does not fit costs nothing.
+  bool reads_all_before_training() const {
+    const auto asks = [](const HeadOptions& head) {
+      return head.is_scaled || (head.has_classes() && head.classes == 0);
+    };
+    return site_.settings.text("data.scale") == "standard" || std::ranges::any_of(heads_, asks);
   }
   const SupervisedColumns& columns() { return *shared_columns(); }
 
@@ -143,10 +156,7 @@ class SupervisedTask : public Task {
       SupervisedColumns columns(*training_file(), site_.settings.texts("data.inputs"), heads_, options.column);
       const DividedExamples examples =
           division().of(training_file(), [&](const std::string& file) { return file_of_set(file); });
-      std::vector<DatasetPtr> all = {training_file()};
-      for (const HeldOutSet& set : options.sets)
-        if (!set.path.empty()) all.push_back(file_of_set(set.path));
-      columns.find_classes(all);
+      columns.find_classes(*training_file());
       columns.find_scales(*examples.trained, site_.settings.text("data.scale") == "standard");
       return columns;
     } catch (const Error& error) {

@@ -112,8 +112,8 @@ struct StackModel {
   // Its parameters are sharded as the others' are, but have no gradients, no optimizer, and are not in checkpoints.
   // These keep a fingerprint of its weights, and another one at a resume is an Error.
   bool frozen = false;
-  // Where the weights of a frozen model are: a safetensors file, a checkpoint, or the folder of a run, whose newest
-  // checkpoint is taken.
+  // Where the weights of a frozen model are: a safetensors file, a folder of such files with an index, a checkpoint, or
+  // the folder of a run, whose newest checkpoint is taken.
   std::string weights = {};
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };

@@ -8,6 +8,7 @@
 
 #include "keel/autograd/functions.h"
 #include "keel/dist/checkpoint/manifest.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/nn/layers.h"
 #include "keel/runtime/random.h"
 #include "keel/trainer/compare.h"
@@ -162,13 +163,15 @@ TEST(Teacher, TeachesAlikeInEveryStageAtAnyNumberOfRanksAndAfterAResume) {
     }
 }
 
-TEST(Teacher, ComesFromAFileACheckpointOrARunAndIsNotSaved) {
+TEST(Teacher, ComesFromAFileShardsACheckpointOrARunAndIsNotSaved) {
   const TemporaryFolder place;
   const std::string teacher = with_teacher(place);
   const RunFolder folder(place / "teacher");
+  const std::string shards = place / "shards", index = concat(shards, '/', kShardIndex);
+  EXPECT_GT(export_shards(folder.checkpoint(8), read_manifest(folder.checkpoint(8)), shards, 100), 2u);
   int number = 0;
   std::string bits;
-  for (const std::string& path : {folder.path(), folder.checkpoint(8), folder.model()}) {
+  for (const std::string& path : {folder.path(), folder.checkpoint(8), folder.model(), shards, index}) {
     const Config config = pupil(place, concat("pupil", ++number), {concat("task.teacher=", path)});
     train_by(1, config);
     if (bits.empty()) bits = weights_of(config);
@@ -217,6 +220,14 @@ TEST(Teacher, ThatCannotBeIsAnErrorBeforeAnythingIsWritten) {
   EXPECT_NE(nowhere.find("the frozen model 'teacher': "), std::string::npos) << nowhere;
   EXPECT_NE(nowhere.find("there are no weights in '"), std::string::npos) << nowhere;
   EXPECT_NE(refusal(place / "empty").find("' is neither a checkpoint nor the folder of a run"), std::string::npos);
+  const std::string checkpoint = RunFolder(place / "teacher").checkpoint(8), shards = place / "shards";
+  const std::size_t count = export_shards(checkpoint, read_manifest(checkpoint), shards, 100);
+  std::filesystem::remove(concat(shards, '/', shard_name(2, count)));
+  EXPECT_NE(refusal(shards).find(concat("names the file '", shard_name(2, count), "', which is not there")),
+            std::string::npos);
+  export_shards(RunFolder(place / "small").checkpoint(8), read_manifest(RunFolder(place / "small").checkpoint(8)),
+                shards, 100, IfExists::replace);
+  EXPECT_NE(refusal(shards).find("has weights of another model"), std::string::npos);
   EXPECT_NE(refusal(place / "no.safetensors").find("the frozen model 'teacher': "), std::string::npos);
   EXPECT_NE(refusal(place / "small").find("has weights of another model"), std::string::npos);
 }

@@ -27,7 +27,7 @@ void read_options(ForeignReading& reading, const ForeignEntry& entry) {
     reading.put(concat("optimizer.", each.key.substr(each.key.rfind('.') + 1)), each.value, each);
 }
 void read_process_batch(ForeignReading& reading, const ForeignEntry& entry) {
-  if (const auto rows = reading.whole_number(entry)) reading.facts().micro = {*rows, entry};
+  if (const auto rows = reading.whole_number(entry)) reading.state(reading.facts().micro, *rows, entry);
 }
 // Times the number of processes.
 void read_process_rate(ForeignReading& reading, const ForeignEntry& entry) {
@@ -39,6 +39,12 @@ void read_amp(ForeignReading& reading, const ForeignEntry& entry) {
 }
 void read_cpu_only(ForeignReading& reading, const ForeignEntry& entry) {
   if (reading.flag(entry).value_or(false)) reading.put("device", "cpu", entry);
+}
+// The folder where it was started, unless somebody says another one.
+void read_save_folder(ForeignReading& reading, const ForeignEntry& entry) {
+  if (entry.value.text == "." || entry.value.text.empty())
+    return reading.tell(entry, ForeignTold::Verdict::taken, "its default; keel's is a folder of the run's own");
+  reading.put("run", entry.value, entry);
 }
 void read_checkpoint(ForeignReading& reading, const ForeignEntry& entry) {
   if (!entry.value.text.empty()) reading.put("resume", entry.value, entry);
@@ -127,7 +133,11 @@ void make_heads(ForeignReading& reading) {
                    concat("keel's heads have no loss '", name, "'; give ", reading.key_of(KeyRole::heads)));
     return std::string("auto");
   });
-  add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
+  // Of a single function its trainer counts no weights.
+  const bool is_one = facts.losses && facts.losses->value.kind == YamlNode::Kind::scalar;
+  if (facts.weights && is_one)
+    reading.tell_again(*facts.weights, "counts for several functions, and loss_function is one");
+  else add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
   YamlNode list = YamlNode::of(YamlNode::Kind::list, facts.heads->line);
   list.items = std::move(heads);
   reading.put(reading.key_of(KeyRole::heads), std::move(list), *facts.heads);
@@ -142,6 +152,7 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.facts().micro) reading.facts().micro = {64, whole};
   if (!reading.has("clip")) reading.put("clip", "0", whole);
   if (!reading.has("data.last")) put_last_rows(reading, whole, true);
+  if (!reading.facts().epochs && !reading.has("steps")) reading.put("epochs", "60", whole);
   if (reading.user_says("scheduler.type") && reading.own("scheduler.type") != "CyclicLR") return;
   if (!reading.has("scheduler.step_size_up"))
     return reading.refuse(whole,
@@ -156,7 +167,7 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.has("scheduler.cycle_momentum")) reading.put("scheduler.cycle_momentum", "false", whole);
 }
 
-constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|";
+constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|\"\"|[]|{}";
 constexpr std::string_view kLater = "of prediction, not of training";
 
 constexpr ForeignRow kConfigsRows[] = {
@@ -185,9 +196,9 @@ constexpr ForeignRow kConfigsRows[] = {
     mapped("optimizer", "optimizer.type", read_class),
     mapped("optimizer_params", "", read_options, "the optimizer's options by PyTorch's names"),
     answered(refused("multi_optimizer_param_dicts",
-                     "its groups name attributes of a Python model; give optimizer.groups", ""),
+                     "its groups name attributes of a Python model; give optimizer.groups", kConfigsOff),
              "optimizer.groups"),
-    mapped("model_save_dir", "run"),
+    mapped("model_save_dir", "run", read_save_folder, "the default, ., is keel's own"),
     mapped("checkpoint_dir", "resume", read_checkpoint),
     refused("pretrained_model_path", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_encoder_only", "keel does not read its .pth files", kConfigsOff),
@@ -222,6 +233,9 @@ const ForeignKind kConfigsJson = {
     .rows = kConfigsRows,
     .finish = finish_configs,
     .is_nested = true,
+    .aside_signs = "prediction_output_path|prediction_postprocessor",
+    .aside_keys =
+        "config_class|pretrained_model_path|batch_size_per_process|prediction_output_path|prediction_postprocessor",
     .task_role = KeyRole::heads};
 
 }  // namespace keel::foreign

@@ -63,6 +63,9 @@ struct ForeignKind {
   bool is_nested = false;
   // Numbers in quotes are numbers, as its trainer reads them.
   bool reads_texts = false;
+  // Where it is nested: a section that has one of `aside_signs`, and no other keys than `aside_keys`, is of prediction,
+  // and nothing follows from it.
+  std::string_view aside_signs = {}, aside_keys = {};
   // Of a key of the task that such a file is for; none: the file does not say what is trained.
   KeyRole task_role = KeyRole::none;
 };

@@ -52,6 +52,14 @@ const ForeignRow* row_of(const ForeignKind& kind, std::string_view key) {
   return whole_section;
 }
 
+bool is_set_aside(const ForeignKind& kind, const YamlNode& section) {
+  const auto is_one_of = [](std::string_view keys) {
+    return [keys](const YamlEntry& entry) { return has_choice(keys, entry.key); };
+  };
+  return std::ranges::any_of(section.entries, is_one_of(kind.aside_signs)) &&
+         std::ranges::all_of(section.entries, is_one_of(kind.aside_keys));
+}
+
 bool is_section_of(const ForeignKind& kind, std::string_view key) {
   return std::any_of(kind.rows.begin(), kind.rows.end(),
                      [&](const ForeignRow& row) { return is_inside(row.key, key); });
@@ -86,10 +94,12 @@ void ForeignReading::read_file(const ForeignKind& kind, const ForeignEntry& entr
 
 void ForeignReading::walk(const ForeignKind& kind, std::string_view file, const std::string& prefix,
                           const YamlNode& mapping) {
+  const bool is_aside = !prefix.empty() && is_set_aside(kind, mapping);
   for (const YamlEntry& entry : mapping.entries) {
     ForeignEntry read = {std::string(file), kind.is_nested ? entry.key : prefix + entry.key, entry.line, entry.value};
     if (kind.reads_texts && parsed(read.value.text)) read.value.quoted = false;
-    read_entry(kind, read);
+    if (is_aside) tell(read, Verdict::taken, "of prediction, not of training");
+    else read_entry(kind, read);
   }
 }
 
@@ -219,6 +229,12 @@ ForeignTold* ForeignReading::told_of(const ForeignEntry& entry) {
   for (ForeignTold& told : out_.told)
     if (told.file == entry.file && told.line == entry.line && told.key == entry.key) return &told;
   return nullptr;
+}
+
+void ForeignReading::tell_again(const ForeignEntry& entry, std::string text) {
+  ForeignTold& told = *told_of(entry);
+  told.verdict = Verdict::taken;
+  told.text = std::move(text);
 }
 
 void ForeignReading::refuse(const ForeignEntry& entry, std::string why) {

@@ -67,7 +67,8 @@ class ForeignReading {
   bool may_apply(std::string_view key) const;
   // What is done with the entry, instead of what its row says.
   void tell(const ForeignEntry& entry, ForeignTold::Verdict verdict, std::string text);
-  // Takes the place of what was told of the entry.
+  // Take the place of what was told of the entry.
+  void tell_again(const ForeignEntry& entry, std::string text);
   void refuse(const ForeignEntry& entry, std::string why);
   // The file as a whole.
   ForeignEntry whole() const { return {file_, "", 1, {}}; }
