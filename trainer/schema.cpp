@@ -134,7 +134,6 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 
 constexpr Condition kAlways = {};
 constexpr Condition kProfiles = {"profile.steps", "0", true};
-constexpr Condition kClips = {"clip", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
@@ -199,7 +198,7 @@ std::vector<SchemaRow> own_rows() {
        "grad_clip|clip_grad|gradient_clipping|gradient_clip_val|max_grad_norm"},
       {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
        "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
-      {"clip_by", choice(KEEL_AT(clip_by), "norm|value"), "norm", kAny, kClips,
+      {"clip_by", choice(KEEL_AT(clip_by), "norm|value"), "norm", kAny, kByGradient,
        "What clip holds down: the 2-norm of the whole gradient, or each element of it, to between -clip and clip.",
        "gradient_clip_algorithm"},
 

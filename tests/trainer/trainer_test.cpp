@@ -135,6 +135,27 @@ TEST(Trainer, GivesTheSameBitsWhereActivationsAreComputedAgain) {
   }
 }
 
+TEST(Trainer, ClipsEachElementOfGradientsInEveryStageAndPrecision) {
+  for (const int n : {1, 2, 3})
+    for (const std::string precision : {"-fp32", "-fp16"}) {
+      const TemporaryFolder place;
+      const auto trained = [&](const std::string& run, std::vector<std::string> more) {
+        const Config config = small_run(place, run, std::move(more));
+        train_by(n, config);
+        return weights_of(config);
+      };
+      const auto in_stage = [&](const char* stage, const char* clip, const char* by = "clip_by=value") {
+        return trained(concat(stage, clip, by),
+                       {concat("strategy=", stage, precision), clip, by, "loss_scale.initial=64"});
+      };
+      const std::string bits = in_stage("ddp", "clip=1e-3");
+      for (const char* stage : {"zero1", "zero2", "zero3"})
+        EXPECT_TRUE(in_stage(stage, "clip=1e-3") == bits) << stage << precision << n;
+      EXPECT_FALSE(in_stage("ddp", "clip=1e-3", "clip_by=norm") == bits);
+      EXPECT_TRUE(in_stage("ddp", "clip=1e9") == in_stage("zero3", "clip=1e9", "clip_by=norm")) << "nothing is clipped";
+    }
+}
+
 TEST(Trainer, GivesTheSameBitsWhateverTheNumberOfThreadsThatLoadBatches) {
   const TemporaryFolder place;
   Recorder standard;
