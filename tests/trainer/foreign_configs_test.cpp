@@ -44,7 +44,7 @@ TEST(ForeignConfigs, WithPredictionsByNameAreATaskWithHeads) {
       "task: {type: supervised}\n"
       "model: {heads: [{name: digit, type: classification, loss: cross_entropy, weight: 1.0},"
       " {name: angle, type: regression, loss: huber, weight: 0.5}]}\n"
-      "data: {validation: 0.25}\nepochs: 4\n"
+      "data: {validation: 0.25, last: drop}\nepochs: 4\n"
       "seed: 7\nclip: 0\nbatch: {global: 8, micro: 4}\n"
       "optimizer: {type: Adam, lr: 0.02}\n"
       "scheduler: {type: CyclicLR, base_lr: 0.002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
