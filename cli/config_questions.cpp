@@ -138,8 +138,7 @@ class Interview {
   Keys keys_without_default() const {
     Keys keys;
     for (const SchemaRow& row : config_.schema().rows())
-      if (row.standard.empty() && std::ranges::find(seen_, row.key) == seen_.end() &&
-          std::ranges::find(keys, row.key) == keys.end())
+      if (row.standard.empty() && !is_seen(row.key) && std::ranges::find(keys, row.key) == keys.end())
         keys.push_back(row.key);
     return keys;
   }
@@ -176,18 +175,41 @@ class Interview {
   }
 
   void ask_section(const Keys& keys) {
-    for (const std::string_view key : keys) seen_.push_back(key);
-    for (;;) {
-      const std::size_t before = answers_.size();
+    sections_.push_back(keys);
+    for (Keys asked = keys;; asked = section_named_in(complaint())) {
+      std::erase_if(answers_, [&](const SaidKey& said) { return std::ranges::find(asked, said.key) != asked.end(); });
       bool is_asked = false;
-      for (const std::string_view key : keys)
+      for (const std::string_view key : asked)
         if (const SchemaRow* row = row_of(key)) is_asked |= ask(*row);
       const std::string wrong = complaint();
-      if (wrong.empty()) return;
+      if (wrong.empty()) break;
       if (!is_asked) throw Error(printable_lines(wrong));
       complain(wrong);
-      answers_.resize(before);
     }
+    std::ranges::stable_sort(answers_, {}, [&](const SaidKey& said) { return place_of(said.key); });
+  }
+
+  // Of the sections so far, in their order.
+  std::size_t place_of(std::string_view key) const {
+    std::size_t place = 0;
+    for (const Keys& section : sections_)
+      for (const std::string_view each : section) {
+        if (each == key) return place;
+        ++place;
+      }
+    return place;
+  }
+  bool is_seen(std::string_view key) const {
+    return std::ranges::any_of(sections_,
+                               [&](const Keys& section) { return std::ranges::find(section, key) != section.end(); });
+  }
+
+  // The one whose key a message begins with; else the last one.
+  const Keys& section_named_in(std::string_view message) const {
+    for (const Keys& section : sections_)
+      for (const std::string_view key : section)
+        if (message.starts_with(key) && message.substr(key.size()).find_first_of(":[") == 0) return section;
+    return sections_.back();
   }
 
   // Whether there was something to ask.
@@ -223,8 +245,8 @@ class Interview {
   std::string complaint() const {
     std::vector<SaidKey> so_far = answers_;
     for (const SaidKey& given : given_)
-      if (std::ranges::any_of(seen_, [&](std::string_view key) {
-            return key == given.key || (!section_of(key).empty() && section_of(key) == section_of(given.key));
+      if (is_seen(given.key) || std::ranges::any_of(sections_, [&](const Keys& section) {
+            return !section_of(given.key).empty() && section_of(section.front()) == section_of(given.key);
           }))
         so_far.push_back(given);
     try {
@@ -270,7 +292,7 @@ class Interview {
   std::ostream& out_;
   Config config_;
   std::vector<SaidKey> given_, answers_;
-  Keys seen_;
+  std::vector<Keys> sections_;  // so far
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ struct Answers {
 
 // Asks on `out` and reads a line for each question from `in`: first which task, then what the task has no default for
 // and what it wants asked (SchemaRow::asked), section by section, and then what every training needs. A value is
-// checked at once, and a section with all before it when its last question is answered: what contradicts is asked
-// again. An end before the last answer is an Error.
+// checked at once, and a section with all before it when its last question is answered: the section that does not fit
+// is asked again. An end before the last answer is an Error.
 Answers ask_questions(const std::shared_ptr<const ConfigKeys>& keys, const Asking& asking, std::istream& in,
                       std::ostream& out);
 

@@ -87,6 +87,9 @@ constexpr IdleOption kIdle[] = {
 // "--quiet" of "-q,--quiet".
 std::string long_name(std::string_view names) { return std::string(names.substr(names.rfind(',') + 1)); }
 
+// Whether it clears what it stands for, as --no-python does.
+bool is_clearing(std::string_view names) { return names.starts_with("--no-"); }
+
 // The reason of a row that nothing follows from; empty: something does.
 std::string_view why_idle(const ForeignTold& told) {
   for (const ForeignRow& row : foreign::kAccelerate.rows)
@@ -139,7 +142,8 @@ LaunchFlags::LaunchFlags() {
                {"--enable-cpu-affinity", "enable_cpu_affinity", "true"},
                {"--same-network", "same_network", "true"},
                {"--debug", "debug", "true"}};
-  for (const IdleOption& each : kIdle) idle_.push_back({each.names, each.why, each.has_value});
+  for (const IdleOption& each : kIdle)
+    idle_.push_back({each.names, each.why, each.has_value, {}, is_clearing(each.names)});
 }
 
 std::vector<Option> LaunchFlags::options() {
@@ -210,7 +214,7 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
 
   Said said;
   for (const Idle& each : idle_)
-    if (each.is_on || !each.words.empty())
+    if (each.is_on != is_clearing(each.names) || !each.words.empty())
       said.notes.push_back(concat(long_name(each.names), ": no effect here: ", each.why));
   const auto translate_with = [&](int all) {
     request.ranks = all;

@@ -52,7 +52,7 @@ class LaunchFlags {
     std::string_view names, why;
     bool has_value = true;
     Words words = {};
-    bool is_on = false;
+    bool is_on = false;  // of a switch; one that clears is on before
   };
 
   YamlNode root() const;

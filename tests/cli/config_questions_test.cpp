@@ -93,9 +93,9 @@ TEST(ConfigQuestions, OfHeadsMakeAFileThatTrains) {
   sandbox.write("r.csv", table);
   expect_trains(sandbox,
                 "supervised\n[{name: sky, type: classification}, {name: far}]\ndense 4 relu\nr.csv\n"
-                "9\n\n2\n\n\n\n\n",
+                "9\n\n1\n\n\n\n\n",
                 "task:\n  type: supervised\nmodel:\n  heads: [{name: sky, type: classification}, {name: far}]\n"
-                "  trunk: dense 4 relu\ndata:\n  path: r.csv\nbatch:\n  global: 9\nepochs: 2\n");
+                "  trunk: dense 4 relu\ndata:\n  path: r.csv\nbatch:\n  global: 9\nepochs: 1\n");
 }
 
 TEST(ConfigQuestions, AreAskedAgainOfAPersonWithWhatIsWrong) {
@@ -119,7 +119,7 @@ TEST(ConfigQuestions, AreAskedAgainOfAPersonWithWhatIsWrong) {
   expect(told, "model.heads: [0].weight: expects a number from 0 to 1000000000, got '-1'");
   expect(told, "model.heads: has no default");
   // What the task refuses of several values: the section is asked anew.
-  told = asked("supervised\n[{name: a}, {name: a}]\ndense 4\n[{name: a}]\n\nr.csv\n" + behind);
+  told = asked("supervised\n[{name: a}, {name: a}]\ndense 4\nr.csv\n[{name: a}]\n\n" + behind);
   expect(told, "model.heads: two heads are named 'a'");
   expect(told, "model:\n  heads: [{name: a}]\ndata:");
   told = asked("language\naddition\n1\ncustom\n1\n3\n8\n8\ncustom\n1\n2\n8\n8\n4\n3\n8\n4" + behind.substr(1));
