@@ -253,10 +253,10 @@ TEST(Foreign, LastRowsOfAnEpochAreThoseOfItsTrainer) {
     write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
     EXPECT_EQ(last_of(json, data), "drop");
     EXPECT_EQ(last_of(json, data, "data.last=join"), "join") << "the user's own word";
-    EXPECT_EQ(last_of(golden("parameters.yml"), data), "drop");
     write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": false}\n");
     EXPECT_EQ(last_of(json, data), "fewer");
   }
+  EXPECT_EQ(last_of(golden("parameters.yml"), packed), "drop");
   // Windows at random places have no epoch that ends.
   write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
   const Config windows = load_any_config(keel_keys(), {json}, {"data.path=t.txt", "steps=3"});
