@@ -74,6 +74,8 @@ std::string list_text(const std::vector<double>& values, int width) {
 std::string tokens_table(const Batch& batch, std::int64_t row, const Tokenizer* tokenizer, std::int64_t most,
                          int width) {
   const auto count = static_cast<std::size_t>(std::min(most, batch[kInputIds].dim(1)));
+  const std::vector<double> documents =
+      batch.has(kDocuments) ? values_of(batch[kDocuments], row) : std::vector<double>();
   std::vector<TableColumn> columns;
   const auto add = [&](std::string_view name) {
     const std::vector<double> values = values_of(batch[name], row);
@@ -81,7 +83,8 @@ std::string tokens_table(const Batch& batch, std::int64_t row, const Tokenizer* 
     for (std::size_t i = 0; i < count; ++i) numbers.cells.push_back(number_text(values[i]));
     if (tokenizer == nullptr || !are_tokens(name)) return;
     TableColumn& texts = columns.emplace_back(TableColumn{.above = "", .head = "text", .is_text = true});
-    for (std::size_t i = 0; i < count; ++i) texts.cells.push_back(text_of_token(*tokenizer, values[i]));
+    for (std::size_t i = 0; i < count; ++i)
+      texts.cells.push_back(!documents.empty() && documents[i] < 0 ? "" : text_of_token(*tokenizer, values[i]));
   };
   add(kInputIds);
   for (const auto& [name, field] : batch.fields())

@@ -218,6 +218,29 @@ TEST(Foreign, JsonBesideAConfigurationAddsToItAndMayNotContradict) {
              ":2: train_micro_batch_size_per_gpu: makes batch.micro 4, and ", own, " says 2; remove one of the two"));
 }
 
+TEST(Foreign, LastRowsOfAnEpochAreThoseOfItsTrainer) {
+  const TemporaryFolder folder;
+  const std::string json = folder / "ds.json";
+  const Words table = {"task.type=supervised", "data.path=t.csv", "model.heads=[{name: y}]", "steps=3"},
+              packed = {"data.path=t.txt", "data.packing=true", "steps=3"};
+  const auto last_of = [](const std::string& file, Words words, const char* more = nullptr) {
+    if (more != nullptr) words.emplace_back(more);
+    return load_any_config(keel_keys(), {file}, words).text("data.last");
+  };
+  for (const Words& data : {table, packed}) {
+    write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
+    EXPECT_EQ(last_of(json, data), "drop");
+    EXPECT_EQ(last_of(json, data, "data.last=join"), "join") << "the user's own word";
+    write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": false}\n");
+    EXPECT_EQ(last_of(json, data), "fewer");
+  }
+  EXPECT_EQ(last_of(golden("parameters.yml"), packed), "drop");
+  // Windows at random places have no epoch that ends.
+  write_text_file(json, "{\"train_batch_size\": 4, \"dataloader_drop_last\": true}\n");
+  const Config windows = load_any_config(keel_keys(), {json}, {"data.path=t.txt", "steps=3"});
+  EXPECT_EQ(to_yaml(windows).find("last:"), std::string::npos);
+}
+
 struct Refusal {
   const char* text;
   const char* message;  // behind the name of the file

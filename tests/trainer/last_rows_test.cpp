@@ -35,9 +35,13 @@ threads: 1
                       "table.yaml", more);
 }
 
+// Documents that fill 26 rows, in steps of 8.
 Config lines_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {"data.packing=true", "data.tokenizer=byte", "steps=11", "model.layers=1",
-                             "batch.global=64", "batch.micro=16", "eval.every=0"});
+  std::string lines;
+  for (int i = 0; i < 52; ++i) lines += "document\n";
+  write_text_file(place / "lines.txt", lines);
+  more.insert(more.begin(), {concat("data.path=", place / "lines.txt"), "data.packing=true", "data.validation=0",
+                             "model.layers=1", "batch.global=8", "batch.micro=3", "steps=11", "eval.every=0"});
   return small_run(place, run, more);
 }
 
@@ -81,8 +85,9 @@ TEST(LastRowsOfARun, SayHowManyStepsAnEpochHas) {
   EXPECT_EQ(epochs_of(table_run(place, "fewer")).at(4), 1);
   EXPECT_EQ(epochs_of(table_run(place, "drop", {"data.last=drop"})).at(3), 1);
   EXPECT_NEAR(epochs_of(table_run(place, "join", {"data.last=join"})).at(0), 5.0 / kRows, 1e-12);
-  const std::size_t two = epochs_of(table_run(place, "long", {"data.last=drop", "steps=1", "epochs=2"})).size();
+  const std::size_t two = epochs_of(table_run(place, "long", {"data.last=drop", "epochs=2"})).size();
   EXPECT_EQ(two, 8u) << "two epochs of four steps";
+  EXPECT_EQ(epochs_of(lines_run(place, "lines", {"data.last=drop"})).at(2), 1) << "26 rows make 3 steps of 8";
 }
 
 TEST(LastRowsOfARun, AreAskedForWhereDataHasEpochsAlone) {
