@@ -11,10 +11,10 @@
 #include "bar.h"
 #include "commands.h"
 #include "keel/data/token_file.h"
-#include "keel/data/tokenizer.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/printable.h"
+#include "keel/tokenizers/tokenizer.h"
 
 namespace keel::cli {
 namespace {

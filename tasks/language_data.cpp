@@ -8,6 +8,8 @@
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/runtime/error.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 
 namespace keel {
 namespace {
@@ -39,6 +41,9 @@ DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const To
 }  // namespace
 
 LanguageData::LanguageData(const LanguageDataOptions& options, std::uint64_t seed) {
+  KEEL_CHECK(options.sources.size() == 1 || options.run_tokenizer || !is_made_of_text(options.tokenizer),
+             "data.tokenizer=", options.tokenizer, " is made of one text, and data.mixture has ",
+             options.sources.size(), "; take another one, such as byte");
   KEEL_CHECK(!options.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
   for (const LanguageSource& source : options.sources) {
     parts_.push_back(options.packing ? documents_of(source, options, seed) : windows_of(source, options));
@@ -92,8 +97,7 @@ LanguageData::Part LanguageData::documents_of(const LanguageSource& source, cons
   KEEL_CHECK(documents->size() > 0, "'", source.path, "' has no documents");
   std::shared_ptr<const Tokenizer> tokenizer = options.run_tokenizer;
   if (!tokenizer)
-    tokenizer = options.tokenizer == "byte" ? std::make_shared<ByteTokenizer>()
-                                            : make_tokenizer(options.tokenizer, all_texts(*documents));
+    tokenizer = find_tokenizer(options.tokenizer, is_made_of_text(options.tokenizer) ? all_texts(*documents) : "");
   join(source, tokenizer->vocabulary_size(), tokenizer);
   const DatasetPtr tokens = tokens_of(documents, tokenizer, source.path);
   const PackOptions rows = {.length = options.block};

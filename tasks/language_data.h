@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "keel/data/tokenizer.h"
 #include "keel/tasks/task.h"
+#include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
 

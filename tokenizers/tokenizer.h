@@ -1,6 +1,7 @@
 #pragma once
 // The interface of every tokenizer: text to numbers and back.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -43,13 +44,17 @@ class Tokenizer {
   std::vector<Encoding> encode_batch(const Context& context, std::span<const TextPair> texts,
                                      const EncodeOptions& options) const;
 
+  // How much of a text may be encoded now, where more of it follows: the tokens of that and those of the rest, one
+  // behind the other, are those of the whole. 0: nothing here says where.
+  virtual std::size_t last_border(std::string_view text) const = 0;
+
   // A token outside the vocabulary is an Error that names its position.
   virtual std::string decode(std::span<const std::uint32_t> tokens, bool skip_specials = false) const = 0;
   // The token's text as the vocabulary has it; none: no such token.
   virtual std::optional<std::string> token_text(std::uint32_t token) const = 0;
   virtual std::optional<std::uint32_t> token_of(std::string_view text) const = 0;
 
-  // A JSON object from which parse_tokenizer() makes this tokenizer again.
+  // A JSON object from which parse_tokenizer() (tokenizer_files.h) makes this tokenizer again.
   virtual std::string to_json() const = 0;
 };
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
