@@ -25,7 +25,7 @@ struct TokenizeOptions {
   std::string out;  // "corpus.bin", or with shards corpus-00000.bin, corpus-00001.bin, ...
   std::int64_t shard_tokens = 0;  // of a shard, which may have more by its last document's part; 0: one file
   Documents documents = Documents::by_kind;
-  std::optional<std::uint32_t> end_of_document;        // a token behind each document
+  std::optional<std::uint32_t> end_of_document = {};   // a token behind each document
   std::uint64_t save_every = std::uint64_t{64} << 20;  // bytes of text, after which a killed run can go on
   // Told how many of the texts' bytes are done; may throw.
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};

@@ -24,8 +24,8 @@ struct TextPair {
 
 struct EncodeOptions {
   bool specials = true;  // those of the tokenizer's template
-  std::optional<Truncation> truncation;
-  std::optional<Padding> padding;  // of encode_batch()
+  std::optional<Truncation> truncation = {};
+  std::optional<Padding> padding = {};  // of encode_batch()
 };
 
 // Tokens are the numbers from 0 to vocabulary_size() - 1. Tokenizers do not change once made; any number of threads may
