@@ -46,9 +46,9 @@ DocumentPieces::DocumentPieces(const std::string& path, Documents documents, con
   KEEL_CHECK(at_ <= end_, "'", path, "' has become shorter");
 }
 
-DocumentPiece DocumentPieces::next_part() {
+DocumentPiece DocumentPieces::next_part(std::uint64_t wished) {
   DocumentPiece piece;
-  for (std::uint64_t bytes = kPartBytes;; bytes *= 2) {
+  for (std::uint64_t bytes = wished;; bytes *= 2) {
     piece.text.resize(std::min(bytes, end_ - at_));
     file_->read(at_, std::as_writable_bytes(std::span(piece.text)));
     KEEL_CHECK(at_ > 0 || !piece.text.starts_with(kTokenFileMagic), "'", path_,
@@ -70,7 +70,7 @@ std::vector<DocumentPiece> DocumentPieces::next(std::uint64_t bytes) {
   std::uint64_t read = 0;
   while (at_ < end_ && read < bytes) {
     if (!rows_) {
-      pieces.push_back(next_part());
+      pieces.push_back(next_part(std::min(kPartBytes, bytes)));
       read += pieces.back().text.size();
       continue;
     }

@@ -31,7 +31,8 @@ class DocumentPieces {
   std::vector<DocumentPiece> next(std::uint64_t bytes);
 
  private:
-  DocumentPiece next_part();
+  // Of about so many bytes.
+  DocumentPiece next_part(std::uint64_t wished);
 
   std::string path_;
   const Tokenizer& tokenizer_;

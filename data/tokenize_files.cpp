@@ -82,6 +82,7 @@ class TokenizeJob {
         lock_(PartialFile::partial_of(options.out) + ".lock"),
         job_(job_of(tokenizer, options, files_)) {
     KEEL_CHECK(options.shard_tokens >= 0, "a shard has a positive number of tokens, not ", options.shard_tokens);
+    KEEL_CHECK(options.save_every > 0, "a run saves how far it is every so many bytes, at least 1");
     KEEL_CHECK(lock_.state() != FileLock::State::taken, "'", options.out, "' is being written by ", lock_.holder());
     (void)token_header(options.out, tokenizer.vocabulary_size(), std::string(tokenizer.name()), 0);
     for (const std::string& file : files_) all_bytes_ += fs::file_size(file);
@@ -218,7 +219,7 @@ class TokenizeJob {
       place_end_ = pieces.end();
       std::uint64_t since_save = 0;
       for (;;) {
-        const std::vector<DocumentPiece> batch = pieces.next(kBatchBytes);
+        const std::vector<DocumentPiece> batch = pieces.next(std::min(kBatchBytes, options_.save_every));
         if (batch.empty()) return;
         append(batch);
         for (const DocumentPiece& piece : batch) since_save += piece.text.size();
