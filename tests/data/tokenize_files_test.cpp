@@ -112,7 +112,7 @@ TEST(TokenizeFiles, GoOnWhereARunWasEndedAnywhere) {
       } catch (const Ended&) {}
     }
     EXPECT_EQ(std::filesystem::exists(folder / "out.bin.partial.json"), false);
-    if (all.size() > 10'000) EXPECT_GT(went_on_at, 0u);
+    EXPECT_TRUE(all.size() <= 10'000 || went_on_at > 0);
   }
 }
 
