@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "keel/tokenizers/normalizer.h"
@@ -28,6 +29,7 @@ class AddedTokens {
   // One content or one number twice is an Error that names both. `normalizer` (may be null) is applied to the contents
   // of those that are looked for in normalized text.
   AddedTokens(std::vector<AddedToken> tokens, NormalizerPtr normalizer);
+  AddedTokens();  // none
   ~AddedTokens();
   AddedTokens(AddedTokens&&) noexcept;
   AddedTokens& operator=(AddedTokens&&) noexcept;
@@ -44,6 +46,8 @@ class AddedTokens {
   struct Finder;  // many texts at once
   std::vector<AddedToken> tokens_;
   NormalizerPtr normalizer_;
+  std::unordered_map<std::uint32_t, std::size_t> by_id_;
+  std::unordered_map<std::string, std::size_t> by_content_;
   std::unique_ptr<Finder> as_given_, normalized_;
 };
 

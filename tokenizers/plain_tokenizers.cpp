@@ -94,29 +94,22 @@ const TokenizerRow& row_named(std::string_view name) {
 }  // namespace
 
 Encoding PlainTokenizer::encode(const TextPair& text, const EncodeOptions& options) const {
-  const auto units_of = [&](std::string_view one) {
+  const auto units_of = [&](std::string_view one, std::uint32_t type_id) {
     Encoding encoding;
-    encoding.ids = encode(one);
-    const std::size_t count = encoding.ids.size();
     std::uint32_t at = 0;
-    for (std::size_t i = 0; i < count; ++i) {
+    std::int32_t word = 0;
+    for (const std::uint32_t id : encode(one)) {
       const auto end = static_cast<std::uint32_t>(at + unit_bytes(one, at));
-      encoding.offsets.push_back({at, end});
-      encoding.word_ids.push_back(static_cast<std::int32_t>(i));
+      encoding.add(id, type_id, {at, end}, word++, static_cast<std::int32_t>(type_id));
       at = end;
     }
-    encoding.type_ids.assign(count, 0);
-    encoding.sequence_ids.assign(count, 0);
-    encoding.special.assign(count, 0);
-    encoding.attention.assign(count, 1);
     return encoding;
   };
-  Encoding first = units_of(text.first);
-  std::optional<Encoding> second;
-  if (text.second) second = units_of(*text.second);
-  Encoding* const behind = second ? &*second : nullptr;
-  if (options.truncation) truncate(first, behind, 0, *options.truncation);
-  return join(std::move(first), behind);
+  Encoding first = units_of(text.first, 0), second;
+  if (text.second) second = units_of(*text.second, 1);
+  Encoding* const pair = text.second ? &second : nullptr;
+  if (options.truncation) truncate(first, pair, 0, *options.truncation);
+  return post_process(nullptr, text, std::move(first), pair, options.specials);
 }
 
 std::size_t PlainTokenizer::last_border(std::string_view text) const {
