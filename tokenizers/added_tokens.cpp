@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "keel/runtime/error.h"
-#include "keel/runtime/utf8.h"
 #include "keel/tokenizers/spaces.h"
 #include "keel/tokenizers/unicode.h"
 
@@ -113,8 +112,11 @@ std::string normalized_content(const std::string& content, const NormalizerPtr& 
   return text;
 }
 
-bool word_ends(std::string_view text) { return !text.empty() && is_word_character(last_character(text).value); }
-bool word_begins(std::string_view text) { return !text.empty() && is_word_character(decode_utf8(text, 0).value); }
+bool is_word_at(std::string_view text, std::size_t at) {
+  return CharacterTable::get()[next_character(text, at)].is_word();
+}
+bool word_ends(std::string_view text) { return !text.empty() && is_word_at(text, last_character(text)); }
+bool word_begins(std::string_view text) { return !text.empty() && is_word_at(text, 0); }
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 namespace keel {
 namespace {
 
-constexpr bool is_token_space(char32_t character) {
+bool is_token_space(char32_t character) {
   constexpr char32_t kByteLevelSpace = 0x120;
   return character == kByteLevelSpace || is_white_space(character);
 }
@@ -14,17 +14,13 @@ constexpr bool is_token_space(char32_t character) {
 
 TokenSpaces spaces_of(std::string_view token) {
   TokenSpaces spaces;
-  for (std::size_t at = 0; at < token.size();) {
-    const CodePoint character = decode_utf8(token, at);
-    if (character.bytes == 0 || !is_token_space(character.value)) break;
-    ++spaces.leading;
-    at += character.bytes;
-  }
+  for (std::size_t at = 0; at < token.size() && is_token_space(next_character(token, at));) ++spaces.leading;
   while (!token.empty()) {
-    const CodePoint character = last_character(token);
-    if (character.bytes == 0 || !is_token_space(character.value)) break;
+    const std::size_t begin = last_character(token);
+    std::size_t at = begin;
+    if (!is_token_space(next_character(token, at))) break;
     ++spaces.trailing;
-    token.remove_suffix(character.bytes);
+    token = token.substr(0, begin);
   }
   return spaces;
 }

@@ -1,45 +1,38 @@
 #pragma once
-// White space, as Unicode has it, at the ends of texts.
+// White space, as Unicode has it, at the ends of texts that are valid UTF-8.
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
-#include "keel/runtime/utf8.h"
 #include "keel/tokenizers/post_processor.h"
+#include "keel/tokenizers/unicode.h"
 
 namespace keel {
 
-// The property White_Space.
-constexpr bool is_white_space(char32_t c) {
-  if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d);
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202f || c == 0x205f || c == 0x3000;
-}
+inline bool is_white_space(char32_t c) { return CharacterTable::get()[c].is_white_space(); }
 
-// The character that ends a text that is not empty, which is valid UTF-8.
-inline CodePoint last_character(std::string_view text) {
+// Where the character begins that ends a text, which is not empty.
+inline std::size_t last_character(std::string_view text) {
   std::size_t at = text.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-  return decode_utf8(text, at);
+  return at;
 }
 
 // Bytes of white space at the front and at the end of a text.
 inline std::size_t leading_space_bytes(std::string_view text) {
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const CodePoint character = decode_utf8(text, bytes);
-    if (character.bytes == 0 || !is_white_space(character.value)) break;
-    bytes += character.bytes;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    if (!is_white_space(next_character(text, at))) return begin;
   }
-  return bytes;
+  return text.size();
 }
 inline std::size_t trailing_space_bytes(std::string_view text) {
   std::size_t end = text.size();
   while (end > 0) {
-    const CodePoint character = last_character(text.substr(0, end));
-    if (character.bytes == 0 || !is_white_space(character.value)) break;
-    end -= character.bytes;
+    const std::size_t begin = last_character(text.substr(0, end));
+    std::size_t at = begin;
+    if (!is_white_space(next_character(text, at))) break;
+    end = begin;
   }
   return text.size() - end;
 }

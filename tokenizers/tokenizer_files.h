@@ -21,6 +21,7 @@ TokenizerPtr read_byte_level_bpe(const std::string& vocabulary, const std::strin
 
 // A model of SentencePiece, through libsentencepiece; a build without it says so.
 TokenizerPtr read_sentence_piece(const std::string& path);
+TokenizerPtr make_sentence_piece(std::string model);  // from the file's bytes
 
 // The first of these that a folder has: tokenizer.json (keel's own, too), spiece.model / tokenizer.model /
 // sentencepiece.bpe.model, vocab.json + merges.txt, encoder.json + vocab.bpe, vocab.txt. A file's path reads that file.
