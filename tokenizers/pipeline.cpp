@@ -18,6 +18,13 @@ std::string_view checked_text(std::string_view text, std::string& storage) {
   return valid;
 }
 
+bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+// Whether the token can neither reach across the end of a line nor take it with it.
+bool stays_in_line(const AddedToken& token) {
+  return token.content.find('\n') == std::string::npos && !(token.lstrip && is_letter_or_digit(token.content.front()));
+}
+
 }  // namespace
 
 Pipeline::Pipeline(PipelineParts parts) : parts_(std::move(parts)) {
@@ -25,6 +32,9 @@ Pipeline::Pipeline(PipelineParts parts) : parts_(std::move(parts)) {
   vocabulary_size_ = parts_.model->vocabulary().size();
   for (const AddedToken& token : parts_.added.all())
     vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{token.id} + 1);
+  has_borders_ = (parts_.normalizer == nullptr || parts_.normalizer->works_by_lines()) &&
+                 parts_.pre_tokenizer != nullptr && parts_.pre_tokenizer->cuts_at_lines() &&
+                 std::all_of(parts_.added.all().begin(), parts_.added.all().end(), stays_in_line);
 }
 
 void Pipeline::cut(Pieces& pieces) const {
@@ -85,6 +95,13 @@ Encoding Pipeline::encode(const TextPair& text, const EncodeOptions& options) co
     truncate(first, pair, specials, *truncation);
   }
   return post_process(processor, valid, std::move(first), pair, options.specials);
+}
+
+std::size_t Pipeline::last_border(std::string_view text) const {
+  if (!has_borders_) return 0;
+  for (std::size_t at = text.size(); at-- > 1;)
+    if (text[at - 1] == '\n' && is_letter_or_digit(text[at])) return at;
+  return 0;
 }
 
 std::string Pipeline::decode(std::span<const std::uint32_t> tokens, bool skip_specials) const {

@@ -40,6 +40,7 @@ class Pipeline final : public Tokenizer {
   std::int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::vector<std::uint32_t> encode(std::string_view text) const override;
   Encoding encode(const TextPair& text, const EncodeOptions& options) const override;
+  std::size_t last_border(std::string_view text) const override;
   std::optional<Padding> file_padding() const override { return parts_.padding; }
   std::string decode(std::span<const std::uint32_t> tokens, bool skip_specials = false) const override;
   std::optional<std::string> token_text(std::uint32_t token) const override;
@@ -53,6 +54,7 @@ class Pipeline final : public Tokenizer {
 
   PipelineParts parts_;
   std::int64_t vocabulary_size_ = 0;  // with the added tokens
+  bool has_borders_ = false;          // no part of it looks across the end of a line
 };
 
 }  // namespace keel
