@@ -1,6 +1,7 @@
 #pragma once
 // Tokens by text and texts by token.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,6 +25,12 @@ class Vocabulary {
   std::optional<std::string_view> text(std::uint32_t token) const;  // none: a hole, or beyond the end
   std::int64_t size() const;                                        // one more than the largest number
   std::int64_t count() const;                                       // tokens there are
+
+  // Calls f(text, number) for each, in the order of numbers.
+  template <class F>
+  void for_each(F&& f) const {
+    for (std::size_t place = 0; place + 1 < begins_.size(); ++place) f(text_at(place), number_at(place));
+  }
 
  private:
   struct Slot {
