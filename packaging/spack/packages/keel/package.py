@@ -36,6 +36,7 @@ class Keel(CMakePackage, CudaPackage):
     depends_on("fmt")
     depends_on("yaml-cpp")
     depends_on("nlohmann-json")
+    depends_on("utf8proc")
     depends_on("mpi", when="+mpi")
     depends_on("onednn", when="+onednn")
     depends_on("zlib-api", when="+zlib")
