@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::uint32_t kNoText = ~std::uint32_t{0};
 
+}  // namespace
+
 // Many texts, of which the longest that begins at a place is found: a trie by bytes.
 class TextTrie {
  public:
@@ -100,6 +102,8 @@ class TextTrie {
   std::array<bool, 256> begins_{};
   int only_begin_ = -1;  // of all texts, if there is one
 };
+
+namespace {
 
 // What an added token's content becomes where a text is normalized.
 std::string normalized_content(const std::string& content, const NormalizerPtr& normalizer) {
