@@ -62,7 +62,8 @@ class CharacterMap {
   static std::size_t offset(std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & 1u << 9) >> 6); }
   static std::uint32_t label(std::uint32_t unit) { return unit & (1u << 31 | 0xff); }
   std::optional<std::string_view> replacement(std::size_t at) const {
-    if (at > replacements_.size()) return std::nullopt;
+    const bool begins = at < replacements_.size() && (static_cast<unsigned char>(replacements_[at]) & 0xc0) != 0x80;
+    if (!begins) return std::nullopt;
     const std::size_t end = std::min(replacements_.find('\0', at), replacements_.size());
     return std::string_view(replacements_).substr(at, end - at);
   }

@@ -1,5 +1,6 @@
 // Normalizers that look at the ends of a text or for a word, and chains of others.
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -79,6 +80,7 @@ class PrependNormalizer final : public Normalizer {
   std::string text_;
 };
 
+// The empty pattern stands before every character, and at the end.
 class ReplaceTextNormalizer final : public RewritingNormalizer {
  public:
   ReplaceTextNormalizer(std::string pattern, std::string content)
@@ -86,12 +88,16 @@ class ReplaceTextNormalizer final : public RewritingNormalizer {
 
  protected:
   std::size_t find_change(std::string_view text, std::size_t from) const override {
-    const std::size_t at = pattern_.empty() ? std::string_view::npos : text.find(pattern_, from);
-    return at == std::string_view::npos ? text.size() : at;
+    return std::min(text.find(pattern_, from), text.size());
   }
   std::size_t change(std::size_t at, Output& output) const override {
-    output.replace(at, at + pattern_.size(), content_);
-    return at + pattern_.size();
+    std::size_t end = at + pattern_.size();
+    output.replace(at, end, content_);
+    if (!pattern_.empty()) return end;
+    next_character(output.text(), end);
+    output.keep(at, end);
+    if (end == output.text().size()) output.replace(end, end, content_);
+    return end;
   }
 
  private:
