@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/tokenizers/pieces.h"
@@ -36,7 +37,8 @@ NormalizerPtr lowercase();
 NormalizerPtr strip(bool left, bool right);
 NormalizerPtr strip_accents();
 NormalizerPtr nmt();
-// The character map of SentencePiece models (precompiled_charsmap, decoded from base64). A malformed one is an Error.
+// The character map of SentencePiece models (precompiled_charsmap, decoded from base64). One whose sizes are wrong, or
+// whose replacements are no UTF-8, is an Error.
 NormalizerPtr precompiled(std::string_view charsmap);
 NormalizerPtr prepend(std::string text);
 NormalizerPtr replace_text(std::string pattern, std::string content);

@@ -87,14 +87,15 @@ void Pieces::Rewrite::keep(TextSpan old) {
   const std::string_view text = std::string_view(pieces_.bytes_).substr(old.begin, old.size());
   if (pieces_.keep_origins_) {
     settle(pieces_.origin({old.begin, old.begin + 1}));
+    const std::size_t written = origins_.size();
+    origins_.resize(written + old.size());
+    TextSpan* origin = origins_.data() + written;
     if (!pieces_.origins_.empty()) {
-      origins_.insert(origins_.end(), pieces_.origins_.begin() + old.begin, pieces_.origins_.begin() + old.end);
+      std::copy_n(pieces_.origins_.data() + old.begin, old.size(), origin);
     } else {
-      for (std::uint32_t at = old.begin; at < old.end;) {
-        const TextSpan character = character_around(pieces_.bytes_, at);
-        const std::uint32_t end = std::min(character.end, old.end);
-        origins_.insert(origins_.end(), end - at, character);
-        at = end;
+      for (std::uint32_t at = old.begin; at < old.end; ++at) {
+        const bool is_ascii = static_cast<unsigned char>(pieces_.bytes_[at]) < 0x80;
+        *origin++ = is_ascii ? TextSpan{at, at + 1} : character_around(pieces_.bytes_, at);
       }
     }
     last_ = origins_.back();

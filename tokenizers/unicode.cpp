@@ -81,6 +81,9 @@ std::uint32_t class_bits(char32_t c) {
       is_second || (!compatible.empty() && !(comes_back && std::ranges::equal(canonical, compatible))));
   if (!is_young_mark)
     bits |= static_cast<std::uint32_t>(property.combining_class) << CharacterClass::kCombiningClassShift;
+  const auto stays = [](CharacterClass is) { return is.combining_class() != 0 && !is.is_bert_accent(); };
+  const auto part_stays = [&](char32_t part) { return stays(CharacterClass(class_bits(part))); };
+  set(CharacterClass::kStaysBesideAccents, stays(CharacterClass(bits)) || std::ranges::any_of(canonical, part_stays));
   return bits;
 }
 

@@ -61,6 +61,7 @@ class CharacterClass {
     kRecomposes = 1u << 15,
     kRecomposesCompatibly = 1u << 16,
     kJoins = 1u << 17,
+    kStaysBesideAccents = 1u << 18,  // has a combining class, itself or decomposed, that is no accent of BERT's
   };
   static constexpr unsigned kCombiningClassShift = 24;
 
