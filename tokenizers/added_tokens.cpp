@@ -1,108 +1,14 @@
 #include "keel/tokenizers/added_tokens.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <unordered_map>
 #include <utility>
 
 #include "keel/runtime/error.h"
 #include "keel/tokenizers/spaces.h"
+#include "keel/tokenizers/text_trie.h"
 #include "keel/tokenizers/unicode.h"
 
 namespace keel {
-namespace {
-
-constexpr std::uint32_t kNoText = ~std::uint32_t{0};
-
-}  // namespace
-
-// Many texts, of which the longest that begins at a place is found: a trie by bytes.
-class TextTrie {
- public:
-  // Of equal texts the first counts; empty ones do not.
-  explicit TextTrie(const std::vector<std::string>& texts) {
-    std::vector<std::uint32_t> order;
-    for (std::uint32_t i = 0; i < texts.size(); ++i)
-      if (!texts[i].empty()) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return texts[a] < texts[b]; });
-    build(texts, order);
-    for (const std::uint32_t i : order) begins_[static_cast<unsigned char>(texts[i].front())] = true;
-    if (std::count(begins_.begin(), begins_.end(), true) == 1)
-      only_begin_ = static_cast<int>(std::find(begins_.begin(), begins_.end(), true) - begins_.begin());
-  }
-
-  bool empty() const { return edges_.empty(); }
-  // The first place from `from` on where a text may begin; the end where there is none.
-  std::size_t next_begin(std::string_view text, std::size_t from) const {
-    if (only_begin_ >= 0) {
-      const void* at = from < text.size() ? std::memchr(text.data() + from, only_begin_, text.size() - from) : nullptr;
-      return at != nullptr ? static_cast<std::size_t>(static_cast<const char*>(at) - text.data()) : text.size();
-    }
-    while (from < text.size() && !begins_[static_cast<unsigned char>(text[from])]) ++from;
-    return from;
-  }
-  // The longest text at `at`, by its number, and its bytes.
-  std::pair<std::uint32_t, std::size_t> longest(std::string_view text, std::size_t at) const {
-    std::pair<std::uint32_t, std::size_t> found = {kNoText, 0};
-    std::uint32_t node = 0;
-    for (std::size_t i = at; i < text.size(); ++i) {
-      node = child(node, static_cast<unsigned char>(text[i]));
-      if (node == 0) break;
-      if (nodes_[node].text != kNoText) found = {nodes_[node].text, i + 1 - at};
-    }
-    return found;
-  }
-
- private:
-  struct Node {
-    std::uint32_t first_edge = 0, edges = 0;
-    std::uint32_t text = kNoText;  // that ends here
-  };
-  struct Edge {
-    unsigned char byte = 0;
-    std::uint32_t node = 0;
-  };
-
-  // Level by level, so that a long text costs no stack: each node stands for a range of the sorted texts.
-  void build(const std::vector<std::string>& texts, const std::vector<std::uint32_t>& order) {
-    struct Range {
-      std::size_t begin, end, depth;
-    };
-    std::vector<Range> ranges = {{0, order.size(), 0}};
-    nodes_.emplace_back();
-    for (std::size_t node = 0; node < ranges.size(); ++node) {
-      auto [begin, end, depth] = ranges[node];
-      if (begin < end && texts[order[begin]].size() == depth) nodes_[node].text = order[begin];
-      while (begin < end && texts[order[begin]].size() == depth) ++begin;
-      nodes_[node].first_edge = static_cast<std::uint32_t>(edges_.size());
-      while (begin < end) {
-        const char byte = texts[order[begin]][depth];
-        std::size_t stop = begin;
-        while (stop < end && texts[order[stop]][depth] == byte) ++stop;
-        edges_.push_back({static_cast<unsigned char>(byte), static_cast<std::uint32_t>(nodes_.size())});
-        nodes_.emplace_back();
-        ranges.push_back({begin, stop, depth + 1});
-        begin = stop;
-      }
-      nodes_[node].edges = static_cast<std::uint32_t>(edges_.size()) - nodes_[node].first_edge;
-    }
-  }
-  // 0, which is no child, where there is none.
-  std::uint32_t child(std::uint32_t node, unsigned char byte) const {
-    const Edge* const first = edges_.data() + nodes_[node].first_edge;
-    const Edge* const end = first + nodes_[node].edges;
-    const Edge* const edge =
-        std::lower_bound(first, end, byte, [](const Edge& e, unsigned char b) { return e.byte < b; });
-    return edge != end && edge->byte == byte ? edge->node : 0;
-  }
-
-  std::vector<Node> nodes_;
-  std::vector<Edge> edges_;
-  std::array<bool, 256> begins_{};
-  int only_begin_ = -1;  // of all texts, if there is one
-};
-
 namespace {
 
 // What an added token's content becomes where a text is normalized.
@@ -159,7 +65,7 @@ struct AddedTokens::Finder {
     std::size_t done = 0;
     for (std::size_t at = trie.next_begin(text, 0); at < text.size();) {
       const auto [number, bytes] = trie.longest(text, at);
-      if (number == kNoText) {
+      if (number == TextTrie::kNone) {
         at = trie.next_begin(text, at + 1);
         continue;
       }

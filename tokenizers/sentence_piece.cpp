@@ -89,6 +89,9 @@ class SentencePiece final : public Tokenizer {
     return post_process(nullptr, text, std::move(first), pair, options.specials);
   }
 
+  // Its normalizer looks at whole texts.
+  std::size_t last_border(std::string_view) const override { return 0; }
+
   std::string decode(std::span<const std::uint32_t> tokens, bool skip_specials) const override {
     std::vector<int> ids;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
