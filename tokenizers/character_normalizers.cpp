@@ -25,6 +25,7 @@ namespace {
 template <class Map>
 class CharacterNormalizer final : public RewritingNormalizer {
  public:
+  bool works_by_lines() const override { return true; }
   explicit CharacterNormalizer(Map map) : map_(std::move(map)), table_(CharacterTable::get()) {
     for (char32_t c = 0; c < ascii_changes_.size(); ++c) ascii_changes_[c] = map_.changes(c, table_[c]);
   }
@@ -158,6 +159,7 @@ NormalizerPtr by_character(Map map) {
 
 class BertNormalizer final : public Normalizer {
  public:
+  bool works_by_lines() const override { return true; }
   explicit BertNormalizer(const normalizers::BertOptions& options)
       : looks_for_marks_(BertMap::strips(options)), at_once_(by_character(BertMap(options))) {
     if (!looks_for_marks_) return;

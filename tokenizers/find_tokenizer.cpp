@@ -33,10 +33,6 @@ TokenizerPtr find_tokenizer(std::string_view name, std::string_view text) {
                      "; known are ", known_tokenizers(), cache.empty() ? "" : concat(" (", cache, ")")));
 }
 
-TokenizerPtr parse_tokenizer(std::string_view json) {
-  return is_plain_tokenizer_json(json) ? parse_plain_tokenizer(json) : read_tokenizer_json(json, "tokenizer.json");
-}
-
 void save_tokenizer(const std::string& path, const Tokenizer& tokenizer) { write_text_file(path, tokenizer.to_json()); }
 
 }  // namespace keel

@@ -19,8 +19,7 @@ bool is_made_of_text(std::string_view name);
 // these is there, an Error lists them.
 TokenizerPtr find_tokenizer(std::string_view name, std::string_view text);
 
-// What Tokenizer::to_json() gives, as a tokenizer, and as a file. A malformed one is an Error that says the reason.
-TokenizerPtr parse_tokenizer(std::string_view json);
+// Tokenizer::to_json() as a file.
 void save_tokenizer(const std::string& path, const Tokenizer& tokenizer);
 
 }  // namespace keel

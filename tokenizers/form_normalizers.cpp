@@ -25,6 +25,7 @@ struct FormCharacter {
 // A text is worked on in stretches between characters that no form changes and that nothing before them changes.
 class FormNormalizer final : public RewritingNormalizer {
  public:
+  bool works_by_lines() const override { return true; }
   FormNormalizer(bool composes, bool compatibly) : composes_(composes), compatibly_(compatibly) {
     using Class = CharacterClass;
     flags_ = composes ? (compatibly ? Class::kRecomposesCompatibly : Class::kRecomposes)

@@ -143,29 +143,30 @@ struct SeveralSpacesScanner {
 }  // namespace
 
 const std::vector<KnownExpression>& known_expressions() {
+  constexpr Pattern::AtLines kCuts = Pattern::AtLines::cuts;  // every character is in a match, and none has both sides
   static const std::vector<KnownExpression> all = {
       {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "GPT-2",
-       scanned<Gpt2Scanner>()},
+       scanned<Gpt2Scanner>(kCuts)},
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
        R"(|\s+(?!\S)|\s+)",
-       "Llama 3", scanned<Llama3Scanner<3>>()},
+       "Llama 3", scanned<Llama3Scanner<3>>(kCuts)},
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+)"
        R"(|\s+(?!\S)|\s+)",
-       "Qwen 2", scanned<Llama3Scanner<1>>()},
+       "Qwen 2", scanned<Llama3Scanner<1>>(kCuts)},
       {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
        R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       "Qwen 3.5", scanned<Qwen35Scanner>()},
+       "Qwen 3.5", scanned<Qwen35Scanner>(kCuts)},
       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
        R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
        R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       "o200k", scanned<CasedScanner<3, true>>()},
+       "o200k", scanned<CasedScanner<3, true>>(kCuts)},
       {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
        R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
        R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       "Mistral's Tekken", scanned<CasedScanner<1, false>>()},
+       "Mistral's Tekken", scanned<CasedScanner<1, false>>(kCuts)},
       {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
        R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
-       "DeepSeek V3", scanned<DeepSeekScanner>()},
+       "DeepSeek V3", scanned<DeepSeekScanner>(kCuts)},
       {R"([一-龥぀-ゟ゠-ヿ]+)", "DeepSeek V3", scanned<RunScanner<kIdeograph>>()},
       {R"(\s?\p{L}+)", "DeepSeek V2", scanned<SpacedRunScanner<kLetter>>()},
       {R"(\s?\p{P}+)", "DeepSeek V2", scanned<SpacedRunScanner<kPunctuation>>()},

@@ -4,9 +4,27 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
+#include "keel/tokenizers/base64.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
+
+TokenizerPtr parse_tokenizer(std::string_view json, const std::string& place) {
+  if (json.find("\"keel tokenizer\"") == std::string_view::npos) return read_tokenizer_json(json, place);
+  try {
+    const Json object = Json::parse_or_null(json);
+    const Json* const type = object.find("type");
+    if (type == nullptr || !type->is_string() || type->string() != "sentencepiece") return parse_plain_tokenizer(json);
+    const Json* const model = object.find("model");
+    KEEL_CHECK(model != nullptr && model->is_string(), "it has no \"model\"");
+    return make_sentence_piece(decode_base64(model->string()));
+  } catch (const Error& error) {
+    throw Error(concat("'", place, "' is not a tokenizer: ", error.what()), error.kind());
+  }
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,7 +49,7 @@ const std::vector<TokenizerForm>& tokenizer_forms() {
       {{"tokenizer.json"},
        [](const std::string& folder, const std::vector<std::string_view>& files) {
          const std::string path = inside(folder, files[0]);
-         return read_tokenizer_json(read_text_file(path), path);
+         return parse_tokenizer(read_text_file(path), path);
        }},
       {{"spiece.model"}, read_sentence_piece_file},
       {{"tokenizer.model"}, read_sentence_piece_file},
@@ -71,7 +89,7 @@ TokenizerPtr load_file(const std::string& path) {
           KEEL_CHECK(fs::exists(inside(folder, other)), path, ": ", other, " must stand beside it");
         return form.read(folder.empty() ? "." : folder, form.files);
       }
-  if (name.ends_with(".json")) return read_tokenizer_json(read_text_file(path), path);
+  if (name.ends_with(".json")) return parse_tokenizer(read_text_file(path), path);
   if (name.ends_with(".model")) return read_sentence_piece(path);
   if (name.ends_with(".txt")) return read_word_piece_vocabulary(path);
   throw Error(concat(path, ": no tokenizer is known by this name; known are ", known_forms(),

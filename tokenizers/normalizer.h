@@ -16,7 +16,7 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Rewrites each piece that is no token. Its text is valid UTF-8 and stays so.
   virtual void normalize(Pieces& pieces) const = 0;
-  // Whether that gives the same for the parts of a text that is cut between a line feed and an ASCII letter or digit.
+  // Whether that gives the same for the parts of a text that is cut between two lines (pattern.h).
   virtual bool works_by_lines() const { return false; }
 };
 using NormalizerPtr = std::shared_ptr<const Normalizer>;

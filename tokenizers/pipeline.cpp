@@ -33,7 +33,7 @@ Pipeline::Pipeline(PipelineParts parts) : parts_(std::move(parts)) {
   for (const AddedToken& token : parts_.added.all())
     vocabulary_size_ = std::max(vocabulary_size_, std::int64_t{token.id} + 1);
   has_borders_ = (parts_.normalizer == nullptr || parts_.normalizer->works_by_lines()) &&
-                 parts_.pre_tokenizer != nullptr && parts_.pre_tokenizer->cuts_at_lines() &&
+                 parts_.pre_tokenizer != nullptr && parts_.pre_tokenizer->at_lines() == Pattern::AtLines::cuts &&
                  std::all_of(parts_.added.all().begin(), parts_.added.all().end(), stays_in_line);
 }
 
@@ -99,8 +99,8 @@ Encoding Pipeline::encode(const TextPair& text, const EncodeOptions& options) co
 
 std::size_t Pipeline::last_border(std::string_view text) const {
   if (!has_borders_) return 0;
-  for (std::size_t at = text.size(); at-- > 1;)
-    if (text[at - 1] == '\n' && is_letter_or_digit(text[at])) return at;
+  for (std::size_t at = text.size(); at-- > 2;)
+    if (text[at - 1] == '\n' && is_letter_or_digit(text[at]) && text[at - 2] > ' ' && text[at - 2] < 0x7f) return at;
   return 0;
 }
 

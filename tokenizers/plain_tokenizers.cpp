@@ -234,12 +234,6 @@ TokenizerPtr make_plain_tokenizer(std::string_view name, std::string_view text) 
   return row_named(name).of_text(text);
 }
 
-bool is_plain_tokenizer_json(std::string_view json) {
-  const Json object = Json::parse_or_null(json);
-  const Json* const format = object.find("format");
-  return format != nullptr && format->is_string() && format->string() == kFormat;
-}
-
 TokenizerPtr parse_plain_tokenizer(std::string_view text) {
   try {
     const Json object = Json::parse(text);

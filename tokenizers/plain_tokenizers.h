@@ -75,8 +75,7 @@ bool is_plain_tokenizer(std::string_view name);
 // A tokenizer of the named kind for this text. An unknown name is an Error that lists the known ones.
 TokenizerPtr make_plain_tokenizer(std::string_view name, std::string_view text);
 
-// Whether a JSON text says that it is one of these; parse_plain_tokenizer() makes it, and a malformed one is an Error.
-bool is_plain_tokenizer_json(std::string_view json);
+// Of to_json(). A malformed one is an Error.
 TokenizerPtr parse_plain_tokenizer(std::string_view json);
 
 }  // namespace keel

@@ -62,6 +62,15 @@ class PreTokenizerSequence final : public PreTokenizer {
   void cut(Pieces& pieces) const override {
     for (const PreTokenizerPtr& each : all_) each->cut(pieces);
   }
+  Pattern::AtLines at_lines() const override {
+    Pattern::AtLines all = Pattern::AtLines::leaves;
+    for (const PreTokenizerPtr& each : all_) {
+      const Pattern::AtLines one = each->at_lines();
+      if (one == Pattern::AtLines::may_cross) return one;
+      if (one == Pattern::AtLines::cuts) all = one;
+    }
+    return all;
+  }
 
  private:
   std::vector<PreTokenizerPtr> all_;

@@ -15,9 +15,8 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void cut(Pieces& pieces) const = 0;
-  // Whether a long text may be cut in parts between a line feed and an ASCII letter or digit behind it: the pieces of
-  // the parts are those of the whole. A corpus is encoded by parts where that holds.
-  virtual bool cuts_at_lines() const { return false; }
+  // What becomes of a border between two lines (pattern.h).
+  virtual Pattern::AtLines at_lines() const { return Pattern::AtLines::may_cross; }
 };
 using PreTokenizerPtr = std::shared_ptr<const PreTokenizer>;
 

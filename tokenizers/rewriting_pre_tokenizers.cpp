@@ -56,6 +56,10 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
     }
     out.done();
   }
+  Pattern::AtLines at_lines() const override {
+    if (add_prefix_space_) return Pattern::AtLines::may_cross;
+    return pattern_ != nullptr ? pattern_->at_lines() : Pattern::AtLines::leaves;
+  }
 
  private:
   static void write(Pieces::Rewrite& out, TextSpan old, std::string_view bytes, std::string& characters) {

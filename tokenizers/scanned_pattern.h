@@ -40,6 +40,8 @@ struct WordScanner {
 template <class Scanner>
 class ScannedPattern final : public Pattern {
  public:
+  explicit ScannedPattern(AtLines at_lines) : at_lines_(at_lines) {}
+  AtLines at_lines() const override { return at_lines_; }
   std::optional<TextSpan> find(std::string_view text, std::uint32_t from) const override {
     const Scan scan(text);
     std::uint32_t next = 0;
@@ -58,11 +60,14 @@ class ScannedPattern final : public Pattern {
       else scan.classes(at, next);
     }
   }
+
+ private:
+  AtLines at_lines_;
 };
 
 template <class Scanner>
-PatternPtr scanned() {
-  return std::make_shared<ScannedPattern<Scanner>>();
+PatternPtr scanned(Pattern::AtLines at_lines = Pattern::AtLines::leaves) {
+  return std::make_shared<ScannedPattern<Scanner>>(at_lines);
 }
 
 }  // namespace keel

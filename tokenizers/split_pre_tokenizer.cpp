@@ -93,6 +93,10 @@ class SplitPreTokenizer final : public PreTokenizer {
       for (const Part& part : parts) add(part.bytes.begin, part.bytes.end);
     });
   }
+  Pattern::AtLines at_lines() const override {
+    if (delimiter_ == Delimiter::removed && invert_) return Pattern::AtLines::cuts;  // matches alone are pieces
+    return delimiter_ == Delimiter::isolated ? pattern_->at_lines() : Pattern::AtLines::may_cross;
+  }
 
  private:
   PatternPtr pattern_;
@@ -116,6 +120,7 @@ class BertPreTokenizer final : public PreTokenizer {
       }
     });
   }
+  Pattern::AtLines at_lines() const override { return Pattern::AtLines::cuts; }
 };
 
 }  // namespace

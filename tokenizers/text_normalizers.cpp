@@ -83,6 +83,7 @@ class PrependNormalizer final : public Normalizer {
 // The empty pattern stands before every character, and at the end.
 class ReplaceTextNormalizer final : public RewritingNormalizer {
  public:
+  bool works_by_lines() const override { return pattern_.find('\n') == std::string::npos; }
   ReplaceTextNormalizer(std::string pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
@@ -109,6 +110,9 @@ class SequenceNormalizer final : public Normalizer {
   explicit SequenceNormalizer(std::vector<NormalizerPtr> normalizers) : normalizers_(std::move(normalizers)) {}
   void normalize(Pieces& pieces) const override {
     for (const NormalizerPtr& normalizer : normalizers_) normalizer->normalize(pieces);
+  }
+  bool works_by_lines() const override {
+    return std::ranges::all_of(normalizers_, [](const NormalizerPtr& each) { return each->works_by_lines(); });
   }
 
  private:

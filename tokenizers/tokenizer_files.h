@@ -13,6 +13,9 @@ namespace keel {
 // unknown or malformed is an Error with file, key and what is supported.
 TokenizerPtr read_tokenizer_json(std::string_view json, const std::string& place);
 
+// What Tokenizer::to_json() gives: tokenizer.json, or keel's own of bytes, characters and SentencePiece's models.
+TokenizerPtr parse_tokenizer(std::string_view json, const std::string& place);
+
 // vocab.txt of BERT: a token a line. Lower case unless tokenizer_config.json beside it says otherwise.
 TokenizerPtr read_word_piece_vocabulary(const std::string& path);
 

@@ -117,10 +117,6 @@ TEST(Tokenizer, MalformedFilesAreRefusedWithPathAndReason) {
   const TemporaryFolder folder;
   const std::string start = R"({"format":"keel tokenizer","version":1,"type":)";
   const std::pair<std::string, std::string> cases[] = {
-      {"", "not the JSON"},
-      {"[]", "no \"format\""},
-      {"{}", "no \"format\""},
-      {R"({"format":1})", "1 must be a text"},
       {R"({"format":"keel tokenizer"})", "'version' is missing"},
       {R"({"format":"keel tokenizer","version":2})", "version is 2"},
       {start + "\"bpe\"}", "unknown tokenizer 'bpe'; known are byte, character"},
