@@ -15,7 +15,7 @@
 namespace keel {
 
 struct AddedToken {
-  std::string content;
+  std::string content = {};
   std::uint32_t id = 0;
   bool single_word = false;             // only where no letter stands at either side
   bool lstrip = false, rstrip = false;  // takes white space at its sides with it

@@ -21,15 +21,15 @@ namespace keel {
 // Null components do nothing.
 struct PipelineParts {
   std::string name = "pipeline";  // the kind of model: "bpe", "word_piece", "word_level", "unigram"
-  AddedTokens added;
-  NormalizerPtr normalizer;
-  PreTokenizerPtr pre_tokenizer;
-  TokenModelPtr model;
-  PostProcessorPtr post_processor;
-  DecoderPtr decoder;
-  std::optional<Truncation> truncation;  // what the file asks for
-  std::optional<Padding> padding;
-  std::string json;  // the file that all of it was read from
+  AddedTokens added = AddedTokens({}, nullptr);
+  NormalizerPtr normalizer = {};
+  PreTokenizerPtr pre_tokenizer = {};
+  TokenModelPtr model = {};
+  PostProcessorPtr post_processor = {};
+  DecoderPtr decoder = {};
+  std::optional<Truncation> truncation = {};  // what the file asks for
+  std::optional<Padding> padding = {};
+  std::string json = {};  // the file that all of it was read from
 };
 
 class Pipeline final : public Tokenizer {

@@ -34,10 +34,7 @@ TokenizerPtr trained(const std::string& text) {
 
 PipelineParts byte_level_parts(const TokenizerPtr& of, PreTokenizerPtr cuts) {
   const auto& parts = dynamic_cast<const Pipeline&>(*of).parts();
-  return {.added = AddedTokens({}, nullptr),
-          .pre_tokenizer = std::move(cuts),
-          .model = parts.model,
-          .decoder = parts.decoder};
+  return {.pre_tokenizer = std::move(cuts), .model = parts.model, .decoder = parts.decoder};
 }
 
 PreTokenizerPtr split_and_bytes(std::string_view expression) {
@@ -55,7 +52,7 @@ void expect_equal_parts(const Tokenizer& tokenizer, const std::string& text, int
   reversed.push_back(rest);
   for (auto part = reversed.rbegin(); part != reversed.rend(); ++part)
     for (const std::uint32_t id : tokenizer.encode(*part)) parts.push_back(id);
-  ASSERT_EQ(parts, tokenizer.encode(text)) << testing::PrintToString(text);
+  ASSERT_EQ(parts, tokenizer.encode(text)) << ::testing::PrintToString(text);
 }
 
 TEST(Borders, CutNoPieceOfTheTokenizersThatHaveThem) {
@@ -70,7 +67,7 @@ TEST(Borders, CutNoPieceOfTheTokenizersThatHaveThem) {
   std::vector<std::pair<std::string, std::uint32_t>> words = {{"[UNK]", 0}};
   for (const char* word : {"a", "b", "word", "x", "1", "##1", "##a", "##b", "!", ".", "23", "s", "'"})
     words.emplace_back(word, words.size());
-  PipelineParts bert{.added = AddedTokens({}, nullptr)};
+  PipelineParts bert;
   bert.normalizer = normalizers::bert({});
   bert.pre_tokenizer = pre_tokenizers::bert();
   bert.model = token_models::word_piece(Vocabulary(words), {});
