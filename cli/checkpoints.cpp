@@ -32,7 +32,8 @@ Examples:
   keel checkpoints runs/mine/checkpoints/step-00000500   one of them
   keel checkpoints runs/mine --json checkpoints.json
 
-"latest" is the one that the file `latest` names, "best" that of checkpoint.best, "resume" the one that resume=auto goes on from. Ranks are those that
+"latest" is the one that the file `latest` names, "best" that of checkpoint.best, with
+"by" where that has several rules, "resume" the one that resume=auto goes on from. Ranks are those that
 have written a part of the weights. The exit code is 1 where something is damaged, and 0 where all is whole.)";
 
 constexpr int kDamaged = 1;
@@ -47,13 +48,11 @@ bool is_latest(const CheckpointList& list, const ListedCheckpoint& each) {
   return list.is_of_run && std::filesystem::path(each.path).filename() == list.latest;
 }
 
-bool is_best(const CheckpointList& list, const ListedCheckpoint& each) {
-  return list.is_of_run && std::filesystem::path(each.path).filename() == list.best;
-}
-
 std::string notes_of(const CheckpointList& list, const ListedCheckpoint& each) {
   std::string notes = is_latest(list, each) ? "latest" : "";
-  if (is_best(list, each)) notes += notes.empty() ? "best" : ", best";
+  for (const auto& [best, rule] : list.all_best)
+    if (std::filesystem::path(each.path).filename() == best)
+      notes += concat(notes.empty() ? "" : ", ", rule.empty() ? "best" : concat("best by ", printable(rule)));
   if (list.is_of_run && &each == list.next()) notes += notes.empty() ? "resume" : ", resume";
   return notes;
 }
@@ -90,6 +89,8 @@ void write_json(const CheckpointList& list, const CheckpointsArguments& argument
   Json json = {{"run", arguments.run}, {"verified", arguments.verify}, {"latest", nullptr}, {"resume", nullptr}};
   if (!list.latest.empty()) json["latest"] = list.latest;
   if (!list.best.empty()) json["best"] = list.best;
+  for (const auto& [best, rule] : list.all_best)
+    if (!rule.empty()) json["best_by"][rule] = best;
   if (!list.latest_damage.empty()) json["latest_damage"] = list.latest_damage;
   if (const ListedCheckpoint* next = list.next(); next != nullptr && list.is_of_run) json["resume"] = next->step;
   json["checkpoints"] = Json::array();

@@ -1,6 +1,7 @@
 // `keel config`: a configuration from another trainer's file, or from answers.
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,13 +25,14 @@ namespace keel::cli {
 namespace {
 
 constexpr const char* kConfigFooter = R"(
-Without --from it asks for what a run needs, on the terminal or line by line from a pipe; an empty line takes the default
-in brackets. With --from the standard output is keel's YAML, below a comment for each key of the file: taken, mapped to
+Without --from it asks which task, for what the task has no default for, and for what a run needs, on the terminal or
+line by line from a pipe; an empty line takes the default in brackets. On a terminal what is wrong is asked again. With --from the standard output is keel's YAML, below a comment for each key of the file: taken, mapped to
 keel's, yours (KEY=VALUE says it) or refused. docs/foreign.md has every key of every kind of file.
 
 Examples:
   keel config                                  asks, and writes c.yaml
   keel config --defaults data.path=corpus.txt steps=1000
+  keel config --defaults task.type=supervised data.path=table.csv epochs=10 'model.heads=[{name: price}]'
   keel config --from hps.yaml steps=1000 data.path=corpus.txt
   keel config --from ds.json --ranks 8 --out c.yaml)";
 
@@ -105,7 +107,8 @@ void translate(const ConfigArguments& arguments) {
 void ask(const ConfigArguments& arguments) {
   const std::string out = arguments.out.empty() ? "c.yaml" : arguments.out;
   refuse_to_replace(out);
-  const Answers answers = ask_questions(program_keys(), arguments.overrides, arguments.defaults, std::cin, std::cout);
+  const Asking asking = {arguments.overrides, arguments.defaults, ::isatty(STDIN_FILENO) == 1};
+  const Answers answers = ask_questions(program_keys(), asking, std::cin, std::cout);
   (void)parse_config(program_keys(), answers.yaml, out);
   write_text_file(out, answers.yaml);
   std::cout << out << " is written: keel " << (answers.ranks > 1 ? concat("launch -N ", answers.ranks) : "train") << ' '

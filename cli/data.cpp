@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "keel/trainer/config.h"
 #include "keel/trainer/progress.h"
 #include "launch_plan.h"
+#include "model_rows.h"
 #include "table.h"
 
 namespace keel::cli {
@@ -38,7 +40,8 @@ Examples:
   keel data corpus.txt train.bin
   keel data reviews.jsonl --rows 5
   keel data train.keel --json train.json
-  keel data c.yaml                    the files of a configuration; of a mixture with their shares
+  keel data c.yaml                    the files of a configuration, of a mixture with their shares; then the first rows
+                                      of a step as the model sees them: tokens with their texts, numbers after casts
 
 Files are known by what they begin with (tokens, columnar files), and by their names: .csv, .tsv, .jsonl, each with .gz
 behind it or not; a folder is its files, and all else is a text. Every example is read, so what is malformed is found,
@@ -247,39 +250,87 @@ Json show_file(const std::string& path, bool is_first, const DataArguments& argu
 // A file that a configuration trains on.
 struct Part {
   std::string path;
-  double weight = 1, share = 1;  // of every step's rows
+  double weight = 1;
+  std::vector<double> shares = {1};  // of every step's rows, in each stage of a curriculum
+};
+struct Parts {
+  std::vector<Part> files;
+  std::vector<std::string> stages = {""};  // "to step 1000"
 };
 
-std::vector<Part> parts_of(const std::string& configuration) {
-  const Config config = read_configuration(configuration, {});
-  std::vector<Part> parts;
+void read_stages(const std::vector<Settings>& stages, Parts& parts) {
+  if (stages.empty()) return;
+  parts.stages.clear();
+  for (Part& part : parts.files) part.shares.clear();
+  for (const Settings& stage : stages) {
+    const double until = stage.number("until");
+    parts.stages.push_back(until == 0  ? "then"
+                           : until < 1 ? fmt::format("to {:.4g} %", 100 * until)
+                                       : fmt::format("to step {:.0f}", until));
+    const std::vector<double>& weights = stage.numbers("weights");
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (std::size_t i = 0; i < parts.files.size(); ++i) parts.files[i].shares.push_back(weights[i] / sum);
+  }
+}
+
+Parts parts_of(const Config& config, const std::string& configuration) {
+  Parts parts;
   for (const auto& [row, value] : applying_values(config.schema(), config)) {
-    if (row->key == "data.path") parts.push_back({config.text("data.path")});
+    if (row->key == "data.path") parts.files.push_back({config.text("data.path")});
+    if (row->key == "data.stages") read_stages(config.parts("data.stages"), parts);
     if (row->key != "data.mixture") continue;
     std::vector<double> weights;
     for (const Settings& source : config.parts("data.mixture")) {
-      parts.push_back({source.text("path"), source.number("weight")});
-      weights.push_back(parts.back().weight);
+      parts.files.push_back({source.text("path"), source.number("weight")});
+      weights.push_back(parts.files.back().weight);
     }
     const Shares shares(weights);
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].share = shares.share(i);
+    for (std::size_t i = 0; i < parts.files.size(); ++i) parts.files[i].shares = {shares.share(i)};
   }
-  KEEL_CHECK(!parts.empty(), "'", configuration,
+  KEEL_CHECK(!parts.files.empty(), "'", configuration,
              "' trains on no file: it has neither data.path nor data.mixture; name a file of data");
   return parts;
 }
 
-std::string parts_table(const std::vector<Part>& parts, int width) {
-  TableColumn file{"", "file", 0, true}, kind{"", "kind", 1, true}, size{"", "size", 2}, weight{"", "weight", 1},
-      share{"", "share", 0};
-  for (const Part& part : parts) {
+std::string parts_table(const Parts& parts, int width) {
+  TableColumn file{"", "file", 0, true}, kind{"", "kind", 1, true}, size{"", "size", 2}, weight{"", "weight", 1};
+  std::vector<TableColumn> shares;
+  for (const std::string& stage : parts.stages) shares.push_back({stage, "share", 0});
+  for (const Part& part : parts.files) {
     file.cells.push_back(printable(part.path, 60));
     kind.cells.emplace_back(name_of(kind_of_file(part.path)));
     size.cells.push_back(binary_size(static_cast<double>(bytes_of(part.path))));
     weight.cells.push_back(short_number(part.weight));
-    share.cells.push_back(fmt::format("{:.4g} %", 100 * part.share));
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      shares[i].cells.push_back(fmt::format("{:.4g} %", 100 * part.shares[i]));
   }
-  return table_text({file, kind, size, weight, share}, width);
+  std::vector<TableColumn> columns = {file, kind, size};
+  if (shares.size() == 1) columns.push_back(weight);
+  columns.insert(columns.end(), shares.begin(), shares.end());
+  return table_text(columns, width);
+}
+
+// The files of a configuration, each with what is in it; then rows as the model sees them.
+std::vector<Json> show_configuration(const std::string& path, bool is_first, const DataArguments& arguments,
+                                     int width) {
+  const Config config = read_configuration(path, {});
+  const Parts parts = parts_of(config, path);
+  std::cout << (is_first ? "" : "\n") << printable(path) << ": trains on " << counted(std::ssize(parts.files), "file")
+            << "\n\n"
+            << parts_table(parts, width);
+  std::vector<Json> found;
+  for (const Part& part : parts.files) {
+    Json json = show_file(part.path, false, arguments, width);
+    json["configuration"] = path;
+    json["weight"] = part.weight;
+    json["share"] = part.shares.front();
+    if (part.shares.size() > 1) json["shares"] = part.shares;
+    found.push_back(std::move(json));
+  }
+  if (arguments.rows > 0)
+    found.front()["as_the_model_sees_it"] =
+        show_model_rows(config, {.rows = arguments.rows, .tokens = arguments.block, .width = width});
+  return found;
 }
 
 int run(const DataArguments& arguments) {
@@ -291,17 +342,7 @@ int run(const DataArguments& arguments) {
       all.push_back(show_file(path, is_first, arguments, width));
       continue;
     }
-    const std::vector<Part> parts = parts_of(path);
-    std::cout << (is_first ? "" : "\n") << printable(path) << ": trains on " << counted(std::ssize(parts), "file")
-              << "\n\n"
-              << parts_table(parts, width);
-    for (const Part& part : parts) {
-      Json json = show_file(part.path, false, arguments, width);
-      json["configuration"] = path;
-      json["weight"] = part.weight;
-      json["share"] = part.share;
-      all.push_back(std::move(json));
-    }
+    for (Json& json : show_configuration(path, is_first, arguments, width)) all.push_back(std::move(json));
   }
   if (!arguments.json.empty()) write_text_file(arguments.json, all.dump(2, BadUtf8::replace) + '\n');
   return 0;
@@ -315,8 +356,11 @@ Command data_command() {
           .help = "What is in files of data: examples, fields, lengths, tokens, first rows.",
           .positionals = {{"FILE", "", Value::every_word(&arguments->files),
                            "Files or folders; of a configuration, what it trains on.", kRequired}},
-          .options = {{"--rows", "", {&arguments->rows, 0, 1000}, "Examples that are shown."},
-                      {"--block", "", {&arguments->block, 1, 1024}, "Tokens of the window that is shown."},
+          .options = {{"--rows",
+                       "",
+                       {&arguments->rows, 0, 1000},
+                       "Examples that are shown, and rows of a configuration's first step."},
+                      {"--block", "", {&arguments->block, 1, 1024}, "Tokens of a window or row that are shown."},
                       {"--json", "FILE", &arguments->json, "Write what was found as JSON, too."},
                       columns_option(&arguments->columns)},
           .footer = kDataFooter,

@@ -53,7 +53,7 @@ void print(const EvaluatedRun& run) {
 std::string average_note(const Config& config, const TrainedArguments& arguments) {
   if (arguments.ema || arguments.swa) return "";
   const bool is_ema = config.ema.decay > 0 && config.ema.evaluates,
-             is_swa = config.swa.start > 0 && config.swa.evaluates;
+             is_swa = !config.swa.start.is_none() && config.swa.evaluates;
   if (!is_ema && !is_swa) return "";
   return concat("training evaluated an average of weights (", is_ema ? "ema" : "swa",
                 ".evaluate); these are metrics of the weights themselves, and --", is_ema ? "ema" : "swa",

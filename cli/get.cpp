@@ -1,5 +1,7 @@
-// `keel get`: the weights of a checkpoint as one file for other programs.
+// `keel get`: the weights of a checkpoint as one file, or several, for other programs.
 
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "bar.h"
 #include "commands.h"
 #include "keel/dist/checkpoint/export.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/checkpoint_list.h"
 #include "program_keys.h"
@@ -30,6 +33,7 @@ Examples:
   keel get runs/mine --out mine.safetensors --dtype bf16   rounded to the nearest, to even where two are
   keel get runs/mine/checkpoints/step-00000500 --out step-500.safetensors
   keel get runs/mine --best --ema --out mine.safetensors   the average of weights, of the best checkpoint
+  keel get runs/mine --out mine --max-shard 5GB            a folder of files, with model.safetensors.index.json
 
 The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
 is passed over, and the reason is told.)";
@@ -38,7 +42,7 @@ constexpr std::int64_t kNewest = TrainedArguments::kNewest, kHighestStep = Train
 
 struct GetArguments {
   std::string source, out;
-  std::string dtype = "f32";
+  std::string dtype = "f32", max_shard;
   std::int64_t step = kNewest;
   bool force = false;
   bool best = false, ema = false, swa = false;
@@ -60,11 +64,45 @@ Checkpoint choose(const GetArguments& arguments, std::int64_t below) {
   return find_checkpoint(arguments.source, step, complain, below, program_keys());
 }
 
+// "5GB": powers of 1000, and with "iB" of 1024.
+std::uint64_t bytes_of_shard(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit = error == std::errc() ? text.substr(static_cast<std::size_t>(end - text.data())) : "?";
+  double bytes = number;
+  if (const std::size_t power = std::string_view("KMGT").find(unit.substr(0, 1)); !unit.empty() && power < 4) {
+    unit.remove_prefix(1);
+    bytes *= std::pow(unit == "iB" ? 1024 : 1000, static_cast<double>(power + 1));
+    if (unit == "iB") unit.remove_prefix(1);
+  }
+  KEEL_CHECK((unit == "B" || unit.empty()) && bytes >= 1 && bytes <= 0x1p60,
+             "--max-shard is a size as 5GB or 500MB, not '", printable(text, 64), "'");
+  return static_cast<std::uint64_t>(bytes);
+}
+
+// A folder may be replaced that has nothing but such files.
+void check_target_folder(const GetArguments& arguments) {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(arguments.out, ignored))) return;
+  KEEL_CHECK(fs::is_directory(arguments.out, ignored), "--out '", arguments.out,
+             "' is a file, and --max-shard writes a folder; name another one");
+  KEEL_CHECK(arguments.force, "'", arguments.out, "' is there already; --force replaces it");
+  for (const fs::directory_entry& entry : fs::directory_iterator(arguments.out, ignored))
+    KEEL_CHECK(is_of_shards(entry.path().filename().string()), "'", arguments.out, "' has '",
+               printable(entry.path().filename().string(), 64),
+               "', too, and --force would remove it; name another folder");
+}
+
 void check_target(const GetArguments& arguments) {
   std::error_code ignored;
-  KEEL_CHECK(!fs::is_directory(arguments.out, ignored), "--out '", arguments.out, "' is a folder; name a file");
-  KEEL_CHECK(arguments.force || !fs::exists(fs::symlink_status(arguments.out, ignored)), "'", arguments.out,
-             "' is there already; --force replaces it");
+  if (!arguments.max_shard.empty()) {
+    check_target_folder(arguments);
+  } else {
+    KEEL_CHECK(!fs::is_directory(arguments.out, ignored), "--out '", arguments.out,
+               "' is a folder; name a file, or give --max-shard");
+    KEEL_CHECK(arguments.force || !fs::exists(fs::symlink_status(arguments.out, ignored)), "'", arguments.out,
+               "' is there already; --force replaces it");
+  }
   const fs::path folder = fs::path(arguments.out).parent_path();
   KEEL_CHECK(!is_checkpoint(folder.empty() ? "." : folder.string()), "--out '", arguments.out,
              "' lies in a checkpoint, which is to stay as it is; name another folder");
@@ -72,21 +110,28 @@ void check_target(const GetArguments& arguments) {
 
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
+  std::size_t files = 0;
   const std::string section = section_of_weights(checkpoint, arguments.average(), arguments.stack);
   const TensorParts tensors = checkpoint.manifest.tensors_of(section);
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
     Bar bar("exporting");
-    export_weights(
-        checkpoint.path, checkpoint.manifest, arguments.out, dtype,
-        [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); }, section);
+    const auto progress = [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); };
+    if (arguments.max_shard.empty())
+      export_weights(checkpoint.path, checkpoint.manifest, arguments.out, dtype, progress, section);
+    else
+      files = export_shards(checkpoint.path, checkpoint.manifest, arguments.out, bytes_of_shard(arguments.max_shard),
+                            arguments.force ? IfExists::replace : IfExists::refuse, dtype, progress, section);
   }
   std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
-            << ", of step " << checkpoint.state.step << '\n';
+            << ", of step " << checkpoint.state.step;
+  if (files > 0) std::cout << ", in " << files << (files == 1 ? " file" : " files");
+  std::cout << '\n';
 }
 
 int run(const GetArguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
+  if (!arguments.max_shard.empty()) (void)bytes_of_shard(arguments.max_shard);
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
   KEEL_CHECK(!arguments.best || arguments.step == kNewest, "--best says which step; leave --step out");
@@ -111,9 +156,11 @@ int run(const GetArguments& arguments) {
 Command get_command() {
   const auto arguments = std::make_shared<GetArguments>();
   return {.name = "get",
-          .help = "Write the weights of a checkpoint into one safetensors file.",
+          .help = "Write the weights of a checkpoint into one safetensors file, or several.",
           .positionals = {{"RUN", "", &arguments->source, "Folder of a run, or of one checkpoint.", kRequired}},
-          .options = {{"--out", "FILE", &arguments->out, "The file to write.", kRequired},
+          .options = {{"--out", "FILE", &arguments->out, "The file to write, or the folder of --max-shard.", kRequired},
+                      {"--max-shard", "SIZE", &arguments->max_shard,
+                       "Several files in a folder, of at most so many bytes of numbers each, with an index."},
                       {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},
                       {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
                       {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},

@@ -55,6 +55,45 @@ constexpr std::string_view kOwnFlags[] = {"num_processes",
                                           "command_file",
                                           "commands"};
 
+// Those that change nothing here, and why. Options that are keys of Accelerate's file have their reasons there.
+struct IdleOption {
+  std::string_view names, why;
+  bool has_value = true;
+};
+constexpr std::string_view kLogs = "each rank's log is in the run's folder, logs/rank-R.log",
+                           kProgram = "keel launch takes a configuration or a program",
+                           kNoQueue = "keel has no queue of runs", kMeets = "ranks meet at the first machine's address";
+constexpr IdleOption kIdle[] = {
+    // Of accelerate launch and torchrun.
+    {"--rdzv-conf", kMeets},
+    {"--rdzv-id", kMeets},
+    {"--standalone", "the ranks of one machine need no address", false},
+    {"--monitor-interval", "keel hears at once when a rank ends"},
+    {"--tee", kLogs},
+    {"--redirects", kLogs},
+    {"--log-dir", kLogs},
+    {"-m,--module", kProgram, false},
+    {"--no-python", kProgram, false},
+    {"-q,--quiet", "the first rank alone prints", false},
+    // Of accmt.
+    {"--debug-timings", "metrics.jsonl says where time goes", false},
+    {"-e,--evaluation-device-indices", "the ranks that train evaluate, too"},
+    {"-l,-L,--level", "log.every, checkpoint.every and eval.every say how much of them there is"},
+    {"-O", "keel's operations are compiled already"},
+    {"--suppress-queue", kNoQueue, false},
+    {"-Q,--queue-file", kNoQueue},
+};
+
+// "--quiet" of "-q,--quiet".
+std::string long_name(std::string_view names) { return std::string(names.substr(names.rfind(',') + 1)); }
+
+// The reason of a row that nothing follows from; empty: something does.
+std::string_view why_idle(const ForeignTold& told) {
+  for (const ForeignRow& row : foreign::kAccelerate.rows)
+    if (row.key == told.key && row.way == ForeignRow::Way::taken && told.text == row.note) return row.note;
+  return "";
+}
+
 int whole_or(const char* text, int otherwise) {
   return text == nullptr ? otherwise : whole_number(text).value_or(otherwise);
 }
@@ -100,15 +139,7 @@ LaunchFlags::LaunchFlags() {
                {"--enable-cpu-affinity", "enable_cpu_affinity", "true"},
                {"--same-network", "same_network", "true"},
                {"--debug", "debug", "true"}};
-  constexpr std::string_view kLogs = "each rank's log is in the run's folder, logs/rank-R.log";
-  idle_ = {{"--rdzv-conf", "keel's ranks meet at the first machine's address"},
-           {"--monitor-interval", "keel hears at once when a rank ends"},
-           {"--tee", kLogs},
-           {"--log-dir", kLogs},
-           {"--module", "keel launch takes a configuration or a program", false},
-           {"--no-python", "keel launch takes a configuration or a program", false},
-           {"--quiet", "the first rank alone prints", false},
-           {"--debug-timings", "metrics.jsonl says where time goes", false}};
+  for (const IdleOption& each : kIdle) idle_.push_back({each.names, each.why, each.has_value});
 }
 
 std::vector<Option> LaunchFlags::options() {
@@ -127,7 +158,7 @@ std::vector<Option> LaunchFlags::options() {
   for (Idle& each : idle_)
     options.push_back(
         {std::string(each.names), "", each.has_value ? Value::words(&each.words, 1) : Value(&each.is_on), ""});
-  options.push_back({"--nproc-per-node", "", {&ranks_of_a_machine_, 1, 1'000'000}, ""});
+  options.push_back({"--nproc-per-node,--num-gpus", "", {&ranks_of_a_machine_, 1, 1'000'000}, ""});
   options.push_back({"--num-cpu-threads-per-process", "", {&threads, 1, 4096}, ""});
   options.push_back(
       {"--config-file", "FILE", &accelerate_file,
@@ -179,7 +210,8 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
 
   Said said;
   for (const Idle& each : idle_)
-    if (each.is_on || !each.words.empty()) said.notes.push_back(concat(each.names, " has no effect: ", each.why));
+    if (each.is_on || !each.words.empty())
+      said.notes.push_back(concat(long_name(each.names), ": no effect here: ", each.why));
   const auto translate_with = [&](int all) {
     request.ranks = all;
     const ForeignTranslation read = translate(foreign::kAccelerate, "command line", root(), request);
@@ -189,7 +221,12 @@ LaunchFlags::Said LaunchFlags::read(const Words& command, int ranks, const Envir
             printable(concat("--", told.key.substr(told.key.rfind('.') + 1), ' ', told.value, ": ", told.text)));
     return read;
   };
-  said.launch = translate_with(ranks > 0 ? ranks : beside.ranks.value_or(0)).launch;
+  const ForeignTranslation first = translate_with(ranks > 0 ? ranks : beside.ranks.value_or(0));
+  for (const ForeignTold& told : first.told)
+    if (const std::string_view why = why_idle(told); !why.empty())
+      said.notes.push_back(
+          concat("--", with_hyphens(told.key.substr(told.key.rfind('.') + 1)), ": no effect here: ", why));
+  said.launch = first.launch;
   take_missing(said.launch, beside);
   ForeignLaunch& launch = said.launch;
   if (!launch.machine && environment("NODE_RANK") != nullptr) launch.machine = whole_or(environment("NODE_RANK"), 0);

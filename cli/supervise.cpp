@@ -61,6 +61,7 @@ std::string length_of(const Config& config) {
 bool makes_checkpoints(const Config& config) {
   const auto comes = [&](const Length& every) {
     if (every.is_none()) return false;
+    if (every.percent() > 0) return every.percent() < 100;
     if (every.epochs() > 0) return config.epochs == 0 || every.epochs() < config.epochs;
     return config.epochs > 0 || every.steps() < config.steps;
   };

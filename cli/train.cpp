@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bar.h"
 #include "commands.h"
 #include "common_options.h"
 #include "keel/dist/comm/agreement.h"
@@ -66,11 +68,19 @@ class Console : public ConsoleObserver {
  public:
   explicit Console(const SignalScope& signals)
       : ConsoleObserver(std::cout, console_options(STDOUT_FILENO)), signals_(signals) {}
+  void on_reading(std::uint64_t done, std::uint64_t all) override {
+    if (!bar_) bar_.emplace("indexing", kPatience);
+    bar_->show(done, all);
+    if (done == all) bar_.reset();
+  }
   bool stop_requested() override { return signals_.received() != 0; }
   bool save_requested() override { return signals_.takes_save_request(); }
 
  private:
+  static constexpr double kPatience = 0.5;  // seconds, within which most files are indexed
+
   const SignalScope& signals_;
+  std::optional<Bar> bar_;
 };
 
 // "memory: peak 12.3 MiB (parameter 2.0 MiB, ...), resident 80.1 MiB". The parts peak at different moments.

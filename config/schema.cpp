@@ -57,6 +57,11 @@ bool Schema::is_key(std::string_view key) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const SchemaRow& row) { return row.key == key; });
 }
 
+std::string_view Schema::key_of(KeyRole role) const {
+  const auto found = std::ranges::find(rows_, role, &SchemaRow::role);
+  return role == KeyRole::none || found == rows_.end() ? std::string_view() : found->key;
+}
+
 bool Schema::takes_mappings(std::string_view key) const {
   return std::any_of(rows_.begin(), rows_.end(),
                      [&](const SchemaRow& row) { return row.key == key && row.field && row.field->takes_mappings(); });

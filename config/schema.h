@@ -32,6 +32,8 @@ class Schema {
   std::span<const SchemaRow> rows() const { return rows_; }
   bool is_section(std::string_view key) const;
   bool is_key(std::string_view key) const;
+  // The one of this role; empty: there is none.
+  std::string_view key_of(KeyRole role) const;
   bool takes_mappings(std::string_view key) const;
 
   // The key that `key` is another program's word for, or `key` itself; a word that says so makes the value a ratio.

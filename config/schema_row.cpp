@@ -6,6 +6,16 @@
 
 namespace keel {
 
+std::string_view words_of(KeyRole role) {
+  constexpr std::string_view kWords[] = {"nothing",
+                                         "heads of the model",
+                                         "the length of a sequence",
+                                         "the file of the data",
+                                         "the fraction of validation",
+                                         "computing activations again"};
+  return kWords[static_cast<std::size_t>(role)];
+}
+
 bool Range::contains(double value) const {
   return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/config/key_role.h"
 #include "keel/config/yaml_reader.h"
 
 namespace keel {
@@ -76,6 +77,8 @@ struct SchemaRow {
   std::string_view ratio_aliases = {};  // those among them that make a whole number a ratio: "warmup_ratio"
   OnResume on_resume = OnResume::warns;
   bool fixed = false;  // where it applies the value is `standard`, which nobody gives: no key, and on no page
+  KeyRole role = KeyRole::none;
+  bool asked = false;  // `keel config` asks for it, though it has a default
 };
 
 // The parts of "a|b|c"; none for an empty text.

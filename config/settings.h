@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "keel/config/key_role.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -53,6 +54,8 @@ struct KeyRow {
   bool fixed = false;
   // Of parts: the keys that each of them has, which lives as long as the program.
   const KeyParts* parts = nullptr;
+  KeyRole role = KeyRole::none;
+  bool asked = false;  // `keel config` asks for it, though it has a default; it asks for what has none anyway
 };
 
 // Keys of the mappings in a list, such as [{path: a.bin, weight: 2}, {path: b.bin}]: names without a section, without
@@ -102,7 +105,8 @@ class Settings {
 // What is wrong with a task's list of rows, a line each; empty: nothing. A key of another section, or one that is in
 // `taken` (keys of others, which conditions and defaults may name), a key twice under the same condition or not next to
 // each other, a default that its own row refuses, a choice without choices, limits that nothing is within, a condition
-// on a key that is no earlier choice or flag, or on a value that it never has.
+// on a key that is no earlier choice or flag, or on a value that it never has, two keys of one role, heads without
+// their parts (keel/config/key_role.h).
 std::string complaint_about(std::span<const KeyRow> rows, std::span<const std::string_view> taken);
 
 // The rows as those of a schema whose Settings keep the values.

@@ -36,6 +36,7 @@ class Complaints {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       check_key(i);
       check_row(rows_[i]);
+      check_role(i);
       check_condition(i);
       check_default(i);
     }
@@ -48,6 +49,18 @@ class Complaints {
   }
   bool is_taken(std::string_view key) const { return std::find(taken_.begin(), taken_.end(), key) != taken_.end(); }
   std::span<const KeyRow> earlier(std::size_t i) const { return rows_.first(i); }
+
+  void check_role(std::size_t i) {
+    const KeyRow& row = rows_[i];
+    if (row.role == KeyRole::none) return;
+    for (const KeyRow& other : earlier(i))
+      if (other.role == row.role && other.key != row.key)
+        return complain(row, concat("is ", words_of(row.role), ", as ", other.key, " is"));
+    if (row.role != KeyRole::heads) return;
+    for (const std::string_view part : {"name", "type", "loss", "weight"})
+      if (row.parts == nullptr || std::ranges::find(row.parts->rows, part, &KeyRow::key) == row.parts->rows.end())
+        return complain(row, concat("heads are parts with the key ", part));
+  }
 
   void check_key(std::size_t i) {
     const KeyRow& row = rows_[i];

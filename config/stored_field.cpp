@@ -163,6 +163,8 @@ std::vector<SchemaRow> schema_rows(std::span<const KeyRow> rows) {
     next.help = row.help;
     next.known_as = row.known_as;
     next.fixed = row.fixed;
+    next.role = row.role;
+    next.asked = row.asked;
     switch (row.on_resume) {
       case ResumeRule::by_section:
         next.on_resume = row.key.starts_with("model.") ? OnResume::refuses : OnResume::warns;

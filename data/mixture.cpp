@@ -116,19 +116,22 @@ class JoinedDataset final : public Dataset {
   std::int64_t size_ = 0;
 };
 
+std::uint64_t seed_of_part(std::uint64_t seed, std::size_t part) { return mix64(seed ^ fnv1a64("mixture")) + part; }
+
 class MixedSampler final : public Sampler {
  public:
-  MixedSampler(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
+  MixedSampler(const std::vector<std::int64_t>& sizes, const std::vector<MixtureStage>& stages,
                const SamplerOptions& options)
-      : sizes_(sizes), shares_(weights), rows_(options.rows) {
-    KEEL_CHECK(sizes.size() == weights.size(), "a mixture has ", sizes.size(), " data sets, and ", weights.size(),
-               " weights");
+      : sizes_(sizes), rows_(options.rows) {
     KEEL_CHECK(options.rows >= 1, "a step has at least one row, not ", options.rows);
+    KEEL_CHECK(!stages.empty(), "a mixture in stages has at least one");
+    std::vector<std::int64_t> given(sizes.size());  // rows of each part before the stage
+    for (std::size_t i = 0; i < stages.size(); ++i) add(stages[i], i + 1 == stages.size(), given);
     for (std::size_t part = 0; part < sizes.size(); ++part) {
       KEEL_CHECK(sizes[part] >= 1, "data set ", part, " of the mixture has no examples");
       begins_.push_back(size_);
       size_ += sizes[part];
-      seeds_.push_back(mix64(options.seed ^ fnv1a64("mixture")) + part);
+      seeds_.push_back(seed_of_part(options.seed, part));
     }
   }
   std::int64_t steps() const override { return BatchSource::kEndless; }
@@ -148,21 +151,53 @@ class MixedSampler final : public Sampler {
   }
 
  private:
+  struct Stage {
+    std::int64_t begin;               // its first step
+    std::vector<std::size_t> parts;   // that have rows in it
+    std::vector<std::int64_t> given;  // rows of each of those before it
+    Shares shares;                    // of those
+  };
   // A row as a part's own: its number among them.
   struct Turn {
     std::size_t part;
     std::int64_t number;
   };
+
+  void add(const MixtureStage& stage, bool is_last, std::vector<std::int64_t>& given) {
+    KEEL_CHECK(stage.weights.size() == sizes_.size(), "a mixture has ", sizes_.size(), " data sets, and ",
+               stage.weights.size(), " weights");
+    std::vector<std::size_t> parts;
+    std::vector<std::int64_t> before;
+    std::vector<double> weights;
+    for (std::size_t part = 0; part < sizes_.size(); ++part) {
+      if (stage.weights[part] == 0 && sizes_.size() > 1) continue;
+      parts.push_back(part);
+      before.push_back(given[part]);
+      weights.push_back(stage.weights[part]);
+    }
+    KEEL_CHECK(!parts.empty(), "no data set of the mixture has a weight above 0");
+    const std::int64_t begin = next_begin_;
+    const Stage& added = stages_.emplace_back(Stage{begin, std::move(parts), std::move(before), Shares(weights)});
+    if (is_last) return;
+    KEEL_CHECK(stage.end > begin && stage.end < BatchSource::kEndless / rows_, "a stage of a mixture ends at step ",
+               stage.end, ", and begins at ", begin);
+    for (std::size_t i = 0; i < added.parts.size(); ++i)
+      given[added.parts[i]] += added.shares.before((stage.end - begin) * rows_, i);
+    next_begin_ = stage.end;
+  }
+
   Turn turn_of(std::int64_t step, std::int64_t row) const {
     KEEL_CHECK(0 <= row && row < rows(step), "row ", row, " is none of the ", rows_, " rows of step ", step);
-    const std::int64_t n = step * rows_ + row;
-    const std::size_t part = shares_.part(n);
-    return {part, shares_.before(n, part)};
+    const Stage& stage = *(std::ranges::upper_bound(stages_, step, {}, &Stage::begin) - 1);
+    const std::int64_t n = (step - stage.begin) * rows_ + row;
+    const std::size_t place = stage.shares.part(n);
+    return {stage.parts[place], stage.given[place] + stage.shares.before(n, place)};
   }
 
   std::vector<std::int64_t> sizes_, begins_;
   std::vector<std::uint64_t> seeds_;
-  Shares shares_;
+  std::vector<Stage> stages_;
+  std::int64_t next_begin_ = 0;  // of the stage that is added next
   std::int64_t rows_, size_ = 0;
 };
 
@@ -260,7 +295,17 @@ DatasetPtr concatenated(std::vector<DatasetPtr> parts) { return std::make_shared
 
 SamplerPtr mixed(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
                  const SamplerOptions& options) {
-  return std::make_shared<MixedSampler>(sizes, weights, options);
+  if (sizes.size() == 1 && weights.size() == 1 && options.last != LastRows::join) {
+    SamplerOptions alone = options;
+    alone.seed = seed_of_part(options.seed, 0);
+    return shuffled(sizes.front(), alone);
+  }
+  return mixed_in_stages(sizes, {{.weights = weights}}, options);
+}
+
+SamplerPtr mixed_in_stages(const std::vector<std::int64_t>& sizes, const std::vector<MixtureStage>& stages,
+                           const SamplerOptions& options) {
+  return std::make_shared<MixedSampler>(sizes, stages, options);
 }
 
 DatasetPtr token_windows(Tokens tokens, std::int64_t block, std::string source) {

@@ -49,9 +49,20 @@ DatasetPtr concatenated(std::vector<DatasetPtr> parts);
 // Each row of an endless run is of the part that Shares says; a part's own rows are each of its examples once in every
 // round through it, in an order drawn for each round. Examples are numbered as in concatenated(). epoch() is the round
 // of the row's part, and an epoch of the mixture is as many rows as there are examples. `sizes` and `weights` are those
-// of the parts; a part without examples is an Error. Every step has all rows, whatever options.last says.
+// of the parts; a part without examples is an Error. Several parts have rounds of different lengths, so every step has
+// all rows, whatever options.last says; of one part its rounds are the epochs.
 SamplerPtr mixed(const std::vector<std::int64_t>& sizes, const std::vector<double>& weights,
                  const SamplerOptions& options);
+
+// Some steps of a mixture whose shares change.
+struct MixtureStage {
+  std::int64_t end = 0;  // the step behind its last one; of the last stage of no meaning, as that is endless
+  std::vector<double> weights = {};  // of the parts, as mixed(); a part of weight 0 has no rows in the stage
+};
+// As mixed(), stage by stage: of the rows from a stage's first on each part has its share, and a part goes on in the
+// round where the stages before have left it. An Error where stages do not follow each other.
+SamplerPtr mixed_in_stages(const std::vector<std::int64_t>& sizes, const std::vector<MixtureStage>& stages,
+                           const SamplerOptions& options);
 
 // Windows of `block` inputs that begin at multiples of the block, with the tokens after each as labels: examples for
 // shuffled(), mixed() and next_tokens(). Tokens after the last whole window are left out. At least block + 1 tokens,

@@ -89,4 +89,15 @@ struct StepRule {
   }
 };
 
+// Of clip_values(): the largest element, in the type that sums have.
+template <class A>
+KEEL_HD A largest_element(const StepState& state, double limit) {
+  return static_cast<A>(limit / state.gradient_scale);
+}
+
+template <class A>
+KEEL_HD bool is_clipped(A element, A largest) {
+  return element > largest || element < -largest;
+}
+
 }  // namespace keel

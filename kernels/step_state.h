@@ -89,6 +89,10 @@ Tensor taken_of(const Tensor& state);
 // every gradient is finite and there is a token at all. The clip factor is min(1, clip / (norm + 1e-6)), as in PyTorch,
 // rounded to fp32, so that every rank and stage arrives at the same one.
 void decide_step(const StepArgs& args);
+// Elements of a gradient x whose mean, x times the gradient_scale that was decided, is larger than `limit` or smaller
+// than -limit become what has that mean, as clip_grad_value_() of PyTorch has it; others keep their bits. `limit` is
+// above 0.
+void clip_values(const Tensor& x, const Tensor& state, double limit);
 
 }  // namespace kernels
 }  // namespace keel

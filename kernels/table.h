@@ -76,6 +76,7 @@ struct KernelTable {
   void (*expand_factors)(const Tensor& factors, const Factored& shape, std::int64_t begin,
                          const Tensor& root) = nullptr;
   void (*add_squares)(const Tensor& x, const Tensor& state, std::int64_t first) = nullptr;
+  void (*clip_values)(const Tensor& x, const Tensor& state, double limit) = nullptr;
   void (*add_tokens)(const Tensor& state, double tokens) = nullptr;
   void (*decide_step)(const StepArgs&) = nullptr;
 };

@@ -266,6 +266,15 @@ void decide_step(const StepArgs& args) {
   run_kernel(context, kOp, kernel_table(context).decide_step, args);
 }
 
+void clip_values(const Tensor& x, const Tensor& state, double limit) {
+  constexpr const char* kOp = "clip_values";
+  check_floating(kOp, "x", x);
+  check_dense(kOp, "x", x);
+  check_state(kOp, state, x.context());
+  KEEL_CHECK(limit > 0, kOp, ": the limit must be above 0, got ", limit);
+  run_kernel(x.context(), kOp, kernel_table(x.context()).clip_values, x, state, limit);
+}
+
 double sum_of_squares(const Tensor& x) {
   check_floating("sum_of_squares", "x", x);
   const Tensor state = make_step_state(x.context());

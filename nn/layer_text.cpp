@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/autograd/checkpoint.h"
 #include "keel/autograd/functions.h"
 
 namespace keel {
@@ -207,6 +208,20 @@ TextModel::TextModel(std::string_view text, std::int64_t inputs) {
   outputs_ = std::move(reading.outputs);
 }
 
+Variable TextModel::run_layers(const Variable& input, Forward& pass) const {
+  const auto run = [this, &pass](std::size_t begin, std::size_t end, Variable h) {
+    for (std::size_t i = begin; i < end; ++i) h = (*layers_[i])(h, pass);
+    return h;
+  };
+  if (!recompute) return run(0, layers_.size(), input);
+  Variable h = input;
+  for (std::size_t begin = 0, end = 0; begin < layers_.size(); begin = end) {
+    for (end = begin + 1; end < layers_.size() && dynamic_cast<const Dense*>(layers_[end].get()) == nullptr;) ++end;
+    h = checkpoint([run, begin, end](const Variable& in) { return run(begin, end, in); }, h, &pass.random);
+  }
+  return h;
+}
+
 std::vector<Variable> TextModel::operator()(std::span<const Tensor> inputs, Forward& pass) const {
   KEEL_CHECK(inputs.size() == inputs_.size(), "the model has ", inputs_.size(), " inputs, and got ", inputs.size());
   std::vector<Variable> parts;
@@ -215,7 +230,7 @@ std::vector<Variable> TextModel::operator()(std::span<const Tensor> inputs, Forw
   Variable h = parts.size() == 1 ? parts.front() : concat(std::span<const Variable>(parts), -1);
   const std::int64_t samples = h.dim(0);
   h = view(h, {samples, 1, h.dim(-1)});  // as dropout draws: a sample's numbers are channels of one position
-  for (const auto& layer : layers_) h = (*layer)(h, pass);
+  h = run_layers(h, pass);
   std::vector<Variable> results;
   for (const Output& output : outputs_)
     results.push_back(view(output.layer ? (*output.layer)(h, pass) : h, {samples, output.width}));

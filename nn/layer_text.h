@@ -50,7 +50,12 @@ class TextModel : public Module {
   std::vector<Variable> operator()(std::span<const Tensor> inputs, Forward& pass) const;
   void visit(Visitor& v) override;
 
+  // Keep only the input of each dense layer, and compute it and what follows up to the next one again during backward.
+  bool recompute = false;
+
  private:
+  Variable run_layers(const Variable& input, Forward& pass) const;
+
   std::vector<Input> inputs_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<Output> outputs_;

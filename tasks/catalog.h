@@ -24,6 +24,8 @@ struct TaskEntry {
   std::vector<SettingsComplaint> (*complain)(const Settings& settings) = nullptr;
   // Names of the models that are trained, of a task with several (ManualTask): each has a key stacks.NAME.
   std::vector<std::string_view> stacks = {};
+  // YAML of the sections task, model and data, as pages show it; empty: they show none.
+  std::string_view example = {};
 
   // Names of the models that are trained: those, or one that is empty.
   std::vector<std::string> model_names() const {

@@ -12,6 +12,7 @@
 #include "keel/kernels/reduce.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/data_keys.h"
 #include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
@@ -44,7 +45,10 @@ class LanguageTask : public Task {
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
 
   Module& model() override {
-    if (!model_) model_.emplace(gpt_options(site_.settings, vocabulary()));
+    if (!model_) {
+      model_.emplace(gpt_options(site_.settings, vocabulary()));
+      model_->recompute = site_.settings.flag("model.recompute");
+    }
     return *model_;
   }
 
@@ -125,13 +129,21 @@ class LanguageTask : public Task {
         .tokenizer = site_.settings.text("data.tokenizer"),
         .run_tokenizer = has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
         .block = positions(),
-        .validation = site_.settings.number("data.validation")};
-    if (is_mixture())
+        .division = division(),
+        .last = is_packed() ? last_rows(site_.settings) : LastRows::join,
+        .progress = site_.progress};
+    if (is_mixture()) {
       for (const Settings& source : site_.settings.parts("data.mixture"))
         options.sources.push_back({source.text("path"), source.number("weight")});
-    else options.sources.push_back({site_.settings.text("data.path"), 1});
-    return examples_.emplace(options, site_.data_seed);
+      options.stages = mixture_stages(site_.settings, site_.steps);
+    } else {
+      options.sources.push_back({site_.settings.text("data.path"), 1});
+    }
+    return examples_.emplace(std::move(options));
   }
+
+  // Of files, not of sums.
+  DivisionOptions division() const { return division_options(site_.settings, site_.data_seed, is_packed()); }
 
   const AdditionTask& addition() {
     if (!addition_) addition_.emplace(static_cast<int>(site_.settings.integer("data.digits")));
@@ -140,7 +152,7 @@ class LanguageTask : public Task {
 
   const TextDataset& text() {
     if (!text_) {
-      const SplitOptions split{.validation = site_.settings.number("data.validation"), .block = positions()};
+      const SplitOptions split{.validation = division().fraction, .block = positions()};
       const std::string& path = site_.settings.text("data.path");
       if (site_.settings.text("data.type") == "tokens") text_ = open_tokens(path, split);
       else if (has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
@@ -200,10 +212,12 @@ class LanguageTask : public Task {
                                                                        .seed = site_.data_seed,
                                                                        .fingerprint = fingerprint_of(text.whole)}),
         .note = text.note};
-    if (site_.settings.number("data.validation") > 0)
-      data.validation.push_back(
-          {"", std::make_shared<SequentialLoader>(site_.host, text.validation,
-                                                  WindowOptions{.rows = site_.validation_rows, .block = positions()})});
+    const DivisionOptions held_out = division();
+    if (held_out.fraction > 0) data.validation.push_back(windows_in_order(site_, "", text.validation, positions()));
+    for (const HeldOutSet& set : held_out.sets) {
+      const Tokens tokens = tokens_to_validate_on(set.path, text.tokenizer, text.train.vocabulary_size());
+      data.validation.push_back(windows_in_order(site_, set.name, tokens, positions()));
+    }
     return data;
   }
 
@@ -246,6 +260,9 @@ TaskEntry language_task() {
   TaskEntry entry =
       task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
   entry.complain = complain_of_language;
+  entry.example =
+      "model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}\n"
+      "data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}\n";
   return entry;
 }
 

@@ -1,15 +1,18 @@
 #include "keel/tasks/language_data.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "keel/data/data_file.h"
+#include "keel/data/file_list.h"
+#include "keel/data/loader.h"
 #include "keel/data/map.h"
 #include "keel/data/mixture.h"
 #include "keel/data/packing.h"
-#include "keel/data/split.h"
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/runtime/error.h"
 #include "keel/tokenizers/find_tokenizer.h"
-#include "keel/tokenizers/plain_tokenizers.h"
 
 namespace keel {
 namespace {
@@ -38,17 +41,48 @@ DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const To
       concat("tokens of ", tokenizer->to_json()));
 }
 
+std::string name_of_tokenizer(const std::shared_ptr<const Tokenizer>& of) {
+  return of == nullptr ? "unknown" : std::string(of->name());
+}
+
+// Whether tokens of one mean what those of the other do; without a tokenizer that is not known, and taken for it.
+bool say_alike(const std::shared_ptr<const Tokenizer>& one, const std::shared_ptr<const Tokenizer>& other) {
+  return one == nullptr || other == nullptr || one == other || one->to_json() == other->to_json();
+}
+
 }  // namespace
 
-LanguageData::LanguageData(const LanguageDataOptions& options, std::uint64_t seed) {
-  KEEL_CHECK(options.sources.size() == 1 || options.run_tokenizer || !is_made_of_text(options.tokenizer),
-             "data.tokenizer=", options.tokenizer, " is made of one text, and data.mixture has ",
-             options.sources.size(), "; take another one, such as byte");
-  KEEL_CHECK(!options.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
-  for (const LanguageSource& source : options.sources) {
-    parts_.push_back(options.packing ? documents_of(source, options, seed) : windows_of(source, options));
-    weights_.push_back(source.weight);
+Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<const Tokenizer>& tokenizer,
+                             std::int64_t vocabulary) {
+  constexpr SplitOptions kWhole = {.validation = 0, .block = 1};
+  const std::vector<std::string> files = files_at(path);
+  if (kind_of_file(files.front()) == DataKind::tokens) {
+    const TextDataset opened = open_tokens(path, kWhole);
+    KEEL_CHECK(opened.whole.vocabulary_size() == vocabulary && say_alike(opened.tokenizer, tokenizer), "'", path,
+               "' has ", opened.whole.vocabulary_size(), " different tokens, tokenizer ",
+               name_of_tokenizer(opened.tokenizer), ", and the training data ", vocabulary, ", tokenizer ",
+               name_of_tokenizer(tokenizer), "; encode both by one tokenizer (keel tokenize)");
+    return opened.whole;
   }
+  KEEL_CHECK(tokenizer != nullptr, "'", path,
+             "' is a text, and the training data are token numbers without a tokenizer; encode it as they are");
+  std::vector<Tokens> texts;
+  for (const std::string& file : files) texts.push_back(open_text(file, tokenizer, kWhole).whole);
+  return texts.size() == 1 ? texts.front() : Tokens::joined(std::move(texts));
+}
+
+ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tokens& tokens, std::int64_t block) {
+  return {std::move(name), std::make_shared<SequentialLoader>(
+                               site.host, tokens, WindowOptions{.rows = site.validation_rows, .block = block})};
+}
+
+LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(options)) {
+  KEEL_CHECK(options_.sources.size() <= 1 || options_.run_tokenizer || !is_made_of_text(options_.tokenizer),
+             "data.tokenizer=", options_.tokenizer, " is made of one text, and data.mixture has ",
+             options_.sources.size(), "; take another one, such as byte");
+  KEEL_CHECK(!options_.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
+  for (const LanguageSource& source : options_.sources)
+    parts_.push_back(options_.packing ? documents_of(source) : windows_of(source));
 }
 
 void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
@@ -59,73 +93,108 @@ void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
     tokenizer_ = tokenizer;
     return;
   }
-  const auto name_of = [](const std::shared_ptr<const Tokenizer>& of) {
-    return of == nullptr ? std::string("unknown") : std::string(of->name());
-  };
   const bool is_same =
       vocabulary == vocabulary_ && (tokenizer == nullptr) == (tokenizer_ == nullptr) &&
       (tokenizer == nullptr || tokenizer == tokenizer_ || tokenizer->to_json() == tokenizer_->to_json());
-  KEEL_CHECK(is_same, "'", source.path, "' has ", vocabulary, " different tokens, tokenizer ", name_of(tokenizer),
-             ", and '", first_, "' ", vocabulary_, ", tokenizer ", name_of(tokenizer_),
+  KEEL_CHECK(is_same, "'", source.path, "' has ", vocabulary, " different tokens, tokenizer ",
+             name_of_tokenizer(tokenizer), ", and '", first_, "' ", vocabulary_, ", tokenizer ",
+             name_of_tokenizer(tokenizer_),
              "; sources of a mixture have one vocabulary: encode them by one tokenizer (keel tokenize)");
 }
 
-LanguageData::Part LanguageData::windows_of(const LanguageSource& source, const LanguageDataOptions& options) {
-  const SplitOptions split = {.validation = options.validation, .block = options.block};
+DividedExamples LanguageData::windows_of(const LanguageSource& source) {
+  const double held_out = options_.division.fraction;
+  const SplitOptions split = {.validation = held_out, .block = options_.block};
   TextDataset text;
   if (kind_of_file(source.path) == DataKind::tokens) text = open_tokens(source.path, split);
-  else if (options.run_tokenizer) text = open_text(source.path, options.run_tokenizer, split);
-  else text = open_text(source.path, options.tokenizer, split);
+  else if (options_.run_tokenizer) text = open_text(source.path, options_.run_tokenizer, split);
+  else text = open_text(source.path, options_.tokenizer, split);
   join(source, text.train.vocabulary_size(), text.tokenizer);
   if (!text.note.empty()) notes_.push_back(text.note);
   const std::string whole = fingerprint_of(text.whole);
-  Part part = {token_windows(text.train, options.block, whole), nullptr};
-  if (options.validation > 0) {
-    KEEL_CHECK(text.validation.size() > options.block, "'", source.path, "' has ", text.validation.size(),
-               " tokens to validate on, and a window of ", options.block, " needs ", options.block + 1,
+  DividedExamples part = {.trained = token_windows(text.train, options_.block, whole), .validation = {}};
+  if (held_out > 0) {
+    KEEL_CHECK(text.validation.size() > options_.block, "'", source.path, "' has ", text.validation.size(),
+               " tokens to validate on, and a window of ", options_.block, " needs ", options_.block + 1,
                "; use a longer text, or data.validation=0");
-    part.validation = token_windows(text.validation, options.block, whole);
+    part.validation.push_back({"", token_windows(text.validation, options_.block, whole)});
   }
   return part;
 }
 
-LanguageData::Part LanguageData::documents_of(const LanguageSource& source, const LanguageDataOptions& options,
-                                              std::uint64_t seed) {
-  KEEL_CHECK(kind_of_file(source.path) != DataKind::tokens, "'", source.path,
+DatasetPtr LanguageData::open_documents(const std::string& path) const {
+  KEEL_CHECK(kind_of_file(path) != DataKind::tokens, "'", path,
              "' is a file of tokens, which does not say where documents end; data.packing is for texts");
-  const DatasetPtr documents = open_data(source.path);
-  KEEL_CHECK(documents->size() > 0, "'", source.path, "' has no documents");
-  std::shared_ptr<const Tokenizer> tokenizer = options.run_tokenizer;
+  DatasetPtr documents = open_data(path, {.progress = options_.progress});
+  KEEL_CHECK(documents->size() > 0, "'", path, "' has no documents");
+  return documents;
+}
+
+DatasetPtr LanguageData::packed_file(const std::string& path) const {
+  return pack(tokens_of(open_documents(path), tokenizer_, path),
+              {.length = options_.block, .progress = options_.progress});
+}
+
+DividedExamples LanguageData::documents_of(const LanguageSource& source) {
+  const DatasetPtr documents = open_documents(source.path);
+  std::shared_ptr<const Tokenizer> tokenizer = options_.run_tokenizer;
   if (!tokenizer)
-    tokenizer = find_tokenizer(options.tokenizer, is_made_of_text(options.tokenizer) ? all_texts(*documents) : "");
+    tokenizer = find_tokenizer(options_.tokenizer, is_made_of_text(options_.tokenizer) ? all_texts(*documents) : "");
   join(source, tokenizer->vocabulary_size(), tokenizer);
-  const DatasetPtr tokens = tokens_of(documents, tokenizer, source.path);
-  const PackOptions rows = {.length = options.block};
-  if (options.validation == 0) return {pack(tokens, rows), nullptr};
-  const std::vector<DatasetPtr> halves = split(tokens, {1 - options.validation, options.validation}, seed);
-  for (const DatasetPtr& half : halves)
-    KEEL_CHECK(half->size() > 0, "'", source.path, "' has ", documents->size(),
-               " documents, too few to hold back data.validation=", options.validation, " of them");
-  return {pack(halves[0], rows), pack(halves[1], rows)};
+  DivisionOptions options = options_.division;
+  std::erase_if(options.sets, [](const HeldOutSet& set) { return !set.path.empty(); });
+  const double held_out = options.fraction;
+  DividedExamples divided =
+      Division(std::move(options), *documents, source.path).of(tokens_of(documents, tokenizer, source.path), {});
+  KEEL_CHECK(divided.trained->size() > 0 && (held_out == 0 || !divided.validation.empty()), "'", source.path, "' has ",
+             documents->size(), " documents, too few to hold back data.validation=", held_out, " of them");
+  const PackOptions rows = {.length = options_.block, .progress = options_.progress};
+  divided.trained = pack(divided.trained, rows);
+  for (ExampleSet& set : divided.validation) set.examples = pack(set.examples, rows);
+  return divided;
+}
+
+// In the order in which the sets are named.
+std::vector<ValidationSet> LanguageData::validation(const TaskSite& site) const {
+  std::vector<HeldOutSet> sets = options_.division.sets;
+  if (sets.empty()) sets.emplace_back();  // the fraction
+  std::vector<ValidationSet> made;
+  for (const HeldOutSet& set : sets) {
+    if (!set.path.empty() && !options_.packing) {
+      made.push_back(
+          windows_in_order(site, set.name, tokens_to_validate_on(set.path, tokenizer_, vocabulary_), options_.block));
+      continue;
+    }
+    std::vector<DatasetPtr> rows;
+    if (!set.path.empty()) rows.push_back(packed_file(set.path));
+    for (const DividedExamples& part : parts_)
+      for (const ExampleSet& held : part.validation)
+        if (set.path.empty() && held.name == set.name) rows.push_back(held.examples);
+    if (rows.empty()) continue;
+    const DatasetPtr all = concatenated(std::move(rows));
+    KEEL_CHECK(all->size() > 0, "the validation set '", set.name, "' has no tokens");
+    made.push_back(
+        {set.name, make_source(site.host, all, sequential(all->size(), site.validation_rows), next_tokens())});
+  }
+  return made;
 }
 
 Data LanguageData::data(const TaskSite& site) const {
-  std::vector<DatasetPtr> trained, validated;
+  std::vector<DatasetPtr> trained;
   std::vector<std::int64_t> sizes;
-  for (const Part& part : parts_) {
-    trained.push_back(part.train);
-    sizes.push_back(part.train->size());
-    if (part.validation) validated.push_back(part.validation);
+  for (const DividedExamples& part : parts_) {
+    trained.push_back(part.trained);
+    sizes.push_back(part.trained->size());
   }
   Data data;
+  std::vector<double> weights;
+  for (const LanguageSource& source : options_.sources) weights.push_back(source.weight);
+  const SamplerOptions sampling = {.rows = site.rows, .seed = site.data_seed, .last = options_.last};
+  const SamplerPtr sampler =
+      options_.stages.empty() ? mixed(sizes, weights, sampling) : mixed_in_stages(sizes, options_.stages, sampling);
   data.training =
-      make_source(site.host, concatenated(trained), mixed(sizes, weights_, {.rows = site.rows, .seed = site.data_seed}),
-                  next_tokens(), {.seed = site.data_seed, .varying = {}});
-  if (!validated.empty()) {
-    const DatasetPtr all = concatenated(validated);
-    data.validation.push_back(
-        {"", make_source(site.host, all, sequential(all->size(), site.validation_rows), next_tokens())});
-  }
+      make_source(site.host, concatenated(trained), sampler, next_tokens(), {.seed = site.data_seed, .varying = {}});
+  data.validation = validation(site);
   for (const std::string& note : notes_) data.note += concat(data.note.empty() ? "" : "\n", note);
   return data;
 }

@@ -2,10 +2,14 @@
 // Data of the task `language` that has examples: documents packed into rows, and mixtures of several sources.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "keel/data/mixture.h"
+#include "keel/data/tokens.h"
+#include "keel/tasks/data_keys.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
@@ -17,36 +21,48 @@ struct LanguageSource {
 };
 
 struct LanguageDataOptions {
-  std::vector<LanguageSource> sources;  // one or more
+  std::vector<LanguageSource> sources;    // one or more
+  std::vector<MixtureStage> stages = {};  // whose weights stand for those of the sources; none: these count
   // Documents of texts are packed into rows (keel/data/packing.h): objects of .jsonl, rows of tables and examples of
   // columnar files with a field `text`, files of a folder, lines of other texts. Else sources are cut into windows.
   bool packing = false;
   std::string tokenizer = "byte";                       // of texts: byte, or for one source character
   std::shared_ptr<const Tokenizer> run_tokenizer = {};  // of a run that is asked or goes on; stands for the texts' own
   std::int64_t block = 1;
-  double validation = 0;  // of the tokens at each source's end, or of the documents
+  // What is validated on: a fraction of the tokens at each source's end, or of the documents; or sets. A column and
+  // values are of documents.
+  DivisionOptions division = {};
+  LastRows last = LastRows::join;  // of documents of one source; a mixture's steps join rounds
+  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};  // as TaskSite::progress
 };
+
+// All tokens of a file of text, which this tokenizer encodes, or of tokens, which are those of the vocabulary; and of
+// the files of a folder, one behind the other. An Error where they do not belong to what is trained on.
+Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<const Tokenizer>& tokenizer,
+                             std::int64_t vocabulary);
+// A validation set of windows: each token but the first is a target once.
+ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tokens& tokens, std::int64_t block);
 
 // Opened files. Rows of training come by the sources' weights (mixed(), in keel/data/mixture.h), those of validation in
 // order. Batches have the fields of next_tokens().
 class LanguageData {
  public:
   // A source that is missing, too short or malformed is an Error, and so are tokens of different vocabularies.
-  explicit LanguageData(const LanguageDataOptions& options, std::uint64_t seed);
+  explicit LanguageData(LanguageDataOptions options);
   Data data(const TaskSite& site) const;
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }  // null: not known
   std::int64_t vocabulary() const { return vocabulary_; }
 
  private:
-  struct Part {
-    DatasetPtr train, validation;  // the latter null where nothing is held out
-  };
-  Part windows_of(const LanguageSource& source, const LanguageDataOptions& options);
-  Part documents_of(const LanguageSource& source, const LanguageDataOptions& options, std::uint64_t seed);
+  DividedExamples windows_of(const LanguageSource& source);
+  DividedExamples documents_of(const LanguageSource& source);
+  DatasetPtr open_documents(const std::string& path) const;
+  DatasetPtr packed_file(const std::string& path) const;
+  std::vector<ValidationSet> validation(const TaskSite& site) const;
   void join(const LanguageSource& source, std::int64_t vocabulary, const std::shared_ptr<const Tokenizer>& tokenizer);
 
-  std::vector<Part> parts_;
-  std::vector<double> weights_;
+  LanguageDataOptions options_;
+  std::vector<DividedExamples> parts_;  // of each source; sets of a file of their own are not among them
   std::vector<std::string> notes_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string first_;  // the source whose vocabulary holds for all

@@ -1,12 +1,14 @@
 #include "keel/tasks/language_keys.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <string>
 
 #include "keel/config/schema_row.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/data_keys.h"
 
 namespace keel {
 namespace {
@@ -14,6 +16,7 @@ namespace {
 constexpr std::string_view kName = "model.name", kCustom = "custom", kPublished = "gpt2|gpt2-medium|gpt2-large|gpt2-xl",
                            kModelNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 constexpr std::string_view kType = "data.type", kFiles = "text|tokens";
+constexpr std::string_view kPacking = "data.packing";
 constexpr std::string_view kMixture = "mixture", kTexts = "text|mixture", kSplit = "text|tokens|mixture";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
@@ -27,6 +30,45 @@ const KeyParts& sources() {
                                   .low = 0,
                                   .low_open = true}}};
   return kept;
+}
+
+const KeyParts& stage_keys() {
+  static const KeyParts kept = {
+      "a stage",
+      {{.key = "until",
+        .type = KeyType::number,
+        .standard = "0",
+        .help = "Its last step; below 1: the part of the run's steps after which it ends. 0: the last stage, which has "
+                "no end.",
+        .low = 0},
+       {.key = "weights",
+        .type = KeyType::numbers,
+        .help = "Of the files of data.mixture, in their order; a file of weight 0 has no rows in the stage.",
+        .low = 0}}};
+  return kept;
+}
+
+// Empty: nothing.
+std::string complaint_about_stages(const std::vector<Settings>& stages, std::size_t sources) {
+  double before = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::vector<double>& weights = stages[i].numbers("weights");
+    const double until = stages[i].number("until");
+    const std::string shown = concat("stage ", i + 1);
+    if (weights.size() != sources)
+      return concat(shown, " has ", weights.size(), " weights, and data.mixture ", sources, " files");
+    if (std::ranges::all_of(weights, [](double weight) { return weight == 0; }))
+      return concat(shown, " reads no file; give one a weight above 0");
+    if (i + 1 == stages.size())
+      return until == 0 ? "" : "the last stage has no end; leave its until out, or add one behind it";
+    if (until == 0) return concat(shown, " has no until, and others come behind it; the last alone has no end");
+    if (until >= 1 && until != std::floor(until)) return concat(shown, ": until is a whole step, or a part below 1");
+    if (i > 0 && (before < 1) != (until < 1))
+      return concat(shown, ": all stages end at steps, or all at parts of the run");
+    if (until <= before) return concat(shown, " ends at ", until, ", and the one before at ", before);
+    before = until;
+  }
+  return "";
 }
 
 // A text that rows may point to.
@@ -58,6 +100,15 @@ void add_published_sizes(std::vector<KeyRow>& rows) {
     }
 }
 
+// Keys of data that other tasks have, too, behind data.validation.
+void add_common_keys(std::vector<KeyRow>& rows) {
+  const KeyCondition packed = {kPacking, "true"};
+  std::vector<KeyRow> common = validation_keys({kType, kSplit}, packed);
+  common.push_back(last_rows_key("join", packed));
+  const auto place = std::ranges::find(rows, std::string_view("data.validation"), &KeyRow::key);
+  rows.insert(place + 1, common.begin(), common.end());
+}
+
 }  // namespace
 
 std::vector<KeyRow> language_keys() {
@@ -74,7 +125,8 @@ std::vector<KeyRow> language_keys() {
        .help = "A published size, which sets layers, heads and width; custom: they are given.",
        .choices = kModelNames,
        .on_resume = ResumeRule::ignores,
-       .known_as = "size"},
+       .known_as = "size",
+       .asked = true},
       {.key = "model.layers",
        .type = integer,
        .standard = "4",
@@ -83,7 +135,8 @@ std::vector<KeyRow> language_keys() {
        .high = 1024,
        .when_key = kName,
        .when_values = kCustom,
-       .known_as = "n_layer|num_layers|depth"},
+       .known_as = "n_layer|num_layers|depth",
+       .asked = true},
       {.key = "model.heads",
        .type = integer,
        .standard = "4",
@@ -92,7 +145,8 @@ std::vector<KeyRow> language_keys() {
        .high = 1024,
        .when_key = kName,
        .when_values = kCustom,
-       .known_as = "n_head|num_heads"},
+       .known_as = "n_head|num_heads",
+       .asked = true},
       {.key = "model.width",
        .type = integer,
        .standard = "128",
@@ -101,7 +155,8 @@ std::vector<KeyRow> language_keys() {
        .high = 65536,
        .when_key = kName,
        .when_values = kCustom,
-       .known_as = "n_embd|hidden_size|d_model"},
+       .known_as = "n_embd|hidden_size|d_model",
+       .asked = true},
       {.key = "model.block",
        .type = integer,
        .standard = "64",
@@ -110,7 +165,9 @@ std::vector<KeyRow> language_keys() {
        .high = kLongest,
        .when_key = kName,
        .when_values = kCustom,
-       .known_as = "block_size|context|sequence_length|seq_len"},
+       .known_as = "block_size|context|sequence_length|seq_len",
+       .role = KeyRole::sequence_length,
+       .asked = true},
       {.key = "model.block",
        .type = integer,
        .standard = "1024",
@@ -118,7 +175,9 @@ std::vector<KeyRow> language_keys() {
        .low = 1,
        .high = kLongest,
        .when_key = kName,
-       .when_values = kPublished},
+       .when_values = kPublished,
+       .role = KeyRole::sequence_length,
+       .asked = true},
       {.key = "model.vocabulary",
        .type = integer,
        .standard = "0",
@@ -144,6 +203,14 @@ std::vector<KeyRow> language_keys() {
        .high = 1,
        .on_resume = ResumeRule::warns,
        .high_open = true},
+      {.key = "model.recompute",
+       .type = flag,
+       .standard = "false",
+       .help = "Keep only the inputs of blocks, and compute what is inside again during backward: the same bits in "
+               "less memory, for a third more products. Published as activation or gradient checkpointing.",
+       .on_resume = ResumeRule::ignores,
+       .known_as = "activation_checkpointing|gradient_checkpointing",
+       .role = KeyRole::recompute},
       {.key = "model.bias", .type = flag, .standard = "true", .help = "Biases in linear layers and layer norms."},
       {.key = kType,
        .type = choice,
@@ -151,7 +218,8 @@ std::vector<KeyRow> language_keys() {
        .help =
            "A text file, a file of token numbers, sums like 347+586= made up on the fly, or several files in shares.",
        .choices = "text|tokens|addition|mixture",
-       .known_as = "dataset"},
+       .known_as = "dataset",
+       .asked = true},
       {.key = "data.path",
        .type = path,
        .help =
@@ -159,7 +227,8 @@ std::vector<KeyRow> language_keys() {
            "as shards/train_*.bin.",
        .when_key = kType,
        .when_values = kFiles,
-       .known_as = "file|text"},
+       .known_as = "file|text",
+       .role = KeyRole::data_file},
       {.key = "data.mixture",
        .type = parts,
        .help = "Files with the shares that they have of every step's rows, to less than one row of any beginning: "
@@ -169,7 +238,16 @@ std::vector<KeyRow> language_keys() {
        .when_key = kType,
        .when_values = kMixture,
        .parts = &sources()},
-      {.key = "data.packing",
+      {.key = "data.stages",
+       .type = parts,
+       .standard = "[]",
+       .help = "A curriculum: the shares of the files by stages of the run, in place of their weights, as in [{until: "
+               "1000, weights: [1, 0]}, {weights: [1, 3]}]. []: the weights hold all the time.",
+       .when_key = kType,
+       .when_values = kMixture,
+       .known_as = "curriculum",
+       .parts = &stage_keys()},
+      {.key = kPacking,
        .type = flag,
        .standard = "false",
        .help = "Documents, packed into rows of model.block tokens, of which each sees itself alone: objects of .jsonl, "
@@ -183,7 +261,8 @@ std::vector<KeyRow> language_keys() {
                "model, a file "
                "of its tokenizer, or the name of a model in the local cache that HF_HOME names.",
        .when_key = kType,
-       .when_values = "text"},
+       .when_values = "text",
+       .asked = true},
       {.key = "data.tokenizer",
        .type = text,
        .standard = "byte",
@@ -200,7 +279,8 @@ std::vector<KeyRow> language_keys() {
        .high = 0.5,
        .when_key = kType,
        .when_values = kSplit,
-       .known_as = "validation_fraction|val_split"},
+       .known_as = "validation_fraction|val_split",
+       .role = KeyRole::validation_fraction},
       {.key = "data.digits",
        .type = integer,
        .standard = "3",
@@ -208,7 +288,8 @@ std::vector<KeyRow> language_keys() {
        .low = 1,
        .high = 9,
        .when_key = kType,
-       .when_values = "addition"},
+       .when_values = "addition",
+       .asked = true},
       {.key = "eval.samples",
        .type = integer,
        .standard = "1000",
@@ -219,14 +300,49 @@ std::vector<KeyRow> language_keys() {
        .on_resume = ResumeRule::ignores},
   };
   add_published_sizes(rows);
+  add_common_keys(rows);
   return rows;
 }
 
 std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
+  std::vector<SettingsComplaint> complaints;
   const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
-  if (width % heads == 0) return {};
-  return {{{"model.heads", "model.width"},
-           concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")}};
+  if (width % heads != 0)
+    complaints.push_back(
+        {{"model.heads", "model.width"},
+         concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")});
+  const std::string& type = settings.text(kType);
+  if (type == "addition") return complaints;
+  const bool is_mixture = type == kMixture, is_packed = type != "tokens" && settings.flag(kPacking);
+  for (SettingsComplaint& each : complain_of_validation(settings, is_packed)) complaints.push_back(std::move(each));
+  if (is_packed && is_mixture && last_rows(settings) != LastRows::join)
+    complaints.push_back({{"data.last", kType},
+                          "the files of a mixture have rounds of their own, and no epoch that all of them end: every "
+                          "step has all rows; leave it out"});
+  if (is_mixture && !settings.parts("data.stages").empty()) {
+    const std::vector<Settings>& sources = settings.parts("data.mixture");
+    if (std::string wrong = complaint_about_stages(settings.parts("data.stages"), sources.size()); !wrong.empty())
+      complaints.push_back({{"data.stages", "data.mixture"}, std::move(wrong)});
+    if (std::ranges::any_of(sources, [](const Settings& source) { return source.number("weight") != 1; }))
+      complaints.push_back({{"data.mixture", "data.stages"}, "its stages have the weights; leave those of files out"});
+  }
+  if (is_packed && is_mixture && settings.text("data.split_column") != "none")
+    complaints.push_back(
+        {{"data.split_column", kType}, "rows of a mixture are divided file by file; name files in data.sets"});
+  return complaints;
+}
+
+std::vector<MixtureStage> mixture_stages(const Settings& settings, std::int64_t steps) {
+  std::vector<MixtureStage> stages;
+  for (const Settings& stage : settings.parts("data.stages")) {
+    const double until = stage.number("until");
+    const bool is_part = until > 0 && until < 1;
+    KEEL_CHECK(!is_part || steps > 0, "data.stages: until ", until,
+               " is a part of the run's steps, and the run is as long as epochs; give steps, or until in steps");
+    stages.push_back({.end = std::llround(is_part ? until * static_cast<double>(steps) : until),
+                      .weights = stage.numbers("weights")});
+  }
+  return stages;
 }
 
 }  // namespace keel

@@ -1,17 +1,18 @@
 #include "keel/tasks/supervised.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "keel/autograd/elementwise.h"
 #include "keel/data/data_file.h"
-#include "keel/data/sampler.h"
-#include "keel/data/split.h"
 #include "keel/kernels/reduce.h"
 #include "keel/kernels/softmax.h"
 #include "keel/nn/layer_text.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/tasks/data_keys.h"
 #include "keel/tasks/heads.h"
 #include "keel/tasks/metrics/catalog.h"
 #include "keel/tasks/metrics/values.h"
@@ -23,11 +24,11 @@ namespace {
 
 constexpr const char* kColumnsFile = "columns.json";
 
-DatasetPtr open_examples(const std::string& path) {
+DatasetPtr open_examples(const std::string& path, const TaskSite& site) {
   const DataKind kind = kind_of_file(path);
   KEEL_CHECK(kind == DataKind::csv || kind == DataKind::jsonl || kind == DataKind::columns, "'", path, "' is ",
              name_of(kind), "; a table (.csv, .tsv), JSON lines (.jsonl) or a columnar file is asked for");
-  DatasetPtr data = open_data(path);
+  DatasetPtr data = open_data(path, {.progress = site.progress});
   KEEL_CHECK(data->size() > 0, "'", path, "' has no examples");
   return data;
 }
@@ -52,13 +53,13 @@ class SupervisedTask : public Task {
 
   Data data() override {
     (void)metrics_of_heads();  // one that is not there is told before anything is made
-    const double held_out = has_own_validation() ? 0 : site_.settings.number("data.validation");
-    Data data = make_data(site_, prepared(training_file(), shared_columns(), path(), true), held_out, stack());
-    if (has_own_validation()) {
-      const DatasetPtr examples = prepared(validation_file(), shared_columns(), validation_path(), true);
-      data.validation.push_back(
-          {"", make_source(site_.host, examples, sequential(examples->size(), site_.validation_rows), stack())});
-    }
+    const auto as_batches_have_it = [&](const DatasetPtr& examples, const std::string& of) {
+      return prepared(examples, shared_columns(), of, true);
+    };
+    const DividedExamples examples =
+        division().of(as_batches_have_it(training_file(), path()),
+                      [&](const std::string& file) { return as_batches_have_it(file_of_set(file), file); });
+    Data data = make_data(site_, examples, stack(), {.last = last_rows(site_.settings)});
     data.files.emplace_back(kColumnsFile, columns().json());
     if (site_.settings.texts("data.inputs").empty()) {
       for (const std::string& name : columns().input_names())
@@ -92,7 +93,7 @@ class SupervisedTask : public Task {
   }
 
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
-    return in_order(site_, prepared(open_examples(path), shared_columns(), path, false), stack());
+    return in_order(site_, prepared(open_examples(path, site_), shared_columns(), path, false), stack());
   }
 
   void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {
@@ -106,26 +107,40 @@ class SupervisedTask : public Task {
 
  private:
   const std::string& path() const { return site_.settings.text("data.path"); }
-  const std::string& validation_path() const { return site_.settings.text("data.validation_path"); }
-
-  bool has_own_validation() const { return validation_path() != "none"; }
 
   const DatasetPtr& training_file() {
-    if (!training_file_) training_file_ = open_examples(path());
+    if (!training_file_) training_file_ = open_examples(path(), site_);
     return training_file_;
   }
-  const DatasetPtr& validation_file() {
-    if (!validation_file_) validation_file_ = open_examples(validation_path());
-    return validation_file_;
+  const DatasetPtr& file_of_set(const std::string& file) {
+    DatasetPtr& kept = files_of_sets_[file];
+    if (!kept) kept = open_examples(file, site_);
+    return kept;
+  }
+  const Division& division() {
+    if (!division_) division_.emplace(division_options(site_.settings, site_.data_seed), *training_file(), path());
+    return *division_;
   }
 
   // Those of the run that is asked, or of the data.
   const std::shared_ptr<const SupervisedColumns>& shared_columns() {
     if (columns_) return columns_;
     const std::string kept = site_.run.empty() ? "" : concat(site_.run, '/', kColumnsFile);
-    columns_ = std::make_shared<const SupervisedColumns>(
-        !kept.empty() && std::filesystem::exists(kept) ? columns_of_run(kept) : columns_of_data());
-    return columns_;
+    const bool has_kept = !kept.empty() && std::filesystem::exists(kept);
+    const auto columns = std::make_shared<const SupervisedColumns>(has_kept ? columns_of_run(kept) : columns_of_data());
+    if (!has_kept && reads_all_before_training()) {
+      read_all(*prepared(training_file(), columns, path(), true));
+      for (const HeldOutSet& set : division_options(site_.settings, site_.data_seed).sets)
+        if (!set.path.empty()) read_all(*prepared(file_of_set(set.path), columns, set.path, true));
+    }
+    return columns_ = columns;
+  }
+  // Then an example that does not fit costs nothing.
+  bool reads_all_before_training() const {
+    const auto asks = [](const HeadOptions& head) {
+      return head.is_scaled || (head.has_classes() && head.classes == 0);
+    };
+    return site_.settings.text("data.scale") == "standard" || std::ranges::any_of(heads_, asks);
   }
   const SupervisedColumns& columns() { return *shared_columns(); }
 
@@ -137,15 +152,12 @@ class SupervisedTask : public Task {
 
   SupervisedColumns columns_of_data() {
     try {
-      SupervisedColumns columns(*training_file(), site_.settings.texts("data.inputs"), heads_);
-      std::vector<DatasetPtr> all = {training_file()};
-      if (has_own_validation()) all.push_back(validation_file());
-      columns.find_classes(all);
-      const double held_out = has_own_validation() ? 0 : site_.settings.number("data.validation");
-      // As make_data() divides them.
-      const DatasetPtr trained =
-          held_out > 0 ? split(training_file(), {1 - held_out, held_out}, site_.data_seed)[0] : training_file();
-      columns.find_scales(*trained, site_.settings.text("data.scale") == "standard");
+      const DivisionOptions options = division_options(site_.settings, site_.data_seed);
+      SupervisedColumns columns(*training_file(), site_.settings.texts("data.inputs"), heads_, options.column);
+      const DividedExamples examples =
+          division().of(training_file(), [&](const std::string& file) { return file_of_set(file); });
+      columns.find_classes(*training_file());
+      columns.find_scales(*examples.trained, site_.settings.text("data.scale") == "standard");
       return columns;
     } catch (const Error& error) {
       const std::string_view what = error.what();
@@ -171,6 +183,7 @@ class SupervisedTask : public Task {
       std::vector<std::int64_t> widths;
       for (std::size_t i = 0; i < heads_.size(); ++i) widths.push_back(columns().head(i).width);
       net_.emplace(make_model(columns().inputs(), widths));
+      net_->recompute = site_.settings.flag("model.recompute");
     }
     return *net_;
   }
@@ -237,7 +250,9 @@ class SupervisedTask : public Task {
   TaskSite site_;
   std::vector<HeadOptions> heads_;
   std::vector<ChosenRegularizer> regularizers_;
-  DatasetPtr training_file_, validation_file_;
+  DatasetPtr training_file_;
+  std::map<std::string, DatasetPtr> files_of_sets_;  // by path
+  std::optional<Division> division_;
   std::shared_ptr<const SupervisedColumns> columns_;
   std::optional<TextModel> net_;
   std::vector<MetricList> metrics_;
@@ -249,6 +264,10 @@ TaskEntry supervised_task() {
   TaskEntry entry =
       task_entry<SupervisedTask>("supervised", "numbers and classes by name, from rows of numbers", supervised_keys());
   entry.complain = complain_of_supervised;
+  entry.example =
+      "task: {type: supervised}\n"
+      "model: {trunk: dense 64 relu, heads: [{name: sky, type: classification}, {name: far, weight: 0.5}]}\n"
+      "data: {path: readings.csv}\n";
   return entry;
 }
 

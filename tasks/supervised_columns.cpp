@@ -33,6 +33,26 @@ void append_numbers(const Example& example, const std::string& name, std::vector
              "the field '", printable(name, 64), "' has a number that is not finite");
 }
 
+// Which columns there are, where one that is asked for is not.
+void require_columns(const Example& first, const std::vector<std::string>& names, std::string_view who,
+                     std::string_view instead) {
+  constexpr std::size_t kMostListed = 24;
+  std::vector<std::string_view> known;
+  std::string all;
+  for (const auto& [name, value] : first.fields()) {
+    if (known.size() < kMostListed) all += concat(known.empty() ? "" : ", ", printable(name, 64));
+    known.push_back(name);
+  }
+  if (known.size() > kMostListed) all += concat(" and ", known.size() - kMostListed, " more");
+  for (const std::string& name : names) {
+    if (first.has(name)) continue;
+    const std::string likely = nearest(std::string_view(name).substr(0, 64), known);
+    throw Error(concat(who, ": there is no column '", printable(name, 64), "'",
+                       likely.empty() ? "" : concat(", did you mean '", printable(likely, 64), "'?"),
+                       "; the columns are ", all, instead));
+  }
+}
+
 std::vector<double> numbers_of(const Example& example, const std::vector<std::string>& names) {
   std::vector<double> numbers;
   for (const std::string& name : names) append_numbers(example, name, numbers);
@@ -165,10 +185,15 @@ class Prepared final : public Dataset {
 }  // namespace
 
 SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs,
-                                     const std::vector<HeadOptions>& heads)
+                                     const std::vector<HeadOptions>& heads, const std::string& left_out)
     : heads_(expanded(heads)), inputs_(expanded_columns(inputs)), numbers_(heads.size()) {
   const Example first = data.example(0);
-  for (const HeadOptions& head : heads_) add_head(first, head);
+  for (const HeadOptions& head : heads_) {
+    require_columns(first, head.columns, concat("model.heads: head '", head.name, "'"),
+                    head.columns.size() == 1 && head.columns.front() == head.name ? "; name them by columns" : "");
+    add_head(first, head);
+  }
+  require_columns(first, inputs_, "data.inputs", "");
   const auto is_a_heads = [&](const std::string& name) {
     return std::ranges::any_of(
         heads_, [&](const HeadOptions& head) { return std::ranges::find(head.columns, name) != head.columns.end(); });
@@ -177,7 +202,7 @@ SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std:
     KEEL_CHECK(!is_a_heads(name), "data.inputs: '", printable(name, 64), "' is what a head learns");
   if (inputs_.empty())
     for (const auto& [name, value] : first.fields())
-      if (!is_text(value) && !is_a_heads(name)) inputs_.push_back(name);
+      if (!is_text(value) && !is_a_heads(name) && name != left_out) inputs_.push_back(name);
   width_ = std::ssize(numbers_of(first, inputs_));
   KEEL_CHECK(width_ > 0, "there are no numbers beside what the heads learn, so nothing for the model to read");
 }
@@ -191,11 +216,11 @@ void SupervisedColumns::add_head(const Example& first, const HeadOptions& head) 
   if (head.columns.size() == 1 && is_text(first[head.columns.front()])) return;
   made.width = std::ssize(numbers_of(first, head.columns));  // one of each class
   if (made.width == 1) made.width = head.classes;
-  KEEL_CHECK(made.width < 2 || head.classes == 0 || made.width == head.classes, "head '", head.name, "' has ",
-             head.classes, " classes, and the data ", made.width, " columns of them");
+  KEEL_CHECK(made.width < 2 || head.classes == 0 || made.width == head.classes, "model.heads: head '", head.name,
+             "' has ", head.classes, " classes, and the data ", made.width, " columns of them; leave classes out");
 }
 
-void SupervisedColumns::find_classes(const std::vector<DatasetPtr>& all) {
+void SupervisedColumns::find_classes(const Dataset& data) {
   std::vector<std::set<std::string>> found(heads_.size());
   const auto is_asked = [&](std::size_t head) {
     return heads_[head].has_classes() && heads_[head].classes == 0 && columns_[head].width == 0;
@@ -206,18 +231,17 @@ void SupervisedColumns::find_classes(const std::vector<DatasetPtr>& all) {
     is_any = is_any || is_asked(i);
   }
   if (!is_any) return;
-  for (const DatasetPtr& data : all)
-    each_example(*data, [&](const Example& example) {
-      for (std::size_t i = 0; i < heads_.size(); ++i)
-        if (is_asked(i)) found[i].insert(class_text(example, heads_[i].columns.front()));
-    });
+  each_example(data, [&](const Example& example) {
+    for (std::size_t i = 0; i < heads_.size(); ++i)
+      if (is_asked(i)) found[i].insert(class_text(example, heads_[i].columns.front()));
+  });
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     if (!is_asked(i)) continue;
     std::vector<std::string> classes(found[i].begin(), found[i].end());
     if (std::ranges::all_of(classes, [](const std::string& text) { return whole_of(text).has_value(); }))
       std::ranges::sort(classes, {}, [](const std::string& text) { return *whole_of(text); });
-    KEEL_CHECK(classes.size() >= 2, "head '", heads_[i].name, "': the data has one class alone, '",
-               printable(classes.front(), 64), "'");
+    KEEL_CHECK(classes.size() >= 2, "model.heads: head '", heads_[i].name, "': the data has one class alone, '",
+               printable(classes.front(), 64), "', and nothing is to be learnt");
     columns_[i].width = std::ssize(classes);
     numbers_[i] = numbered(classes);
     columns_[i].classes = std::move(classes);
@@ -292,7 +316,8 @@ std::int64_t SupervisedColumns::class_of(const Example& example, std::size_t hea
     if (!numbers_[head].empty()) {
       const auto found = numbers_[head].find(text);
       KEEL_CHECK(found != numbers_[head].end(), "'", printable(text, 64), "' is none of the ", classes,
-                 " classes of the head '", heads_[head].name, "'");
+                 " classes that the head '", heads_[head].name,
+                 "' learns from data.path; add such examples there, or remove this one");
       return found->second;
     }
     const std::optional<std::int64_t> number = whole_of(text);
@@ -330,6 +355,10 @@ Example SupervisedColumns::prepared(const Example& example, bool has_targets) co
     else made.set(heads_[i].name, numbers(heads_[i].columns, columns_[i].scale, columns_[i].width, heads_[i].name));
   }
   return made;
+}
+
+void read_all(const Dataset& data) {
+  each_example(data, [](const Example&) {});
 }
 
 DatasetPtr prepared(const DatasetPtr& data, std::shared_ptr<const SupervisedColumns> columns, const std::string& path,

@@ -35,15 +35,17 @@ struct HeadColumns {
 
 class SupervisedColumns {
  public:
-  // What the first example has: `inputs`, or all numbers but the heads'. A field that is not there, or is no number, is
-  // an Error that names it. Ranges of names (p0..p9) are expanded.
-  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs, const std::vector<HeadOptions>& heads);
+  // What the first example has: `inputs`, or all numbers but the heads' and the field `left_out`. A field that is not
+  // there, or is no number, is an Error that names it. Ranges of names (p0..p9) are expanded.
+  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs, const std::vector<HeadOptions>& heads,
+                    const std::string& left_out = {});
   // Of json(). An Error where it does not fit the heads.
   SupervisedColumns(std::string_view json, const std::vector<HeadOptions>& heads);
   std::string json() const;
 
-  // Classes by name: all that the data has, numbers by size, words by their letters. Reads every example.
-  void find_classes(const std::vector<DatasetPtr>& all);
+  // Classes by name: all that the data has, numbers by size, words by their letters. Reads every example where a head
+  // asks for them.
+  void find_classes(const Dataset& data);
   // Means and deviations (of all examples: the sum of squares by their number). Reads every example.
   void find_scales(const Dataset& trained, bool of_inputs);
 
@@ -67,7 +69,9 @@ class SupervisedColumns {
 };
 
 // Every example as prepared() makes it: `inputs`, and a field for each head. Errors name the file and the example.
+// Reading all of them finds the first that does not fit.
 DatasetPtr prepared(const DatasetPtr& data, std::shared_ptr<const SupervisedColumns> columns, const std::string& path,
                     bool has_targets);
+void read_all(const Dataset& data);
 
 }  // namespace keel

@@ -9,20 +9,32 @@
 
 namespace keel {
 
+DividedExamples held_back(const DatasetPtr& examples, double fraction, std::uint64_t seed) {
+  if (fraction <= 0) return {.trained = examples, .validation = {}};
+  const std::vector<DatasetPtr> parts = split(examples, {1 - fraction, fraction}, seed);
+  DividedExamples divided = {.trained = parts[0], .validation = {}};
+  if (parts[1]->size() > 0) divided.validation.push_back({"", parts[1]});
+  return divided;
+}
+
+Data make_data(const TaskSite& site, const DividedExamples& examples, const Collator& collator,
+               const MakeDataOptions& options) {
+  Data data;
+  for (const auto& [name, set] : examples.validation) {
+    KEEL_CHECK(set->size() > 0, "the validation set '", name, "' has no examples");
+    data.validation.push_back({name, make_source(site.host, set, sequential(set->size(), site.validation_rows),
+                                                 collator, {.varying = options.varying})});
+  }
+  const SamplerPtr sampler =
+      shuffled(examples.trained->size(), {.rows = site.rows, .seed = site.data_seed, .last = options.last});
+  data.training =
+      make_source(site.host, examples.trained, sampler, collator, {.seed = site.data_seed, .varying = options.varying});
+  return data;
+}
+
 Data make_data(const TaskSite& site, const DatasetPtr& examples, double held_out, const Collator& collator,
                const std::vector<std::string>& varying) {
-  DatasetPtr trained = examples;
-  Data data;
-  if (held_out > 0) {
-    const std::vector<DatasetPtr> parts = split(examples, {1 - held_out, held_out}, site.data_seed);
-    trained = parts[0];
-    if (const std::int64_t size = parts[1]->size(); size > 0)
-      data.validation.push_back({"", make_source(site.host, parts[1], sequential(size, site.validation_rows), collator,
-                                                 {.varying = varying})});
-  }
-  const SamplerPtr sampler = shuffled(trained->size(), {.rows = site.rows, .seed = site.data_seed});
-  data.training = make_source(site.host, trained, sampler, collator, {.seed = site.data_seed, .varying = varying});
-  return data;
+  return make_data(site, held_back(examples, held_out, site.data_seed), collator, {.varying = varying});
 }
 
 std::shared_ptr<const BatchSource> in_order(const TaskSite& site, const DatasetPtr& examples, const Collator& collator,

@@ -28,6 +28,7 @@
 #include "keel/config/settings.h"
 #include "keel/data/collator.h"
 #include "keel/data/dataset.h"
+#include "keel/data/sampler.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
@@ -44,6 +45,9 @@ struct TaskSite {
   std::int64_t validation_rows = 1;  // of a batch of validation that takes no more memory than training
   Context host = {};                 // where batches are made
   std::string run = {};              // folder of a run whose model is asked; its Data::files stand for the data's own
+  std::int64_t steps = 0;            // of the whole run; 0: epochs of the data say
+  // Told how much of a file of data is indexed, or of its documents packed; empty: nobody asks.
+  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
 };
 
 struct ValidationSet {
@@ -61,6 +65,25 @@ struct Data {
   std::vector<std::pair<std::string, std::string>> files = {};
 };
 
+struct ExampleSet {
+  std::string name = {};  // as ValidationSet::name
+  DatasetPtr examples = {};
+};
+struct DividedExamples {
+  DatasetPtr trained = {};
+  std::vector<ExampleSet> validation = {};
+};
+// A fraction of the examples, drawn by the seed, is validated on; none where there would be no example of it.
+DividedExamples held_back(const DatasetPtr& examples, double fraction, std::uint64_t seed);
+
+struct MakeDataOptions {
+  std::vector<std::string> varying = {};  // as SourceOptions::varying
+  LastRows last = LastRows::fewer;        // rows at an epoch's end
+};
+// Training on examples that are shuffled in each epoch, and validation on each of the sets in order. A set without
+// examples is an Error.
+Data make_data(const TaskSite& site, const DividedExamples& examples, const Collator& collator,
+               const MakeDataOptions& options = {});
 // Training and validation of one data set, for most tasks: a fraction of its examples, drawn by the data's seed, is
 // held out (0: none); the others are shuffled in each epoch. `varying`: fields whose extents differ from batch to
 // batch, as where pad() fills rows up to the longest.
@@ -89,8 +112,8 @@ struct StackModel {
   // Its parameters are sharded as the others' are, but have no gradients, no optimizer, and are not in checkpoints.
   // These keep a fingerprint of its weights, and another one at a resume is an Error.
   bool frozen = false;
-  // Where the weights of a frozen model are: a safetensors file, a checkpoint, or the folder of a run, whose newest
-  // checkpoint is taken.
+  // Where the weights of a frozen model are: a safetensors file, a folder of such files with an index, a checkpoint, or
+  // the folder of a run, whose newest checkpoint is taken.
   std::string weights = {};
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };

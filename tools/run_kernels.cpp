@@ -196,6 +196,7 @@ class Operations {
       return kernels::make_step_state(device_, taken);
     };
     add("add_squares", [=, this] { kernels::add_squares(numbers({100}), state()); });
+    add("clip_values", [=, this] { kernels::clip_values(numbers({100}), state(), 0.5); });
     add("add_tokens", [=] { kernels::add_tokens(state(), 3); });
     add("decide_step", [=] {
       StepArgs args;

@@ -203,6 +203,7 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.seed = config.seed;
   options.micro_batches = micro_batches;
   options.clip = config.clip;
+  options.clip_by = config.clip_by;
   options.groups = make_groups(config, model);
   constexpr double kMebibyte = 1 << 20;
   options.sharding = {

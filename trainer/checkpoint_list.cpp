@@ -229,6 +229,7 @@ CheckpointList list_checkpoints(const std::string& path, const VerifyProgress& v
   if (list.is_of_run) {
     read_latest(run, list);
     list.best = RunFolder::named_by(run.best());
+    list.all_best = run.all_best();
   }
   return list;
 }

@@ -60,6 +60,7 @@ struct CheckpointList {
   // The name that the file `latest` says; empty: there is none. And what is wrong with that.
   std::string latest, latest_damage;
   std::string best;  // the name that the file `best` says; empty: there is none
+  std::vector<std::pair<std::string, std::string>> all_best;  // see RunFolder::all_best()
 
   // What a session with resume=auto goes on from, where the configuration fits; null: nothing is whole.
   const ListedCheckpoint* next() const;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,11 +17,13 @@
 #include "keel/config/settings.h"
 #include "keel/config/typed_list.h"
 #include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
 #include "keel/optim/groups.h"
 #include "keel/optim/schedule.h"
 #include "keel/runtime/context.h"
+#include "keel/trainer/batch_limit.h"
 #include "keel/trainer/curriculum.h"
 #include "keel/trainer/keel_keys.h"
 #include "keel/trainer/length.h"
@@ -34,6 +37,7 @@ struct DataConfig {
   bool allow_changes = false;
   std::uint64_t seed = 0;    // order of the data
   std::int64_t workers = 1;  // threads of a rank that load batches
+  BatchLimit batches;        // steps of an epoch
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -97,44 +101,46 @@ struct LossScaleConfig {
 };
 
 struct EvalConfig {
-  Length every;              // none: only at the end
-  std::int64_t batches = 0;  // of each validation set; 0: all
-  bool at_start = false;     // before the first step of a run, too
-  std::int64_t sanity = 0;   // batches of each set that a session tries before it writes anything
+  Length every;             // none: only at the end
+  BatchLimits batches;      // of each validation set
+  bool at_start = false;    // before the first step of a run, too
+  std::int64_t sanity = 0;  // batches of each set that a session tries before it writes anything
   bool operator==(const EvalConfig&) const = default;
 };
 
 struct CheckpointConfig {
   enum class Busy : unsigned char { wait, skip };
-  Length every;                 // none: none by steps
-  double minutes = 0;           // 0: none by time
-  std::int64_t keep = 0;        // newest checkpoints that stay
-  std::int64_t keep_every = 0;  // those of such steps stay beside them; 0: none
-  bool async = false;           // written while training goes on
-  Busy busy = Busy::wait;       // where the one before is still being written
-  Length memory_every;          // between two copies in the memory of hosts; none: no copies
-  std::string best = "none";    // the value of evaluations by which a checkpoint is the best
+  Length every;                   // none: none by steps
+  double minutes = 0;             // 0: none by time
+  std::int64_t keep = 0;          // newest checkpoints that stay
+  Length keep_every;              // those of such steps stay beside them; none: none
+  bool async = false;             // written while training goes on
+  Busy busy = Busy::wait;         // where the one before is still being written
+  Length memory_every;            // between two copies in the memory of hosts; none: no copies
+  std::vector<std::string> best;  // rules (keel/trainer/metric_rule.h) by which a checkpoint is the best; none: none is
   MetricMode best_mode = MetricMode::automatic;
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct ProfileConfig {
-  std::int64_t steps = 0;  // of the window; 0: none
-  std::int64_t start = 2;  // its first step, counted from 1
+  Length steps;      // of the window; none: no window
+  Length start = 2;  // its first step, counted from 1
   bool operator==(const ProfileConfig&) const = default;
 };
 
 struct LogConfig {
-  Length every;                    // between two lines of metrics
-  double peak_flops = 0;           // of a rank's device, in a second; 0: not known
-  std::int64_t trace = 0;          // steps whose computing and communication are recorded
-  std::int64_t memory_growth = 0;  // steps over which memory is compared; 0: it is not
+  Length every;           // between two lines of metrics
+  double peak_flops = 0;  // of a rank's device, in a second; 0: not known
+  Length trace;           // steps whose computing and communication are recorded
+  Length memory_growth;   // steps over which memory is compared; none: it is not
   bool operator==(const LogConfig&) const = default;
 };
 
 struct EarlyStoppingConfig {
-  std::string metric = "validation_loss";  // a value of evaluations
-  std::int64_t patience = 0;               // evaluations that are no better, in a row; 0: never
+  std::vector<std::string> metrics = {"validation_loss"};  // rules (keel/trainer/metric_rule.h)
+  std::vector<std::int64_t> patience = {
+      0};  // of all, or one of each: evaluations that are no better, in a row; 0: never
+  bool stops() const { return patience != std::vector<std::int64_t>{0}; }
   double min_delta = 0;
   MetricMode mode = MetricMode::automatic;
   bool operator==(const EarlyStoppingConfig&) const = default;
@@ -146,22 +152,24 @@ struct Config : Settings {
   // Of its keys, those of the task among them.
   const Schema& schema() const;
   std::uint64_t seed = 0;
-  double epochs = 0;         // 0: `steps` says how long the run is
-  std::int64_t steps = 0;    // with epochs those that they are, once measure_lengths() knows the data; else 0
-  double epoch_steps = 0;    // of an epoch of the data; 0: it has none, or is not known yet
-  double time_limit = 0;     // seconds; 0: none
-  double session_limit = 0;  // likewise
+  double epochs = 0;              // 0: `steps` says how long the run is
+  std::int64_t steps = 0;         // with epochs those that they are, once measure_lengths() knows the data; else 0
+  double epoch_steps = 0;         // of an epoch of the data; 0: it has none, or is not known yet
+  std::int64_t fast_dev_run = 0;  // steps after which the run ends, of which nothing stays; 0: it is no such run
+  double time_limit = 0;          // seconds; 0: none
+  double session_limit = 0;       // likewise
   DataConfig data;
   BatchConfig batch;
   CurriculumConfig curriculum;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
-  double clip = 0;  // longest gradient, by its 2-norm; 0: not clipped
+  double clip = 0;  // longest gradient, or its largest element; 0: not clipped
+  ClipBy clip_by = ClipBy::norm;
   EvalConfig eval;
   CheckpointConfig checkpoint;
   EarlyStoppingConfig early_stopping;
   EmaOptions ema = {.decay = 0};  // decay 0: none
-  SwaOptions swa = {.start = 0};  // start 0: none
+  SwaOptions swa = {.start = 0};  // start none: none
   LogConfig log;
   ProfileConfig profile;
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
@@ -180,14 +188,8 @@ struct Config : Settings {
   bool operator==(const Config&) const = default;
 };
 
-// Calls f(key, length) for every distance that may be given in epochs.
-template <class F>
-void for_each_length(Config& config, const F& f) {
-  f("eval.every", config.eval.every);
-  f("checkpoint.every", config.checkpoint.every);
-  f("checkpoint.memory_every", config.checkpoint.memory_every);
-  f("log.every", config.log.every);
-}
+// Calls f for every length that the rows of the configuration's schema reach; a row of several has several calls.
+void for_each_length(Config& config, const std::function<void(const SchemaRow& row, Length& length)>& f);
 
 // Reads YAML text; `name` is what messages call it ("c.yaml"). An override is "optimizer.lr=3e-4" or
 // "model={layers: 2, width: 64}": the former replaces one value, the latter a whole section; later ones win.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "keel/kernels/update.h"
 #include "keel/optim/catalog.h"
@@ -146,17 +147,30 @@ void ConfigResolver::leave_out_replaced_rate() {
 
 void ConfigResolver::check_callbacks() {
   const Config& c = config_;
-  const auto check_mode = [&](std::string_view metric_key, std::string_view mode_key, const std::string& metric,
-                              MetricMode mode) {
-    require(
-        mode != MetricMode::automatic || mode_by_name(metric), {metric_key, mode_key},
-        concat("the name ", metric, " does not say whether smaller values are better; say ", mode_key, ": min or max"));
+  const auto check_rules = [&](std::string_view key, std::string_view mode_key, const std::vector<std::string>& rules,
+                               MetricMode mode) {
+    for (const std::string& text : rules) {
+      const MetricRule rule = MetricRule::parse(text, mode);
+      for (const MetricTerm& term : rule.terms())
+        require(term.mode != MetricMode::automatic || mode_by_name(term.metric), {key, mode_key},
+                concat("the name ", term.metric, " does not say whether smaller values are better; say ", mode_key,
+                       ": min or max, or ", term.metric, ":min or ", term.metric, ":max"));
+    }
+    const std::set<std::string> different(rules.begin(), rules.end());
+    require(different.size() == rules.size(), {key}, "has a rule twice");
   };
-  if (c.checkpoint.best != "none")
-    check_mode("checkpoint.best", "checkpoint.best_mode", c.checkpoint.best, c.checkpoint.best_mode);
-  if (c.early_stopping.patience > 0)
-    check_mode("early_stopping.metric", "early_stopping.mode", c.early_stopping.metric, c.early_stopping.mode);
-  require(c.ema.decay == 0 || c.swa.start == 0 || !c.ema.evaluates || !c.swa.evaluates,
+  check_rules("checkpoint.best", "checkpoint.best_mode", c.checkpoint.best, c.checkpoint.best_mode);
+  const EarlyStoppingConfig& stopping = c.early_stopping;
+  if (stopping.stops()) {
+    check_rules("early_stopping.metric", "early_stopping.mode", stopping.metrics, stopping.mode);
+    require(stopping.patience.size() == 1 || stopping.patience.size() == stopping.metrics.size(),
+            {"early_stopping.patience", "early_stopping.metric"},
+            concat("expects one number, or one for each of the ", stopping.metrics.size(), " rules, and has ",
+                   stopping.patience.size()));
+    require(std::ranges::count(stopping.patience, 0) == 0, {"early_stopping.patience"},
+            "a rule needs a patience of 1 at least");
+  }
+  require(c.ema.decay == 0 || c.swa.start.is_none() || !c.ema.evaluates || !c.swa.evaluates,
           {"swa.evaluate", "ema.evaluate"}, "evaluations are of one average; set this or ema.evaluate to false");
 }
 
@@ -170,8 +184,8 @@ void ConfigResolver::check_curriculum() {
     require(
         !c.lengths.empty() && c.until.size() + 1 == c.lengths.size(), {"curriculum.until", "curriculum.lengths"},
         concat("expects a step for each of the ", c.lengths.size(), " lengths but the last, and has ", c.until.size()));
-    return require(std::ranges::adjacent_find(c.until, std::greater_equal()) == c.until.end(), {"curriculum.until"},
-                   "expects steps that increase");
+    const std::string problem = problem_of(c);
+    return require(problem.empty(), {"curriculum.until"}, problem);
   }
   require(c.min_length % c.multiple == 0, {"curriculum.min_length", "curriculum.multiple"},
           concat("must be a multiple of curriculum.multiple, ", c.multiple));
@@ -184,7 +198,7 @@ void ConfigResolver::check_together() {
   leave_out_replaced_rate();
   check_task();
   check_schedule_of_rates();
-  require(c.log.trace == 0 || c.profile.steps == 0, {"profile.steps", "log.trace"},
+  require(c.log.trace.is_none() || c.profile.steps.is_none(), {"profile.steps", "log.trace"},
           "does not go together with log.trace, which is another window; leave one of them out");
   require(!c.optimizer.nesterov || c.optimizer.momentum > 0, {"optimizer.nesterov", "optimizer.momentum"},
           "needs optimizer.momentum above 0");

@@ -9,11 +9,9 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kExample = R"(seed: 1
-steps: 2000
-model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}
-data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}
-batch: {global: 48, micro: 12}
+// What stands before and behind the sections of a task.
+constexpr std::string_view kExampleLength = "seed: 1\nsteps: 2000\n";
+constexpr std::string_view kExampleTraining = R"(batch: {global: 48, micro: 12}
 optimizer: {type: AdamW, lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1}
 scheduler: {type: cosine, warmup: 100, min_lr: 1e-4}
 eval: {every: 250}
@@ -31,8 +29,8 @@ nothing is started. A file gives only what differs from the defaults:
 ```yaml
 {}```
 
-- On the command line `optimizer.lr=3e-4` replaces one value and `model={{layers: 2, width: 64}}` a whole section.
-  Later ones win. Where one replaces a type, as `data.type=tokens` does, keys of the file that do not apply to the new type
+- On the command line `optimizer.lr=3e-4` replaces one value and `eval={{every: 50, at_start: true}}` a whole section.
+  Later ones win. Where one replaces a type, as `optimizer.type=SGD` does, keys of the file that do not apply to the new type
   are left out, with a note.
 - In paths `~/` is the home folder.
 - The run writes `config.yaml` into its folder, with every default filled in. Training from that file repeats the run.
@@ -51,6 +49,7 @@ std::string other_tasks(const ConfigKeys& keys) {
         "\n## The task {}\n\nLearns {}. With `task.type: {}` these keys take the place of those of `{}` "
         "in the same sections.\n\n",
         task.name, task.summary, task.name, keys.tasks().standard().name);
+    if (!task.example.empty()) text += fmt::format("```yaml\n{}```\n\n", task.example);
     text += key_table(keys.schema(task.name), [&](const SchemaRow& row) { return is_key_of(task, row.key); });
   }
   return text;
@@ -58,7 +57,9 @@ std::string other_tasks(const ConfigKeys& keys) {
 
 }  // namespace
 
-std::string_view config_example() { return kExample; }
+std::string config_example() {
+  return fmt::format("{}{}{}", kExampleLength, keel_keys()->tasks().standard().example, kExampleTraining);
+}
 
 std::string config_help(const ConfigKeys& keys) {
   return "Keys of a configuration: name = default, then its values and its meaning.\n" +
@@ -66,7 +67,7 @@ std::string config_help(const ConfigKeys& keys) {
 }
 
 std::string config_reference() {
-  return fmt::format(fmt::runtime(kConfigIntroduction), kExample) + key_tables(standard_schema(*keel_keys())) +
+  return fmt::format(fmt::runtime(kConfigIntroduction), config_example()) + key_tables(standard_schema(*keel_keys())) +
          other_tasks(*keel_keys()) + "\nThis page is written by `keel docs config`.\n";
 }
 

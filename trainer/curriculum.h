@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "keel/runtime/language.h"
+#include "keel/trainer/length.h"
 
 namespace keel {
 
@@ -16,12 +18,16 @@ struct CurriculumConfig {
   enum class Type : unsigned char { none, fixed_linear, fixed_root, fixed_discrete };
   Type type = Type::none;
   std::int64_t min_length = 8, max_length = 0;  // positions; max 0: all
-  std::int64_t steps = 0;                       // until max_length is reached
+  Length steps = {};                            // until max_length is reached
   std::int64_t multiple = 8;                    // lengths are multiples of it, but for max_length
   double root = 2;
-  std::vector<std::int64_t> lengths = {}, until = {};  // of fixed_discrete; the last length has no end
+  std::vector<std::int64_t> lengths = {};  // of fixed_discrete
+  std::vector<Length> until = {};          // their last steps; the last length has no end
   bool operator==(const CurriculumConfig&) const = default;
 };
+
+// Why the stages of fixed_discrete do not follow each other, as far as their ends are measured; empty: they do.
+std::string problem_of(const CurriculumConfig& config);
 
 // Positions of a step, counted from 1, of sequences of `whole` positions.
 //   fixed_root:     floor(min + (max - min) (step / steps)^(1 / root)), down to a multiple, at most max

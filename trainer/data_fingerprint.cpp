@@ -53,7 +53,7 @@ void check_same_data(const Config& config, const BatchSource& source, TrainObser
 
 std::string name_of_data(const Config& config) {
   for (const auto& [row, value] : applying_values(config.schema(), config))
-    if (row->key == "data.path") return concat("'", config.text("data.path"), "'");
+    if (row->role == KeyRole::data_file) return concat("'", config.text(row->key), "'");
   return "the task's data";
 }
 

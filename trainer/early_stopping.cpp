@@ -1,5 +1,6 @@
 #include "keel/trainer/early_stopping.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -10,72 +11,112 @@
 namespace keel {
 namespace {
 
-// What a rule found best: nothing, where every value so far was NaN or infinite, which JSON has no word for.
-Json json_of(const std::optional<double>& best) { return best && std::isfinite(*best) ? Json(*best) : Json(); }
-
-std::optional<double> best_in(const Json& numbers) {
-  const Json& best = numbers.at("best");
-  return best.is_null() ? std::nullopt : std::optional(best.number());
-}
+constexpr std::string_view kStoppingKey = "early_stopping.metric", kBestKey = "checkpoint.best";
 
 }  // namespace
 
+bool JudgedRule::judge(const LoopState& state, std::string_view key) {
+  const std::vector<double> values = rule_.values_in(state.metrics, key);
+  if (!rule_.is_better(values, best_)) {
+    ++missed_;
+    return false;
+  }
+  best_.assign(values.begin(), values.end());
+  best_step_ = state.step;
+  missed_ = 0;
+  return true;
+}
+
+// JSON has no word for infinities.
+Json JudgedRule::save() const {
+  Json best = Json::array();
+  for (const std::optional<double>& each : best_) best.push_back(each && std::isfinite(*each) ? Json(*each) : Json());
+  return {{"best", best}, {"step", best_step_}, {"missed", missed_}};
+}
+
+void JudgedRule::load(const Json& numbers) {
+  best_.clear();
+  for (const Json& each : numbers.at("best").items())
+    best_.push_back(each.is_null() ? std::nullopt : std::optional(each.number()));
+  best_step_ = numbers.at("step").integer();
+  missed_ = numbers.at("missed").integer();
+}
+
+JudgedRules::JudgedRules(std::vector<MetricRule> rules) {
+  for (MetricRule& each : rules) {
+    const auto is_same = [&](const JudgedRule& before) { return before.rule().text() == each.text(); };
+    KEEL_CHECK(std::ranges::none_of(rules_, is_same), "the rule ", each.text(), " is there twice");
+    rules_.emplace_back(std::move(each));
+  }
+}
+
+Json JudgedRules::save() const {
+  Json all = Json::object();
+  for (const JudgedRule& each : rules_) all[each.rule().text()] = each.save();
+  return {{"rules", all}};
+}
+
+void JudgedRules::load(const Json& numbers) {
+  if (!numbers.contains("rules")) {  // of checkpoints from before there were several rules
+    const bool is_one = rules_.size() == 1 && rules_[0].rule().terms().size() == 1;
+    if (!is_one) return;
+    const Json missed = numbers.contains("missed") ? numbers.at("missed") : Json(0);
+    Json best = Json::array();
+    best.push_back(numbers.at("best"));
+    return rules_[0].load({{"best", best}, {"step", numbers.at("step")}, {"missed", missed}});
+  }
+  const Json& all = numbers.at("rules");
+  for (JudgedRule& each : rules_)
+    if (all.contains(each.rule().text())) each.load(all.at(each.rule().text()));
+}
+
+EarlyStopping::EarlyStopping(std::vector<MetricRule> rules, std::vector<std::int64_t> patience)
+    : rules_(std::move(rules)), patience_(std::move(patience)) {
+  KEEL_CHECK(patience_.size() == rules_.all().size() && !patience_.empty(), patience_.size(),
+             " numbers of patience are for ", rules_.all().size(), " rules");
+}
+
 void EarlyStopping::stop_where_spent(LoopView& view) const {
-  if (missed_ >= patience_)
-    view.ask_stop(concat(rule_.metric, " has not become better in ", missed_,
-                         missed_ == 1 ? " evaluation" : " evaluations", " since step ", best_step_,
-                         " (early_stopping)"));
+  std::string reason;
+  for (std::size_t i = 0; i < patience_.size(); ++i) {
+    const JudgedRule& each = rules_.all()[i];
+    if (each.missed() < patience_[i]) return;
+    reason += concat(reason.empty() ? "" : ", and ", each.rule().text(), " has not become better in ", each.missed(),
+                     each.missed() == 1 ? " evaluation" : " evaluations",
+                     each.best_step() < 0 ? std::string() : concat(" since step ", each.best_step()));
+  }
+  view.ask_stop(reason + " (early_stopping)");
 }
 
 void EarlyStopping::resumed(LoopView& view) { stop_where_spent(view); }
 
 void EarlyStopping::evaluation_end(LoopView& view, bool done) {
   if (!done) return;
-  const double value = rule_.value_in(view.state().metrics, "early_stopping.metric");
-  if (rule_.is_better(value, best_)) {
-    best_ = value;
-    best_step_ = view.state().step;
-    missed_ = 0;
-  } else {
-    ++missed_;
-  }
+  for (JudgedRule& each : rules_.all()) each.judge(view.state(), kStoppingKey);
   stop_where_spent(view);
-}
-
-CallbackState EarlyStopping::save() {
-  return {.numbers = {{"best", json_of(best_)}, {"step", best_step_}, {"missed", missed_}}};
-}
-
-void EarlyStopping::load(const Json& numbers) {
-  best_ = best_in(numbers);
-  best_step_ = numbers.at("step").integer();
-  missed_ = numbers.at("missed").integer();
 }
 
 void BestCheckpoint::evaluation_end(LoopView& view, bool done) {
   if (!done || view.state().step == 0) return;
-  const double value = rule_.value_in(view.state().metrics, "checkpoint.best");
-  if (!rule_.is_better(value, best_)) return;
-  best_ = value;
-  best_step_ = view.state().step;
-  view.ask_checkpoint();
+  for (JudgedRule& each : rules_.all())
+    if (each.judge(view.state(), kBestKey)) view.ask_checkpoint();
 }
 
 void BestCheckpoint::checkpoint_saved(LoopView& view, const std::string& path, std::int64_t step) {
-  if (step != best_step_ || !view.is_first()) return;
-  try {
-    write_text_file(RunFolder(view.run_folder()).best(), std::filesystem::path(path).filename().string() + "\n");
-  } catch (const Error& error) {
-    // The checkpoint is there, and training worth more than its name.
-    view.message(LogLevel::warning, concat("the best checkpoint, of step ", step, ", is not named: ", error.what()));
+  if (!view.is_first()) return;
+  for (std::size_t i = 0; i < rules_.all().size(); ++i) {
+    const JudgedRule& each = rules_.all()[i];
+    if (step != each.best_step()) continue;
+    const RunFolder folder(view.run_folder());
+    try {
+      write_text_file(i == 0 ? folder.best() : folder.best_by(each.rule().text()),
+                      std::filesystem::path(path).filename().string() + "\n");
+    } catch (const Error& error) {
+      // The checkpoint is there, and training worth more than its name.
+      view.message(LogLevel::warning, concat("the best checkpoint by ", each.rule().text(), ", of step ", step,
+                                             ", is not named: ", error.what()));
+    }
   }
-}
-
-CallbackState BestCheckpoint::save() { return {.numbers = {{"best", json_of(best_)}, {"step", best_step_}}}; }
-
-void BestCheckpoint::load(const Json& numbers) {
-  best_ = best_in(numbers);
-  best_step_ = numbers.at("step").integer();
 }
 
 }  // namespace keel

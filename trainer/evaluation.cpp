@@ -31,9 +31,8 @@ std::vector<NamedNumber> named_values(const Metrics& metrics, std::string_view s
   return values;
 }
 
-std::int64_t batches_of(const ValidationSet& set, std::int64_t limit) {
-  const std::int64_t all = set.source->steps();
-  return limit == 0 ? all : std::min(limit, all);
+std::int64_t batches_of(const ValidationSet& set, const BatchLimits& limits) {
+  return limits.of(set.name).of(set.source->steps());
 }
 
 std::vector<NamedNumber> evaluate_set(TaskBase& task, const ValidationSet& set, std::int64_t batches,

@@ -10,6 +10,7 @@
 #include "keel/nn/module.h"
 #include "keel/tasks/metric.h"
 #include "keel/tasks/task.h"
+#include "keel/trainer/batch_limit.h"
 
 namespace keel {
 
@@ -26,8 +27,8 @@ void evaluate(const BatchSource& source, std::int64_t batches, const Context& de
 // without a name, else "SET/loss" and "SET/accuracy".
 std::vector<NamedNumber> named_values(const Metrics& metrics, std::string_view set);
 
-// Batches of the set that an evaluation takes: the first `limit`, or all where that is 0.
-std::int64_t batches_of(const ValidationSet& set, std::int64_t limit);
+// Batches of the set that an evaluation takes: the first ones, up to its limit.
+std::int64_t batches_of(const ValidationSet& set, const BatchLimits& limits);
 
 // The metrics of a task on so many batches of a set, by the names that records have. Every rank calls it.
 std::vector<NamedNumber> evaluate_set(TaskBase& task, const ValidationSet& set, std::int64_t batches,

@@ -23,7 +23,7 @@ struct GenerateOptions {
   std::string strategy = {};    // how ranks share the model: "zero3"; empty: as the run
 };
 
-// Calls on_text with each piece of what the run's task answers (Task::answer()). `language` repeats the prompt and
+// Calls on_text with each piece of what the run's task answers (Task::answer()). One of texts repeats the prompt and
 // continues it; one that has learnt to add is given a sum ("347+586=") and answers with the number in its usual order.
 // Computes in fp32, unless the strategy says otherwise. A folder without a model, or whose files do not belong
 // together, is an Error.

@@ -1,5 +1,8 @@
 #include "keel/trainer/make_task.h"
 
+#include <cmath>
+
+#include "keel/data/limited_epochs.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/curriculum.h"
@@ -12,7 +15,8 @@ std::int64_t validation_rows(const Config& config) { return 2 * config.batch.mic
 
 }  // namespace
 
-std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run) {
+std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run,
+                                    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
   return config.keys->tasks()
       .find(config.task)
       ->make({.settings = config,
@@ -21,7 +25,9 @@ std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, c
               .rows = config.batch.global,
               .validation_rows = validation_rows(config),
               .host = host,
-              .run = run});
+              .run = run,
+              .steps = config.epochs > 0 ? 0 : config.steps,
+              .progress = progress});
 }
 
 Data open_training_data(Config& config, TaskBase& task) {
@@ -29,6 +35,10 @@ Data open_training_data(Config& config, TaskBase& task) {
   KEEL_CHECK(obstacle.empty(), "cuda_graph: ", obstacle);
   Data data = task.data();
   KEEL_CHECK(data.training, "the task ", config.task, " has no data to train on");
+  if (const BatchLimit& limit = config.data.batches; !limit.is_none()) try {
+      data.training = limited_epochs(data.training, limit.of(std::llround(data.training->steps_per_epoch())));
+    } catch (const Error& error) { throw Error(concat("data.batches: ", error.what())); }
+  config.eval.batches.check_sets(data.validation, "eval.batches");
   measure_lengths(config, data.training->steps_per_epoch(), data.training->steps());
   data.training = with_curriculum(config.curriculum, data.training, task.positions());
   return data;

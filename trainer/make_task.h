@@ -1,6 +1,8 @@
 #pragma once
 // The task that a configuration names.
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,9 +12,10 @@ namespace keel {
 
 struct Config;
 
-// `host` is where batches are made. `run`: the folder of a run, whose files stand for the data; empty: none. Opens no
-// data.
-std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run = {});
+// `host` is where batches are made. `run`: the folder of a run, whose files stand for the data; empty: none. `progress`
+// is TaskSite::progress. Opens no data.
+std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, const std::string& run = {},
+                                    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress = {});
 // For formulas, which need no batches.
 std::unique_ptr<TaskBase> make_task(const Config& config);
 

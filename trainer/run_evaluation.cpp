@@ -9,7 +9,7 @@
 
 namespace keel {
 
-EvalReport RunEvaluation::run(std::int64_t step, std::int64_t batches) const {
+EvalReport RunEvaluation::run(std::int64_t step, const BatchLimits& batches) const {
   const double start = seconds_now();
   EvalReport report{.step = step};
   for (const ValidationSet& set : data.validation)

@@ -15,9 +15,9 @@ struct RunEvaluation {
   Sharded& engine;
   Communicator& ranks;
 
-  // The values of all sets, each of at most so many batches (0: all), with the engine's weights as they are; a set's
+  // The values of all sets, each of so many batches, with the engine's weights as they are; a set's
   // name and '/' stand before its values. Every rank calls it and gets the same.
-  EvalReport run(std::int64_t step, std::int64_t batches) const;
+  EvalReport run(std::int64_t step, const BatchLimits& batches) const;
   // Evaluates config.eval.sanity batches of each set and drops the results. An Error says that it was this evaluation.
   void try_some() const;
 };

@@ -62,6 +62,24 @@ std::string RunFolder::named_by(const std::string& path) {
   return name.find('/') == std::string::npos && step_named(name) ? name : "";
 }
 
+std::string RunFolder::best_by(std::string_view rule) const {
+  std::string name;
+  for (const char c : rule) name += c == '/' ? "__" : std::string(1, c);
+  return concat(best(), '.', name);
+}
+
+std::vector<std::pair<std::string, std::string>> RunFolder::all_best() const {
+  std::vector<std::pair<std::string, std::string>> all;
+  std::vector<std::string> paths = entries_of(path_);
+  std::ranges::sort(paths);
+  for (const std::string& path : paths) {
+    if (path != best() && !path.starts_with(best() + '.')) continue;
+    if (const std::string name = named_by(path); !name.empty())
+      all.emplace_back(name, path == best() ? "" : path.substr(best().size() + 1));
+  }
+  return all;
+}
+
 std::optional<std::int64_t> RunFolder::step_named(const std::string& checkpoint) {
   std::filesystem::path path(checkpoint);
   if (!path.has_filename()) path = path.parent_path();  // "step-5/"

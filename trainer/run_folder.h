@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "keel/runtime/error.h"
@@ -32,6 +34,10 @@ class RunFolder {
   std::string latest() const { return path_ + "/checkpoints/latest"; }
   // Holds the name of the best checkpoint (checkpoint.best).
   std::string best() const { return path_ + "/checkpoints/best"; }
+  // Likewise by a further rule of it.
+  std::string best_by(std::string_view rule) const;
+  // The checkpoints that best() and best_by() name, and the rules; empty for the first one.
+  std::vector<std::pair<std::string, std::string>> all_best() const;
   // The checkpoint's name in a file such as latest(); empty: there is no such file, or no such name in it.
   static std::string named_by(const std::string& path);
   std::string checkpoint_called(const std::string& name) const { return concat(path_, "/checkpoints/", name); }

@@ -31,7 +31,7 @@ class RunReport {
   };
   // All outlive this. `step`: where the session begins.
   RunReport(const Site& site, std::int64_t step)
-      : site_(site), growth_(site.config.log.memory_growth), measured_step_(step) {}
+      : site_(site), growth_(site.config.log.memory_growth.last_step()), measured_step_(step) {}
 
   // The session begins to train; `waited_ms` is all that this rank has waited for others so far.
   void begin(double waited_ms);

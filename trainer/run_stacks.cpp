@@ -42,7 +42,7 @@ void check_models(const Config& config, TaskBase& task, const StackModels& model
   };
   refuse(config.time_limit > 0, "time_limit", "schedules by the clock are for tasks with one loss");
   refuse(config.ema.decay > 0, "ema.decay", "averages of weights are for tasks with one model");
-  refuse(config.swa.start > 0, "swa.start", "averages of weights are for tasks with one model");
+  refuse(!config.swa.start.is_none(), "swa.start", "averages of weights are for tasks with one model");
   refuse(config.gradient_compression.kind().feedback, "gradient_compression",
          "what is delivered later is kept for one model");
   for (const StackModel& model : models.trained()) {

@@ -9,9 +9,9 @@ namespace keel {
 
 RunTrace::RunTrace(Communicator& engine_ranks, const Config& config)
     : plain_(engine_ranks),
-      steps_(std::max(config.log.trace, config.profile.steps)),
-      start_(config.profile.steps > 0 ? config.profile.start : 0),
-      by_rank_(config.profile.steps > 0) {
+      steps_(std::max(config.log.trace.last_step(), config.profile.steps.last_step())),
+      start_(config.profile.steps.is_none() ? 0 : config.profile.start.last_step()),
+      by_rank_(!config.profile.steps.is_none()) {
   if (steps_ == 0) return;
   trace_.emplace(engine_ranks.rank());
   traced_.emplace(engine_ranks, *trace_);

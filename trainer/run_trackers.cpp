@@ -30,7 +30,7 @@ void RunTrackers::begin(const Config& config, int ranks, std::optional<std::int6
   every_ = config.log.every;
   steps_ = config.steps;
   std::vector<HostedTracker> trackers = make_trackers(config.trackers);
-  for (HostedTracker& each : trackers) each.every.measure(config.epoch_steps);
+  for (HostedTracker& each : trackers) each.every.measure(config.epoch_steps, config.steps);
   host_.emplace(std::move(trackers), describe_run(config, ranks, step),
                 [this](LogLevel level, std::string_view text) { log_->on_message(level, text); });
   artifact("config", RunFolder(config.run).config());

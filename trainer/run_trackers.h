@@ -27,6 +27,7 @@ class RunTrackers : public TrainObserver {
   void artifact(std::string_view name, const std::string& path);
   void end(RunStatus status);
 
+  void on_reading(std::uint64_t done, std::uint64_t all) override { observer_.on_reading(done, all); }
   void on_step(const StepReport& report) override { observer_.on_step(report); }
   void on_record(std::int64_t step, RecordKind kind, std::span<const Logged> values) override;
   void on_eval(const EvalReport& report) override { observer_.on_eval(report); }

@@ -10,7 +10,8 @@ void TrainingSteps::run_micro_batches(Pending& pending) {
   for (int tries = 1;; ++tries) {
     try {
       begin_micro_batches();
-      for (std::size_t i = 0; i < micro_batches_.size(); ++i) run_micro_batch(i, next_batch(i), pending);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(micro_batches_); ++i)
+        run_micro_batch(i, next_batch(i), pending);
       return;
     } catch (const OutOfMemory& error) {
       tell([&](StepWatcher& watcher) { watcher.out_of_memory(error); });
@@ -37,7 +38,6 @@ bool TrainingSteps::try_again(std::int64_t step, int tries, const OutOfMemory& e
   parts_.engine.zero_grad();
   if (totals_) std::exchange(totals_, std::nullopt)->wait();
   taken_.clear();
-  stand_in_ = {};
   context_.allocator().trim();
   load_from(step_);
   return true;

@@ -177,6 +177,10 @@ std::vector<SchemaRow> own_rows() {
                "that is an "
                "error."}),
       {"data.seed", KEEL_FIELD(data.seed), "=seed", kAny, kAlways, "Seed of the data's order alone."},
+      {"data.batches", KEEL_FIELD(data.batches), "0", kAny, kAlways,
+       "Steps of each epoch, its first ones, or a part of them as in 10%; 0: all. For trials on less data, which must "
+       "have epochs.",
+       "limit_train_batches"},
       ignored(
           {"data.workers", KEEL_FIELD(data.workers), "1", between(0, 256), kAlways,
            "Threads of each rank that load batches ahead of the steps; 0: the thread that trains loads them. Results "
@@ -190,32 +194,28 @@ std::vector<SchemaRow> own_rows() {
        "micro_batch|per_device"},
 
       {"clip", KEEL_FIELD(clip), "1.0", at_least(0), kByGradient,
-       "Gradients with a longer 2-norm are scaled down to it; 0: never.", "grad_clip|clip_grad|gradient_clipping"},
+       "Gradients with a longer 2-norm are scaled down to it, or as clip_by says; 0: never.",
+       "grad_clip|clip_grad|gradient_clipping|gradient_clip_val|max_grad_norm"},
       {"clip", KEEL_FIELD(clip), "0", at_least(0), kByClosure,
        "Must be 0: L-BFGS compares gradients with each other, so none is scaled down."},
+      {"clip_by", choice(KEEL_AT(clip_by), "norm|value"), "norm", kAny, kByGradient,
+       "What clip holds down: the 2-norm of the whole gradient, or each element of it, to between -clip and clip.",
+       "gradient_clip_algorithm"},
 
-      ignored({"eval.every", KEEL_FIELD(eval.every), "250", at_least(0), kAlways,
-               "Between two evaluations, in steps or epochs; 0: only at the end.", "eval_interval|evaluate_every"}),
-      ignored({"eval.batches", KEEL_FIELD(eval.batches), "0", at_least(0), kAlways,
-               "Batches of one evaluation; 0: all that is held out.", "eval_iters"}),
-      ignored({"eval.at_start", KEEL_FIELD(eval.at_start), "false", kAny, kAlways,
-               "Evaluate before the first step of a run, too.", "eval_when_start|eval_on_start"}),
-      ignored({"eval.sanity", KEEL_FIELD(eval.sanity), "0", at_least(0), kAlways,
-               "Batches of each validation set that are evaluated when a session begins, before it writes anything, so "
-               "that what is wrong with an evaluation shows at once; their results are dropped.",
-               "num_sanity_val_steps|sanity_steps"}),
-
-      ignored(
-          {"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
-           "Between two checkpoints, in steps or epochs; 0: none by steps. The end of a session makes one in any case.",
-           "save_every|checkpoint_every"}),
+      ignored({"checkpoint.every", KEEL_FIELD(checkpoint.every), "500", at_least(0), kAlways,
+               "Between two checkpoints, in steps, epochs or a part of the run; 0: none by steps. The end of a session "
+               "makes one "
+               "in any case.",
+               "save_every|checkpoint_every"}),
       ignored({"checkpoint.minutes", KEEL_FIELD(checkpoint.minutes), "0", at_least(0), kAlways,
                "Minutes between two checkpoints, by the first rank's clock; 0: none by time.",
                "save_interval|every_minutes"}),
       ignored({"checkpoint.keep", KEEL_FIELD(checkpoint.keep), "2", at_least(1), kAlways,
                "Newest checkpoints that stay on disk.", "max_checkpoints|save_total_limit|total_limit"}),
-      ignored({"checkpoint.keep_every", KEEL_FIELD(checkpoint.keep_every), "0", at_least(0), kAlways,
-               "Checkpoints of such steps stay beside them: 1000 keeps those of steps 1000, 2000 and so on; 0: none."}),
+      ignored(
+          {"checkpoint.keep_every", KEEL_FIELD(checkpoint.keep_every), "0", at_least(0), kAlways,
+           "Checkpoints of such steps stay beside them: 1000 keeps those of steps 1000, 2000 and so on, 1 epoch those "
+           "at the ends of epochs; 0: none."}),
       ignored({"checkpoint.async", KEEL_FIELD(checkpoint.async), "false", kAny, kAlways,
                "Copy the numbers and write them while training goes on. Costs memory of the processor for the copy.",
                "async_save|background"}),
@@ -227,11 +227,12 @@ std::vector<SchemaRow> own_rows() {
            "new one."}),
       ignored(
           {"checkpoint.memory_every", KEEL_FIELD(checkpoint.memory_every), "0", at_least(0), kAlways,
-           "Between two copies, in steps or epochs, of the newest state in the memory of hosts (/dev/shm), of which "
+           "Between two copies, in steps, epochs or a part of the run, of the newest state in the memory of hosts "
+           "(/dev/shm), of which "
            "each rank has one "
            "on its own host and one on another; resume=auto goes on from them where no checkpoint is newer. 0: none."}),
       ignored({"log.every", KEEL_FIELD(log.every), "10", at_least(1), kAlways,
-               "Between two lines of metrics.jsonl, in steps or epochs.", "log_every|log_interval"}),
+               "Between two lines of metrics.jsonl, in steps, epochs or a part of the run.", "log_every|log_interval"}),
       ignored({"log.peak_flops", KEEL_FIELD(log.peak_flops), "0", at_least(0), kAlways,
                "Floating-point operations that the device of a rank could do in a second in the numbers that are "
                "computed in, such as 989e12: metrics.jsonl has the share of it that the model's products use. 0: no "
@@ -242,14 +243,17 @@ std::vector<SchemaRow> own_rows() {
                "for all ranks (chrome://tracing, Perfetto).",
                "profiler"}),
       ignored({"log.memory_growth", KEEL_FIELD(log.memory_growth), "100", at_least(0), kAlways,
-               "Memory that grows over three times so many steps, from each to the next, is a warning that says whose "
+               "Memory that grows over three times so many steps, epochs or parts of the run, from each to the next, "
+               "is a warning that says whose "
                "memory it is; 0: nobody looks.",
                "garbage_check|leak_check"}),
       ignored({"profile.steps", KEEL_FIELD(profile.steps), "0", between(0, 10000), kAlways,
-               "Steps of a window whose computing and communication each rank writes into a file of its own, "
+               "A window of steps, epochs or a part of the run, whose computing and communication each rank writes "
+               "into a file of its own, "
                "trace.RANK.json, as log.trace does into one; 0: no window."}),
       ignored({"profile.start", KEEL_FIELD(profile.start), "2", at_least(1), kProfiles,
-               "The first step of the window. A session that begins inside it records the rest."}),
+               "The first step of the window, in steps, epochs or a part of the run. A session that begins inside it "
+               "records the rest."}),
 
       ignored({"tracker", list_field(+KEEL_AT(trackers), tracker_types(), "a list of trackers, or one"), "[]", kAny,
                kAlways, tracker_help(), "trackers|log_with|report_to|logger"}),
@@ -358,7 +362,7 @@ std::vector<SchemaRow> own_rows() {
       ignored({"cuda_graph", KEEL_FIELD(cuda_graph), "false", kAny, kAlways,
                "Record forward and backward of a micro-batch once and repeat them with one call, which spares the host "
                "work on a "
-               "GPU. Needs one, and model.dropout 0.",
+               "GPU. Needs one, and a model without dropout.",
                "graph|cuda_graphs"}),
       ignored({"check_memory", KEEL_FIELD(check_memory), "true", kAny, kAlways,
                "Refuse a run that needs more memory than this machine, or the group of processes that it belongs to, "
@@ -400,6 +404,8 @@ std::vector<SchemaRow> all_rows() {
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());
   insert("log.every", callback_rows());
+  insert("checkpoint.every", evaluation_rows());
+  insert("time_limit", trial_rows());
   insert("clip", curriculum_rows());
   return all;
 }

@@ -16,6 +16,7 @@ std::string config_help(const ConfigKeys& keys = *keel_keys());  // plain text, 
 std::string config_reference();                                  // Markdown: docs/config.md
 std::string schedule_reference();                                // Markdown: docs/schedules.md
 std::string tracker_reference();                                 // Markdown: docs/trackers.md
-std::string_view config_example();
+// Of the task that a configuration means where it names none.
+std::string config_example();
 
 }  // namespace keel

@@ -28,16 +28,18 @@ std::vector<SchemaRow> curriculum_rows() {
        kOneAtLeast, kGrows, "Positions of the first sequences.", "min_difficulty"},
       {"curriculum.max_length", member(+[](Config& c) -> std::int64_t& { return c.curriculum.max_length; }), "0",
        kZeroAtLeast, kGrows, "Positions of the last ones; 0: all that there are.", "max_difficulty"},
-      {"curriculum.steps", member(+[](Config& c) -> std::int64_t& { return c.curriculum.steps; }), "", kOneAtLeast,
-       kGrows, "The step that is the first with curriculum.max_length.", "total_curriculum_step"},
+      {"curriculum.steps", member(+[](Config& c) -> Length& { return c.curriculum.steps; }), "", kOneAtLeast, kGrows,
+       "The step that is the first with curriculum.max_length, in steps, epochs or a part of the run.",
+       "total_curriculum_step"},
       {"curriculum.multiple", member(+[](Config& c) -> std::int64_t& { return c.curriculum.multiple; }), "8",
        kOneAtLeast, kGrows, "Lengths below the last are multiples of it.", "difficulty_step"},
       {"curriculum.root", member(+[](Config& c) -> double& { return c.curriculum.root; }), "2", kOneAtLeast,
        kGrowsByRoot, "2: the square root of the steps, and so on.", "root_degree"},
       {"curriculum.lengths", member(+[](Config& c) -> std::vector<std::int64_t>& { return c.curriculum.lengths; }), "",
        kOneAtLeast, kJumps, "Positions, one after the other.", "difficulty"},
-      {"curriculum.until", member(+[](Config& c) -> std::vector<std::int64_t>& { return c.curriculum.until; }), "",
-       kOneAtLeast, kJumps, "The last step of each length but the last, which has none.", "max_step"},
+      {"curriculum.until", member(+[](Config& c) -> std::vector<Length>& { return c.curriculum.until; }), "",
+       kOneAtLeast, kJumps,
+       "The last step of each length but the last, which has none; in steps, epochs or parts of the run.", "max_step"},
   };
 }
 

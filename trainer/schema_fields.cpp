@@ -1,6 +1,8 @@
 // Fields of rows that are members of Config.
 
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <type_traits>
 
 #include "keel/config/values.h"
@@ -138,29 +140,70 @@ class ScheduleField : public KeyField {
   const ScheduleUse& use_;
 };
 
+bool has_unit(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::scalar && std::ranges::any_of(node.text, [](unsigned char c) {
+           return c == 's' || c == 'S' || c == 'p' || c == 'P' || c == '%';
+         });
+}
+
 // A number of steps is read as any whole number; what has a unit, as Length::parse() says.
-class LengthField : public KeyField {
+Length read_length(const SchemaRow& row, const YamlNode& node) {
+  if (has_unit(node)) {
+    const Length length = Length::parse(node.text);
+    if (!length.has_unit() && !row.range.contains(static_cast<double>(length.steps()))) refuse_value(row, node);
+    return length;
+  }
+  std::int64_t steps = 0;
+  read_value(row, node, steps);
+  return Length(steps);
+}
+
+std::string length_words(const SchemaRow& row) {
+  return concat(words_for(std::int64_t{}, row.range), ", epochs as in 0.5 epochs, or a part of the run as in 10%");
+}
+
+// A field of lengths, which measure_lengths() finds.
+class MeasuredField : public KeyField {
+ public:
+  virtual std::span<Length> lengths_of(Config& config) const = 0;
+};
+
+class LengthField : public MeasuredField {
  public:
   explicit LengthField(Access<Length> access) : access_(access) {}
-  std::string values(const SchemaRow& row) const override {
-    return concat(words_for(std::int64_t{}, row.range), ", or epochs as in 0.5 epochs");
-  }
+  std::string values(const SchemaRow& row) const override { return length_words(row); }
   void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
-    const bool has_unit = node.kind == YamlNode::Kind::scalar && std::ranges::any_of(node.text, [](unsigned char c) {
-                            return c == 's' || c == 'S' || c == 'p' || c == 'P';
-                          });
-    std::int64_t steps = 0;
-    if (!has_unit) read_value(row, node, steps);
-    const Length length = has_unit ? Length::parse(node.text) : Length(steps);
-    if (length.epochs() == 0 && !row.range.contains(static_cast<double>(length.steps()))) refuse_value(row, node);
-    access_(config_of(settings)) = length;
+    access_(config_of(settings)) = read_length(row, node);
   }
   std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
     return access_(const_cast<Config&>(config_of(settings))).text();
   }
+  std::span<Length> lengths_of(Config& config) const override { return {&access_(config), 1}; }
 
  private:
   Access<Length> access_;
+};
+
+class LengthsField : public MeasuredField {
+ public:
+  explicit LengthsField(Access<std::vector<Length>> access) : access_(access) {}
+  std::string values(const SchemaRow& row) const override { return concat("a list of: ", length_words(row)); }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    if (node.kind != YamlNode::Kind::list) refuse_value(row, node);
+    std::vector<Length> lengths;
+    for (const YamlNode& item : node.items) lengths.push_back(read_length(row, item));
+    access_(config_of(settings)) = std::move(lengths);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    std::string text;
+    for (const Length& each : access_(const_cast<Config&>(config_of(settings))))  // which is only read
+      text += concat(text.empty() ? "" : ", ", each.text());
+    return concat('[', text, ']');
+  }
+  std::span<Length> lengths_of(Config& config) const override { return access_(config); }
+
+ private:
+  Access<std::vector<Length>> access_;
 };
 
 template <class T>
@@ -180,6 +223,13 @@ FieldPtr member(Access<std::string> access) { return field_of(access); }
 FieldPtr member(Access<std::vector<GroupPattern>> access) { return std::make_shared<GroupsField>(access); }
 FieldPtr member(Access<std::vector<std::int64_t>> access) { return std::make_shared<IntegersField>(access); }
 FieldPtr member(Access<Length> access) { return std::make_shared<LengthField>(access); }
+FieldPtr member(Access<std::vector<Length>> access) { return std::make_shared<LengthsField>(access); }
+
+void for_each_length(Config& config, const std::function<void(const SchemaRow& row, Length& length)>& f) {
+  for (const SchemaRow& row : config.schema().rows())
+    if (const auto* const field = dynamic_cast<const MeasuredField*>(row.field.get()))
+      for (Length& each : field->lengths_of(config)) f(row, each);
+}
 
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values) {
   return std::make_shared<ListField>(access, types, values);

@@ -43,10 +43,15 @@ FieldPtr member(Access<std::array<double, 2>> access);
 FieldPtr member(Access<std::string> access);
 FieldPtr member(Access<std::vector<GroupPattern>> access);
 FieldPtr member(Access<Length> access);
+FieldPtr member(Access<std::vector<Length>> access);
 FieldPtr member(Access<std::vector<std::int64_t>> access);
 
 // A list of parts that name their types, which live as long as the program.
 FieldPtr list_field(Access<std::vector<TypedSettings>> access, const TypedList& types, std::string_view values);
+
+// A limit of batches, and limits of sets: one, or a list in which others have names.
+FieldPtr member(Access<BatchLimit> access);
+FieldPtr member(Access<BatchLimits> access);
 
 // One of `choices` ("AdamW|SGD"), by its place in the list. `other_words` ("Constant=constant|...") are other spellings
 // of a choice, which are read as well.
@@ -71,6 +76,10 @@ std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& 
 
 // Those of keel's own callbacks.
 std::vector<SchemaRow> callback_rows();
+
+// Those of the section `eval`, and fast_dev_run.
+std::vector<SchemaRow> evaluation_rows();
+std::vector<SchemaRow> trial_rows();
 
 // Those of the section `curriculum`.
 std::vector<SchemaRow> curriculum_rows();

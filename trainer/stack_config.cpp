@@ -13,7 +13,7 @@ constexpr std::string_view kSections[] = {"optimizer", "scheduler", "loss_scale"
 
 bool may_be_other(std::string_view change) {
   const std::string_view key = change.substr(0, change.find('='));
-  return key == "clip" || std::ranges::any_of(kSections, [&](std::string_view section) {
+  return key == "clip" || key == "clip_by" || std::ranges::any_of(kSections, [&](std::string_view section) {
            return key == section || is_inside(key, section);
          });
 }

@@ -21,19 +21,27 @@ std::vector<Rows> StepLoader::divide(std::int64_t step) const {
 
 std::int64_t StepLoader::count(std::int64_t step) const { return std::ssize(divide(step)); }
 
+std::int64_t StepLoader::begin() {
+  rows_ = divide(step_++);
+  given_ = 0;
+  stand_in_ = {};
+  return std::ssize(rows_);
+}
+
+Batch StepLoader::next() {
+  KEEL_CHECK(given_ < rows_.size(), "step ", step_, " has ", rows_.size(), " micro-batches, and no more");
+  const Rows range = rows_[given_++];
+  const bool is_empty = range.begin == range.end;
+  if (is_empty && stand_in_.rows() > 0) return stand_in_;
+  std::optional<Batch> batch = batches_->next();
+  KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_);
+  if (!is_empty) return *std::move(batch);
+  return stand_in_ = batch->stand_in();
+}
+
 std::vector<Batch> StepLoader::take() {
   std::vector<Batch> batches;
-  for (const Rows range : divide(step_)) {
-    const bool repeats = range.begin == range.end && !batches.empty() && batches.back().is_stand_in();
-    if (repeats) {
-      batches.push_back(batches.back());
-      continue;
-    }
-    std::optional<Batch> batch = batches_->next();
-    KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
-    batches.push_back(range.begin < range.end ? *std::move(batch) : batch->stand_in());
-  }
-  ++step_;
+  for (std::int64_t left = begin(); left > 0; --left) batches.push_back(next());
   return batches;
 }
 

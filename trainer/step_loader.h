@@ -30,8 +30,11 @@ class StepLoader {
 
   // Micro-batches that each rank has in the step of this number, counted from 0.
   std::int64_t count(std::int64_t step) const;
-  // Those of the next step: as many on every rank. Where this one has no rows left the step's first row stands in. What
-  // cannot be read is an Error.
+  // Begins the next step, of which next() then gives each micro-batch, and returns how many they are: as many on every
+  // rank. Where this one has no rows left the step's first row stands in. What cannot be read is an Error.
+  std::int64_t begin();
+  Batch next();
+  // All of the next step.
   std::vector<Batch> take();
   // Waits for those of the next step; returns why they do not come. Empty: they are there.
   std::string look_ahead();
@@ -40,7 +43,10 @@ class StepLoader {
   std::vector<Rows> divide(std::int64_t step) const;
 
   Site site_;
-  std::int64_t step_;
+  std::int64_t step_;       // that begins next
+  std::vector<Rows> rows_;  // of the step that has begun
+  std::size_t given_ = 0;   // of its micro-batches
+  Batch stand_in_;
   std::optional<PrefetchLoader> batches_;
 };
 

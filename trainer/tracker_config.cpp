@@ -23,7 +23,8 @@ const KeyRow kRowsOfAll[] = {
     {.key = "every",
      .type = KeyType::text,
      .standard = "0",
-     .help = "Between two records of training steps that it gets, in steps or epochs as in 0.5 epochs: the first at or "
+     .help = "Between two records of training steps that it gets, in steps, in epochs as in 0.5 epochs, or in parts of "
+             "the run as in 10%: the first at or "
              "behind each multiple, and the last; 0: all that log.every makes. Other records always come."},
     {.key = "values",
      .type = KeyType::texts,

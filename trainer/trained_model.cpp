@@ -114,6 +114,7 @@ void TrainedModel::open() {
 }
 
 void TrainedModel::load(bool with_frozen) {
+  KEEL_CHECK(trained_.empty(), "the model's weights are loaded already");
   std::optional<StackModels> models;
   together(ranks_, [&] { models.emplace(*task_); });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);

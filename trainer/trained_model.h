@@ -49,8 +49,8 @@ class TrainedModel {
 
   // Makes and loads the model's weights, of a run's newest checkpoint that is undamaged. Parameters are frozen:
   // each rank has its shard, or all, as the stage says, and neither gradients nor an optimizer's state. Every rank
-  // calls it. `with_frozen`: frozen models of the task, such as a teacher, get theirs, too, as its validation_step()
-  // may ask them; another fingerprint than the checkpoint has is an Error.
+  // calls it, once. `with_frozen`: frozen models of the task, such as a teacher, get theirs, too, as its
+  // validation_step() may ask them; another fingerprint than the checkpoint has is an Error.
   void load(bool with_frozen = false);
   // An Error on every rank where a weight is not finite, which names it. Every rank calls it.
   void check_finite();

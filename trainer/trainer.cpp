@@ -1,7 +1,9 @@
 #include "keel/trainer/trainer.h"
 
 #include <exception>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trackers.h"
 #include "keel/trainer/shared_folder.h"
+#include "keel/trainer/trial_run.h"
 
 namespace keel {
 namespace {
@@ -38,6 +41,13 @@ auto agreed(Communicator& ranks, const F& f) {
   std::optional<decltype(f())> result;
   together(ranks, [&] { result.emplace(f()); });
   return std::move(*result);
+}
+
+// Nobody is told by other ranks than the first.
+std::function<void(std::uint64_t done, std::uint64_t all)> reading_of(TrainObserver& observer,
+                                                                      const Communicator& ranks) {
+  if (ranks.rank() != 0) return {};
+  return [&observer](std::uint64_t done, std::uint64_t all) { observer.on_reading(done, all); };
 }
 
 // One run of one rank: what it is made of, and the loop.
@@ -51,7 +61,7 @@ class Run {
         folder_(config.run),
         files_(folder_, observer_),
         context_(agreed(ranks, [&] { return make_context(config, ranks, log_of(observer_)); })),
-        task_(agreed(ranks, [&] { return make_task(config, context_.host()); })),
+        task_(agreed(ranks, [&] { return make_task(config, context_.host(), {}, reading_of(observer, ranks)); })),
         data_(agreed(ranks, [&] { return open_training_data(config_, *task_); })),
         micro_batches_(agreed(ranks, [&] { return planned_micro_batches(config, ranks.size()); })),
         resume_(find_beginning()) {
@@ -374,11 +384,37 @@ class Run {
   TrainResult result_;
 };
 
+// A run of which nothing stays (fast_dev_run).
+TrainResult try_out(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks) {
+  const Config trial = trial_of(config);
+  const bool is_first = ranks.rank() == 0;
+  const auto remove_folder = [&] {
+    std::error_code ignored;  // what cannot be removed harms nobody
+    if (is_first) std::filesystem::remove_all(trial.run, ignored);
+  };
+  together(ranks, remove_folder);  // what a killed trial has left
+  callbacks.push_back(std::make_shared<TrialEnd>(config.fast_dev_run));
+  TrainResult result;
+  try {
+    result = Run(trial, observer, ranks, callbacks)();
+  } catch (...) {
+    remove_folder();
+    throw;
+  }
+  together(ranks, remove_folder);
+  if (is_first)
+    observer.on_message(LogLevel::info, concat("fast_dev_run: ", result.step, result.step == 1 ? " step" : " steps",
+                                               ", an evaluation and a checkpoint went well; nothing of them stays"));
+  return result;
+}
+
 }  // namespace
 
 TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks) {
   const std::unique_ptr<Communicator> background = make_background(config, ranks);
-  return Run(config, observer, background ? *background : ranks, callbacks)();
+  Communicator& all = background ? *background : ranks;
+  if (config.fast_dev_run > 0) return try_out(config, observer, all, callbacks);
+  return Run(config, observer, all, callbacks)();
 }
 
 TrainResult train(const Config& config, TrainObserver& observer, const Callbacks& callbacks) {

@@ -6,7 +6,6 @@
 
 #include "keel/autograd/flops.h"
 #include "keel/data/collator.h"
-#include "keel/data/divide_rows.h"
 #include "keel/data/token_batch.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/stopwatch.h"
@@ -31,11 +30,6 @@ double filled_share(const Batch& batch) {
 
 std::string quoted(const TermKind& kind) { return kind.name.empty() ? "the loss" : concat("term '", kind.name, "'"); }
 
-// One is computed while the other is loaded. Several ranks tell each other whether they have all of a step.
-int waiting_batches(const Sharded& engine, const Communicator& ranks) {
-  return ranks.size() == 1 ? 2 : static_cast<int>(std::max<std::int64_t>(2, engine.options().micro_batches));
-}
-
 }  // namespace
 
 TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
@@ -49,10 +43,16 @@ TrainingSteps::TrainingSteps(const Parts& parts, std::int64_t step)
 }
 
 void TrainingSteps::load_from(std::int64_t step) {
-  batches_.emplace(
-      parts_.loader, step, [this](std::int64_t each) { return loaded_rows(divide(each)); },
-      waiting_batches(parts_.engine, parts_.ranks), context_.stream().is_asynchronous() ? context_ : Context(),
-      parts_.workers);
+  // Several ranks tell each other whether they have all of a step; one alone computes a micro-batch while the next is
+  // loaded.
+  const bool alone = parts_.ranks.size() == 1;
+  loader_.emplace(StepLoader::Site{.source = parts_.loader,
+                                   .ranks = parts_.ranks,
+                                   .context = context_,
+                                   .micro = parts_.micro,
+                                   .micro_batches = alone ? 1 : parts_.engine.options().micro_batches,
+                                   .workers = parts_.workers},
+                  step);
 }
 
 TrainingSteps::Turn TrainingSteps::next(StepFlags flags) {
@@ -94,43 +94,27 @@ TrainingSteps::Turn TrainingSteps::ask(StepFlags flags) {
 
 StepFlags TrainingSteps::look_ahead(StepFlags flags) {
   if (parts_.ranks.size() == 1 || step_ + 1 >= parts_.last_step) return flags;
-  // A step of more rows than the engine was made for is refused when it begins.
-  const auto most = static_cast<std::size_t>(waiting_batches(parts_.engine, parts_.ranks));
-  data_failure_ = batches_->look_ahead(std::min(most, loaded_rows(divide(step_ + 1)).size()));
+  data_failure_ = loader_->look_ahead();
   flags.failed |= !data_failure_.empty();
   return flags;
 }
 
-std::vector<Rows> TrainingSteps::divide(std::int64_t step) const {
-  return divide_rows(parts_.loader->rows(step), parts_.micro, parts_.ranks.rank(), parts_.ranks.size());
-}
-
 void TrainingSteps::begin_micro_batches() {
-  micro_batches_ = divide(step_);
-  if (std::ssize(micro_batches_) > most_micro_batches_)
-    throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ",
-                             micro_batches_.size(), " micro-batches on each rank, but the engine was made for ",
-                             most_micro_batches_, "; a step may have fewer rows than batch.global, and no more"));
+  if (const std::int64_t count = loader_->count(step_); count > most_micro_batches_)
+    throw AgreedError(concat("step ", step_ + 1, " has ", parts_.loader->rows(step_), " rows, in ", count,
+                             " micro-batches on each rank, but the engine was made for ", most_micro_batches_,
+                             "; a step may have fewer rows than batch.global, and no more"));
+  micro_batches_ = loader_->begin();
   taken_.clear();
-  stand_in_ = {};
   if (weights_.size() != 1) take_all();
 }
 
-Batch TrainingSteps::take(Rows range) {
-  if (range.begin == range.end && stand_in_.rows() > 0) return stand_in_;
-  std::optional<Batch> batch = batches_->next();
-  KEEL_CHECK(batch.has_value(), "the data has ended before step ", step_ + 1);
-  return range.begin < range.end ? *batch : stand_in_ = batch->stand_in();
-}
-
 void TrainingSteps::take_all() {
-  for (const Rows range : micro_batches_) taken_.push_back(take(range));
+  for (std::int64_t i = 0; i < micro_batches_; ++i) taken_.push_back(loader_->next());
   if (!weights_.empty()) begin_totals();
 }
 
-Batch TrainingSteps::next_batch(std::size_t index) {
-  return taken_.empty() ? take(micro_batches_[index]) : taken_[index];
-}
+Batch TrainingSteps::next_batch(std::size_t index) { return taken_.empty() ? loader_->next() : taken_[index]; }
 
 void TrainingSteps::begin_totals() { totals_.emplace(parts_.ranks, sum_weights(weights_, taken_)); }
 
@@ -142,7 +126,7 @@ PendingStep TrainingSteps::step_with_closure(Pending& pending) {
     const bool is_first = pending.micro_batches.empty();
     Pending again{.step = pending.step, .random = pending.random, .totals = pending.totals, .terms = pending.terms};
     Pending& evaluation = is_first ? pending : again;
-    for (std::size_t i = 0; i < micro_batches_.size(); ++i)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(micro_batches_); ++i)
       run_micro_batch(i, is_first ? next_batch(i) : pending.micro_batches[i].batch, evaluation);
     if (!is_first) pending.flops += again.flops;
     const std::vector<double> mine = sums_of(evaluation);
@@ -179,7 +163,7 @@ void TrainingSteps::run_micro_batch(std::size_t index, const Batch& batch, Pendi
 }
 
 void TrainingSteps::compute(std::size_t index, const Batch& batch, Pending& pending) {
-  const bool last = index + 1 == micro_batches_.size();
+  const bool last = static_cast<std::int64_t>(index) + 1 == micro_batches_;
   if (graph_) {
     pending.micro_batches.push_back({batch, graph_->run(batch, last)});
     kinds_ = pending.micro_batches.front().loss.kinds();

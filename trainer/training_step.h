@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "keel/data/prefetch.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/module.h"
 #include "keel/runtime/out_of_memory.h"
@@ -15,6 +14,7 @@
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/micro_step.h"
 #include "keel/trainer/run_steps.h"
+#include "keel/trainer/step_loader.h"
 
 namespace keel {
 
@@ -67,7 +67,6 @@ class TrainingSteps final : public RunSteps {
     PendingStep result = {};
   };
 
-  std::vector<Rows> divide(std::int64_t step) const;
   void begin_micro_batches();
   // Forward and backward of the step. Where a rank alone finds no memory, again, and then in ever smaller
   // micro-batches.
@@ -76,7 +75,6 @@ class TrainingSteps final : public RunSteps {
   bool try_again(std::int64_t step, int tries, const OutOfMemory& error);
   bool may_divide() const;
   void load_from(std::int64_t step);
-  Batch take(Rows range);
   // Takes the batches of a step that has to know them all before it begins, and begins to add up their weights.
   void take_all();
   Batch next_batch(std::size_t index);
@@ -113,14 +111,13 @@ class TrainingSteps final : public RunSteps {
   double waited_ms_ = 0;
   std::string data_failure_;
   // Of the step at hand.
-  std::vector<Rows> micro_batches_;
+  std::int64_t micro_batches_ = 0;
   std::vector<Batch> taken_;  // all of its batches, where they were taken at once
-  Batch stand_in_;
   // Of the losses of this session: what ranks have in common, and the weights of their terms.
   std::vector<TermKind> kinds_;
   std::vector<std::string> weights_;
   std::optional<GatheringOfSums> totals_;  // on their way
-  std::optional<PrefetchLoader> batches_;
+  std::optional<StepLoader> loader_;       // last: its threads use the others
 };
 
 }  // namespace keel

@@ -1,9 +1,8 @@
 #pragma once
 // How weights are averaged; keel/trainer/weight_averages.h has the formulas.
 
-#include <cstdint>
-
 #include "keel/runtime/language.h"
+#include "keel/trainer/length.h"
 
 namespace keel {
 
@@ -15,7 +14,7 @@ struct EmaOptions {
 };
 
 struct SwaOptions {
-  std::int64_t start = 1, every = 1;  // steps, at least 1
+  Length start = 1, every = 1;  // at least a step
   double rate_factor = 1;
   bool evaluates = false;  // evaluations after `start` are of the average
   bool operator==(const SwaOptions&) const = default;

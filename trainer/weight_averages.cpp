@@ -71,13 +71,13 @@ void ExponentialAverage::after_optimizer_step(LoopView& view) {
 }
 
 void StochasticAverage::step_begin(LoopView& view) {
-  if (options_.rate_factor != 1 && view.state().step == options_.start) view.set_rate_factor(options_.rate_factor);
+  if (options_.rate_factor != 1 && view.state().step == start_) view.set_rate_factor(options_.rate_factor);
 }
 
 // Weights that a skipped step has left as they were count as those of that step.
 void StochasticAverage::after_optimizer_step(LoopView& view) {
-  const std::int64_t since = view.state().step - options_.start;
-  if (since < 0 || since % options_.every != 0) return;
+  const std::int64_t since = view.state().step - start_;
+  if (since < 0 || (since > 0 && !options_.every.is_due(since))) return;
   count_update();
   move(view, 1.0 / static_cast<double>(updates()));
 }

@@ -54,7 +54,11 @@ class ExponentialAverage : public WeightAverage {
 // `rate_factor` times those of the schedule.
 class StochasticAverage : public WeightAverage {
  public:
-  explicit StochasticAverage(const SwaOptions& options) : WeightAverage(options.evaluates), options_(options) {}
+  // An Error where lengths in epochs or parts of a run have not been measured.
+  explicit StochasticAverage(const SwaOptions& options)
+      : WeightAverage(options.evaluates), options_(options), start_(options.start.last_step()) {
+    (void)options.every.last_step();
+  }
   std::string_view name() const override { return "swa"; }
   void step_begin(LoopView& view) override;
   void after_optimizer_step(LoopView& view) override;
@@ -64,6 +68,7 @@ class StochasticAverage : public WeightAverage {
 
  private:
   SwaOptions options_;
+  std::int64_t start_;
 };
 
 }  // namespace keel

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "keel/dist/checkpoint/load.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/runtime/error.h"
@@ -63,6 +64,14 @@ WeightsSource of_checkpoint(const std::string& path) {
   return found;
 }
 
+WeightsSource of_shards(const std::string& index) {
+  const fs::path parent = fs::path(index).parent_path();
+  WeightsSource found{parent.empty() ? "." : parent.string(), describe_shards(index, kWeightsSection), {}, false};
+  for (const StoredFile& file : found.manifest.files)
+    found.identity += hash_of_file(concat(found.folder, '/', file.name));
+  return found;
+}
+
 std::string newest_of(const RunFolder& run) {
   const std::vector<std::int64_t> steps = run.checkpoint_steps();
   KEEL_CHECK(!steps.empty(), "the run in '", run.path(), "' has no checkpoint, whose weights could be taken");
@@ -72,15 +81,18 @@ std::string newest_of(const RunFolder& run) {
 WeightsSource look_for(const std::string& path) {
   std::error_code ignored;
   KEEL_CHECK(fs::exists(path, ignored), "there are no weights in '", path,
-             "'; name a safetensors file, a checkpoint or the folder of a run");
+             "'; name a safetensors file, a folder of such files with an index, a checkpoint or the folder of a run");
   if (!fs::is_directory(path, ignored)) {
+    if (path.ends_with(".index.json")) return of_shards(path);
     const fs::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".",
                       name = file.filename().string();
     return {folder, describe_files(folder, kWeightsSection, std::span(&name, 1)), hash_of_file(path), false};
   }
   if (is_checkpoint(path)) return of_checkpoint(path);
-  KEEL_CHECK(RunFolder::is_run(path), "'", path, "' is neither a checkpoint nor the folder of a run");
+  if (const std::string index = concat(path, '/', kShardIndex); fs::exists(index, ignored)) return of_shards(index);
+  KEEL_CHECK(RunFolder::is_run(path), "'", path, "' is neither a checkpoint nor the folder of a run, and has no ",
+             kShardIndex);
   return of_checkpoint(newest_of(RunFolder(path)));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Weights that others have made: a safetensors file, a checkpoint, or the newest checkpoint of a run.
+// Weights that others have made: a safetensors file, several with an index, a checkpoint, or the newest checkpoint of a
+// run.
 
 #include <string>
 
@@ -18,8 +19,9 @@ struct WeightsSource {
 };
 
 // What the path means, as the first rank finds it; what it says is read by all. A path that is none of these, or
-// cannot be opened, is an AgreedError. The identity of a checkpoint is made of the hashes that its manifest has; a
-// file's is the hash of its bytes, which the first rank reads. Every rank calls it.
+// cannot be opened, is an AgreedError. Several files are the folder of the index, or the index itself. The identity of
+// a checkpoint is made of the hashes that its manifest has; that of files is the hash of their bytes, which the first
+// rank reads. Every rank calls it.
 WeightsSource find_weights(const std::string& path, Communicator& ranks);
 
 }  // namespace keel

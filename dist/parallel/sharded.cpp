@@ -105,19 +105,19 @@ void Sharded::check_requirements(std::span<const FlatBuffer> layout) const {
 std::string Sharded::describe(Module& model, std::span<const FlatBuffer> layout) const {
   const ShardingOptions& sharding = options_.sharding;
   const LossScaling& scaling = options_.scaling;
-  std::string lines =
-      concat("stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
-             options_.policy.gradient, ", on the wire in ", options_.wire_dtype(), "; compression ",
-             options_.compression.kind().name, ", fraction ", options_.compression.fraction, ", rank ",
-             options_.compression.rank, "; ", options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ",
-             options_.clip, "; loss scale ", options_.loss_scale, " (growth ", scaling.growth, ", backoff ",
-             scaling.backoff, ", interval ", scaling.interval, ", hysteresis ", scaling.hysteresis, ", floor ",
-             scaling.floor, "); buckets of ", sharding.first_bucket, " and ", sharding.bucket, " bytes; overlap ",
-             sharding.overlap, "; accumulation ", name_of(sharding.accumulation), "; reshard after forward ",
-             sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit, "; prefetch ",
-             sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
-             sharding.strict, "; groups of ", sharding.group, "; offload ", sharding.offload_optimizer, "; optimizer ",
-             optimizer_->name(), "; units from number ", options_.first_subject, "; named \'", options_.name, "\'\n");
+  std::string lines = concat(
+      "stage ", sharding.stage, "; parameters in ", options_.policy.parameter, ", gradients in ",
+      options_.policy.gradient, ", on the wire in ", options_.wire_dtype(), "; compression ",
+      options_.compression.kind().name, ", fraction ", options_.compression.fraction, ", rank ",
+      options_.compression.rank, "; ", options_.micro_batches, " micro-batches; seed ", options_.seed, "; clip ",
+      options_.clip, options_.clip_by == ClipBy::value ? " by value" : "", "; loss scale ", options_.loss_scale,
+      " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval, ", hysteresis ",
+      scaling.hysteresis, ", floor ", scaling.floor, "); buckets of ", sharding.first_bucket, " and ", sharding.bucket,
+      " bytes; overlap ", sharding.overlap, "; accumulation ", name_of(sharding.accumulation),
+      "; reshard after forward ", sharding.reshard_after_forward, "; keep last unit ", sharding.keep_last_unit,
+      "; prefetch ", sharding.prefetch, "; persistence threshold ", sharding.persistence_threshold, "; strict ",
+      sharding.strict, "; groups of ", sharding.group, "; offload ", sharding.offload_optimizer, "; optimizer ",
+      optimizer_->name(), "; units from number ", options_.first_subject, "; named \'", options_.name, "\'\n");
   for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",

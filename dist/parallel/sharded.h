@@ -24,13 +24,17 @@
 
 namespace keel {
 
+enum class ClipBy : unsigned char { norm, value };
+
 struct ShardedOptions {
   PrecisionPolicy policy = {};
   std::optional<DType> wire = {};  // of gradients between ranks; the parameters' dtype unless given
   Compression compression = {};    // of gradients between ranks
   std::uint64_t seed = 1;          // of the initial weights
   std::int64_t micro_batches = 1;  // calls of backward() between two steps
-  double clip = 0;                 // longest mean gradient, by its 2-norm; 0: not clipped
+  // Longest mean gradient, by its 2-norm, or largest element of it; 0: not clipped.
+  double clip = 0;
+  ClipBy clip_by = ClipBy::norm;
   GroupRule groups = decay_matrices_only;
   ShardingOptions sharding = {};
   LossScaling scaling = {};
@@ -253,6 +257,7 @@ class Sharded {
   PendingStep step(const Closure& closure, const StepArgs& args);
   void decide(StepArgs args);
   void forget_gradients();
+  void clip_values();
   void take_rows();
   void update_offloaded();
   std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,

@@ -56,7 +56,7 @@ void Sharded::decide(StepArgs args) {
   }
   kernels::add_tokens(state_, weight_);
   args.state = state_;
-  args.clip = options_.clip;
+  if (options_.clip_by == ClipBy::norm) args.clip = options_.clip;
   args.scaling = options_.scaling;
   if (size() > 1) {
     const Stopwatch watch(waited_ms_);
@@ -71,6 +71,7 @@ PendingStep Sharded::step(StepArgs args) {
              " evaluates the loss several times in a step: step() needs a closure for it");
   decide(std::move(args));
   wait_until_released();
+  clip_values();
   take_rows();
   if (offloads_) {
     update_offloaded();
@@ -90,6 +91,16 @@ PendingStep Sharded::step(StepArgs args) {
   }
   zero_grad();
   return {*this, state_};
+}
+
+// In place of a factor on the whole gradient: each element that the optimizer reads.
+void Sharded::clip_values() {
+  if (options_.clip_by != ClipBy::value || options_.clip == 0) return;
+  for (const auto& unit : units_) {
+    if (!unit->trainable()) continue;
+    const Tensor& gradient = unit->sparse() ? unit->own_rows().values() : unit->own_gradient();
+    if (gradient.defined()) kernels::clip_values(gradient, state_, options_.clip);
+  }
 }
 
 // Gives the ranges of tables whose gradients are kept as rows those of this step, where the optimizer works. Such a

@@ -1,96 +1,107 @@
-// Which arm of three spirals a point lies on: a task of one's own, with all of keel's commands for it.
+// How far a ball flies and how high it rises: a task of one's own, which learns two numbers from a table.
 //
-//   spirals train spirals.yaml                    one process
-//   spirals launch -N 4 --strat zero3 spirals.yaml
-//   spirals compare spirals.yaml -N 2             all stages, to the bit
-//   spirals evaluate runs/spirals                 its metrics
-//   spirals predict runs/spirals --input points.csv --out arms.jsonl
-//   spirals tasks spirals                         its keys
+//   throws train throws.yaml                      one process; all of keel's commands are there
+//   throws launch -N 4 --strat zero3 throws.yaml
+//   throws evaluate runs/throws                   its metrics
+//   throws predict runs/throws --input balls.csv --out flights.jsonl
+//   throws tasks throws                           its keys
 
-#include "keel/autograd/loss.h"
+#include "keel/autograd/functions.h"
 #include "keel/cli/main.h"
 #include "keel/data/csv.h"
-#include "keel/kernels/elementwise.h"
-#include "keel/kernels/reduce.h"
-#include "keel/kernels/softmax.h"
 #include "keel/nn/layers.h"
 #include "keel/tasks/metrics/catalog.h"
 
 using namespace keel;
 
-class Spirals : public Task {
- public:
-  explicit Spirals(const TaskSite& site)
-      : site_(site),
-        net_({2, width(), width(), kArms}, parse_activation(site.settings.text("model.activation"))),
-        metrics_(site.settings.texts("task.metrics"), MetricInput::classes, kArms) {}
+struct Flight {
+  Variable distance, height;  // f32 (rows)
+};
 
-  Module& model() override { return net_; }
+// Two heads on the layers that they share.
+struct FlightModel : Module {
+  Mlp trunk;
+  Linear distance, height;
+
+  explicit FlightModel(std::int64_t width)
+      : trunk({3, width, width}, ActivationKind::tanh), distance(width, 1), height(width, 1) {}
+  void visit(Visitor& v) override {
+    v("trunk", trunk);
+    v("distance", distance);
+    v("height", height);
+  }
+  Flight operator()(const Variable& ball, Forward& pass) const {
+    const Variable shared = tanh(trunk(ball, pass));
+    const auto numbers = [&](const Linear& head) { return cast(view(head(shared, pass), {-1}), DType::f32); };
+    return {numbers(distance), numbers(height)};
+  }
+};
+
+class Throws : public Task {
+ public:
+  explicit Throws(const TaskSite& site) : site_(site), model_(site.settings.integer("model.width")) {}
+
+  Module& model() override { return model_; }
 
   Data data() override {
-    const DatasetPtr points =
-        open_csv(site_.settings.text("data.path"), {.fields = {{"point", "x,y"}, {"arm", "#arm"}}});
-    return make_data(site_, points, site_.settings.number("data.validation"), stack());
+    const DatasetPtr throws =
+        open_csv(site_.settings.text("data.path"),
+                 {.fields = {{"ball", "speed,angle,drag"}, {"distance", "distance"}, {"height", "height"}}});
+    return make_data(site_, throws, 0.2, stack());  // a fifth is never trained on
   }
 
-  Loss training_step(const Batch& batch, Forward& pass) override { return loss(logits(batch, pass), batch); }
+  Loss training_step(const Batch& batch, Forward& pass) override { return loss(flight(batch, pass), batch); }
 
-  void make_metrics(std::string_view, Metrics& metrics) override { metrics_.make(metrics); }
-
+  void make_metrics(std::string_view, Metrics& metrics) override {
+    of_distance_.make(metrics);
+    of_height_.make(metrics);
+  }
   void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override {
-    const Variable scores = logits(batch, pass);
-    feed(metrics, loss(scores, batch), batch);
-    metrics_.feed(metrics, {.outputs = scores.value(), .targets = batch["arm"], .examples = batch.examples()});
+    const Flight said = flight(batch, pass);
+    feed(metrics, loss(said, batch), batch);
+    of_distance_.feed(metrics, {.outputs = said.distance.value(), .targets = batch["distance"]});
+    of_height_.feed(metrics, {.outputs = said.height.value(), .targets = batch["height"]});
   }
 
-  // A csv file with columns x and y.
+  // A csv file with columns speed, angle and drag.
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
-    return in_order(site_, open_csv(path, {.fields = {{"point", "x,y"}}}), stack());
+    return in_order(site_, open_csv(path, {.fields = {{"ball", "speed,angle,drag"}}}), stack());
   }
-
   void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {
-    const Tensor chances = kernels::softmax(logits(batch, pass).value());
-    const auto arms = kernels::argmax(chances, -1).to_vector<std::int64_t>();
-    const auto highest = kernels::cast(kernels::max(chances, {-1}), DType::f32).to_vector<float>();
-    for (std::size_t i = 0; i < arms.size(); ++i)
-      out.add(batch.examples()[i], {{"arm", arms[i]}, {"probability", highest[i]}});
+    const Flight said = flight(batch, pass);
+    const auto distances = said.distance.value().to_vector<float>(), heights = said.height.value().to_vector<float>();
+    for (std::size_t i = 0; i < distances.size(); ++i)
+      out.add(batch.examples()[i], {{"distance", distances[i]}, {"height", heights[i]}});
   }
 
  private:
-  static constexpr std::int64_t kArms = 3;
-  std::int64_t width() const { return site_.settings.integer("model.width"); }
-  Variable logits(const Batch& batch, Forward& pass) const { return net_(input(batch, "point", pass), pass); }
-  static Loss loss(const Variable& scores, const Batch& batch) { return cross_entropy(scores, batch["arm"]); }
+  Flight flight(const Batch& batch, Forward& pass) const { return model_(input(batch, "ball", pass), pass); }
+
+  // A term for each head, and one of outputs alone: balls do not rise below the ground.
+  Loss loss(const Flight& said, const Batch& batch) const {
+    Loss loss;
+    loss.add("distance", mse_loss(said.distance, Variable(batch["distance"])), "rows");
+    loss.add("height", mse_loss(said.height, Variable(batch["height"])), "rows", 4);
+    loss.add_regularizer("below_ground", mean(relu(neg(said.height))), site_.settings.number("task.ground"));
+    return loss;
+  }
 
   TaskSite site_;
-  Mlp net_;
-  MetricList metrics_;
+  FlightModel model_;
+  MetricList of_distance_{{"r2", "mae"}, MetricInput::numbers, 1, "distance_"},
+      of_height_{{"r2", "mae"}, MetricInput::numbers, 1, "height_"};
 };
 
 int main(int argc, char** argv) {
-  const TaskEntry tasks[] = {task_entry<Spirals>(
-      "spirals", "which arm of three spirals a point lies on",
-      {{.key = "task.metrics",
-        .type = KeyType::texts,
-        .standard = "[accuracy, f1_macro]",
-        .help = "What is told of the validation set, beside the loss; docs/metrics.md lists all.",
-        .on_resume = ResumeRule::ignores},
-       {.key = "model.width",
-        .type = KeyType::integer,
-        .standard = "32",
-        .help = "Hidden units of both layers.",
-        .low = 1},
-       {.key = "model.activation",
-        .type = KeyType::choice,
-        .standard = "tanh",
-        .help = "Between the layers.",
-        .choices = "relu|gelu|tanh"},
-       {.key = "data.path", .type = KeyType::path, .help = "A csv file of points, with columns x, y and arm."},
-       {.key = "data.validation",
-        .type = KeyType::number,
-        .standard = "0.2",
-        .help = "Fraction that is never trained on.",
-        .low = 0,
-        .high = 0.5}})};
+  using enum KeyType;
+  const TaskEntry tasks[] = {task_entry<Throws>(
+      "throws", "how far a ball flies, and how high it rises",
+      {{.key = "task.ground",
+        .type = number,
+        .standard = "0.1",
+        .help = "Weight of heights below the ground.",
+        .low = 0},
+       {.key = "model.width", .type = integer, .standard = "32", .help = "Hidden units of both layers.", .low = 1},
+       {.key = "data.path", .type = path, .help = "A csv file: speed, angle, drag, distance, height."}})};
   return keel::main(argc, argv, tasks);
 }

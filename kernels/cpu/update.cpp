@@ -115,6 +115,20 @@ void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
   state.partial.squares += row_sum(partials.data(), chunks);
 }
 
+void clip_values(const Tensor& x, const Tensor& step, double limit) {
+  visit_floating(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    const auto largest = largest_element<A>(state_of(step), limit);
+    T* const data = x.data<T>();
+    parallel_for(x.context(), x.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        if (const A element = widen(data[i]); is_clipped(element, largest))
+          data[i] = static_cast<T>(element > 0 ? largest : -largest);
+    });
+  });
+}
+
 void add_tokens(const Tensor& step, double tokens) { state_of(step).partial.tokens += tokens; }
 
 void decide_step(const StepArgs& args) {
@@ -128,6 +142,7 @@ void add_update(KernelTable& table) {
   table.update = update;
   table.advance_shared = advance_shared;
   table.add_squares = add_squares;
+  table.clip_values = clip_values;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }

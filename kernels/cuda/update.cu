@@ -98,6 +98,27 @@ void add_squares(const Tensor& x, const Tensor& step, std::int64_t first) {
          state_of(step));
 }
 
+constexpr std::int64_t kClipChunk = 16 * kThreads;  // elements of a block
+
+template <class T>
+__global__ void clip_values_kernel(T* x, std::int64_t count, const StepState* state, double limit) {
+  const auto largest = largest_element<float>(*state, limit);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kClipChunk;
+  const std::int64_t end = std::min(count, begin + kClipChunk);
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads)
+    if (const float element = widen(x[i]); is_clipped(element, largest))
+      x[i] = static_cast<T>(element > 0 ? largest : -largest);
+}
+
+void clip_values(const Tensor& x, const Tensor& step, double limit) {
+  if (x.numel() == 0) return;
+  visit_kernel_type("clip_values", x.dtype(), x.device(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch("clip_values", clip_values_kernel<T>, {static_cast<unsigned>(ceil_div(x.numel(), kClipChunk)), kThreads},
+           stream_of(x), x.data<T>(), x.numel(), state_of(step), limit);
+  });
+}
+
 __global__ void add_tokens_kernel(StepState* state, double tokens) { state->partial.tokens += tokens; }
 
 void add_tokens(const Tensor& step, double tokens) {
@@ -117,6 +138,7 @@ void add_update(KernelTable& table) {
   table.advance_shared = advance_shared;
   table.measure_norms = measure_norms;
   table.add_squares = add_squares;
+  table.clip_values = clip_values;
   table.add_tokens = add_tokens;
   table.decide_step = decide_step;
 }

@@ -97,6 +97,11 @@ constexpr MetricEntry kMetrics[] = {
      make_confusion, feed_guesses<ConfusionCounts>},
     {"auroc", "area under the ROC curve: of class 1 of two, else the mean of one against the rest",
      MetricInput::classes, make_auroc, feed_auroc},
+    {"perplexity", "exp of the mean of -log softmax(scores) of the targets", MetricInput::classes,
+     [](Metrics& metrics, const std::string& own, std::int64_t, std::int64_t) { metrics.make<Perplexity>(own); },
+     [](Metrics& metrics, const std::string& own, const Outcome& outcome) {
+       metrics.at<Perplexity>(own).update(outcome.outputs, outcome.targets);
+     }},
     of_errors<MeanAbsoluteError>("mae", "mean absolute error"),
     of_errors<MeanSquaredError>("mse", "mean squared error"),
     of_errors<MeanSquaredError, true>("rmse", "root of the mean squared error of each output, mean over outputs"),
@@ -108,6 +113,7 @@ constexpr MetricEntry kMetrics[] = {
     of_lists<Ndcg>("ndcg", "normalised discounted cumulative gain"),
     of_lists<Ndcg>("ndcg_K", "the same of the first K of each list"),
     of_lists<HitRate>("hit_rate_K", "fraction of lists with a relevant example among the first K"),
+    of_lists<PrecisionAt>("precision_at_K", "relevant examples among the first K by K, mean over lists"),
 };
 
 constexpr std::string_view kFamily = "_K";

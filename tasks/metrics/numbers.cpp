@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
 #include "keel/tasks/metrics/values.h"
 
@@ -68,6 +70,30 @@ std::vector<NamedNumber> R2::result() const {
     else total += 1 - errors / variation;
   }
   return {{"", total / static_cast<double>(outputs())}};
+}
+
+void Perplexity::update(const Tensor& scores, const Tensor& targets) {
+  Dims of_targets = scores.shape();
+  const std::int64_t classes = of_targets.size() > 1 ? of_targets.back() : 0;
+  if (classes > 0) of_targets.pop_back();
+  KEEL_CHECK(classes > 0 && targets.shape() == of_targets, "scores ", scores.shape(), " and targets ", targets.shape(),
+             " must be (rows, ..., classes) and (rows, ...)");
+  const std::vector<double> all = floating_numbers(scores);
+  const std::vector<std::int64_t> wanted = whole_values(targets);
+  double total = 0, count = 0;
+  for (std::size_t row = 0; row < wanted.size(); ++row) {
+    const std::int64_t target = wanted[row];
+    if (target == kIgnoreTarget) continue;
+    KEEL_CHECK(target >= 0 && target < classes, "target ", target, " is none of the classes 0 to ", classes - 1);
+    const auto width = static_cast<std::size_t>(classes);
+    const auto own = std::span(all).subspan(row * width, width);
+    const double largest = *std::ranges::max_element(own);
+    double sum = 0;
+    for (const double score : own) sum += std::exp(score - largest);
+    total += largest + std::log(sum) - own[static_cast<std::size_t>(target)];
+    ++count;
+  }
+  if (count > 0) update(total / count, count);
 }
 
 std::vector<NamedNumber> Perplexity::result() const { return {{"", std::exp(MeanMetric::result().front().value)}}; }

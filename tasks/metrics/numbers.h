@@ -66,9 +66,13 @@ class R2 : public OutputErrors {
   void add_row(std::int64_t output, double prediction, double target) override;
 };
 
-// exp of a mean of negative log-likelihoods: of how many equally likely tokens the model chooses.
+// exp of a mean of negative log-likelihoods: of how many equally likely tokens the model chooses (Jelinek et al. 1977).
 class Perplexity : public MeanMetric {
  public:
+  using MeanMetric::update;
+  // Adds -log softmax(scores)[target] in fp64 of each target but those of -100. `scores`: floating (rows, ...,
+  // classes); `targets`: whole (rows, ...). Other shapes, or a target that is no class, are an Error.
+  void update(const Tensor& scores, const Tensor& targets);
   std::vector<NamedNumber> result() const override;
 };
 

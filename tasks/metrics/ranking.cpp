@@ -146,6 +146,12 @@ double HitRate::of_list(std::span<const Ranked> list) const {
   return std::ranges::any_of(first, [](const Ranked& each) { return each.relevance > 0; }) ? 1 : 0;
 }
 
+double PrecisionAt::of_list(std::span<const Ranked> list) const {
+  const auto first = list.first(first_of(list.size()));
+  const auto relevant = std::ranges::count_if(first, [](const Ranked& each) { return each.relevance > 0; });
+  return static_cast<double>(relevant) / places_of(list.size());
+}
+
 double Ndcg::gain_of(std::span<const Ranked> list) const {
   const std::size_t counted = first_of(list.size());
   double total = 0;

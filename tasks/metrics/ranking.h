@@ -52,6 +52,8 @@ class RankingMetric : public ListMetric {
   };
   explicit RankingMetric(const RankingOptions& options);
   std::size_t first_of(std::size_t size) const;  // how many count
+  // What is divided by where each place counts alike.
+  double places_of(std::size_t size) const { return static_cast<double>(options_.k == 0 ? size : options_.k); }
 
  private:
   // Of a list with a relevant example, in order.
@@ -84,6 +86,16 @@ class MeanReciprocalRank : public RankingMetric {
 class HitRate : public RankingMetric {
  public:
   explicit HitRate(const RankingOptions& options) : RankingMetric(options) {}
+
+ private:
+  double of_list(std::span<const Ranked> list) const override;
+};
+
+// Precision at K (P@k): relevant examples among the first k by k, also where the list is shorter (Manning, Raghavan and
+// Schuetze 2008, section 8.4).
+class PrecisionAt : public RankingMetric {
+ public:
+  explicit PrecisionAt(const RankingOptions& options) : RankingMetric(options) {}
 
  private:
   double of_list(std::span<const Ranked> list) const override;

@@ -52,6 +52,31 @@ TEST(BadInput, ATextThatCannotBeTrainedOnIsRefused) {
   expect_refused(sandbox, "train text.yaml run=corpus.txt", "corpus.txt");
 }
 
+TEST(BadInput, ATableOrHeadsThatDoNotFitAreRefused) {
+  const Sandbox sandbox;
+  std::string table = "a,far,sky\n";
+  for (int i = 0; i < 12; ++i) table += concat(i, ',', 2 * i, ',', i % 2 == 0 ? "clear" : "rain", '\n');
+  sandbox.write("r.csv", table);
+  sandbox.write("v.csv", "a,far,sky\n1,2,clear\n1,2,snow\n");
+  sandbox.write(
+      "h.yaml",
+      "epochs: 1\ntask: {type: supervised}\nmodel:\n  heads: [{name: far}, {name: sky, type: classification}]\n"
+      "data: {path: r.csv}\nbatch: {global: 2}\nthreads: 1\n");
+  const auto refused = [&](const std::string& heads, const std::string& reason) {
+    expect_refused(sandbox, concat("train h.yaml 'model.heads=[", heads, "]'"), reason);
+  };
+  refused("{name: distance}", "there is no column 'distance'; the columns are a, far, sky");
+  refused("{name: far}, {name: far}", "two heads are named 'far'");
+  refused("{name: far}, {name: far_r2, columns: [far]}", "the head 'far' has a metric of this name");
+  refused("{name: lr, columns: [far]}", "records have keel's own number of this name");
+  refused("{name: far, weight: -0.5}", "model.heads[0].weight: expects a number from 0 to 1000000000, got '-0.5'");
+  refused("{name: far, loss: crossentropy}", "model.heads[0].loss: expects ");
+  expect_refused(sandbox, "train h.yaml data.validation_path=v.csv",
+                 "'v.csv', example 1 (from 0 on): 'snow' is none of");
+  expect_refused(sandbox, "launch -N 2 --threads h.yaml data.validation_path=v.csv", "'snow' is none of the 2 classes");
+  EXPECT_EQ(sandbox.keel("train h.yaml").code, 0);
+}
+
 TEST(BadInput, AFileThatHasNoEndOrIsNoneIsRefusedAtOnce) {
   const Sandbox sandbox;
   ASSERT_EQ(::mkfifo((sandbox / "fifo").c_str(), 0600), 0);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "keel/data/safetensors.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/runtime/json.h"
 #include "tests/cli/sandbox.h"
 
@@ -204,6 +205,32 @@ TEST_F(CheckpointCommands, GetWritesTheNewestOrTheOneThatIsAskedFor) {
     const SafetensorsFile file(sandbox_ / dtype);
     for (const SafetensorsEntry& entry : file.entries()) EXPECT_EQ(name_of(entry.dtype), dtype);
   }
+}
+
+TEST_F(CheckpointCommands, GetWritesAFolderOfFilesWithAnIndexAndReplacesNothingElse) {
+  expect("get run --out shards --max-shard 4KB", 0, " files\n", "");
+  std::size_t tensors = 0;
+  const std::vector<std::string> files = files_of_index(sandbox_ / concat("shards/", kShardIndex));
+  EXPECT_GT(files.size(), 2u);
+  for (const std::string& name : files) tensors += SafetensorsFile(sandbox_ / concat("shards/", name)).entries().size();
+  EXPECT_EQ(tensors, SafetensorsFile(sandbox_ / "run/model.safetensors").entries().size());
+  expect("get run --out shards --max-shard 5GB", 2, "", "'shards' is there already; --force replaces it");
+  expect("get run --out shards --max-shard 5GB --force", 0, ", in 1 file\n", "");
+  EXPECT_EQ(files_of_index(sandbox_ / concat("shards/", kShardIndex)).size(), 1u);
+  EXPECT_TRUE(sandbox_.read("shards/model-00001-of-00001.safetensors") == sandbox_.read("run/model.safetensors"));
+  sandbox_.write("shards/config.json", "{}");
+  const auto before = sandbox_.contents();
+  const std::pair<std::string, std::string> cases[] = {
+      {"run --out shards --max-shard 5GB --force", "'shards' has 'config.json', too, and --force would remove it"},
+      {"run --out run --max-shard 5GB --force", ", too, and --force would remove it; name another folder"},
+      {"run --out corpus.txt --max-shard 5GB --force", "--out 'corpus.txt' is a file, and --max-shard writes a folder"},
+      {"run --out shards --force", "--out 'shards' is a folder; name a file, or give --max-shard"},
+      {concat("run --max-shard 5GB --out ", checkpoint(4), "/x"), "lies in a checkpoint"}};
+  for (const auto& [arguments, words] : cases) expect("get " + arguments, 2, "", words);
+  for (const char* size : {"0", "-1", "x", "5XB", "5GBs", "nan", "1e99"})
+    expect(concat("get run --out x --max-shard=", size), 2, "",
+           concat("--max-shard is a size as 5GB or 500MB, not '", size, "'"));
+  EXPECT_TRUE(sandbox_.contents() == before);
 }
 
 TEST_F(CheckpointCommands, GetFallsBackFromDamageAndSaysWhy) {

@@ -103,5 +103,63 @@ TEST(DataCommand, NamesThePlaceOfWhatIsMalformed) {
   EXPECT_EQ(sandbox.keel("data").code, 2);
 }
 
+TEST(DataCommand, ShowsPackedTokensAsTheModelSeesThem) {
+  const Sandbox sandbox;
+  sandbox.write("d.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
+  sandbox.write(
+      "c.yaml",
+      "steps: 2\nmodel: {block: 8}\ndata: {path: d.jsonl, packing: true, validation: 0}\nbatch: {global: 1}\n");
+  const Outcome outcome = sandbox.keel("data c.yaml --block 7 --json d.json --columns 100");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::size_t at = outcome.out.find("\nas the model sees it");
+  ASSERT_NE(at, std::string::npos) << outcome.out;
+  EXPECT_EQ(
+      outcome.out.substr(at),
+      "\nas the model sees it: the first 1 of 1 rows of the first step; labels of -100 are not learnt; documents of "
+      "-1 are padding\n"
+      "\nrow 0, example 0\n"
+      "  input_ids  text   documents  labels  text  positions\n"
+      "         97  'a'            0      98  'b'           0\n"
+      "         98  'b'            0      99  'c'           1\n"
+      "         99  'c'            0    -100                2\n"
+      "        100  'd'            1     101  'e'           0\n"
+      "        101  'e'            1    -100                1\n"
+      "          0  '\\x00'        -1    -100                0\n"
+      "          0  '\\x00'        -1    -100                0\n"
+      "  ... 1 more (--block)\n");
+  const Json json = Json::parse(sandbox.read("d.json"));
+  const Json& seen = json.items()[0].at("as_the_model_sees_it");
+  EXPECT_EQ(seen.at("rows").items()[0].at("fields").at("documents").items()[4].integer(), 1);
+  EXPECT_EQ(sandbox.keel("data c.yaml --rows 0").out.find("as the model sees it"), std::string::npos);
+}
+
+TEST(DataCommand, ShowsNumbersAndClassesAsTheModelSeesThem) {
+  const Sandbox sandbox;
+  sandbox.write("t.csv", "a,sky,fold\n1,rain,x\n3,clear,x\n2,clear,y\n");
+  sandbox.write("c.yaml",
+                "steps: 2\ntask: {type: supervised}\nmodel: {heads: [{name: sky, type: classification}]}\n"
+                "data: {path: t.csv, split_column: fold, sets: [{name: dev, values: [y]}]}\nbatch: {global: 2}\n");
+  const Outcome outcome = sandbox.keel("data c.yaml");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\nas the model sees it: the first 2 of 2 rows of the first step\n"), std::string::npos)
+      << outcome.out;
+  for (const char* said : {"  inputs  -1\n  sky     1\n", "  inputs  1\n  sky     0\n", "validation set dev: 1 rows\n"})
+    EXPECT_NE(outcome.out.find(said), std::string::npos) << said << outcome.out;
+}
+
+TEST(DataCommand, ShowsTheSharesOfACurriculum) {
+  const Sandbox sandbox;
+  sandbox.write("a.txt", std::string(3000, 'a') + '\n');
+  sandbox.write("c.yaml",
+                "steps: 9\ndata: {type: mixture, mixture: [{path: a.txt}, {path: corpus.txt}], stages: [{until: 5, "
+                "weights: [1, 0]}, {weights: [1, 3]}]}\n");
+  const Outcome outcome = sandbox.keel("data c.yaml --rows 0 --json m.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* said : {"to step 5   then\n", "    share  share\n", "    100 %   25 %\n", "      0 %   75 %\n"})
+    EXPECT_NE(outcome.out.find(said), std::string::npos) << said << outcome.out;
+  const Json json = Json::parse(sandbox.read("m.json"));
+  EXPECT_EQ(json.items()[1].at("shares").items()[1].number(), 0.75);
+}
+
 }  // namespace
 }  // namespace keel::cli

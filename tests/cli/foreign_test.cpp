@@ -1,10 +1,12 @@
-// Files of other trainers at the command line: training from them as they are, keel config, and the options of other
-// launchers.
+// Files of other trainers at the command line: training from them as they are, keel config --from, and the options of
+// other launchers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/cli/sandbox.h"
 #include "tests/cli/start_rank.h"
@@ -16,16 +18,6 @@ using testing::Outcome;
 using testing::Sandbox;
 
 std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name); }
-
-// With answers on the standard input.
-Outcome answered(const Sandbox& sandbox, const std::string& arguments, const std::string& answers) {
-  const testing::TemporaryFolder files;
-  write_text_file(files / "in", answers);
-  const int status = std::system(concat("cd '", sandbox / ".", "' && '", KEEL_PROGRAM, "' ", arguments, " <'",
-                                        files / "in", "' >'", files / "out", "' 2>'", files / "err", "'")
-                                     .c_str());
-  return {WEXITSTATUS(status), read_text_file(files / "out"), read_text_file(files / "err")};
-}
 
 constexpr const char* kTiny =
     " data.type=addition data.digits=1 steps=2 'model={layers: 1, heads: 1, width: 8, block: 8}' eval.every=0 "
@@ -74,28 +66,6 @@ TEST(ForeignFiles, ConfigShowsEveryKeyAndWritesNothingWhereOneIsRefused) {
       << outcome.err;
   EXPECT_NE(outcome.out.find("optimizer.lr: 2e-5"), std::string::npos) << outcome.out;
   EXPECT_EQ(sandbox.contents(), before);
-}
-
-TEST(ForeignFiles, ConfigAsksAndWritesAnswersThatTrain) {
-  const Sandbox sandbox;
-  const Outcome asked =
-      answered(sandbox, "config --out c.yaml eval.samples=4", "\naddition\n1\ncustom\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n2\n");
-  EXPECT_EQ(asked.code, 0) << asked.err << asked.out;
-  EXPECT_NE(asked.out.find("keel launch -N 2 c.yaml\n"), std::string::npos) << asked.out;
-  const std::string text = sandbox.read("c.yaml");
-  EXPECT_EQ(
-      text,
-      "data:\n  type: addition\n  digits: 1\nmodel:\n  name: custom\n  layers: 1\n  heads: 1\n  width: 8\n  block: "
-      "8\nbatch:\n  global: 4\nsteps: 2\neval:\n  samples: 4\n");
-  EXPECT_EQ(sandbox.keel("train c.yaml threads=1").code, 0);
-
-  const auto before = sandbox.contents();
-  EXPECT_EQ(sandbox.keel("config --out d.yaml").err,
-            "keel: error: the answers end before task.type; nothing is written\n");
-  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition").err,
-            "keel: error: the answers end before steps; nothing is written\n");
-  EXPECT_EQ(sandbox.contents(), before);
-  EXPECT_EQ(sandbox.keel("config --out d.yaml --defaults data.type=addition steps=2").code, 0);
 }
 
 TEST(ForeignFiles, ADeepSpeedFileBesideAConfigurationMayNotContradictIt) {
@@ -161,12 +131,77 @@ TEST(ForeignFiles, LaunchTakesOptionsAndFilesOfOtherLaunchers) {
   expect("-N 4 --num_machines 2 --machine_rank 1 --main_process_ip a --main_process_port 29600 c.yaml",
          "launch --processes 2 --meet 1/2@a:29600 --rank ");
   EXPECT_EQ(sandbox.keel("launch --dry-run --threads -N 2 --monitor_interval 5 --quiet c.yaml").err,
-            "keel: note: --monitor-interval has no effect: keel hears at once when a rank ends\n"
-            "keel: note: --quiet has no effect: the first rank alone prints\n");
+            "keel: note: --monitor-interval: no effect here: keel hears at once when a rank ends\n"
+            "keel: note: --quiet: no effect here: the first rank alone prints\n");
   EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --zero_stage 7 c.yaml").err,
             "keel: error: --zero_stage 7: expects a stage from 0 to 3\n");
   EXPECT_EQ(sandbox.keel("launch --dry-run -N 2 --num_machines 2 --main_process_ip a c.yaml").err,
             "keel: error: which of the 2 machines is this? --machine-rank, or NODE_RANK, is a number from 0 to 1\n");
+}
+
+// Options of accelerate launch, torchrun and accmt that a person who had one of them may type.
+TEST(ForeignFiles, LaunchSaysOnceOfAnOptionThatItHasNoEffectHere) {
+  const Sandbox sandbox;
+  sandbox.write("c.yaml", "steps: 2\ndata: {type: addition}\nbatch: {micro: 2}\n");
+  const std::vector<std::string> options = {"--same_network",
+                                            "--rdzv_backend static",
+                                            "--rdzv_conf a=b",
+                                            "--rdzv_id 7",
+                                            "--standalone",
+                                            "--monitor_interval 5",
+                                            "--tee 3",
+                                            "--redirects 3",
+                                            "--log_dir logs",
+                                            "--module",
+                                            "--no_python",
+                                            "--quiet",
+                                            "--debug",
+                                            "--enable_cpu_affinity",
+                                            "--main_training_function main",
+                                            "--offload_optimizer_nvme_path /x",
+                                            "--offload_param_nvme_path /x",
+                                            "--zero3_init_flag true",
+                                            "--zero3_save_16bit_model true",
+                                            "--deepspeed_multinode_launcher pdsh",
+                                            "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP",
+                                            "--fsdp_transformer_layer_cls_to_wrap Block",
+                                            "--fsdp_min_num_params 1000",
+                                            "--fsdp_cpu_ram_efficient_loading true",
+                                            "--fsdp_forward_prefetch true",
+                                            "--fsdp_state_dict_type SHARDED_STATE_DICT",
+                                            "--fsdp_sync_module_states true",
+                                            "--fsdp_use_orig_params true",
+                                            "--fsdp_version 2",
+                                            "--debug_timings",
+                                            "--evaluation_device_indices 3",
+                                            "--level 2",
+                                            "--suppress_queue",
+                                            "--queue_file .accmt"};
+  const auto dry = [&](const std::string& words) {
+    return sandbox.keel(concat("launch --dry-run --threads -N 2 ", words, " c.yaml"));
+  };
+  const std::string plain = dry("").out;
+  for (const char separator : {'_', '-'}) {
+    std::string words;
+    for (const std::string& option : options) {
+      std::string spelt = option;
+      std::replace(spelt.begin(), spelt.begin() + static_cast<std::ptrdiff_t>(std::min(spelt.find(' '), spelt.size())),
+                   '_', separator);
+      words += spelt + ' ';
+    }
+    const Outcome outcome = dry(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, plain);
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), std::ssize(options)) << outcome.err;
+    for (const std::string& option : options) {
+      std::string name = option.substr(0, option.find(' '));
+      std::ranges::replace(name, '_', '-');
+      EXPECT_NE(outcome.err.find(concat("keel: note: ", name, ": no effect here: ")), std::string::npos) << name;
+    }
+  }
+  const Outcome letters = dry("-m -q -e 3 -L 2 -O1 -Q .accmt");
+  EXPECT_EQ(letters.out, plain) << letters.err;
+  EXPECT_EQ(std::count(letters.err.begin(), letters.err.end(), '\n'), 6) << letters.err;
 }
 
 TEST(ForeignFiles, MachinesThatAreStartedByHandTrainTogether) {

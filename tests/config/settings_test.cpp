@@ -306,6 +306,27 @@ TEST(Settings, AWrongListOfRowsIsToldALineForEachMistake) {
             "task.b: its default: expects true or false, got 'x'");
 }
 
+KeyRow with_role(KeyRow row, KeyRole role) {
+  row.role = role;
+  return row;
+}
+
+TEST(Settings, AKeyIsFoundByItsRole) {
+  const KeyRow rows[] = {with_role({"data.file", KeyType::path, "a.csv", "A file."}, KeyRole::data_file),
+                         {"data.rows", KeyType::integer, "4", "Rows."}};
+  EXPECT_EQ(complaint_about(rows, {}), "");
+  const Schema schema(schema_rows(rows));
+  EXPECT_EQ(schema.key_of(KeyRole::data_file), "data.file");
+  EXPECT_EQ(schema.key_of(KeyRole::heads), "");
+  EXPECT_EQ(schema.key_of(KeyRole::none), "");
+
+  const KeyRow twice[] = {rows[0], with_role({"data.text", KeyType::path, "a.txt", "Another."}, KeyRole::data_file)};
+  EXPECT_EQ(complaint_about(twice, {}), "data.text: is the file of the data, as data.file is");
+  const KeyRow heads[] = {
+      with_role(with_parts({"model.heads", KeyType::parts, "[]", "Heads."}, kHeads), KeyRole::heads)};
+  EXPECT_EQ(complaint_about(heads, {}), "model.heads: heads are parts with the key type");
+}
+
 TEST(Settings, PartsAreMappingsWithDefaultsOfTheirOwn) {
   const Schema schema(schema_rows(kRows));
   Settings settings;

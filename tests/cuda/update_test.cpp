@@ -267,6 +267,20 @@ TEST_P(UpdateOnDevice, SquaresAreSummedInDoubleAndInAFixedOrder) {
   EXPECT_NEAR(kernels::sum_of_squares(tensor_of(device, {1e30, -1e30, 3e38}, {3})) / 9e76, 1, 1e-6);
 }
 
+TEST_P(UpdateOnDevice, ClippedValuesHaveTheBitsOfTheProcessor) {
+  for (const DType dtype : kKernelTypes)
+    for (const std::int64_t count : {0, 1, 4095, 4097, 20003}) {
+      const auto run = [&](const Context& context) {
+        const Tensor x = uniform_tensor(context, {count + 1}, 5, dtype, -100, 100).slice(0, 1, count + 1);
+        kernels::clip_values(x, step_of(context, {.gradient_scale = 1.0 / 48}), 0.7);
+        return doubles(x);
+      };
+      const std::vector<double> there = run(device);
+      EXPECT_TRUE(there == run(host)) << dtype << count;
+      for (const double each : there) EXPECT_LE(std::abs(each), 0.7 * 48 * 1.004) << dtype;
+    }
+}
+
 TEST_P(UpdateOnDevice, TheFirstElementThatIsNotFiniteIsFoundAnywhere) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : kKernelTypes)

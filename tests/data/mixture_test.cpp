@@ -127,6 +127,76 @@ TEST(Mixed, KeepsSharesAtEveryStepAndTakesEachExampleOnceARound) {
   EXPECT_LT(same, 7);
 }
 
+TEST(Mixed, OfOnePartEndsEpochsAsItIsAsked) {
+  for (const LastRows last : {LastRows::fewer, LastRows::drop, LastRows::join}) {
+    const SamplerPtr sampler = mixed({10}, {1}, {.rows = 4, .seed = 3, .last = last});
+    std::vector<std::int64_t> rows;
+    for (std::int64_t step = 0; step < 3; ++step) rows.push_back(sampler->rows(step));
+    EXPECT_EQ(rows, (std::vector<std::int64_t>{4, 4, last == LastRows::fewer ? 2 : 4}));
+    EXPECT_EQ(sampler->steps_per_epoch(), last == LastRows::fewer ? 3 : last == LastRows::drop ? 2 : 2.5);
+    for (std::int64_t row = 0; row < 4; ++row)
+      EXPECT_EQ(sampler->example(1, row),
+                mixed({10}, {1}, {.rows = 4, .seed = 3, .last = LastRows::join})->example(1, row));
+  }
+}
+
+TEST(MixedInStages, KeepsSharesInEveryStageAndRoundsAcrossThem) {
+  const std::vector<std::int64_t> sizes = {5, 40, 11};
+  const std::vector<MixtureStage> stages = {
+      {.end = 13, .weights = {1, 0, 0}}, {.end = 21, .weights = {0.5, 0.3, 0.2}}, {.weights = {0, 1, 3}}};
+  const SamplerPtr sampler = mixed_in_stages(sizes, stages, {.rows = 7, .seed = 3});
+  std::vector<std::int64_t> taken(3), before(3);
+  std::vector<std::map<std::int64_t, std::set<std::int64_t>>> rounds(3);
+  std::size_t stage = 0;
+  std::int64_t begin = 0;
+  for (std::int64_t step = 0; step < 60; ++step) {
+    if (stage < 2 && step == stages[stage].end) {
+      begin = step;
+      ++stage;
+      before = taken;
+    }
+    // Each row by a sampler of its own: a run that was resumed there.
+    const SamplerPtr resumed = mixed_in_stages(sizes, stages, {.rows = 7, .seed = 3});
+    for (std::int64_t row = 0; row < 7; ++row) {
+      const std::int64_t example = sampler->example(step, row);
+      EXPECT_EQ(resumed->example(step, row), example);
+      const std::size_t part = example < 5 ? 0 : example < 45 ? 1 : 2;
+      EXPECT_EQ(sampler->epoch(step, row), taken[part] / sizes[part]);
+      EXPECT_TRUE(rounds[part][sampler->epoch(step, row)].insert(example).second) << "once a round";
+      ++taken[part];
+    }
+    const std::vector<double>& weights = stages[stage].weights;
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (std::size_t part = 0; part < 3; ++part)
+      EXPECT_LT(std::fabs(static_cast<double>(taken[part] - before[part]) -
+                          weights[part] / sum * static_cast<double>(7 * (step - begin) + 7)),
+                1)
+          << step;
+  }
+  EXPECT_EQ(rounds[0][0].size(), 5u);
+}
+
+TEST(MixedInStages, OfOneStageIsAMixture) {
+  const SamplerPtr staged = mixed_in_stages({5, 9}, {{.weights = {2, 1}}}, {.rows = 4, .seed = 2});
+  const SamplerPtr plain = mixed({5, 9}, {2, 1}, {.rows = 4, .seed = 2});
+  for (std::int64_t step = 0; step < 20; ++step)
+    for (std::int64_t row = 0; row < 4; ++row) EXPECT_EQ(staged->example(step, row), plain->example(step, row));
+}
+
+TEST(MixedInStages, RefusesStagesThatDoNotFollowEachOther) {
+  const auto said = [](const std::vector<MixtureStage>& stages) {
+    return error_of([&] { mixed_in_stages({3, 4}, stages, {}); });
+  };
+  EXPECT_EQ(said({{.end = 0, .weights = {1, 1}}, {.weights = {1, 1}}}),
+            "a stage of a mixture ends at step 0, and begins at 0");
+  EXPECT_EQ(said({{.end = 5, .weights = {1, 1}}, {.end = 4, .weights = {1, 1}}, {.weights = {1, 1}}}),
+            "a stage of a mixture ends at step 4, and begins at 5");
+  EXPECT_EQ(said({{.weights = {0, 0}}}), "no data set of the mixture has a weight above 0");
+  EXPECT_EQ(said({{.weights = {1}}}), "a mixture has 2 data sets, and 1 weights");
+  EXPECT_NE(said({{.weights = {-1, 1}}}), "");
+  EXPECT_NE(said({}), "");
+}
+
 TEST(Mixed, RefusesPartsThatAreNone) {
   EXPECT_EQ(error_of([] { mixed({3, 0}, {1, 1}, {}); }), "data set 1 of the mixture has no examples");
   EXPECT_EQ(error_of([] { mixed({3}, {1, 1}, {}); }), "a mixture has 1 data sets, and 2 weights");

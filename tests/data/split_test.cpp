@@ -67,5 +67,66 @@ TEST(Split, RefusesFractionsThatAreNone) {
   EXPECT_EQ(error_of([] { split(numbered(10), std::vector<double>(10, 0.1), 1); }), "");
 }
 
+// x = i, and folds a, b, c, a, b, ... as a text, and 0, 1, 2 as numbers.
+DatasetPtr folded(std::int64_t n) {
+  std::vector<Example> examples;
+  for (std::int64_t i = 0; i < n; ++i) {
+    Example example;
+    example.set("x", i)
+        .set("fold", std::string(1, static_cast<char>('a' + i % 3)))
+        .set("whole", i % 3)
+        .set("half", 0.5 * static_cast<double>(i % 3));
+    examples.push_back(std::move(example));
+  }
+  return std::make_shared<testing::ListDataset>(std::move(examples));
+}
+
+TEST(SplitByColumn, GivesEveryExampleToThePartThatNamesItsValue) {
+  for (const std::int64_t n : {3, 10, 9000}) {
+    const DatasetPtr data = folded(n);
+    const ColumnParts parts = parts_by_column(*data, "fold", {{"c"}, {}, {"a"}});
+    ASSERT_EQ(parts.parts.size(), 3u);
+    std::vector<std::int64_t> wanted[3];
+    for (std::int64_t i = 0; i < n; ++i) wanted[i % 3].push_back(i);
+    EXPECT_EQ(parts.parts[0], wanted[2]);
+    EXPECT_EQ(parts.parts[1], std::vector<std::int64_t>());
+    EXPECT_EQ(parts.parts[2], wanted[0]);
+    EXPECT_EQ(parts.rest, wanted[1]);
+    EXPECT_EQ(numbers_in(*chosen(data, parts.rest)), wanted[1]);
+  }
+}
+
+TEST(SplitByColumn, ReadsNumbersAsTheyAreWritten) {
+  const std::vector<std::int64_t> second = {1, 4, 7}, third = {2, 5, 8};
+  EXPECT_EQ(parts_by_column(*folded(9), "whole", {{"1"}}).parts[0], second);
+  EXPECT_EQ(parts_by_column(*folded(9), "whole", {{"1.0"}}).parts[0], second);
+  EXPECT_EQ(parts_by_column(*folded(9), "half", {{"0.5"}}).parts[0], second);
+  EXPECT_EQ(parts_by_column(*folded(9), "half", {{"1"}}).parts[0], third);
+}
+
+TEST(SplitByColumn, RefusesWhatIsNotThere) {
+  const auto said = [](const std::string& column, const std::vector<std::vector<std::string>>& values) {
+    return error_of([&] { parts_by_column(*folded(9), column, values); });
+  };
+  EXPECT_NE(said("flod", {{"a"}}).find("has no field 'flod'; did you mean 'fold'?"), std::string::npos);
+  EXPECT_EQ(said("fold", {{"a"}, {"d"}}), "no row has 'd' in the column 'fold', which has a, b, c");
+  EXPECT_EQ(said("whole", {{"3"}}), "no row has '3' in the column 'whole', which has 0, 1, 2");
+  EXPECT_EQ(said("fold", {{"a"}, {"b", "a"}}), "the value 'a' is named twice; a row belongs to one part");
+  EXPECT_EQ(said("whole", {{"1"}, {"1.0"}}), "the value '1.0' is named twice; a row belongs to one part");
+  EXPECT_EQ(error_of([] { parts_by_column(*numbered(9), "ids", {{"1"}}); }),
+            "example 0 (from 0 on): field 'ids' is whole numbers (1), and a split goes by single values");
+  EXPECT_NE(error_of([] {
+              chosen(numbered(3), {0, 3});
+            }).find("example 3 is outside the data set's 3"),
+            std::string::npos);
+}
+
+TEST(SplitByColumn, ChosenExamplesHaveAFingerprintOfTheirNumbers) {
+  const DatasetPtr data = numbered(9);
+  EXPECT_EQ(chosen(data, {1, 2})->fingerprint(), chosen(data, {1, 2})->fingerprint());
+  EXPECT_NE(chosen(data, {1, 2})->fingerprint(), chosen(data, {2, 1})->fingerprint());
+  EXPECT_EQ(chosen(data, {8, 3})->length(1), data->length(3));
+}
+
 }  // namespace
 }  // namespace keel

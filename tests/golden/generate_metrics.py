@@ -57,12 +57,17 @@ def area_case(metrics, name, count, classes, steps):
     targets = whole(name + " targets", count, classes)
     scores = numbers(name + " scores", (count, classes), steps)
     scores[np.arange(count), targets] += 0.5
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities = e / e.sum(axis=1, keepdims=True)
     if classes == 2:
         value = metrics.roc_auc_score(targets, scores[:, 1] - scores[:, 0])
     else:
-        e = np.exp(scores - scores.max(axis=1, keepdims=True))
-        value = metrics.roc_auc_score(targets, e / e.sum(axis=1, keepdims=True), multi_class="ovr")
-    return {"name": name, "classes": classes, "scores": scores, "targets": targets, "results": {"auroc": value}}
+        value = metrics.roc_auc_score(targets, probabilities, multi_class="ovr")
+    results = {
+        "auroc": value,
+        "perplexity": np.exp(metrics.log_loss(targets, probabilities, labels=range(classes))),
+    }
+    return {"name": name, "classes": classes, "scores": scores, "targets": targets, "results": results}
 
 
 def number_case(metrics, name, targets, predictions):
@@ -90,9 +95,10 @@ def list_case(metrics, ranx, name, count, groups, ties):
     if not ties:
         qrels = {f"q{g}": {f"d{i}": int(relevance[i]) for i in np.flatnonzero(group == g)} for g in set(group)}
         run = {f"q{g}": {f"d{i}": float(scores[i]) for i in np.flatnonzero(group == g)} for g in set(group)}
-        asked = ["map", "map@3", "mrr", "mrr@2", "ndcg", "ndcg@3", "hit_rate@1", "hit_rate@3"]
+        asked = ["map", "map@3", "mrr", "mrr@2", "ndcg", "ndcg@3", "hit_rate@1", "hit_rate@3",
+                 "precision@1", "precision@5"]
         found = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), asked)
-        results = {metric.replace("@", "_"): value for metric, value in found.items()}
+        results = {metric.replace("precision@", "precision_at_").replace("@", "_"): value for metric, value in found.items()}
     for k in (None, 2, 4):
         each = [metrics.ndcg_score([relevance[i]], [scores[i]], k=k) if len(i) > 1 else float(relevance[i[0]] > 0)
                 for i in of_group]

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -32,6 +33,31 @@ TEST(DecideStep, DividesByTokensAndClipsByTheFp32Norm) {
   EXPECT_EQ(decided.first_bad, StepPartial::kNothingBad);
   EXPECT_EQ(decided.tokens, 4);
   EXPECT_EQ(decided.partial.squares, 0);  // ready for the next step
+}
+
+TEST(ClipValues, HoldsMeansToTheLimitAndLeavesAllOtherBits) {
+  const Context context = testing::context(2);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    // 4 tokens and a scale of 8: elements are 32 times what they are a mean of.
+    const Tensor state = kernels::make_step_state(context, {.gradient_scale = 1.0 / 32});
+    const std::vector<double> values = {0, 16, -16, 15.5, 17, -17, 3000, -3000, 1e-4, -1e-4};
+    const Tensor x = tensor_of(context, values, {10}, dtype);
+    const std::vector<double> before = testing::doubles(x);
+    kernels::clip_values(x, state, 0.5);
+    const std::vector<double> after = testing::doubles(x);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(after[i], std::clamp(before[i], -16.0, 16.0)) << dtype << ' ' << values[i];
+  }
+  const Tensor large = testing::uniform_tensor(context, {70001}, 3, DType::f32, -2, 2);
+  std::vector<double> expected = testing::doubles(large);
+  for (double& each : expected) each = std::clamp(each, -1.0, 1.0);
+  kernels::clip_values(large, kernels::make_step_state(context), 1);
+  EXPECT_TRUE(testing::doubles(large) == expected);
+  const Tensor half = tensor_of(context, {65504, -65504}, {2}, DType::f16);
+  kernels::clip_values(half, kernels::make_step_state(context, {.gradient_scale = 1e-9}), 1);
+  EXPECT_EQ(testing::doubles(half), (std::vector<double>{65504, -65504})) << "fp16 does not reach the limit";
+  EXPECT_NO_THROW(kernels::clip_values(empty(context, {0}), kernels::make_step_state(context), 1));
+  EXPECT_THROW(kernels::clip_values(large, kernels::make_step_state(context), 0), Error);
 }
 
 TEST(DecideStep, SkipsAndNamesTheFirstElementThatIsNotFinite) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "keel/autograd/backward.h"
+#include "keel/autograd/functions.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/nn/flat_buffer.h"
 #include "tests/error_of.h"
@@ -34,6 +36,29 @@ TEST(LayerText, OfDenseLayersHasTheBitsOfAnMlp) {
   Forward pass;
   EXPECT_EQ(text(std::span(&x, 1), pass).front().value().to_vector<float>(),
             mlp(Variable(x)).value().to_vector<float>());
+}
+
+// With dropout, so that masks are drawn again as they were.
+TEST(LayerText, ComputedAgainHasTheSameGradientsInLessMemory) {
+  const Context host = testing::context(1);
+  const auto train = [&](bool recompute, std::size_t& kept) {
+    TextModel model("layernorm; dense 64 gelu; rmsnorm; dropout 0.25; dense 64; tanh; relu; output y 2", 4);
+    model.recompute = recompute;
+    const std::vector<FlatBuffer> memory = materialize(model, host, {.seed = 5});
+    const Tensor x = testing::uniform_tensor(host, {32, 4}, 3);
+    const std::size_t before = host.memory().total.current;
+    Forward pass{.training = true, .random = {1, 2, 0}, .sample_ids = kernels::arange(host, 0, 32)};
+    const Variable loss = mean(square(model(std::span(&x, 1), pass).front()));
+    kept = host.memory().total.current - before;
+    backward(loss);
+    std::vector<double> all = testing::doubles(loss.value());
+    for (const FlatBuffer& buffer : memory)
+      for (const double value : testing::doubles(buffer.gradient)) all.push_back(value);
+    return all;
+  };
+  std::size_t kept = 0, kept_of_all = 0;
+  EXPECT_TRUE(train(true, kept) == train(false, kept_of_all));
+  EXPECT_LT(2 * kept, kept_of_all);
 }
 
 TEST(LayerText, PutsNamedInputsTogetherAndGivesEachOutputALayer) {

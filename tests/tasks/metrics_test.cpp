@@ -88,6 +88,31 @@ TEST(Perplexity, IsTheExponentialOfTheMeanLoss) {
   EXPECT_NEAR(result_of<Perplexity>(feed), 4 * std::pow(8, 0.25), 1e-12);
 }
 
+TEST(Perplexity, IsOfTheTargetsThatCountWhateverTheScoresAre) {
+  const auto feed = [](Perplexity& perplexity) {
+    perplexity.update(floats({0, 0, 3000, 3000, 9, 1}, {3, 2}), wholes({0, 1, kIgnoreTarget}));
+    perplexity.update(floats({1, 2}, {1, 2}), wholes({kIgnoreTarget}));
+  };
+  EXPECT_NEAR(result_of<Perplexity>(feed), 2, 1e-12) << "both of two are equally likely";
+  EXPECT_EQ(error_of([] {
+              Perplexity().update(floats({1, 2}, {1, 2}), wholes({1, 0}));
+            }),
+            "scores (1, 2) and targets (2) must be (rows, ..., classes) and (rows, ...)");
+  EXPECT_EQ(error_of([] {
+              Perplexity().update(floats({1, 2}, {1, 2}), wholes({2}));
+            }),
+            "target 2 is none of the classes 0 to 1");
+}
+
+TEST(PrecisionAt, CountsPlacesThatAShortListHasNot) {
+  const auto feed = [](RankingMetric& metric) {
+    metric.update(floats({3, 2, 1}), floats({1, 0, 1}), wholes({7, 7, 7}), std::vector<std::int64_t>{0, 1, 2});
+  };
+  EXPECT_EQ(result_of<PrecisionAt>(feed, RankingOptions{.k = 2}), 1.0 / 2);
+  EXPECT_EQ(result_of<PrecisionAt>(feed, RankingOptions{.k = 8}), 2.0 / 8);
+  EXPECT_EQ(result_of<PrecisionAt>(feed, RankingOptions{}), 2.0 / 3);
+}
+
 TEST(ExactMatch, CountsRowsOfAnyShape) {
   const auto feed = [](ExactMatch& exact) {
     exact.update(wholes({1, 2, 3}), wholes({1, 0, kIgnoreTarget}));

@@ -60,7 +60,8 @@ TEST(TrackerConfig, MistakesAreNamedWithLineAndPlace) {
   EXPECT_EQ(mistake("tracker: {type: csv, tags: [team]}\n"),
             "c.yaml:3: tracker: csv: tags are KEY=VALUE, as in team=blue, and not 'team'");
   EXPECT_EQ(mistake("tracker: {type: csv, every: often}\n"),
-            "c.yaml:3: tracker: csv: every expects steps or epochs, such as 500 or 0.5 epochs, got 'often'");
+            "c.yaml:3: tracker: csv: every expects steps, epochs or a part of the run, such as 500, 0.5 epochs or 10%, "
+            "got 'often'");
   EXPECT_EQ(mistake("tracker: {type: command, command: [x], patience: 0}\n"),
             "c.yaml:3: tracker[0].patience: expects a number above 0 to 86400, got '0'");
   EXPECT_EQ(mistake("tracker: [[]]\n"), "c.yaml:3: tracker[0]: expects a type, as in {type: jsonl}");

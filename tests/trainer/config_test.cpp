@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "keel/runtime/error.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/schema.h"
 #include "tests/temporary_folder.h"
 #include "tests/trainer/config_mistakes.h"
@@ -18,6 +19,14 @@ namespace keel {
 namespace {
 
 using namespace testing;
+
+TEST(Config, TheExampleOfEveryTaskIsReadAndShown) {
+  const std::string page = config_reference();
+  for (const TaskEntry& task : keel_keys()->tasks().entries()) {
+    EXPECT_EQ(parse_config(concat(task.example, "steps: 1\n"), "c.yaml").task, task.name);
+    EXPECT_NE(page.find(task.example), std::string::npos) << task.name;
+  }
+}
 
 TEST(Config, ReadsTheExampleOfTheDocumentation) {
   const Config config = parse_config(config_example(), "c.yaml");

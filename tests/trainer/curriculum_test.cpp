@@ -39,6 +39,19 @@ TEST(Curriculum, JumpsWhereAListSays) {
   EXPECT_EQ(lengths_of(config, 6, 16), (Lengths{4, 4, 16, 9, 9, 9}));
 }
 
+TEST(Curriculum, HasStagesInPartsOfTheRun) {
+  const TemporaryFolder place;
+  const auto trained = [&](const char* run, const char* curriculum) {
+    const Config config = small_run(place, run, {concat("curriculum=", curriculum)});
+    train_by(1, config);
+    return weights_of(config);
+  };
+  EXPECT_TRUE(trained("parts", "{type: fixed_discrete, lengths: [4, 8, 16], until: [25%, 6]}") ==
+              trained("steps", "{type: fixed_discrete, lengths: [4, 8, 16], until: [3, 6 steps]}"));
+  EXPECT_TRUE(trained("part", "{type: fixed_linear, min_length: 4, multiple: 4, steps: 75%}") ==
+              trained("step", "{type: fixed_linear, min_length: 4, multiple: 4, steps: 9}"));
+}
+
 Config growing_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
   more.insert(more.begin(), "curriculum={type: fixed_linear, min_length: 4, multiple: 4, steps: 9}");
   return small_run(place, run, more);
@@ -87,6 +100,8 @@ TEST(Curriculum, SaysWhatDoesNotFit) {
   expect_told("{type: fixed_linear, steps: 4, max_length: 24}", "longer than the task's sequences, which have 16");
   expect_told("{type: fixed_discrete, lengths: [4, 8], until: []}", "a step for each of the 2 lengths but the last");
   expect_told("{type: fixed_discrete, lengths: [4, 8, 9], until: [5, 5]}", "expects steps that increase");
+  expect_told("{type: fixed_discrete, lengths: [4, 8, 9], until: [50%, 5]}",
+              "curriculum.until: expects steps that increase; 50% ends with step 6, and 5 with step 5");
   expect_told("{type: fixed_discrete, lengths: [4, 0], until: [5]}", "curriculum.lengths");
 }
 

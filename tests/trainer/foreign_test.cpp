@@ -16,24 +16,18 @@
 #include "keel/trainer/foreign/translation.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
+#include "tests/trainer/foreign_support.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
 
 using testing::error_of;
+using testing::golden;
+using testing::kAdditions;
+using testing::small;
 using testing::TemporaryFolder;
-using Words = std::vector<std::string>;
-
-std::string golden(const std::string& name) { return concat(KEEL_SOURCE_DIR "/tests/golden/foreign/", name); }
-
-// What the user says beside a file that does not say what is trained.
-const Words kAdditions = {"data.type=addition", "steps=3", "model={layers: 1, heads: 2, width: 16, block: 16}"};
-
-Words small(Words more) {
-  more.insert(more.begin(), kAdditions.begin(), kAdditions.end());
-  return more;
-}
+using testing::Words;
 
 struct Golden {
   const char* file;
@@ -138,8 +132,9 @@ TEST(Foreign, AcceleratesFilesOfAllVersionsAreRead) {
   EXPECT_EQ(launch_of(old).gpus, "0,2");
 
   EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {newest}, kAdditions)),
-            to_yaml(parse_config("strategy: zero3-bf16\nsharding: {reshard_after_forward: false, group: 2}\n", newest,
-                                 kAdditions)));
+            to_yaml(parse_config("strategy: zero3-bf16\nsharding: {reshard_after_forward: false, group: 2}\n"
+                                 "model: {recompute: true}\n",
+                                 newest, kAdditions)));
 
   const TemporaryFolder folder;
   const auto read = [&](std::string_view text) {
@@ -162,55 +157,38 @@ TEST(Foreign, AutoInDeepSpeedsFileIsWhatAcceleratesFileSays) {
   EXPECT_EQ(read.batch.global, 4);
 }
 
-TEST(Foreign, ConfigsJsonMultipliesTheRateAndCycles) {
-  const std::string file = golden("configs.json");
-  const Words beside = small({"scheduler.step_size_up=6"});
-  const std::string yaml =
-      "seed: 7\nrun: saved\nclip: 0\nstrategy: fp32\nbatch: {global: 16, micro: 8}\n"
-      "optimizer: {type: Adam, lr: 0.002, betas: [0.9, 0.98]}\n"
-      "scheduler: {type: CyclicLR, base_lr: 0.0002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
-  Words text = beside;
-  text.emplace_back("data={type: text, path: x.txt}");
-  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, text)), to_yaml(parse_config(yaml, file, text)));
+TEST(Foreign, KeysOfATaskAreFoundByTheirRoles) {
+  const auto read = [](const Words& words) { return load_any_config(keel_keys(), {golden("parameters.yml")}, words); };
+  EXPECT_EQ(read({"data.type=text", "data.path=x.txt", "model.width=16"}).integer("model.block"), 32);
+  EXPECT_EQ(
+      error_of([&] {
+        (void)read({"task.type=supervised", "data.path=x.csv", "model.heads=[{name: a}]"});
+      }),
+      concat(golden("parameters.yml"),
+             ":18: transformers-params.max_length: the task that is trained has no key for the length of a sequence; "
+             "remove it, or name another task: task.type=NAME"));
+  for (const TaskEntry& task : keel_keys()->tasks().entries())
+    EXPECT_EQ(keel_keys()->schema(task.name).key_of(KeyRole::data_file), "data.path") << task.name;
 }
 
-// Its predictions by name are heads; the model's layers and the data are the user's.
-const Words kReadings = {"data.path=readings.csv", "model.trunk=dense 8 relu", "scheduler.step_size_up=6"};
-
-TEST(Foreign, ConfigsJsonWithPredictionsByNameIsATaskWithHeads) {
-  const std::string file = golden("configs_heads.json");
-  Words beside = kReadings;
-  const std::string yaml =
-      "task: {type: supervised}\n"
-      "model: {heads: [{name: digit, type: classification, loss: cross_entropy, weight: 1.0},"
-      " {name: angle, type: regression, loss: huber, weight: 0.5}]}\n"
-      "data: {validation: 0.25}\nepochs: 4\n"
-      "seed: 7\nclip: 0\nbatch: {global: 8, micro: 4}\n"
-      "optimizer: {type: Adam, lr: 0.02}\n"
-      "scheduler: {type: CyclicLR, base_lr: 0.002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
-  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, beside)),
-            to_yaml(parse_config(yaml, file, beside)));
-  // The task may be named, too, and heads may be the user's own.
-  beside.emplace_back("task.type=supervised");
-  EXPECT_EQ(to_yaml(load_any_config(keel_keys(), {file, {}, {}, 2}, beside)),
-            to_yaml(parse_config(yaml, file, beside)));
-  beside.emplace_back("model.heads=[{name: angle}]");
-  EXPECT_EQ(load_any_config(keel_keys(), {file}, beside).parts("model.heads").size(), 1u);
-}
-
-TEST(Foreign, ConfigsJsonWithPredictionsByNameTrainsByTwoRanks) {
-  const TemporaryFolder place;
-  std::string table = "x,y,digit,angle\n";
-  for (int i = 0; i < 64; ++i) table += concat(i % 8, ',', i / 8, ',', i % 8 / 3, ',', i / 8 - 3, '\n');
-  write_text_file(place / "readings.csv", table);
-  Words beside = kReadings;
-  beside.insert(beside.end(), {concat("data.path=", place / "readings.csv"), concat("run=", place / "run"), "threads=1",
-                               "epochs=60"});
-  const auto told =
-      testing::train_by(2, load_any_config(keel_keys(), {golden("configs_heads.json"), {}, {}, 2}, beside));
-  ASSERT_EQ(told[0]->losses.size(), 360u);
-  EXPECT_LT(told[0]->losses.back(), 0.5 * told[0]->losses.front());
-  EXPECT_LT(told[0]->validation, 0.7);
+TEST(Foreign, AutoOfAScheduleIsWhatTheRunHas) {
+  const TemporaryFolder folder;
+  write_text_file(folder / "ds.json",
+                  "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\"}},\n"
+                  " \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": \"auto\",\n"
+                  " \"warmup_max_lr\": \"auto\", \"total_num_steps\": \"auto\",\n \"warmup_num_steps\": \"auto\"}}}\n");
+  const auto read = [&](Words more) {
+    return load_any_config(keel_keys(), {folder / "ds.json"}, small(std::move(more)));
+  };
+  Words said = {"optimizer.lr=0.25", "scheduler.warmup=2"};
+  EXPECT_EQ(to_yaml(read(said)),
+            to_yaml(parse_config("batch: {global: 4, micro: 4}\noptimizer: {type: AdamW, lr: 0.25, weight_decay: 0}\n"
+                                 "scheduler: {type: WarmupDecayLR, base_lr: 0, max_lr: auto, steps: auto}\n",
+                                 folder / "ds.json", small(said))));
+  EXPECT_EQ(
+      error_of([&] { (void)read({"optimizer.lr=0.25"}); }),
+      concat(folder / "ds.json",
+             ":4: scheduler.params.warmup_num_steps: auto: nothing says what it is; give scheduler.warmup=VALUE"));
 }
 
 TEST(Foreign, JsonBesideAConfigurationAddsToItAndMayNotContradict) {
@@ -375,6 +353,7 @@ TEST(Foreign, RowsNameKeysOfKeelsAndEachKeyOnce) {
             key.ends_with(".*") ? schema.is_section(key.substr(0, key.size() - 2)) : schema.is_key(key);
         EXPECT_TRUE(is_known) << kind.name << ": " << row.key << " becomes " << key;
       }
+      EXPECT_TRUE(row.role == KeyRole::none || row.to.empty()) << row.key;
       EXPECT_TRUE(row.way == ForeignRow::Way::mapped || !row.note.empty()) << row.key;
     }
   }

@@ -14,6 +14,7 @@
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/metrics.h"
 #include "tests/error_of.h"
+#include "tests/support.h"
 #include "tests/trainer/run_support.h"
 #include "tests/trainer/small_task.h"
 
@@ -28,19 +29,20 @@ TEST(Length, IsReadInStepsAndEpochsAndWrittenTheSameWay) {
       {"500", "500"},       {"500 steps", "500"},     {"1 step", "1"},
       {"step", "1"},        {"20st", "20"},           {"2 Epochs", "2 epochs"},
       {"epoch", "1 epoch"}, {"1ep", "1 epoch"},       {"0.5 epochs", "0.5 epochs"},
-      {"0", "0"},           {"2.5eps", "2.5 epochs"}, {"1e3", "1000"}};
+      {"0", "0"},           {"2.5eps", "2.5 epochs"}, {"1e3", "1000"},
+      {"75%", "75%"},       {"0.5 %", "0.5%"},        {"100%", "100%"}};
   for (const auto& [text, meaning] : same) {
     EXPECT_EQ(Length::parse(text).text(), meaning) << text;
     EXPECT_EQ(Length::parse(meaning), Length::parse(text));
   }
-  for (const char* wrong :
-       {"", "soon", "-1", "1.5", "0 epochs", "-2 epochs", "nan epochs", "inf epochs", "5 days", "1e99"})
+  for (const char* wrong : {"", "soon", "-1", "1.5", "0 epochs", "-2 epochs", "nan epochs", "inf epochs", "5 days",
+                            "1e99", "%", "0%", "101%", "-1%", "nan%"})
     EXPECT_EQ(error_of([&] { Length::parse(wrong); }),
-              concat("expects steps or epochs, such as 500 or 0.5 epochs, got '", wrong, "'"));
+              concat("expects steps, epochs or a part of the run, such as 500, 0.5 epochs or 10%, got '", wrong, "'"));
 }
 
 Steps due(Length length, double steps_per_epoch, std::int64_t steps) {
-  length.measure(steps_per_epoch);
+  length.measure(steps_per_epoch, 0);
   Steps all;
   for (std::int64_t step = 1; step <= steps; ++step)
     if (length.is_due(step)) all.push_back(step);
@@ -58,7 +60,7 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
   // A multiple lies between each due step and the one before it, and none between others.
   for (Length length : {Length(1), Length(3), Length::of_epochs(0.5), Length::of_epochs(0.03), Length::of_epochs(2)}) {
     const Steps all = due(length, 7, 60);
-    length.measure(7);
+    length.measure(7, 0);
     std::int64_t before = 0;
     for (std::int64_t step = 1; step <= 60; ++step) {
       EXPECT_EQ(length.due_before(step), before) << length.text() << " at " << step;
@@ -72,6 +74,20 @@ TEST(Length, IsDueWhereItsMultiplesEnd) {
         static_cast<std::int64_t>(due(Length::of_epochs(0.1), epoch, static_cast<std::int64_t>(3 * epoch)).size());
     EXPECT_EQ(count, 30) << epoch;
   }
+}
+
+TEST(Length, OfAPartOfTheRunIsMeasuredByItsSteps) {
+  Length part = Length::parse("30%");
+  EXPECT_EQ(error_of([&] { (void)part.last_step(); }), "a length of 30% has not been measured in steps");
+  EXPECT_EQ(error_of([&] { (void)Length::of_epochs(2).is_due(3); }),
+            "a length of 2 epochs has not been measured in steps");
+  part.measure(0, 10);
+  EXPECT_EQ(part.last_step(), 3);
+  EXPECT_TRUE(part.is_due(3) && part.is_due(6) && part.is_due(9) && !part.is_due(10));
+  part.measure(0, 11);
+  EXPECT_EQ(part.last_step(), 4) << "the first step that reaches 3.3";
+  EXPECT_EQ(Length().last_step(), 0);
+  EXPECT_EQ(Length(5).last_step(), 5);
 }
 
 // y = 2 x - 1, of points that are not a multiple of a step's rows.
@@ -177,6 +193,47 @@ TEST(Epochs, EndInAStepOfFewerRowsThatIsDividedLikeAnyOther) {
     }
 }
 
+// What a run leaves: its weights, averages, checkpoints and windows.
+std::string left_by(const Config& config) {
+  const RunFolder folder(config.run);
+  std::string all = weights_of(config);
+  for (const std::int64_t step : folder.checkpoint_steps()) all += concat(' ', step);
+  for (const std::string section : {"callback.swa", "callback.ema"}) {
+    const std::string path = folder.checkpoint(folder.checkpoint_steps().back());
+    for (const TensorPart& part :
+         ExtentReader(path, read_manifest(path)).read(section, Context::create({.threads = 1})))
+      for (const double number : doubles(part.values)) all += concat(' ', number);
+  }
+  const std::string trace = read_text_file(folder.trace_of(0));
+  std::int64_t steps = 0;
+  for (std::size_t at = trace.find("backward"); at != std::string::npos; at = trace.find("backward", at + 1)) ++steps;
+  return concat(all, " recorded ", steps);
+}
+
+// An epoch has 4 of the run's 10 steps.
+TEST(Epochs, AndPartsOfTheRunAreTheStepsThatTheyHave) {
+  const TemporaryFolder place;
+  const auto left = [&](const char* run, int n, std::vector<std::string> more) {
+    more.insert(more.end(), {"checkpoint={every: 1, keep: 1}", "ema.decay=0.5"});
+    const Config config = line_run(place, run, std::move(more));
+    train_by(n, config);
+    return left_by(config);
+  };
+  for (const int n : {1, 2}) {
+    const std::string steps = left(n == 1 ? "a" : "b", n,
+                                   {"swa={start: 4, every: 2, rate_factor: 0.5}", "checkpoint.keep_every=4",
+                                    "profile={start: 5, steps: 3}", "log.memory_growth=4"});
+    EXPECT_EQ(left(n == 1 ? "c" : "d", n,
+                   {"swa={start: 1 epoch, every: 0.5 epochs, rate_factor: 0.5}", "checkpoint.keep_every=epoch",
+                    "profile={start: 1.25 epochs, steps: 0.75 epochs}", "log.memory_growth=1ep"}),
+              steps);
+    EXPECT_EQ(left(n == 1 ? "e" : "f", n,
+                   {"swa={start: 40%, every: 20%, rate_factor: 0.5}", "checkpoint.keep_every=40%",
+                    "profile={start: 50%, steps: 30%}", "log.memory_growth=40%"}),
+              steps);
+  }
+}
+
 TEST(Epochs, GoOnWhereThereAreMoreOfThem) {
   const TemporaryFolder place;
   train_by(1, line_run(place, "run", {"scheduler={type: constant}"}));
@@ -197,6 +254,9 @@ TEST(Epochs, AreRefusedWhereTheDataHasNone) {
   const std::string why = ": this data has no epochs, as its rows are drawn without end; give steps instead of epochs";
   EXPECT_EQ(refusal("eval.every=1 epoch"), "eval.every" + why);
   EXPECT_EQ(refusal("checkpoint.every=0.5ep"), "checkpoint.every" + why);
+  EXPECT_EQ(refusal("swa.start=1 epoch"), "swa.start" + why);
+  EXPECT_EQ(refusal("curriculum={type: fixed_discrete, lengths: [4, 16], until: [2 epochs]}"),
+            "curriculum.until" + why);
   EXPECT_EQ(refusal("tracker={type: csv, every: 1 epoch}"), "tracker: csv: every" + why);
   EXPECT_FALSE(std::filesystem::exists(place / "run"));
   EXPECT_NE(error_of([&] { line_run(place, "run", {"steps=4"}); }).find("applies only when epochs is 0"),
@@ -207,6 +267,19 @@ TEST(Epochs, AreRefusedWhereTheDataHasNone) {
               train(line_run(place, "run", {"scheduler.warmup=11", "epochs=1"}), silent);
             }).find("with 4 steps in 1 epochs"),
             std::string::npos);
+}
+
+TEST(Epochs, OfAKeyAreHeldToItsLimits) {
+  const TemporaryFolder place;
+  TrainObserver silent;
+  EXPECT_NE(
+      error_of([&] {
+        train(line_run(place, "run", {"epochs=3000", "profile.steps=2501 epochs"}), silent);
+      })
+          .find("profile.steps: expects a whole number from 0 to 10000, epochs as in 0.5 epochs, or a part of the "
+                "run as in 10%, and 2501 epochs are 10004 steps"),
+      std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(place / "run"));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "tests/error_of.h"
 #include "tests/trainer/centring_layer.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -30,19 +31,14 @@ namespace {
 using namespace testing;
 
 // Points of a ring, and noise.
-class RingPoints : public Dataset {
- public:
-  std::int64_t size() const override { return 70; }
-  Example example(std::int64_t i) const override {
-    std::vector<float> drawn(4);
-    fill_uniform(drawn, 5, "ring", static_cast<std::uint64_t>(4 * i));
-    Example example;
-    example.set("point", Numbers{{2}, {std::cos(6.2831853F * drawn[0]), std::sin(6.2831853F * drawn[0])}});
-    example.set("noise", Numbers{{3}, {drawn[1], drawn[2], drawn[3]}});
-    return example;
-  }
-  std::string fingerprint() const override { return "ring"; }
-};
+DatasetPtr ring_points() {
+  return made_dataset(70, "ring", [](std::int64_t i) {
+    const std::vector<float> drawn = drawn_numbers("ring", 5, i, 4);
+    return Example()
+        .set("point", Numbers{{2}, {std::cos(6.2831853F * drawn[0]), std::sin(6.2831853F * drawn[0])}})
+        .set("noise", Numbers{{3}, {drawn[1], drawn[2], drawn[3]}});
+  });
+}
 
 // With a buffer, which also observes while the other model is trained, and with dropout.
 struct Player : Module {
@@ -70,7 +66,7 @@ class RingGan : public ManualTask {
   std::vector<StackModel> stacks() override {
     return {{.name = "critic", .module = &critic_, .passes = 2}, {.name = "generator", .module = &generator_}};
   }
-  Data data() override { return make_data(site_, std::make_shared<RingPoints>(), 0.2, stack()); }
+  Data data() override { return make_data(site_, ring_points(), 0.2, stack()); }
 
   void training_step(ManualStep& step) override {
     const auto critic = [this](const Batch& batch, Forward& pass) { return of_critic(batch, pass); };
@@ -133,24 +129,20 @@ class RingGan : public ManualTask {
 };
 
 const std::shared_ptr<const ConfigKeys>& gan_keys() {
-  static const std::shared_ptr<const ConfigKeys> made = [] {
-    const TaskEntry gan = task_entry<RingGan>(
-        "ring", "points of a ring",
-        {{.key = "task.way",
-          .type = KeyType::choice,
-          .standard = "plays",
-          .help = "How.",
-          .choices = "plays|nothing|forgets|nobody|early|no_last|twice|too_many|no_outcome|otherwise|"
-                     "throws|infinite"}},
-        {"critic", "generator"});
-    return std::make_shared<const ConfigKeys>(std::span(&gan, 1));
-  }();
-  return made;
+  static const auto keys = keys_of_task<RingGan>(
+      "ring",
+      {{.key = "task.way",
+        .type = KeyType::choice,
+        .standard = "plays",
+        .help = "How.",
+        .choices = "plays|nothing|forgets|nobody|early|no_last|twice|too_many|no_outcome|otherwise|"
+                   "throws|infinite"}},
+      {"critic", "generator"});
+  return keys;
 }
 
 Config gan_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(gan_keys(), R"(
+  return task_run(gan_keys(), R"(
 steps: 8
 batch: {global: 12, micro: 2}
 optimizer: {lr: 1e-2}
@@ -160,7 +152,7 @@ checkpoint: {every: 5}
 log: {every: 1}
 threads: 1
 )",
-                      "gan.yaml", more);
+                  place, run, std::move(more));
 }
 
 std::string both(const Config& config) {
@@ -169,18 +161,12 @@ std::string both(const Config& config) {
 }
 
 TEST(ManualTask, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
-  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
   for (const int n : {1, 2, 3, 4}) {
     const TemporaryFolder place;
-    for (const char* stage : kStages) train_by(n, gan_run(place, stage, {concat("strategy=", stage)}));
-    const std::string bits = both(gan_run(place, kStages[0]));
-    for (const char* stage : kStages) EXPECT_TRUE(both(gan_run(place, stage)) == bits) << stage << ' ' << n;
-    // After step 6, in which the generator's buffer has observed and nothing has updated it; several ranks hear of a
-    // signal with the step after it.
-    train_by(n, gan_run(place, "resumed", {"strategy=zero3-fp32"}), n == 1 ? 6 : 5);
-    EXPECT_EQ(RunFolder(place / "resumed").checkpoint_steps().back(), 6);
-    train_by(n, gan_run(place, "resumed", {"strategy=zero1-fp32", "resume=auto"}));
-    EXPECT_TRUE(both(gan_run(place, "resumed")) == bits) << n;
+    // It resumes after step 6, in which the generator's buffer has observed and nothing has updated it.
+    expect_one_training_in_all_stages(
+        n, [&](const std::string& run, std::vector<std::string> more) { return gan_run(place, run, std::move(more)); },
+        n == 1 ? 6 : 5, both);
   }
 }
 

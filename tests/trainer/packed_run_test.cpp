@@ -56,6 +56,66 @@ TEST(PackedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
     }
 }
 
+TEST(PackedRun, InStagesHasTheSameBitsAfterAResumeInTheMidstOfThem) {
+  for (const char* stages :
+       {"data.stages=[{until: 3, weights: [1, 0]}, {until: 5, weights: [1, 2]}, {weights: [0, 1]}]",
+        "data.stages=[{until: 0.43, weights: [1, 0]}, {until: 0.7, weights: [1, 2]}, {weights: [0, 1]}]"})
+    for (const int n : {1, 2, 3}) {
+      const TemporaryFolder place;
+      write_sources(place);
+      const std::string sources =
+          concat("data.mixture=[{path: ", place / "a.jsonl", "}, {path: ", place / "b.txt", "}]");
+      const auto run = [&](const std::string& name, std::vector<std::string> more) {
+        more.insert(more.end(), {sources, stages});
+        return packed_run(place, name, std::move(more));
+      };
+      train_by(n, run("whole", {"strategy=ddp-fp32"}));
+      const std::string bits = weights_of(run("whole", {}));
+      for (const int stop : {2, 3, 4}) {
+        const std::string name = concat("resumed", stop);
+        train_by(n, run(name, {"strategy=zero1-fp32"}), stop);
+        train_by(n, run(name, {"strategy=zero3-fp32", "resume=auto"}));
+        EXPECT_TRUE(weights_of(run(name, {})) == bits) << stages << ' ' << n << ' ' << stop;
+      }
+      train_by(n, packed_run(place, "plain", {sources}));
+      EXPECT_FALSE(weights_of(packed_run(place, "plain", {sources})) == bits) << "the stages count";
+    }
+}
+
+TEST(PackedRun, RefusesStagesThatDoNotFitTheirSources) {
+  const TemporaryFolder place;
+  write_sources(place);
+  const std::string sources = "data.mixture=[{path: a}, {path: b}]";
+  const auto expect = [&](std::vector<std::string> words, std::string_view what) {
+    words.insert(words.begin(), sources);
+    const std::string message = error_of([&] { packed_run(place, "r", words); });
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  expect({"data.stages=[{weights: [1]}]"}, "data.stages: stage 1 has 1 weights, and data.mixture 2 files");
+  expect({"data.stages=[{weights: [0, 0]}]"}, "stage 1 reads no file");
+  expect({"data.stages=[{until: 5, weights: [1, 1]}]"}, "the last stage has no end");
+  expect({"data.stages=[{weights: [1, 1]}, {weights: [1, 0]}]"}, "stage 1 has no until");
+  expect({"data.stages=[{until: 5, weights: [1, 1]}, {until: 5, weights: [1, 0]}, {weights: [0, 1]}]"},
+         "stage 2 ends at 5, and the one before at 5");
+  expect({"data.stages=[{until: 1.5, weights: [1, 1]}, {weights: [0, 1]}]"},
+         "until is a whole step, or a part below 1");
+  expect({"data.stages=[{until: 0.5, weights: [1, 1]}, {until: 6, weights: [1, 1]}, {weights: [0, 1]}]"},
+         "all stages end at steps, or all at parts of the run");
+  expect({"data.stages=[{weights: [1, -1]}]"}, "expects");
+  expect({"data.mixture=[{path: a, weight: 2}, {path: b}]", "data.stages=[{weights: [1, 1]}]"},
+         "its stages have the weights");
+  Recorder silent;
+  EXPECT_NE(error_of([&] {
+              train(
+                  packed_run(place, "r",
+                             {"epochs=1", "data.stages=[{until: 0.5, weights: [1, 1]}, {weights: [0, 1]}]",
+                              concat("data.mixture=[{path: ", place / "a.jsonl", "}, {path: ", place / "b.txt", "}]")}),
+                  silent);
+            }).find("is a part of the run's steps, and the run is as long as epochs"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(place / "r"));
+}
+
 TEST(PackedRun, IsEvaluatedAlikeByAnyNumberOfRanks) {
   const TemporaryFolder place;
   write_sources(place);

@@ -16,6 +16,7 @@
 #include "keel/trainer/predict_run.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
+#include "tests/trainer/readings.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -24,49 +25,6 @@ namespace {
 using namespace testing;
 
 const Tell kQuiet = [](LogLevel, std::string_view) {};
-
-struct WeatherReading {
-  double a, b, far;
-  std::string sky;
-};
-
-// far is of another unit: 1,000 more than 100 times what a and b say.
-WeatherReading reading(int i) {
-  std::vector<float> place(2);
-  fill_uniform(place, 3, "readings", static_cast<std::uint64_t>(2 * i));
-  const double a = 2 * place[0] - 1, b = 2 * place[1] - 1;
-  return {a, b, 1000 + 100 * (a - 2 * b), a + b < -0.3 ? "clear" : a + b > 0.3 ? "rain" : "clouds"};
-}
-
-void write_readings(const TemporaryFolder& place, int count = 120) {
-  std::string table = "a,b,far,sky\n", objects;
-  for (int i = 0; i < count; ++i) {
-    const WeatherReading r = reading(i);
-    table += concat(r.a, ',', r.b, ',', r.far, ',', r.sky, '\n');
-    objects += concat("{\"place\": [", r.a, ", ", r.b, "], \"far\": ", r.far, ", \"sky\": \"", r.sky, "\"}\n");
-  }
-  write_text_file(place / "r.csv", table);
-  write_text_file(place / "r.jsonl", objects);
-}
-
-Config readings_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "r.csv")});
-  return parse_config(R"(
-steps: 6
-task: {type: supervised, regularizers: [{head: far, type: square, weight: 0.001}]}
-model:
-  trunk: dense 16 tanh; dropout 0.1
-  heads: [{name: sky, type: classification}, {name: far, scale: standard, weight: 0.5, loss: huber}]
-data: {validation: 0.2}
-batch: {global: 10, micro: 2}
-optimizer: {lr: 1e-2}
-eval: {every: 3}
-checkpoint: {every: 3}
-log: {every: 1}
-threads: 1
-)",
-                      "readings.yaml", more);
-}
 
 // Told by name.
 std::string names_in(const std::vector<NamedNumber>& values) {
@@ -103,6 +61,8 @@ TEST(SupervisedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
     train_by(n, readings_run(place, "resumed", {"strategy=zero1-fp32"}), 4);
     train_by(n, readings_run(place, "resumed", {"strategy=zero3-fp32", "resume=auto"}));
     EXPECT_TRUE(weights_of(readings_run(place, "resumed")) == bits) << n;
+    train_by(n, readings_run(place, "again", {"strategy=zero3-fp32", "model.recompute=true"}));
+    EXPECT_TRUE(weights_of(readings_run(place, "again")) == bits) << "activations that are computed again, by " << n;
   }
 }
 
@@ -200,14 +160,14 @@ TEST(SupervisedRun, AsksNothingOfAFileOfColumnsThatWasChanged) {
   expect("\"width\"", "\"breadth\"", "width");
 }
 
-// Found by the one rank that reads the row.
+// Found by the one rank that reads the row, where nothing asks for all rows before the training.
 TEST(SupervisedRun, EndsOnEveryRankWhereOneMeetsARowThatIsWrong) {
   for (const int n : {2, 3, 4}) {
     const TemporaryFolder place;
     write_readings(place, 30);
     write_text_file(place / "r.csv", read_text_file(place / "r.csv") + "0.1,0.2,1e300,rain\n");
     const std::string message = error_of([&] {
-      train_by(n, readings_run(place, "run", {"data.validation=0", "model.heads=[{name: far}]"}));
+      train_by(n, readings_run(place, "run", {"data.validation=0", "data.scale=none", "model.heads=[{name: far}]"}));
     });
     EXPECT_NE(message.find("r.csv', example 30 (from 0 on): far: 1e+300 is beyond the numbers of fp32"),
               std::string::npos)
@@ -290,51 +250,6 @@ TEST(SupervisedRun, IsPlannedWithoutTraining) {
   write_readings(place);
   const std::unique_ptr<TaskBase> task = make_task(readings_run(place, "run"));
   EXPECT_EQ(measure_model(*task->stacks().front().module).parameters, 2 * 16 + 16 + 16 * 3 + 3 + 16 * 1 + 1);
-}
-
-TEST(SupervisedRun, RefusesWhatDoesNotFit) {
-  const TemporaryFolder place;
-  write_readings(place, 20);
-  const auto said = [&](std::vector<std::string> words) {
-    return error_of([&] {
-      Recorder silent;
-      train(readings_run(place, "r", std::move(words)), silent);
-    });
-  };
-  const auto expect = [&](std::vector<std::string> words, const char* what) {
-    const std::string message = said(std::move(words));
-    EXPECT_NE(message.find(what), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  };
-  const std::string none = "task.regularizers=[]";
-  expect({none, "model.heads=[]"}, "model.heads: there are none; name at least one");
-  expect({none, "model.heads=[{name: a-b}]"}, "head 'a-b': a name is letters, digits and _");
-  expect({none, "model.heads=[{name: loss}]"}, "head 'loss': records have keel's own number of this name");
-  expect({none, "model.heads=[{name: far}, {name: far}]"}, "two heads are named 'far'");
-  expect({none, "model.heads=[{name: far, weight: -1}]"}, "model.heads[0].weight: expects a number >= 0, got '-1'");
-  expect({none, "model.heads=[{name: far, columns: [distance]}]"}, "the example has no field 'distance'");
-  expect({none, "model.heads=[{name: sky, type: classification, loss: mse}]"}, "the loss mse is for regression");
-  expect({none, "model.heads=[{name: far, loss: cross_entropy}]"}, "the loss cross_entropy is for classification");
-  expect({none, "model.heads=[{name: far, metrics: [f1]}]"}, "head 'far': there is no metric 'f1' for this task");
-  expect({none, "model.heads=[{name: fra}]"}, "the example has no field 'fra'");
-  expect({none, "model.heads=[{name: sky}]"}, "r.csv': the field 'sky' is a text, and numbers are asked for");
-  expect({none, "model.heads=[{name: far, type: classification}]"}, "a class is a whole number or a text");
-  expect({"task.regularizers=[{head: near, type: square}]"}, "task.regularizers: there is no head 'near'");
-  expect({"model.trunk=dense x"}, "model.trunk: ");
-  expect({"model.trunk=dense 4; output y 2"}, "leave `output` out");
-  expect({"data.inputs=[a, c]"}, "'c'");
-  expect({"data.inputs=[a, far]"}, "data.inputs: 'far' is what a head learns");
-  expect({concat("data.path=", place / "none.csv")}, "none.csv");
-  write_text_file(place / "text.txt", "a text");
-  expect({concat("data.path=", place / "text.txt")}, "text.txt' is a text; a table");
-  EXPECT_FALSE(std::filesystem::exists(place / "r"));
-  // What nobody counts before the training is found where it is read.
-  expect({none, "run=" + place / "words", "model.heads=[{name: sky, type: classification, classes: 3}]"},
-         "the numbers from 0 to 2");
-  write_text_file(place / "r.jsonl", "{\"a\": 1, \"far\": 2, \"sky\": \"x\"}\n{\"a\": 1, \"sky\": \"y\"}\n");
-  expect({concat("data.path=", place / "r.jsonl"), "run=" + place / "rows", "data.validation=0", "data.scale=none",
-          none, "model.heads=[{name: far}]"},
-         "r.jsonl', example 1 (from 0 on): ");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "keel/autograd/functions.h"
 #include "keel/dist/checkpoint/manifest.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/nn/layers.h"
 #include "keel/runtime/random.h"
 #include "keel/trainer/compare.h"
@@ -18,6 +19,7 @@
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_support.h"
+#include "tests/trainer/small_task.h"
 
 namespace keel {
 namespace {
@@ -56,19 +58,14 @@ struct TeacherNet : Module {
 };
 
 // Places, and which of two classes each belongs to.
-class TeacherPoints : public Dataset {
- public:
-  std::int64_t size() const override { return 64; }
-  Example example(std::int64_t i) const override {
-    std::vector<float> place(2);
-    fill_uniform(place, 3, "place", static_cast<std::uint64_t>(2 * i));
-    Example example;
-    example.set("place", Numbers{{2}, place});
-    example.set("kind", Numbers{{}, {place[0] * place[1] > 0.25F ? 1.0F : 0.0F}});
-    return example;
-  }
-  std::string fingerprint() const override { return "points"; }
-};
+DatasetPtr teacher_points() {
+  return made_dataset(64, "points", [](std::int64_t i) {
+    const std::vector<float> place = drawn_numbers("place", 3, i, 2);
+    return Example()
+        .set("place", Numbers{{2}, place})
+        .set("kind", Numbers{{}, {place[0] * place[1] > 0.25F ? 1.0F : 0.0F}});
+  });
+}
 
 // Learns the classes with a large net, without a teacher or from one.
 class Pupil : public Task {
@@ -81,7 +78,7 @@ class Pupil : public Task {
         student_(is_taught_ ? 6 : 12, is_taught_ ? 1 : 2) {}
   Module& model() override { return student_; }
   Teacher teacher() override { return is_taught_ ? Teacher{&teacher_, path_} : Teacher{}; }
-  Data data() override { return make_data(site_, std::make_shared<TeacherPoints>(), 0.25, stack()); }
+  Data data() override { return make_data(site_, teacher_points(), 0.25, stack()); }
   Loss training_step(const Batch& batch, Forward& pass) override {
     const Variable place = input(batch, "place", pass), own = student_(place);
     if (!is_taught_) return cross_entropy(own, kinds(batch));
@@ -114,26 +111,21 @@ class Pupil : public Task {
 };
 
 const std::shared_ptr<const ConfigKeys>& teacher_keys() {
-  static const std::shared_ptr<const ConfigKeys> made = [] {
-    const TaskEntry pupil = task_entry<Pupil>("pupil", "classes of points",
-                                              {{.key = "task.teacher",
-                                                .type = KeyType::path,
-                                                .standard = "none",
-                                                .help = "Weights of a teacher.",
-                                                .on_resume = ResumeRule::ignores},
-                                               {.key = "task.way",
-                                                .type = KeyType::choice,
-                                                .standard = "beside",
-                                                .help = "How.",
-                                                .choices = "beside|through"}});
-    return std::make_shared<const ConfigKeys>(std::span(&pupil, 1));
-  }();
-  return made;
+  static const auto keys = keys_of_task<Pupil>("pupil", {{.key = "task.teacher",
+                                                          .type = KeyType::path,
+                                                          .standard = "none",
+                                                          .help = "Weights of a teacher.",
+                                                          .on_resume = ResumeRule::ignores},
+                                                         {.key = "task.way",
+                                                          .type = KeyType::choice,
+                                                          .standard = "beside",
+                                                          .help = "How.",
+                                                          .choices = "beside|through"}});
+  return keys;
 }
 
 Config pupil(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), concat("run=", place / run));
-  return parse_config(teacher_keys(), R"(
+  return task_run(teacher_keys(), R"(
 steps: 8
 batch: {global: 12, micro: 2}
 optimizer: {lr: 1e-2}
@@ -142,7 +134,7 @@ checkpoint: {every: 5}
 log: {every: 1}
 threads: 1
 )",
-                      "pupil.yaml", more);
+                  place, run, std::move(more));
 }
 
 // A folder with a teacher's run.
@@ -159,29 +151,27 @@ std::string error_of_run(const Config& config) {
 }
 
 TEST(Teacher, TeachesAlikeInEveryStageAtAnyNumberOfRanksAndAfterAResume) {
-  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
   for (const char* way : {"task.way=beside", "task.way=through"})
     for (const int n : {1, 2, 3, 4}) {
       if (n == 1 && std::string_view(way) == "task.way=through") continue;  // nothing is gathered there
       const TemporaryFolder place;
       const std::string teacher = with_teacher(place, 5 - n, {"strategy=zero3-fp32"});
-      for (const char* stage : kStages)
-        train_by(n, pupil(place, stage, {teacher, way, concat("strategy=", stage), "sharding.prefetch=1"}));
-      const std::string bits = weights_of(pupil(place, kStages[0]));
-      for (const char* stage : kStages) EXPECT_TRUE(weights_of(pupil(place, stage)) == bits) << stage << ' ' << n;
-      train_by(n, pupil(place, "resumed", {teacher, way, "strategy=zero3-fp32"}), 5);
-      train_by(n, pupil(place, "resumed", {teacher, way, "strategy=zero2-fp32", "resume=auto"}));
-      EXPECT_TRUE(weights_of(pupil(place, "resumed")) == bits) << way << ' ' << n;
+      expect_one_training_in_all_stages(n, [&](const std::string& run, std::vector<std::string> more) {
+        more.insert(more.end(), {teacher, way, "sharding.prefetch=1"});
+        return pupil(place, run, std::move(more));
+      });
     }
 }
 
-TEST(Teacher, ComesFromAFileACheckpointOrARunAndIsNotSaved) {
+TEST(Teacher, ComesFromAFileShardsACheckpointOrARunAndIsNotSaved) {
   const TemporaryFolder place;
   const std::string teacher = with_teacher(place);
   const RunFolder folder(place / "teacher");
+  const std::string shards = place / "shards", index = concat(shards, '/', kShardIndex);
+  EXPECT_GT(export_shards(folder.checkpoint(8), read_manifest(folder.checkpoint(8)), shards, 100), 2u);
   int number = 0;
   std::string bits;
-  for (const std::string& path : {folder.path(), folder.checkpoint(8), folder.model()}) {
+  for (const std::string& path : {folder.path(), folder.checkpoint(8), folder.model(), shards, index}) {
     const Config config = pupil(place, concat("pupil", ++number), {concat("task.teacher=", path)});
     train_by(1, config);
     if (bits.empty()) bits = weights_of(config);
@@ -230,6 +220,14 @@ TEST(Teacher, ThatCannotBeIsAnErrorBeforeAnythingIsWritten) {
   EXPECT_NE(nowhere.find("the frozen model 'teacher': "), std::string::npos) << nowhere;
   EXPECT_NE(nowhere.find("there are no weights in '"), std::string::npos) << nowhere;
   EXPECT_NE(refusal(place / "empty").find("' is neither a checkpoint nor the folder of a run"), std::string::npos);
+  const std::string checkpoint = RunFolder(place / "teacher").checkpoint(8), shards = place / "shards";
+  const std::size_t count = export_shards(checkpoint, read_manifest(checkpoint), shards, 100);
+  std::filesystem::remove(concat(shards, '/', shard_name(2, count)));
+  EXPECT_NE(refusal(shards).find(concat("names the file '", shard_name(2, count), "', which is not there")),
+            std::string::npos);
+  export_shards(RunFolder(place / "small").checkpoint(8), read_manifest(RunFolder(place / "small").checkpoint(8)),
+                shards, 100, IfExists::replace);
+  EXPECT_NE(refusal(shards).find("has weights of another model"), std::string::npos);
   EXPECT_NE(refusal(place / "no.safetensors").find("the frozen model 'teacher': "), std::string::npos);
   EXPECT_NE(refusal(place / "small").find("has weights of another model"), std::string::npos);
 }

@@ -119,6 +119,43 @@ TEST(Trainer, GivesTheSameBitsInMicroBatchesOfTheSameSizeAndTwice) {
   for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], c.losses[i], 1e-3 * a.losses[i]);
 }
 
+// With dropout, whose masks are drawn again.
+TEST(Trainer, GivesTheSameBitsWhereActivationsAreComputedAgain) {
+  for (const int n : {1, 2, 3}) {
+    const TemporaryFolder place;
+    std::string bits;
+    for (const char* recompute : {"false", "true"})
+      for (const char* stage : {"ddp-fp32", "zero3-fp32"}) {
+        const Config config = small_run(place, concat(stage, recompute),
+                                        {concat("strategy=", stage), concat("model.recompute=", recompute)});
+        train_by(n, config);
+        if (bits.empty()) bits = weights_of(config);
+        EXPECT_TRUE(weights_of(config) == bits) << stage << ' ' << recompute << ' ' << n;
+      }
+  }
+}
+
+TEST(Trainer, ClipsEachElementOfGradientsInEveryStageAndPrecision) {
+  for (const int n : {1, 2, 3})
+    for (const std::string precision : {"-fp32", "-fp16"}) {
+      const TemporaryFolder place;
+      const auto trained = [&](const std::string& run, std::vector<std::string> more) {
+        const Config config = small_run(place, run, std::move(more));
+        train_by(n, config);
+        return weights_of(config);
+      };
+      const auto in_stage = [&](const char* stage, const char* clip, const char* by = "clip_by=value") {
+        return trained(concat(stage, clip, by),
+                       {concat("strategy=", stage, precision), clip, by, "loss_scale.initial=64"});
+      };
+      const std::string bits = in_stage("ddp", "clip=1e-3");
+      for (const char* stage : {"zero1", "zero2", "zero3"})
+        EXPECT_TRUE(in_stage(stage, "clip=1e-3") == bits) << stage << precision << n;
+      EXPECT_FALSE(in_stage("ddp", "clip=1e-3", "clip_by=norm") == bits);
+      EXPECT_TRUE(in_stage("ddp", "clip=1e9") == in_stage("zero3", "clip=1e9", "clip_by=norm")) << "nothing is clipped";
+    }
+}
+
 TEST(Trainer, GivesTheSameBitsWhateverTheNumberOfThreadsThatLoadBatches) {
   const TemporaryFolder place;
   Recorder standard;

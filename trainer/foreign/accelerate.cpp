@@ -129,6 +129,14 @@ void read_offload_params(ForeignReading& reading, const ForeignEntry& entry) {
   if (reading.flag(entry).value_or(false)) reading.state(reading.facts().parameter, Strategy::Offload::cpu, entry);
 }
 
+void read_recompute(ForeignReading& reading, const ForeignEntry& entry) {
+  if (!reading.flag(entry).value_or(false)) return;
+  const std::string_view key = reading.key_of(KeyRole::recompute);
+  if (key.empty())
+    return reading.refuse(entry, concat("the task that is trained has no key for ", words_of(KeyRole::recompute)));
+  reading.put(key, "true", entry);
+}
+
 void finish_accelerate(ForeignReading& reading) {
   const auto& type = reading.facts().type;
   if (type && !reading.facts().stage && !reading.reads_beside()) {
@@ -215,10 +223,9 @@ constexpr ForeignRow kAccelerateRows[] = {
     refused("deepspeed_config.deepspeed_exclusion_filter", "name the machines: keel launch --hosts", kAccelerateOff),
     refused("deepspeed_config.deepspeed_inclusion_filter", "name the machines: keel launch --hosts", kAccelerateOff),
     refused("deepspeed_config.deepspeed_moe_layer_cls_names", "keel has no mixtures of experts", kAccelerateOff),
-    refused("fsdp_config.fsdp_activation_checkpointing", "keel keeps activations; make batch.micro smaller",
-            kAccelerateOff),
-    refused("fsdp_config.fsdp_activation_checkpointing_offload", "keel keeps activations; make batch.micro smaller",
-            kAccelerateOff),
+    mapped("fsdp_config.fsdp_activation_checkpointing", KeyRole::recompute, "where it is true", read_recompute),
+    refused("fsdp_config.fsdp_activation_checkpointing_offload",
+            "keel computes activations again, or keeps them where they are", kAccelerateOff),
     taken("fsdp_config.fsdp_auto_wrap_policy", kBlocks),
     taken("fsdp_config.fsdp_transformer_layer_cls_to_wrap", kBlocks),
     taken("fsdp_config.fsdp_min_num_params", kBlocks),

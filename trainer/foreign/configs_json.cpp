@@ -27,7 +27,7 @@ void read_options(ForeignReading& reading, const ForeignEntry& entry) {
     reading.put(concat("optimizer.", each.key.substr(each.key.rfind('.') + 1)), each.value, each);
 }
 void read_process_batch(ForeignReading& reading, const ForeignEntry& entry) {
-  if (const auto rows = reading.whole_number(entry)) reading.facts().micro = {*rows, entry};
+  if (const auto rows = reading.whole_number(entry)) reading.state(reading.facts().micro, *rows, entry);
 }
 // Times the number of processes.
 void read_process_rate(ForeignReading& reading, const ForeignEntry& entry) {
@@ -40,6 +40,12 @@ void read_amp(ForeignReading& reading, const ForeignEntry& entry) {
 void read_cpu_only(ForeignReading& reading, const ForeignEntry& entry) {
   if (reading.flag(entry).value_or(false)) reading.put("device", "cpu", entry);
 }
+// The folder where it was started, unless somebody says another one.
+void read_save_folder(ForeignReading& reading, const ForeignEntry& entry) {
+  if (entry.value.text == "." || entry.value.text.empty())
+    return reading.tell(entry, ForeignTold::Verdict::taken, "its default; keel's is a folder of the run's own");
+  reading.put("run", entry.value, entry);
+}
 void read_checkpoint(ForeignReading& reading, const ForeignEntry& entry) {
   if (!entry.value.text.empty()) reading.put("resume", entry.value, entry);
 }
@@ -48,16 +54,14 @@ constexpr std::string_view kModels =
     "keel has none of its models yet: networks of linear layers and convolutions; say what is trained: task, model, "
     "data";
 
-// Whether the task that is trained has predictions by name.
-bool has_heads(const ForeignReading& reading) { return reading.request().schema.is_key("model.trunk"); }
-
 // A key about predictions, which is kept until all are known.
 template <std::optional<ForeignEntry> ForeignFacts::*fact>
 void read_of_heads(ForeignReading& reading, const ForeignEntry& entry) {
   using Verdict = ForeignTold::Verdict;
-  if (has_heads(reading) && !reading.user_says("model.heads")) {
+  const std::string_view heads = reading.key_of(KeyRole::heads);
+  if (!heads.empty() && !reading.user_says(heads)) {
     reading.facts().*fact = entry;
-    reading.tell(entry, Verdict::mapped, "model.heads");
+    reading.tell(entry, Verdict::mapped, std::string(heads));
   } else if (reading.user_says_one_of("task|model|data")) {
     reading.tell(entry, Verdict::answered, "your own task, model or data stands instead");
   } else {
@@ -114,7 +118,9 @@ void make_heads(ForeignReading& reading) {
   const ForeignFacts& facts = reading.facts();
   if (!facts.heads) {
     for (const auto& each : {facts.losses, facts.weights})
-      if (each) reading.refuse(*each, "nothing names predictions; give model.heads, or pred_names_and_types");
+      if (each)
+        reading.refuse(*each, concat("nothing names predictions; give ", reading.key_of(KeyRole::heads),
+                                     ", or pred_names_and_types"));
     return;
   }
   std::vector<YamlNode> heads = heads_of(reading, *facts.heads);
@@ -123,13 +129,18 @@ void make_heads(ForeignReading& reading) {
     const std::string name = class_name(value.text);
     for (const auto& [theirs, keels] : kLosses)
       if (theirs == name) return std::string(keels);
-    reading.refuse(*facts.losses, concat("keel's heads have no loss '", name, "'; give model.heads"));
+    reading.refuse(*facts.losses,
+                   concat("keel's heads have no loss '", name, "'; give ", reading.key_of(KeyRole::heads)));
     return std::string("auto");
   });
-  add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
+  // Of a single function its trainer counts no weights.
+  const bool is_one = facts.losses && facts.losses->value.kind == YamlNode::Kind::scalar;
+  if (facts.weights && is_one)
+    reading.tell_again(*facts.weights, "counts for several functions, and loss_function is one");
+  else add_to_heads(reading, facts.weights, "weight", heads, [](const YamlNode& value) { return value.text; });
   YamlNode list = YamlNode::of(YamlNode::Kind::list, facts.heads->line);
   list.items = std::move(heads);
-  reading.put("model.heads", std::move(list), *facts.heads);
+  reading.put(reading.key_of(KeyRole::heads), std::move(list), *facts.heads);
 }
 
 // Its schedule is always CyclicLR, up in 6 epochs.
@@ -140,6 +151,8 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.has("optimizer.lr")) reading.put("optimizer.lr", yaml_of(1e-3 * reading.ranks()), whole);
   if (!reading.facts().micro) reading.facts().micro = {64, whole};
   if (!reading.has("clip")) reading.put("clip", "0", whole);
+  if (!reading.has("data.last")) put_last_rows(reading, whole, true);
+  if (!reading.facts().epochs && !reading.has("steps")) reading.put("epochs", "60", whole);
   if (reading.user_says("scheduler.type") && reading.own("scheduler.type") != "CyclicLR") return;
   if (!reading.has("scheduler.step_size_up"))
     return reading.refuse(whole,
@@ -154,7 +167,7 @@ void finish_configs(ForeignReading& reading) {
   if (!reading.has("scheduler.cycle_momentum")) reading.put("scheduler.cycle_momentum", "false", whole);
 }
 
-constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|";
+constexpr std::string_view kConfigsOff = "false|False|none|None|null|0|\"\"|[]|{}";
 constexpr std::string_view kLater = "of prediction, not of training";
 
 constexpr ForeignRow kConfigsRows[] = {
@@ -166,8 +179,9 @@ constexpr ForeignRow kConfigsRows[] = {
     answered(refused("validation_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("test_dataset", "keel has no data sets of Python classes; give data"), "task|data"),
     answered(refused("dataset_creator_name", "keel has no data sets of Python classes; give data"), "task|data"),
-    mapped("pred_names_and_types", "", read_of_heads<&ForeignFacts::heads>,
-           "`model.heads`: cls is a classification, regr a regression; names are those of columns"),
+    mapped("pred_names_and_types", KeyRole::heads,
+           "cls is a classification, regr a regression; names are those of columns",
+           read_of_heads<&ForeignFacts::heads>),
     answered(refused("data_label_separation_index", "keel's data has columns of names; give data"), "task|data"),
     taken("task_type", "names the accuracy that is told; heads have metrics by their types"),
     mapped("loss_function", "", read_of_heads<&ForeignFacts::losses>,
@@ -182,14 +196,14 @@ constexpr ForeignRow kConfigsRows[] = {
     mapped("optimizer", "optimizer.type", read_class),
     mapped("optimizer_params", "", read_options, "the optimizer's options by PyTorch's names"),
     answered(refused("multi_optimizer_param_dicts",
-                     "its groups name attributes of a Python model; give optimizer.groups", ""),
+                     "its groups name attributes of a Python model; give optimizer.groups", kConfigsOff),
              "optimizer.groups"),
-    mapped("model_save_dir", "run"),
+    mapped("model_save_dir", "run", read_save_folder, "the default, ., is keel's own"),
     mapped("checkpoint_dir", "resume", read_checkpoint),
     refused("pretrained_model_path", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_encoder_only", "keel does not read its .pth files", kConfigsOff),
     refused("load_pretrained_classifer", "keel does not read its .pth files", kConfigsOff),
-    mapped("validation_ratio", "data.validation"),
+    mapped("validation_ratio", KeyRole::validation_fraction),
     mapped("num_workers", "data.workers"),
     taken("pin_memory", "keel's batches are in pinned memory"),
     mapped("automatic_mixed_precision", "precision", read_amp, "fp16 or fp32"),
@@ -212,12 +226,16 @@ const ForeignKind kConfigsJson = {
     .signs = "config_class|batch_size_per_process|learning_rate_per_process|pred_names_and_types",
     .about =
         "Sections nest by `config_class`, and keys count wherever they stand. Its learning rate is multiplied by the "
-        "number of ranks, is never clipped, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to "
-        "it in 6 epochs), for which `scheduler.step_size_up` is asked. Predictions by name are heads of the task "
-        "`supervised`; its model is a Python class, and its data set another, so give `model.trunk` and `data.path`.",
+        "number of ranks, and always follows CyclicLR (`triangular2`, from a tenth of the rate up to it in 6 epochs), "
+        "for which `scheduler.step_size_up` is asked. It never clips, and drops an epoch's last rows where they fill "
+        "no step (`data.last: drop`). Predictions by name are heads of a model; its model is a Python class, and its "
+        "data set another, so give what the task's sections `model` and `data` ask for.",
     .rows = kConfigsRows,
     .finish = finish_configs,
     .is_nested = true,
-    .task_key = "model.trunk"};
+    .aside_signs = "prediction_output_path|prediction_postprocessor",
+    .aside_keys =
+        "config_class|pretrained_model_path|batch_size_per_process|prediction_output_path|prediction_postprocessor",
+    .task_role = KeyRole::heads};
 
 }  // namespace keel::foreign

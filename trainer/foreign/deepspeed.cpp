@@ -193,6 +193,10 @@ void read_curriculum(ForeignReading& reading, const ForeignEntry& entry) {
   }
 }
 
+void read_drop_last(ForeignReading& reading, const ForeignEntry& entry) {
+  if (const auto are_dropped = reading.flag(entry)) put_last_rows(reading, entry, *are_dropped);
+}
+
 void finish_deepspeed(ForeignReading& reading) {
   const ForeignEntry whole = reading.whole();
   finish_loss_scale(reading);
@@ -304,7 +308,8 @@ constexpr ForeignRow kDeepSpeedRows[] = {
     taken("zero_force_ds_cpu_optimizer", "keel's update on the processor has the same bits"),
     taken("disable_allgather", "changes no result"),
     refused("sparse_gradients", "keel's embeddings say so themselves", kDeepSpeedOff),
-    refused("dataloader_drop_last", "keel's windows never end in a part of a batch", "true|True|false|False"),
+    with_auto(mapped("dataloader_drop_last", "", read_drop_last, "`data.last`: drop or fewer, where data has epochs"),
+              "as keel does"),
     taken("tensorboard.*", "changes no result; keel's trackers are chosen by `tracker`"),
     taken("csv_monitor.*", "changes no result; keel's trackers are chosen by `tracker`"),
     taken("wandb.*", "changes no result; keel's trackers are chosen by `tracker`"),

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "keel/config/key_role.h"
 #include "keel/config/yaml_reader.h"
 
 namespace keel {
@@ -44,6 +45,8 @@ struct ForeignRow {
   // Of keys or sections of keel's, "task|data": where the user's own KEY=VALUE gives one, the row does not count.
   std::string_view answered_by = {};
   std::string_view automatic = {};  // what `auto` means where the user says nothing; empty: then it is refused
+  // In place of `to`: the key of the task that is trained. Where it has none, the row is refused.
+  KeyRole role = KeyRole::none;
 };
 
 struct ForeignKind {
@@ -60,8 +63,11 @@ struct ForeignKind {
   bool is_nested = false;
   // Numbers in quotes are numbers, as its trainer reads them.
   bool reads_texts = false;
-  // A key of the task that such a file is for; empty: the file does not say what is trained.
-  std::string_view task_key = {};
+  // Where it is nested: a section that has one of `aside_signs`, and no other keys than `aside_keys`, is of prediction,
+  // and nothing follows from it.
+  std::string_view aside_signs = {}, aside_keys = {};
+  // Of a key of the task that such a file is for; none: the file does not say what is trained.
+  KeyRole task_role = KeyRole::none;
 };
 
 // All kinds, in the order of documentation.
@@ -82,6 +88,12 @@ constexpr ForeignRow mapped(std::string_view key, std::string_view to, std::stri
 }
 constexpr ForeignRow mapped(std::string_view key, std::string_view to, ForeignReader read, std::string_view note = {}) {
   return {key, ForeignRow::Way::mapped, to, note, read};
+}
+constexpr ForeignRow mapped(std::string_view key, KeyRole role, std::string_view note = {},
+                            ForeignReader read = nullptr) {
+  ForeignRow row = mapped(key, {}, read, note);
+  row.role = role;
+  return row;
 }
 // `words`: "no=fp32|bf16=bf16".
 constexpr ForeignRow words(std::string_view key, std::string_view to, std::string_view all,

@@ -28,10 +28,10 @@ ForeignRequest request_for(const ConfigKeys& keys, const ForeignKind* kind, std:
   const std::optional<std::string> named = written_value(yaml, overrides, "task.type");
   const TaskEntry* const entry = keys.tasks().find(named.value_or(""));
   if (entry != nullptr) return {keys.schema(entry->name), overrides, ranks};
-  if (!named && kind != nullptr && !kind->task_key.empty())
+  if (!named && kind != nullptr && kind->task_role != KeyRole::none)
     for (const TaskEntry& each : keys.tasks().entries()) {
       const Schema& schema = keys.schema(each.name);
-      if (!schema.is_key(kind->task_key) || is_of_another_task(standard, schema, overrides)) continue;
+      if (schema.key_of(kind->task_role).empty() || is_of_another_task(standard, schema, overrides)) continue;
       ForeignRequest request = {schema, overrides, ranks};
       request.task = each.name;
       return request;

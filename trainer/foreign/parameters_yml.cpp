@@ -101,6 +101,7 @@ void finish_parameters(ForeignReading& reading) {
   standard("scheduler.type", "linear_with_warmup");
   standard("scheduler.warmup", "0.01");
   standard("clip", "1.0");
+  if (!reading.has("data.last")) put_last_rows(reading, whole, true);
   if (!facts.epochs && !reading.has("steps") && reading.request().schema.is_key("epochs")) standard("epochs", "3");
 }
 
@@ -109,8 +110,10 @@ constexpr std::string_view kNoTask =
 constexpr std::string_view kWhat = "task|model|data";
 
 constexpr ForeignRow kParameterRows[] = {
-    answered(refused("data-params.data_dir", "keel does not read its folders of sentences; give data.path"), "data"),
-    answered(refused("data-params.is_dev_file", "keel holds out a part of its data; give data.validation",
+    answered(
+        refused("data-params.data_dir", "keel does not read its folders of sentences; say in data which file is read"),
+        "data"),
+    answered(refused("data-params.is_dev_file", "keel holds out a part of its data; say in data how much",
                      "true|True|false|False"),
              "data"),
     refused("transformers-params.mode", "keel train trains; a run is evaluated while it trains", "train"),
@@ -132,7 +135,7 @@ constexpr ForeignRow kParameterRows[] = {
     mapped("transformers-params.num_loader_workers", "data.workers"),
     mapped("transformers-params.batch_size", "batch.micro|batch.global", read_micro),
     taken("transformers-params.use_max_length", "rows of keel's texts have one length"),
-    mapped("transformers-params.max_length", "model.block"),
+    mapped("transformers-params.max_length", KeyRole::sequence_length),
     epochs("transformers-params.num_epochs"),
     mapped("transformers-params.gradient_accumulation_steps", "batch.global", read_accumulation),
     mapped("transformers-params.log_steps_ratio", "log.every", read_log_ratio,
@@ -157,7 +160,7 @@ const ForeignKind kParameters = {
     .signs = "transformers-params",
     .about =
         "Its optimizer is `HFAdamW` with a decay of 0.01, its schedule `linear_with_warmup`, its clipping 1.0. A last "
-        "window of micro-batches that is not full was dropped there; keel's steps always have `batch.global` rows.",
+        "window of micro-batches that is not full was dropped there, so `data.last` is drop where data has epochs.",
     .rows = kParameterRows,
     .finish = finish_parameters,
     .reads_texts = true};

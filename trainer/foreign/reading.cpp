@@ -52,6 +52,14 @@ const ForeignRow* row_of(const ForeignKind& kind, std::string_view key) {
   return whole_section;
 }
 
+bool is_set_aside(const ForeignKind& kind, const YamlNode& section) {
+  const auto is_one_of = [](std::string_view keys) {
+    return [keys](const YamlEntry& entry) { return has_choice(keys, entry.key); };
+  };
+  return std::ranges::any_of(section.entries, is_one_of(kind.aside_signs)) &&
+         std::ranges::all_of(section.entries, is_one_of(kind.aside_keys));
+}
+
 bool is_section_of(const ForeignKind& kind, std::string_view key) {
   return std::any_of(kind.rows.begin(), kind.rows.end(),
                      [&](const ForeignRow& row) { return is_inside(row.key, key); });
@@ -86,10 +94,12 @@ void ForeignReading::read_file(const ForeignKind& kind, const ForeignEntry& entr
 
 void ForeignReading::walk(const ForeignKind& kind, std::string_view file, const std::string& prefix,
                           const YamlNode& mapping) {
+  const bool is_aside = !prefix.empty() && is_set_aside(kind, mapping);
   for (const YamlEntry& entry : mapping.entries) {
     ForeignEntry read = {std::string(file), kind.is_nested ? entry.key : prefix + entry.key, entry.line, entry.value};
     if (kind.reads_texts && parsed(read.value.text)) read.value.quoted = false;
-    read_entry(kind, read);
+    if (is_aside) tell(read, Verdict::taken, "of prediction, not of training");
+    else read_entry(kind, read);
   }
 }
 
@@ -119,6 +129,10 @@ void ForeignReading::refuse_unknown(const ForeignKind& kind, const ForeignEntry&
                 likely.empty() ? ", and may change results; remove it" : concat(", did you mean '", likely, "'?")));
 }
 
+std::string_view ForeignReading::keels_keys(const ForeignRow& row) const {
+  return row.role == KeyRole::none ? row.to : key_of(row.role);
+}
+
 bool ForeignReading::knows(std::string_view keys) const {
   const std::vector<std::string_view> all = split_choices(keys);
   return std::all_of(all.begin(), all.end(), [&](std::string_view key) {
@@ -145,7 +159,7 @@ void ForeignReading::apply(const ForeignKind& kind, const ForeignRow& row, const
 }
 
 void ForeignReading::apply_auto(const ForeignRow& row, const ForeignEntry& entry) {
-  const std::string_view key = row.to.substr(0, row.to.find('|'));
+  const std::string_view keys = keels_keys(row), key = keys.substr(0, keys.find('|'));
   const std::string full =
       key.ends_with(".*") ? concat(key.substr(0, key.size() - 1), last_word(entry.key)) : std::string(key);
   YamlNode none;
@@ -163,14 +177,18 @@ void ForeignReading::apply_auto(const ForeignRow& row, const ForeignEntry& entry
 }
 
 void ForeignReading::map(const ForeignRow& row, const ForeignEntry& entry) {
-  if (!knows(row.to)) {
+  const std::string_view to = keels_keys(row);
+  if (row.role != KeyRole::none && to.empty() && row.read == nullptr)
+    return refuse(entry, concat("the task that is trained has no key for ", words_of(row.role),
+                                "; remove it, or name another task: task.type=NAME"));
+  if (!knows(to)) {
     const std::string_view instead = row.answered_by;
-    return refuse(entry, concat("keel has no ", listed(row.to), " yet",
+    return refuse(entry, concat("keel has no ", listed(to), " yet",
                                 instead.empty() ? "" : concat("; give ", listed(instead), " instead")));
   }
-  const std::vector<std::string_view> keys = split_choices(row.to);
+  const std::vector<std::string_view> keys = split_choices(to);
   if (!keys.empty() && std::all_of(keys.begin(), keys.end(), [&](std::string_view key) { return user_says(key); }))
-    return tell(entry, Verdict::answered, concat("your own ", listed(row.to), " stands instead"));
+    return tell(entry, Verdict::answered, concat("your own ", listed(to), " stands instead"));
   const std::size_t puts = puts_.size(), told = out_.told.size();
   if (row.read != nullptr) {
     row.read(*this, entry);
@@ -195,9 +213,9 @@ void ForeignReading::map(const ForeignRow& row, const ForeignEntry& entry) {
   std::string text;
   for (std::size_t i = puts; i < puts_.size(); ++i)
     text += concat(text.empty() ? "" : ", ", puts_[i].key, ": ", flow_text(puts_[i].value));
-  if (text.empty() && !row.to.empty()) {
+  if (text.empty() && !to.empty()) {
     awaiting_.push_back({entry.file, entry.key, entry.line});
-    text = listed(row.to);
+    text = listed(to);
   }
   if (!row.note.empty()) text += concat(text.empty() ? "" : "; ", row.note);
   tell(entry, Verdict::mapped, std::move(text));
@@ -211,6 +229,12 @@ ForeignTold* ForeignReading::told_of(const ForeignEntry& entry) {
   for (ForeignTold& told : out_.told)
     if (told.file == entry.file && told.line == entry.line && told.key == entry.key) return &told;
   return nullptr;
+}
+
+void ForeignReading::tell_again(const ForeignEntry& entry, std::string text) {
+  ForeignTold& told = *told_of(entry);
+  told.verdict = Verdict::taken;
+  told.text = std::move(text);
 }
 
 void ForeignReading::refuse(const ForeignEntry& entry, std::string why) {
@@ -248,6 +272,20 @@ std::string ForeignReading::value_of(std::string_view key) const {
   for (const Put& put : puts_)
     if (put.key == key) return flow_text(put.value);
   return "";
+}
+
+bool ForeignReading::may_apply(std::string_view key) const {
+  const std::span<const SchemaRow> rows = request_.schema.rows();
+  const auto value_or_default = [&](std::string_view other) {
+    const std::string said = value_of(other);
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const SchemaRow& each) { return each.key == other; });
+    return said.empty() && row != rows.end() ? std::string(row->standard) : said;
+  };
+  return std::any_of(rows.begin(), rows.end(), [&](const SchemaRow& row) {
+    if (row.key != key) return false;
+    const std::string_view other = row.when.key;
+    return other.empty() || (may_apply(other) && row.when.accepts(value_or_default(other)));
+  });
 }
 
 void ForeignReading::put(std::string_view written, YamlNode value, const ForeignEntry& from) {
@@ -334,4 +372,15 @@ std::vector<ForeignEntry> ForeignReading::entries_of(const ForeignEntry& mapping
   return entries;
 }
 
+namespace foreign {
+
+void put_last_rows(ForeignReading& reading, const ForeignEntry& entry, bool are_dropped) {
+  if (reading.may_apply("data.last")) return reading.put("data.last", are_dropped ? "drop" : "fewer", entry);
+  if (entry.key.empty()) return;
+  if (are_dropped && !reading.request().schema.is_key("data.last"))
+    return reading.refuse(entry, "an epoch's last rows make a smaller step in this task");
+  reading.tell(entry, ForeignTold::Verdict::taken, "steps of this data always have all rows");
+}
+
+}  // namespace foreign
 }  // namespace keel

@@ -61,9 +61,14 @@ class ForeignReading {
   bool has(std::string_view key) const { return user_says(key) || !value_of(key).empty(); }
   // What the file, or what is said beside it, makes of a key of keel's; empty: nothing.
   std::string value_of(std::string_view key) const;
+  // The key of the task that is trained; empty: it has none.
+  std::string_view key_of(KeyRole role) const { return request_.schema.key_of(role); }
+  // Whether there is such a key, and what is said so far lets it count.
+  bool may_apply(std::string_view key) const;
   // What is done with the entry, instead of what its row says.
   void tell(const ForeignEntry& entry, ForeignTold::Verdict verdict, std::string text);
-  // Takes the place of what was told of the entry.
+  // Take the place of what was told of the entry.
+  void tell_again(const ForeignEntry& entry, std::string text);
   void refuse(const ForeignEntry& entry, std::string why);
   // The file as a whole.
   ForeignEntry whole() const { return {file_, "", 1, {}}; }
@@ -110,6 +115,7 @@ class ForeignReading {
   void apply_auto(const ForeignRow& row, const ForeignEntry& entry);
   void map(const ForeignRow& row, const ForeignEntry& entry);
   void refuse_unknown(const ForeignKind& kind, const ForeignEntry& entry);
+  std::string_view keels_keys(const ForeignRow& row) const;
   bool knows(std::string_view keys) const;
   void refuse_contradiction(const ForeignEntry& earlier, const ForeignEntry& entry);
   void read_file(const ForeignKind& kind, const ForeignEntry& entry);
@@ -132,6 +138,9 @@ class ForeignReading {
 };
 
 namespace foreign {
+
+// Of an entry that says whether an epoch's last rows are left out where they fill no step.
+void put_last_rows(ForeignReading& reading, const ForeignEntry& entry, bool are_dropped);
 
 // The row of a key that counts epochs.
 constexpr ForeignRow epochs(std::string_view key) {

@@ -6,6 +6,7 @@
 #include "keel/config/values.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/foreign/kind.h"
 #include "keel/trainer/foreign/reading.h"
 
@@ -37,9 +38,19 @@ void set_key(YamlNode& root, std::string_view key, const YamlNode& value) {
   else set_key(entry->value, key.substr(dot + 1), value);
 }
 
+// "`KEY` of `TASK`", of every task that has one.
+std::string keys_of_tasks(KeyRole role) {
+  std::string text;
+  for (const TaskEntry& task : keel_keys()->tasks().entries())
+    if (const std::string_view key = keel_keys()->schema(task.name).key_of(role); !key.empty())
+      text += concat(text.empty() ? "`" : ", `", key, "` of `", task.name, '`');
+  return text;
+}
+
 std::string describe_way(const ForeignRow& row) {
   std::string text;
   for (const std::string_view key : split_choices(row.to)) text += concat(text.empty() ? "`" : ", `", key, '`');
+  if (row.role != KeyRole::none) text += concat(words_of(row.role), ": ", keys_of_tasks(row.role));
   if (row.way == ForeignRow::Way::mapped && !row.values.empty()) {
     std::string all;
     for (const std::string_view pair : split_choices(row.values)) {
@@ -149,7 +160,11 @@ std::string foreign_reference() {
                    '`');
     for (const std::string_view sign : split_choices(kind.signs))
       if (!kind.signs.starts_with(sign)) page += concat(", `", sign, '`');
-    page += " at its top.\n\n| key | what | how |\n|---|---|---|\n";
+    page += " at its top.";
+    if (kind.task_role != KeyRole::none)
+      page += concat(" Where no `task.type` is given, it means the first task with ", words_of(kind.task_role), ": ",
+                     keys_of_tasks(kind.task_role), '.');
+    page += "\n\n| key | what | how |\n|---|---|---|\n";
     constexpr std::string_view kWays[] = {"taken", "mapped", "refused"};
     for (const ForeignRow& row : kind.rows)
       page += concat("| `", row.key, "` | ", kWays[static_cast<std::size_t>(row.way)], " | ",

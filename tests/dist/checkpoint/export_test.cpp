@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/dist/checkpoint/extent_writer.h"
 #include "keel/dist/checkpoint/save.h"
+#include "keel/dist/checkpoint/weight_shards.h"
 #include "tests/dist/checkpoint/resident.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/error_of.h"
@@ -120,6 +122,28 @@ TEST_P(Export, InFp32IsTheGatheredMastersToTheBitAndInBf16TheirNearest) {
     EXPECT_EQ(halves.at(name).first, tensor.first) << name;
     EXPECT_TRUE(halves.at(name).second == rounded(tensor.second)) << name;
   }
+}
+
+TEST_P(Export, InShardsHasTheTensorsOfTheOneFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "checkpoint";
+  const Masters masters = train_and_save(path);
+  std::uint64_t largest = 0;
+  for (const auto& [name, tensor] : masters) largest = std::max<std::uint64_t>(largest, tensor.second.size());
+  const std::size_t count = export_shards(path, read_manifest(path), folder / "shards", 2 * largest);
+  EXPECT_GT(count, 1u);
+  EXPECT_LT(count, masters.size());
+  Masters joined;
+  for (std::size_t i = 1; i <= count; ++i) {
+    const std::string file = concat(folder / "shards", '/', shard_name(i, count));
+    std::uint64_t bytes = 0;
+    for (auto& [name, tensor] : tensors_in(file, DType::f32)) {
+      bytes += tensor.second.size();
+      EXPECT_TRUE(joined.emplace(name, tensor).second) << name;
+    }
+    EXPECT_LE(bytes, 2 * largest);
+  }
+  EXPECT_TRUE(joined == masters);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllStages, Export,

@@ -46,13 +46,18 @@ struct DrawnRun {
       options.scaling.interval = 2;
       options.loss_scale = 256;
     }
+    if (options.clip > 0 && pick(false, true)) {
+      options.clip_by = ClipBy::value;
+      options.clip = 1e-3;
+    }
   }
 
   std::string description() const {
     return concat(optimizer, " on ", ranks, " ranks, ", options.micro_batches, " micro-batches, ",
                   name_of(options.sharding.accumulation), ", ", options.policy.parameter, ", gradients ",
                   options.policy.gradient, ", wire ", options.wire_dtype(), ", compression ",
-                  options.compression.kind().name, ", clip ", options.clip);
+                  options.compression.kind().name, ", clip ", options.clip,
+                  options.clip_by == ClipBy::value ? " by value" : "");
   }
 
   // The weights in the end, on every rank, and whether steps were taken.

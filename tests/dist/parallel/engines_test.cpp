@@ -5,104 +5,20 @@
 #include <cmath>
 #include <functional>
 #include <mutex>
-#include <numbers>
 #include <optional>
 
 #include "keel/autograd/backward.h"
 #include "keel/autograd/checkpoint.h"
-#include "keel/dist/comm/decorators.h"
 #include "keel/dist/parallel/constant_scope.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/optim/lbfgs.h"
+#include "tests/dist/parallel/gan_support.h"
 #include "tests/dist/parallel/rows_support.h"
 
 namespace keel {
 namespace {
 
 using namespace keel::testing;
-
-constexpr std::int64_t kHidden = 24, kPoints = 12;
-
-// Two units between two layers of the root.
-struct PointNet : Module {
-  PointNet(std::int64_t in, std::int64_t out) : first(in, kHidden), last(kHidden, out) {
-    for (int i = 0; i < 2; ++i) units.emplace_back(kHidden);
-  }
-  Linear first, last;
-  std::vector<UnitLayer> units;
-  Variable operator()(const Variable& x) const {
-    Variable y = tanh(first(x));
-    for (const UnitLayer& unit : units) y = unit(y);
-    return last(y);
-  }
-  void visit(Visitor& v) override {
-    v("first", first);
-    v("units", units);
-    v("last", last);
-  }
-};
-
-// This rank's points of a ring in a micro-batch; the ranks have different numbers of them.
-Variable ring(const Context& context, const Communicator& comm, int at) {
-  std::vector<double> points;
-  const std::int64_t count = kPoints + comm.rank();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>((i * 7 + at * 5 + comm.rank()) % 37) / 37;
-    points.insert(points.end(), {std::cos(angle), std::sin(angle)});
-  }
-  return Variable(tensor_of(context, points, {count, 2}));
-}
-
-Variable noise(const Context& context, const Communicator& comm, int at) {
-  const std::uint64_t seed = 100 * static_cast<std::uint64_t>(at) + static_cast<std::uint64_t>(comm.rank());
-  return Variable(uniform_tensor(context, {kPoints + comm.rank(), 3}, seed));
-}
-
-ShardedOptions in_micros(int number, int micros) {
-  ShardedOptions options = stage(number);
-  options.micro_batches = micros;
-  return options;
-}
-
-// Generator and discriminator of one rank. The losses are those of least squares (Mao et al. 2017).
-struct Gan {
-  Gan(Communicator& ranks, int number_of_generator, int number_of_discriminator, int micros = 1)
-      : comm(ranks),
-        context(testing::context(1)),
-        generator(make_g, context, comm, make_adamw(), in_micros(number_of_generator, micros)),
-        discriminator(make_d, context, comm, make_adamw(), in_micros(number_of_discriminator, micros)) {}
-
-  Variable score(const Variable& x) const { return make_d(x); }
-  void train_discriminator(int at, bool last = true) {
-    const Variable real = ring(context, comm, at);
-    const Variable fake = make_g(noise(context, comm, at)).detach();
-    discriminator.backward(add(mean(square(shift(score(real), -1))), mean(square(score(fake)))),
-                           {.weight = real.dim(0), .last = last});
-  }
-  Variable generator_loss(int at) const { return mean(square(shift(score(make_g(noise(context, comm, at))), -1))); }
-  void train_generator(int at, bool last = true) {
-    generator.backward(generator_loss(at), {.weight = kPoints + comm.rank(), .last = last});
-  }
-
-  Communicator& comm;
-  Context context;
-  PointNet make_g{3, 2}, make_d{2, 1};
-  Sharded generator, discriminator;
-};
-
-// Runs `body` on each rank, and returns the numbers that rank 0 gives back.
-std::vector<double> of_rank_0(int ranks, const std::function<std::vector<double>(Communicator&)>& body) {
-  std::vector<double> outcome;
-  std::mutex mutex;
-  run_ranks(ranks, [&](Communicator& comm) {
-    const std::vector<double> mine = body(comm);
-    const std::lock_guard lock(mutex);
-    if (comm.rank() == 0) outcome = mine;
-  });
-  return outcome;
-}
-
-void append(std::vector<double>& to, const std::vector<double>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 // A rank that asks for the unit of one engine, and one that asks for the same unit of the other, do not take each
 // other's for their own.
@@ -285,82 +201,6 @@ TEST(Engines, RecomputationAndEvaluationInBetweenChangeNoBit) {
         EXPECT_TRUE(train(ranks, number, way) == plain)
             << ranks << " ranks, stage " << number << ", way " << static_cast<int>(way);
     }
-}
-
-bool is_whole(const ShardUnit& unit) { return unit.layout().values.storage()->resident(); }
-
-int whole_units(const Sharded& engine) {
-  int count = 0;
-  for (const auto& unit : engine.units()) count += is_whole(*unit) ? 1 : 0;
-  return count;
-}
-
-// Stage 3: the weights that the generator's backward pass went through are released before it comes to the generator.
-TEST(Engines, WeightsOfTheOtherEngineAreReleasedInThePassAndAfterIt) {
-  for (const bool recomputes : {false, true})
-    run_ranks(3, [&](Communicator& comm) {
-      Gan gan(comm, 0, 3);
-      int whole = -1;
-      gan.make_g.last.weight.variable().leaf()->when_ready(
-          &whole, [&](BackwardPass&) { whole = whole_units(gan.discriminator); });
-      const std::function<Variable(const Variable&)> score = [&](const Variable& x) { return gan.score(x); };
-      const Variable fake = gan.make_g(noise(gan.context, comm, 0));
-      gan.generator.backward(mean(square(recomputes ? checkpoint(score, fake) : score(fake))));
-      EXPECT_EQ(whole, 0) << recomputes;
-      EXPECT_EQ(whole_units(gan.discriminator), 0) << recomputes;
-      gan.make_g.last.weight.variable().leaf()->forget_hooks(&whole);
-    });
-}
-
-// A pass in which weights are constants gathers them as often as the pass that trains them.
-TEST(Engines, APassThroughTheOtherModelGathersItsUnitsAsOftenAsItsOwn) {
-  run_ranks(2, [&](Communicator& direct) {
-    std::int64_t gathers = 0;
-    WatchedCommunicator comm(direct, [&](std::int64_t, const Collective& collective) {
-      gathers += collective.kind == CollectiveKind::all_gather ? 1 : 0;
-    });
-    Gan gan(comm, 0, 3);
-    const auto counted = [&](Sharded& engine, const Variable& loss) {
-      const std::int64_t before = gathers;
-      engine.backward(loss, {.last = false});
-      return gathers - before;
-    };
-    const auto fake = [&] { return gan.make_g(noise(gan.context, comm, 0)); };
-    counted(gan.discriminator, mean(square(gan.score(fake().detach()))));  // after which the order of units is known
-    const std::int64_t own = counted(gan.discriminator, mean(square(gan.score(fake().detach()))));
-    EXPECT_EQ(counted(gan.generator, mean(square(gan.score(fake())))), own);
-  });
-}
-
-// A pass through one unit alone: what the forward pass has left, and what was gathered ahead, is released at its end.
-TEST(Engines, APassThroughAPartOfTheOtherModelLeavesNothingBehind) {
-  run_ranks(2, [&](Communicator& comm) {
-    Gan gan(comm, 0, 3);
-    const Variable fake = gan.make_g(noise(gan.context, comm, 0));
-    gan.score(Variable(fake.value()));
-    gan.generator.backward(mean(gan.make_d.units[1](tanh(linear(fake, gan.make_d.first.weight.variable(), {})))));
-    EXPECT_EQ(whole_units(gan.discriminator), 0);
-  });
-}
-
-// Nothing of the other model is trained: no parameter of it tells that a pass has come by.
-TEST(Engines, FrozenWeightsOfTheOtherEngineAreReleasedAfterThePass) {
-  run_ranks(3, [&](Communicator& comm) {
-    const Context context = testing::context(1);
-    PointNet student(3, 2);
-    UnitNet teacher(kWidth, 3);
-    for_each_parameter(teacher, [](const std::string&, Parameter& parameter) { parameter.set_trainable(false); });
-    ShardedOptions options = stage(3);
-    options.sharding.keep_last_unit = false;
-    Sharded trained(student, context, comm, make_adamw()), fixed(teacher, context, comm, make_adamw(), options);
-    const Variable y = student(noise(context, comm, 0));
-    Variable wide = matmul(y, Variable(uniform_tensor(context, {2, kWidth}, 3)));
-    for (const UnitLayer& layer : teacher.layers) wide = layer(wide);
-    EXPECT_EQ(whole_units(fixed), 0);
-    trained.backward(mean(square(wide)));
-    EXPECT_EQ(whole_units(fixed), 0);
-    EXPECT_GT(trained.step(1e-2).get().grad_norm, 0);
-  });
 }
 
 // Rows of tables that another engine's loss looks up are no rows of the step.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -33,6 +34,64 @@ TEST(Zero, TheNormIsThatOfAnFp64Sum) {
     EXPECT_GT(norm, 1e-3);
     EXPECT_NEAR(std::sqrt(squares), 1e-3, 1e-6 * 1e-3 + 1e-7);
   });
+}
+
+// By how much a step of rate 1 moves each weight.
+std::vector<double> moves(Communicator& comm, const ShardedOptions& options, int micros, double* norm = nullptr) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  Sharded engine(net, context, comm, make_sgd(), options);
+  std::vector<double> moved = whole_values(engine);
+  for (int micro = 0; micro < micros; ++micro) {
+    const Tensor x = rows(context, 0, comm, micro, micros, 100, options.policy.parameter);
+    engine.backward(mean(net(x)), {.weight = x.dim(0), .last = micro + 1 == micros});
+  }
+  const StepResult result = engine.step(1).get();
+  EXPECT_TRUE(result.taken);
+  if (norm != nullptr) *norm = result.grad_norm;
+  const std::vector<double> after = whole_values(engine);
+  for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= after[i];
+  return moved;
+}
+
+TEST(Zero, ClipsEachElementOfTheMeanGradientInEveryStage) {
+  constexpr double kLimit = 1e-4;
+  std::mutex mutex;
+  for (const int ranks : {1, 2, 3})
+    for (const DType dtype : {DType::f32, DType::f16})
+      for (const int micros : {1, 2}) {
+        std::vector<double> first;
+        for (const int number : {0, 1, 2, 3})
+          run_ranks(ranks, [&](Communicator& comm) {
+            ShardedOptions options = stage(number);
+            options.policy = PrecisionPolicy::of(dtype);
+            options.micro_batches = micros;
+            if (dtype == DType::f16) {
+              options.scaling = LossScaling::dynamic();
+              options.loss_scale = 256;
+            }
+            double norm = 0, norm_before = 0;
+            const std::vector<double> whole = moves(comm, options, micros, &norm_before);
+            options.clip_by = ClipBy::value;
+            options.clip = 1e6;
+            EXPECT_TRUE(moves(comm, options, micros) == whole) << "nothing reaches the limit";
+            options.clip = kLimit;
+            const std::vector<double> clipped = moves(comm, options, micros, &norm);
+            EXPECT_EQ(norm, norm_before) << "it is told as it was";
+            // Weights of about 0.1, in fp32 or fp16, are rounded when they move.
+            const double rounding = dtype == DType::f16 ? 2e-4 : 2e-8;
+            int reached = 0;
+            for (std::size_t i = 0; i < whole.size(); ++i) {
+              reached += std::abs(whole[i]) > kLimit ? 1 : 0;
+              ASSERT_NEAR(clipped[i], std::clamp(whole[i], -kLimit, kLimit), rounding) << i;
+            }
+            EXPECT_GT(reached, 100);
+            EXPECT_LT(reached, static_cast<int>(whole.size()));
+            const std::lock_guard lock(mutex);
+            if (first.empty()) first = clipped;
+            EXPECT_TRUE(first == clipped) << "stage " << number << ' ' << dtype << " by " << ranks;
+          });
+      }
 }
 
 // Parameters of awkward sizes, one of which is frozen or shared on demand.

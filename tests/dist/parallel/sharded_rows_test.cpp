@@ -42,11 +42,13 @@ TablesOutcome outcome_of(int ranks, const ShardedOptions& options, int steps, in
 
 TEST(ShardedRows, GiveTheSameBitsInEveryStage) {
   for (const int ranks : {2, 3, 4})
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const auto options_of = [&](int number) {
+    for (const auto& [dtype, clip_by] : {std::pair(DType::f32, ClipBy::norm), std::pair(DType::bf16, ClipBy::norm),
+                                         std::pair(DType::f32, ClipBy::value)}) {
+      const auto options_of = [&, dtype = dtype, clip_by = clip_by](int number) {
         ShardedOptions options = stage(number);
         options.policy = PrecisionPolicy::of(dtype);
         options.clip = 0.05;
+        options.clip_by = clip_by;
         return options;
       };
       const TablesOutcome first = outcome_of(ranks, options_of(0), 5);

@@ -1,0 +1,107 @@
+// The rows at an epoch's end that fill no step (data.last), in whole runs.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "keel/trainer/metrics.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+constexpr int kRows = 23;  // in steps of 5
+
+Config table_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  std::string table = "a,b,y\n";
+  for (int i = 0; i < kRows; ++i) table += concat(i % 7, ',', 0.25 * i, ',', std::sin(i), '\n');
+  write_text_file(place / "t.csv", table);
+  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "t.csv")});
+  return parse_config(R"(
+steps: 11
+task: {type: supervised}
+model: {trunk: dense 8 tanh; dropout 0.1, heads: [{name: y}]}
+data: {validation: 0}
+batch: {global: 5, micro: 2}
+checkpoint: {every: 3}
+log: {every: 1}
+threads: 1
+)",
+                      "table.yaml", more);
+}
+
+Config lines_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"data.packing=true", "data.tokenizer=byte", "steps=11", "model.layers=1",
+                             "batch.global=64", "batch.micro=16", "eval.every=0"});
+  return small_run(place, run, more);
+}
+
+using MakeRun = Config (*)(const TemporaryFolder&, const std::string&, std::vector<std::string>);
+
+// A run that is stopped within an epoch, and goes on in another stage, has the bits of one that is not.
+void expect_the_same_bits(MakeRun make, const char* last) {
+  for (const int n : {1, 2, 3}) {
+    const TemporaryFolder place;
+    const std::string rule = concat("data.last=", last);
+    train_by(n, make(place, "whole", {"strategy=ddp-fp32", rule}));
+    const std::string bits = weights_of(make(place, "whole", {rule}));
+    train_by(n, make(place, "zero3", {"strategy=zero3-fp32", rule}));
+    EXPECT_TRUE(weights_of(make(place, "zero3", {rule})) == bits) << last << ' ' << n;
+    train_by(n, make(place, "resumed", {"strategy=zero1-fp32", rule}), 7);
+    train_by(n, make(place, "resumed", {"strategy=zero2-fp32", rule, "resume=auto"}));
+    EXPECT_TRUE(weights_of(make(place, "resumed", {rule})) == bits) << last << ' ' << n;
+  }
+}
+
+TEST(LastRowsOfARun, GiveTheSameBitsInEveryStageAndAfterAResume) {
+  for (const char* last : {"fewer", "join", "drop"}) expect_the_same_bits(table_run, last);
+}
+
+TEST(LastRowsOfARun, OfPackedDocumentsGiveTheSameBitsInEveryStageAndAfterAResume) {
+  for (const char* last : {"fewer", "join", "drop"}) expect_the_same_bits(lines_run, last);
+}
+
+// Where an epoch ends, by the records.
+std::vector<double> epochs_of(const Config& config) {
+  Recorder told;
+  train(config, told);
+  std::vector<double> epochs;
+  for (const Json& record : read_metrics(RunFolder(config.run).metrics()))
+    if (const Json* epoch = record.find("epoch")) epochs.push_back(epoch->number());
+  return epochs;
+}
+
+TEST(LastRowsOfARun, SayHowManyStepsAnEpochHas) {
+  const TemporaryFolder place;
+  EXPECT_EQ(epochs_of(table_run(place, "fewer")).at(4), 1);
+  EXPECT_EQ(epochs_of(table_run(place, "drop", {"data.last=drop"})).at(3), 1);
+  EXPECT_NEAR(epochs_of(table_run(place, "join", {"data.last=join"})).at(0), 5.0 / kRows, 1e-12);
+  const std::size_t two = epochs_of(table_run(place, "long", {"data.last=drop", "steps=1", "epochs=2"})).size();
+  EXPECT_EQ(two, 8u) << "two epochs of four steps";
+}
+
+TEST(LastRowsOfARun, AreAskedForWhereDataHasEpochsAlone) {
+  const TemporaryFolder place;
+  const auto said = [&](std::vector<std::string> words) {
+    return error_of([&] { small_run(place, "r", std::move(words)); });
+  };
+  EXPECT_NE(said({"data.last=drop"}).find("data.last: applies only when data.packing is true"), std::string::npos);
+  EXPECT_NE(said({"data.type=tokens", "data.last=drop"}).find("data.last: applies only when"), std::string::npos);
+  EXPECT_NE(said({"data={type: mixture, mixture: [{path: a.txt}], packing: true, last: drop}"})
+                .find("data.last: the files of a mixture have rounds of their own"),
+            std::string::npos);
+  Recorder silent;
+  EXPECT_NE(error_of([&] {
+              train(table_run(place, "r", {"data.last=drop", "batch.global=24"}), silent);
+            }).find("a step of 24 rows is more than the 23 examples of an epoch"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(place / "r"));
+}
+
+}  // namespace
+}  // namespace keel
