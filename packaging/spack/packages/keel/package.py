@@ -16,6 +16,7 @@ class Keel(CMakePackage, CudaPackage):
     variant("fortran", default=True, description="The module for hosts in Fortran")
     variant("onednn", default=True, description="oneDNN's matrix products over keel's own")
     variant("zlib", default=True, description="Reads files that gzip has compressed")
+    variant("oniguruma", default=True, description="Any regular expression of a tokenizer")
     variant("curl", default=True, description="Trackers that feed a server, as MLflow's")
     variant("sentencepiece", default=True, description="Reads models of SentencePiece")
     variant("nccl", default=True, when="+cuda", description="NCCL's transport between GPUs")
@@ -40,6 +41,7 @@ class Keel(CMakePackage, CudaPackage):
     depends_on("mpi", when="+mpi")
     depends_on("onednn", when="+onednn")
     depends_on("zlib-api", when="+zlib")
+    depends_on("oniguruma", when="+oniguruma")
     depends_on("curl", when="+curl")
     depends_on("sentencepiece", when="+sentencepiece")
     depends_on("cuda@12:", when="+cuda")
@@ -52,6 +54,7 @@ class Keel(CMakePackage, CudaPackage):
             self.define_from_variant("KEEL_FORTRAN", "fortran"),
             self.define_from_variant("KEEL_ONEDNN", "onednn"),
             self.define_from_variant("KEEL_ZLIB", "zlib"),
+            self.define_from_variant("KEEL_ONIGURUMA", "oniguruma"),
             self.define_from_variant("KEEL_CURL", "curl"),
             self.define_from_variant("KEEL_SENTENCEPIECE", "sentencepiece"),
             self.define_from_variant("KEEL_NATIVE", "native"),
