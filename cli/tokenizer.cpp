@@ -29,26 +29,26 @@
 namespace keel::cli {
 namespace {
 
-constexpr const char* kShowFooter = R"(
+constexpr const char* kShowTokensFooter = R"(
 Examples:
   keel tokenizer show gpt2 "Hello, world"
   keel tokenizer show models/bert "A text." --pair "And another one."
   keel tokenizer show data/tokenizer.json --json <text.txt
 Each token is shown with its number, its text in the vocabulary, and the bytes of the text that it was made of.)";
 
-constexpr const char* kTrainFooter = R"(
+constexpr const char* kTrainTokenizerFooter = R"(
 Examples:
   keel tokenizer train corpus.txt --vocabulary 8000 --out models/mine
   keel tokenizer train texts/ --vocabulary 32000 --special "<|endoftext|>" --out models/mine
   keel train c.yaml data.tokenizer=models/mine
 The Tokenizers library trains the same tokens and merges from these files, and reads the file.)";
 
-struct ShowArguments {
+struct ShowTokensArguments {
   std::string tokenizer, text, pair;
   bool specials = true, json = false;
 };
 
-struct TrainArguments {
+struct TrainTokenizerArguments {
   Words texts, specials;
   std::string out;
   std::int64_t vocabulary = 30000, min_frequency = 0, longest = 0;
@@ -59,7 +59,7 @@ std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin),
 
 std::string_view covered(std::string_view text, const TextSpan& span) { return text.substr(span.begin, span.size()); }
 
-Json json_of(const Tokenizer& tokenizer, const Encoding& encoding) {
+Json json_of_tokens(const Tokenizer& tokenizer, const Encoding& encoding) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < encoding.size(); ++i) {
     Json row{{"id", std::int64_t{encoding.ids[i]}},
@@ -74,14 +74,14 @@ Json json_of(const Tokenizer& tokenizer, const Encoding& encoding) {
   return rows;
 }
 
-int show(const ShowArguments& arguments) {
+int show_cut(const ShowTokensArguments& arguments) {
   const std::string first = arguments.text.empty() ? standard_input() : arguments.text;
   const TokenizerPtr tokenizer = find_tokenizer(arguments.tokenizer, first);
   const std::optional<std::string_view> second =
       arguments.pair.empty() ? std::nullopt : std::optional<std::string_view>(arguments.pair);
   const Encoding encoding = tokenizer->encode(TextPair{first, second}, {.specials = arguments.specials});
   if (arguments.json) {
-    std::cout << json_of(*tokenizer, encoding).dump(1, BadUtf8::replace) << '\n';
+    std::cout << json_of_tokens(*tokenizer, encoding).dump(1, BadUtf8::replace) << '\n';
     return 0;
   }
   std::string cut;
@@ -128,7 +128,7 @@ void for_each_line(const std::string& path, F&& f) {
   if (!rest.empty()) f(rest, file.size(), file.size());
 }
 
-int train(const TrainArguments& arguments) {
+int train_tokenizer(const TrainTokenizerArguments& arguments) {
   KEEL_CHECK(!std::filesystem::exists(arguments.out + "/tokenizer.json"), "'", arguments.out,
              "/tokenizer.json' is there already; name another folder");
   const Context context = Context::create({.threads = arguments.threads});
@@ -165,8 +165,8 @@ int train(const TrainArguments& arguments) {
   return 0;
 }
 
-Command show_command() {
-  const auto arguments = std::make_shared<ShowArguments>();
+Command show_tokens_command() {
+  const auto arguments = std::make_shared<ShowTokensArguments>();
   return {.name = "show",
           .help = "Print a text cut into tokens.",
           .positionals = {{"TOKENIZER", "", &arguments->tokenizer, "One of " + known_tokenizers() + ".", kRequired},
@@ -174,12 +174,12 @@ Command show_command() {
           .options = {{"--pair", "TEXT", &arguments->pair, "A second text, that belongs to the first."},
                       {"--specials,--no-specials", "", &arguments->specials, "Special tokens around the texts."},
                       {"--json", "", &arguments->json, "As JSON."}},
-          .footer = kShowFooter,
-          .run = [arguments](const Call&) { return show(*arguments); }};
+          .footer = kShowTokensFooter,
+          .run = [arguments](const Call&) { return show_cut(*arguments); }};
 }
 
 Command train_tokenizer_command() {
-  const auto arguments = std::make_shared<TrainArguments>();
+  const auto arguments = std::make_shared<TrainTokenizerArguments>();
   return {
       .name = "train",
       .help = "Train a byte-level BPE.",
@@ -193,8 +193,8 @@ Command train_tokenizer_command() {
                    "How often a pair must stand in the texts to become a token."},
                   {"--longest", "", {&arguments->longest, 0, 1 << 20}, "Bytes of the longest token; 0: any."},
                   {"--threads", "", {&arguments->threads, 0, 4096}, "0: one for each processor."}},
-      .footer = kTrainFooter,
-      .run = [arguments](const Call&) { return train(*arguments); }};
+      .footer = kTrainTokenizerFooter,
+      .run = [arguments](const Call&) { return train_tokenizer(*arguments); }};
 }
 
 }  // namespace
@@ -203,7 +203,7 @@ Command tokenizer_command() {
   return {.name = "tokenizer",
           .help = "Show what a tokenizer makes of a text, or train one.",
           .footer = "\nExample:\n  keel tokenizer show gpt2 \"Hello, world\"",
-          .commands = {show_command(), train_tokenizer_command()}};
+          .commands = {show_tokens_command(), train_tokenizer_command()}};
 }
 
 }  // namespace keel::cli
