@@ -16,6 +16,7 @@ Command checkpoints_command();
 Command get_command();
 Command generate_command();
 Command tokenize_command();
+Command tokenizer_command();
 Command data_command();
 Command plan_command();
 Command plot_command();

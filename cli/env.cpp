@@ -124,7 +124,8 @@ void print_distribution() {
 }
 
 void print_other_parts() {
-  for (const char* name : {"OpenMP", "Fortran", "zlib", "libcurl"}) print(name, describe(*build_part(name)));
+  for (const char* name : {"OpenMP", "Fortran", "zlib", "Oniguruma", "libcurl"})
+    print(name, describe(*build_part(name)));
 }
 
 void print_environment() {

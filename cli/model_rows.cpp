@@ -13,6 +13,7 @@
 #include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/tokenizers/tokenizer_files.h"
 #include "keel/trainer/make_task.h"
 #include "table.h"
 
@@ -146,7 +147,7 @@ Json show_model_rows(Config config, const ModelRowsOptions& options) {
   }
   std::shared_ptr<const Tokenizer> tokenizer;
   for (const auto& [name, text] : data.files)
-    if (name == "tokenizer.json") tokenizer = parse_tokenizer(text);
+    if (name == "tokenizer.json") tokenizer = parse_tokenizer(text, name);
   const std::int64_t rows = data.training->rows(0), shown = std::min(rows, options.rows);
   const Batch batch = data.training->load(0, {0, shown});
   std::cout << fmt::format("\nas the model sees it: the first {} of {} rows of the first step{}\n", shown, rows,

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "keel/data/batch.h"
-#include "keel/data/tokenizer.h"
 #include "keel/runtime/json.h"
+#include "keel/tokenizers/tokenizer.h"
 #include "keel/trainer/config.h"
 
 namespace keel::cli {

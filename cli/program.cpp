@@ -36,6 +36,7 @@ constexpr Listed kCommands[] = {
     {predict_command, "keel predict runs/mine --input a.jsonl --out b.jsonl", "what it says of each example of a file"},
     {generate_command, "keel generate runs/add --prompt \"347+586=\"", "what a trained model makes of a text"},
     {tokenize_command, "keel tokenize corpus.txt --out corpus.bin", "a file that data.type=tokens reads"},
+    {tokenizer_command, "keel tokenizer show gpt2 \"A text\"", "a text cut into tokens; `train` makes a tokenizer"},
     {data_command, "keel data train.jsonl", "what is in it: fields, lengths, first rows"},
     {plan_command, "keel plan c.yaml -N 64", "memory and traffic of each stage, before anything runs"},
     {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},

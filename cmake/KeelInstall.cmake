@@ -14,6 +14,8 @@ set(package_of_fmt::fmt fmt)
 set(flags_of_fmt::fmt -lfmt)
 set(package_of_yaml-cpp yaml-cpp)
 set(flags_of_yaml-cpp -lyaml-cpp)
+set(package_of_utf8proc::utf8proc utf8proc)
+set(flags_of_utf8proc::utf8proc -lutf8proc)
 set(package_of_ZLIB::ZLIB ZLIB)
 set(flags_of_ZLIB::ZLIB -lz)
 set(package_of_MPI::MPI_C MPI)
@@ -109,7 +111,7 @@ install(CODE "
   file(INSTALL \"${keel_BINARY_DIR}/modulefile/${PROJECT_VERSION}\"
     DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/keel\")")
 install(FILES "${keel_BINARY_DIR}/keelConfig.cmake" "${keel_BINARY_DIR}/keelConfigVersion.cmake"
-  DESTINATION "${keel_package}")
+  cmake/Findutf8proc.cmake DESTINATION "${keel_package}")
 install(FILES LICENSE README.md CHANGELOG.md CITATION.cff DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -1,4 +1,4 @@
-# The libraries that keel does not build without: fmt, yaml-cpp and nlohmann-json. All that are missing are named at once.
+# The libraries that keel does not build without: fmt, yaml-cpp, nlohmann-json and utf8proc. All that are missing are named at once.
 
 # Where nothing can be installed: a folder that scripts/bundle-deps has filled, looked into before any other place.
 set(KEEL_DEPS "$ENV{KEEL_DEPS}" CACHE PATH "Folder with the libraries that keel needs, filled by scripts/bundle-deps")
@@ -23,6 +23,7 @@ endmacro()
 keel_need(fmt fmt/core.h)
 keel_need(yaml-cpp yaml-cpp/yaml.h)
 keel_need(nlohmann_json nlohmann/json.hpp)
+keel_need(utf8proc utf8proc.h)
 if(keel_missing)
   message(FATAL_ERROR "keel does not build without these libraries, which were not found:${keel_missing}\n"
     "scripts/quickstart installs them, after asking. Where nothing can be installed, `scripts/bundle-deps DIR` on a machine "

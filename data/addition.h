@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "keel/data/examples.h"
-#include "keel/data/tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 
 namespace keel {
 

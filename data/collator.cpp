@@ -116,9 +116,9 @@ std::vector<std::int64_t> lengths_of(std::span<const CollatedRow> rows, const Pa
   return lengths;
 }
 
-class Padding {
+class PaddedRows {
  public:
-  explicit Padding(PadOptions options) : options_(std::move(options)) {
+  explicit PaddedRows(PadOptions options) : options_(std::move(options)) {
     KEEL_CHECK(!options_.fields.empty(), "name the fields that are to be filled up");
     KEEL_CHECK(options_.multiple >= 1 && options_.length >= 0 && options_.length % options_.multiple == 0,
                "sequences cannot be filled up to a length of ", options_.length, " and a multiple of ",
@@ -231,7 +231,7 @@ Collator stack() {
   };
 }
 
-Collator pad(const PadOptions& options) { return Padding(options); }
+Collator pad(const PadOptions& options) { return PaddedRows(options); }
 
 std::shared_ptr<const BatchSource> make_source(const Context& context, DatasetPtr data, SamplerPtr sampler,
                                                Collator collator, const SourceOptions& options) {

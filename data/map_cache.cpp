@@ -28,13 +28,6 @@ Hash128 hash_of_header(const Header& header) {
   return xxh3(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, hash)));
 }
 
-std::string hexadecimal(const Hash128& hash) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high),
-                static_cast<unsigned long long>(hash.low));
-  return text;
-}
-
 }  // namespace
 
 std::shared_ptr<const MapCache> MapCache::open(const std::string& folder, const std::string& fingerprint,

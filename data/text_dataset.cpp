@@ -9,6 +9,9 @@
 #include "keel/data/token_file.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
+#include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
 namespace {
@@ -71,7 +74,7 @@ TextDataset open_text(const std::string& path, std::shared_ptr<const Tokenizer> 
 
 TextDataset open_text(const std::string& path, std::string_view tokenizer, const SplitOptions& split) {
   const std::string text = read_text(path);
-  return encode(path, text, naming(path, [&] { return make_tokenizer(tokenizer, text); }), split);
+  return encode(path, text, naming(path, [&] { return find_tokenizer(tokenizer, text); }), split);
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& path, const TokenFile& file) {

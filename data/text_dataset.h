@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "keel/data/tokenizer.h"
 #include "keel/data/tokens.h"
+#include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
 

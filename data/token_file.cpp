@@ -1,53 +1,34 @@
 #include "keel/data/token_file.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "keel/data/foreign_tokens.h"
+#include "keel/data/token_header.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token files hold little-endian numbers");
-
-struct Header {
-  char magic[8];
-  std::uint32_t version;
-  std::uint32_t token_bytes;
-  std::uint64_t vocabulary_size;
-  std::uint64_t count;
-  char tokenizer[24];
-  std::uint64_t hash;
-};
-static_assert(sizeof(Header) == 64);
-
-constexpr std::uint32_t kVersion = 1;
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
-// The hash of all that comes before it in the header.
-std::uint64_t hash_of(const Header& header) {
-  return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(Header, hash)});
-}
-
-Header checked_header(const InputFile& file) {
-  KEEL_CHECK(file.size() >= sizeof(Header), "it has ", file.size(), " bytes, fewer than the header's ", sizeof(Header));
-  Header header;
+TokenHeader checked_header(const InputFile& file) {
+  KEEL_CHECK(file.size() >= sizeof(TokenHeader), "it has ", file.size(), " bytes, fewer than the header's ",
+             sizeof(TokenHeader));
+  TokenHeader header;
   file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   KEEL_CHECK(std::string_view(header.magic, sizeof header.magic) == kTokenFileMagic, "it does not begin with ",
              kTokenFileMagic);
-  KEEL_CHECK(header.version == kVersion, "its version is ", header.version, "; this program reads version ", kVersion);
+  KEEL_CHECK(header.version == kTokenFileVersion, "its version is ", header.version, "; this program reads version ",
+             kTokenFileVersion);
   KEEL_CHECK(header.hash == hash_of(header), "its header is damaged: the hash does not match");
   KEEL_CHECK(header.vocabulary_size > 0 && header.vocabulary_size <= kMaxVocabulary, "its vocabulary has ",
              header.vocabulary_size, " tokens; 1 to ", kMaxVocabulary, " are possible");
   KEEL_CHECK(header.token_bytes == 2 || header.token_bytes == 4, "its tokens have ", header.token_bytes,
              " bytes, not 2 or 4");
-  const std::uint64_t data_bytes = file.size() - sizeof(Header);
+  const std::uint64_t data_bytes = file.size() - sizeof(TokenHeader);
   KEEL_CHECK(data_bytes % header.token_bytes == 0 && data_bytes / header.token_bytes == header.count, "it should hold ",
              header.count, " tokens of ", header.token_bytes, " bytes, but ", data_bytes, " bytes follow the header",
              data_bytes / header.token_bytes < header.count ? ": it is truncated" : "");
@@ -89,7 +70,7 @@ TokenFile open_token_file(const std::string& path) {
     if (const auto foreign = foreign_tokens(*opened)) {
       file = of_another_program(opened, *foreign);
     } else {
-      const Header header = checked_header(*opened);
+      const TokenHeader header = checked_header(*opened);
       file.tokenizer = header.tokenizer;
       file.tokens = Tokens(opened, sizeof header, static_cast<std::int64_t>(header.count),
                            static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size));
@@ -119,44 +100,18 @@ TokenFile open_token_files(const std::vector<std::string>& paths) {
 
 TokenFileWriter::TokenFileWriter(std::string path, std::int64_t vocabulary_size, std::string tokenizer)
     : file_(std::move(path)), vocabulary_size_(vocabulary_size), tokenizer_(std::move(tokenizer)) {
-  KEEL_CHECK(vocabulary_size > 0 && vocabulary_size <= kMaxVocabulary, "'", file_.path(), "': a vocabulary has 1 to ",
-             kMaxVocabulary, " tokens, not ", vocabulary_size);
-  KEEL_CHECK(tokenizer_.size() < sizeof(Header::tokenizer) && tokenizer_.find('\0') == std::string::npos, "'",
-             file_.path(), "': the tokenizer's name '", tokenizer_, "' must have fewer than ",
-             sizeof(Header::tokenizer), " bytes, none of them zero");
-  write_header(false);
-}
-
-void TokenFileWriter::write_header(bool again) {
-  Header header = {};
-  kTokenFileMagic.copy(header.magic, sizeof header.magic);
-  header.version = kVersion;
-  header.token_bytes = static_cast<std::uint32_t>(token_bytes(vocabulary_size_));
-  header.vocabulary_size = static_cast<std::uint64_t>(vocabulary_size_);
-  header.count = static_cast<std::uint64_t>(count_);
-  tokenizer_.copy(header.tokenizer, tokenizer_.size());
-  header.hash = hash_of(header);
-  const auto bytes = std::as_bytes(std::span(&header, 1));
-  if (again) file_.rewrite(0, bytes);
-  else file_.write(bytes);
+  const TokenHeader header = token_header(file_.path(), vocabulary_size_, tokenizer_, 0);
+  file_.write(std::as_bytes(std::span(&header, 1)));
 }
 
 void TokenFileWriter::append(std::span<const std::uint32_t> tokens) {
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    KEEL_CHECK(tokens[i] < vocabulary_size_, "token ", tokens[i], " at position ",
-               count_ + static_cast<std::int64_t>(i), " of '", file_.path(), "' is outside the vocabulary of ",
-               vocabulary_size_, " tokens");
-  if (token_bytes(vocabulary_size_) == 4) {
-    file_.write(std::as_bytes(tokens));
-  } else {
-    const std::vector<std::uint16_t> narrow(tokens.begin(), tokens.end());
-    file_.write(std::as_bytes(std::span(narrow)));
-  }
-  count_ += static_cast<std::int64_t>(tokens.size());
+  file_.write(token_bytes_of(file_.path(), tokens, vocabulary_size_, count_));
+  count_ += std::ssize(tokens);
 }
 
 void TokenFileWriter::commit() {
-  write_header(true);
+  const TokenHeader header = token_header(file_.path(), vocabulary_size_, tokenizer_, count_);
+  file_.rewrite(0, std::as_bytes(std::span(&header, 1)));
   file_.commit();
 }
 

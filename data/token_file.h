@@ -27,6 +27,7 @@ struct TokenFile {
 // largest token, or, in a file of more tokens than that, with GPT-2's.
 TokenFile open_token_file(const std::string& path);
 inline constexpr std::int64_t kScannedTokens = 1 << 24;
+inline constexpr std::uint32_t kTokenFileVersion = 1;
 inline constexpr std::string_view kTokenFileMagic = "KEELTOK1";  // the first bytes of a token file
 
 // Several as one sequence, in this order; at least one. Shards of different tokenizers are an Error that names two. Of
@@ -43,8 +44,6 @@ class TokenFileWriter {
   void commit();
 
  private:
-  void write_header(bool again);
-
   AtomicFile file_;
   std::int64_t vocabulary_size_;
   std::string tokenizer_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdio>
 #include <cstring>
+#include <string>
 
 namespace keel {
 namespace {
@@ -198,6 +200,13 @@ Hash128 xxh3(std::span<const std::byte> bytes) {
   Xxh3 hash;
   hash.add(bytes);
   return hash.hash();
+}
+
+std::string hexadecimal(const Hash128& hash) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high),
+                static_cast<unsigned long long>(hash.low));
+  return text;
 }
 
 }  // namespace keel

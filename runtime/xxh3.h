@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "keel/runtime/language.h"
 
@@ -35,5 +36,8 @@ class Xxh3 {
 
 // Of one piece.
 Hash128 xxh3(std::span<const std::byte> bytes);
+
+// 32 digits.
+std::string hexadecimal(const Hash128& hash);
 
 }  // namespace keel

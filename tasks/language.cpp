@@ -17,6 +17,8 @@
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
 namespace {
@@ -121,14 +123,15 @@ class LanguageTask : public Task {
 
   const LanguageData& examples() {
     if (examples_) return *examples_;
-    LanguageDataOptions options = {.sources = {},
-                                   .packing = is_packed(),
-                                   .tokenizer = site_.settings.text("data.tokenizer"),
-                                   .run_tokenizer = has_run_tokenizer() ? tokenizer() : nullptr,
-                                   .block = positions(),
-                                   .division = division(),
-                                   .last = is_packed() ? last_rows(site_.settings) : LastRows::join,
-                                   .progress = site_.progress};
+    LanguageDataOptions options = {
+        .sources = {},
+        .packing = is_packed(),
+        .tokenizer = site_.settings.text("data.tokenizer"),
+        .run_tokenizer = has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
+        .block = positions(),
+        .division = division(),
+        .last = is_packed() ? last_rows(site_.settings) : LastRows::join,
+        .progress = site_.progress};
     if (is_mixture()) {
       for (const Settings& source : site_.settings.parts("data.mixture"))
         options.sources.push_back({source.text("path"), source.number("weight")});
@@ -152,13 +155,17 @@ class LanguageTask : public Task {
       const SplitOptions split{.validation = division().fraction, .block = positions()};
       const std::string& path = site_.settings.text("data.path");
       if (site_.settings.text("data.type") == "tokens") text_ = open_tokens(path, split);
-      else if (has_run_tokenizer()) text_ = open_text(path, tokenizer(), split);
+      else if (has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
       else text_ = open_text(path, site_.settings.text("data.tokenizer"), split);
     }
     return *text_;
   }
 
   std::string run_tokenizer() const { return concat(site_.run, '/', kTokenizerFile); }
+  // One that is there before the text is.
+  bool has_named_tokenizer() const {
+    return site_.settings.text("data.type") == "text" && !is_made_of_text(site_.settings.text("data.tokenizer"));
+  }
   bool has_run_tokenizer() const { return !site_.run.empty() && std::filesystem::exists(run_tokenizer()); }
 
   // Null for a token file without one. Opens the data where nothing else says it.
@@ -166,6 +173,7 @@ class LanguageTask : public Task {
     if (tokenizer_) return tokenizer_;
     if (is_addition()) tokenizer_ = addition().tokenizer();
     else if (has_run_tokenizer()) tokenizer_ = load_tokenizer(run_tokenizer());
+    else if (has_named_tokenizer()) tokenizer_ = find_tokenizer(site_.settings.text("data.tokenizer"), "");
     else return has_examples() ? examples().tokenizer() : text().tokenizer;
     return tokenizer_;
   }
@@ -180,8 +188,7 @@ class LanguageTask : public Task {
     if (is_addition() || has_run_tokenizer()) return tokenizer()->vocabulary_size();
     // Where the file says nothing more, it need not be there yet.
     if (!text_ && !examples_ && settings.integer("model.vocabulary") > 0) return 0;
-    if (!text_ && settings.text("data.type") == "text" && settings.text("data.tokenizer") == "byte")
-      return ByteTokenizer().vocabulary_size();
+    if (!text_ && has_named_tokenizer()) return tokenizer()->vocabulary_size();
     return has_examples() ? examples().vocabulary() : text().train.vocabulary_size();
   }
 

@@ -12,6 +12,7 @@
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/runtime/error.h"
+#include "keel/tokenizers/find_tokenizer.h"
 
 namespace keel {
 namespace {
@@ -76,6 +77,9 @@ ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tok
 }
 
 LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(options)) {
+  KEEL_CHECK(options_.sources.size() <= 1 || options_.run_tokenizer || !is_made_of_text(options_.tokenizer),
+             "data.tokenizer=", options_.tokenizer, " is made of one text, and data.mixture has ",
+             options_.sources.size(), "; take another one, such as byte");
   KEEL_CHECK(!options_.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
   for (const LanguageSource& source : options_.sources)
     parts_.push_back(options_.packing ? documents_of(source) : windows_of(source));
@@ -135,8 +139,7 @@ DividedExamples LanguageData::documents_of(const LanguageSource& source) {
   const DatasetPtr documents = open_documents(source.path);
   std::shared_ptr<const Tokenizer> tokenizer = options_.run_tokenizer;
   if (!tokenizer)
-    tokenizer = options_.tokenizer == "byte" ? std::make_shared<ByteTokenizer>()
-                                             : make_tokenizer(options_.tokenizer, all_texts(*documents));
+    tokenizer = find_tokenizer(options_.tokenizer, is_made_of_text(options_.tokenizer) ? all_texts(*documents) : "");
   join(source, tokenizer->vocabulary_size(), tokenizer);
   DivisionOptions options = options_.division;
   std::erase_if(options.sets, [](const HeldOutSet& set) { return !set.path.empty(); });

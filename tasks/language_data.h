@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "keel/data/mixture.h"
-#include "keel/data/tokenizer.h"
 #include "keel/data/tokens.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tasks/task.h"
+#include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
 

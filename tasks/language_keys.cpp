@@ -255,18 +255,20 @@ std::vector<KeyRow> language_keys() {
        .when_key = kType,
        .when_values = kTexts},
       {.key = "data.tokenizer",
-       .type = choice,
+       .type = text,
        .standard = "byte",
-       .help = "One token for each byte, or for each different character of the text.",
-       .choices = "byte|character",
+       .help = "byte: a token for each byte; character: for each different character of the text; else the folder of a "
+               "model, a file "
+               "of its tokenizer, or the name of a model in the local cache that HF_HOME names.",
        .when_key = kType,
        .when_values = "text",
        .asked = true},
       {.key = "data.tokenizer",
-       .type = choice,
+       .type = text,
        .standard = "byte",
-       .help = "Of texts among the files: one token for each byte.",
-       .choices = "byte",
+       .help = "Of texts among the files: byte, a token for each byte; else the folder of a model, a file of its "
+               "tokenizer, or the "
+               "name of a model in the local cache.",
        .when_key = kType,
        .when_values = kMixture},
       {.key = "data.validation",

@@ -7,10 +7,10 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/batch.h"
-#include "keel/data/tokenizer.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/tasks/predictions.h"
 #include "keel/tasks/task.h"
+#include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
 

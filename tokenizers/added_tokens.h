@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "keel/tokenizers/normalizer.h"
@@ -14,7 +15,7 @@
 namespace keel {
 
 struct AddedToken {
-  std::string content;
+  std::string content = {};
   std::uint32_t id = 0;
   bool single_word = false;             // only where no letter stands at either side
   bool lstrip = false, rstrip = false;  // takes white space at its sides with it
@@ -28,6 +29,7 @@ class AddedTokens {
   // One content or one number twice is an Error that names both. `normalizer` (may be null) is applied to the contents
   // of those that are looked for in normalized text.
   AddedTokens(std::vector<AddedToken> tokens, NormalizerPtr normalizer);
+  AddedTokens();  // none
   ~AddedTokens();
   AddedTokens(AddedTokens&&) noexcept;
   AddedTokens& operator=(AddedTokens&&) noexcept;
@@ -44,6 +46,8 @@ class AddedTokens {
   struct Finder;  // many texts at once
   std::vector<AddedToken> tokens_;
   NormalizerPtr normalizer_;
+  std::unordered_map<std::uint32_t, std::size_t> by_id_;
+  std::unordered_map<std::string, std::size_t> by_content_;
   std::unique_ptr<Finder> as_given_, normalized_;
 };
 

@@ -2,12 +2,19 @@
 // What a text becomes: tokens, and for each of them where it came from.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "keel/tokenizers/text_span.h"
 
 namespace keel {
+
+// A text, or two that belong together.
+struct TextPair {
+  std::string_view first;
+  std::optional<std::string_view> second;
+};
 
 // All vectors have one entry a token.
 struct Encoding {
@@ -25,9 +32,18 @@ struct Encoding {
   std::vector<Encoding> overflow;          // what truncation cut off, by windows
 
   std::size_t size() const { return ids.size(); }
+  // One token more at the end; `special` tokens have no word and no text.
+  void add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std::int32_t word, std::int32_t sequence);
+  void add_special(std::uint32_t id, std::uint32_t type_id);
+  // Those of another behind, without its overflow.
+  void append(const Encoding& other);
+  // Tokens of a range, without overflow.
+  Encoding slice(std::size_t begin, std::size_t end) const;
+  void reserve(std::size_t tokens);
 };
 
-// Offsets counted in characters (code points), as Python counts; `text` is the valid UTF-8 that they lie in.
+// Offsets counted in characters (code points), as Python counts; `text` is the valid UTF-8 that they lie in. A
+// character of which a range has a part belongs to it.
 std::vector<TextSpan> character_offsets(std::string_view text, const std::vector<TextSpan>& offsets);
 
 enum class Side { left, right };
@@ -49,8 +65,9 @@ struct Padding {
   std::uint32_t id = 0, type_id = 0;
 };
 
-// Cuts one text or two (`second` may be null) so that both with `specials` more tokens have at most truncation.length.
-// What cannot be cut that far by its strategy is an Error that says the lengths.
+// Cuts one text or two (`second` may be null) so that both with `specials` more tokens have at most truncation.length;
+// what is cut off becomes their overflow. What cannot be cut that far by its strategy is an Error that says the
+// lengths.
 void truncate(Encoding& first, Encoding* second, std::int64_t specials, const Truncation& truncation);
 
 // Makes all as long as the longest, or as asked; an encoding's overflow, too. None is cut.

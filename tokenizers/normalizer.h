@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/tokenizers/pieces.h"
@@ -15,6 +16,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Rewrites each piece that is no token. Its text is valid UTF-8 and stays so.
   virtual void normalize(Pieces& pieces) const = 0;
+  // Whether that gives the same for the parts of a text that is cut between two lines (pattern.h).
+  virtual bool works_by_lines() const { return false; }
 };
 using NormalizerPtr = std::shared_ptr<const Normalizer>;
 
@@ -36,7 +39,8 @@ NormalizerPtr lowercase();
 NormalizerPtr strip(bool left, bool right);
 NormalizerPtr strip_accents();
 NormalizerPtr nmt();
-// The character map of SentencePiece models (precompiled_charsmap, decoded from base64). A malformed one is an Error.
+// The character map of SentencePiece models (precompiled_charsmap, decoded from base64). One whose sizes are wrong, or
+// whose replacements are no UTF-8, is an Error.
 NormalizerPtr precompiled(std::string_view charsmap);
 NormalizerPtr prepend(std::string text);
 NormalizerPtr replace_text(std::string pattern, std::string content);

@@ -2,7 +2,11 @@
 // A tokenizer made of components, as tokenizer.json describes it.
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "keel/tokenizers/added_tokens.h"
 #include "keel/tokenizers/decoder.h"
@@ -17,15 +21,15 @@ namespace keel {
 // Null components do nothing.
 struct PipelineParts {
   std::string name = "pipeline";  // the kind of model: "bpe", "word_piece", "word_level", "unigram"
-  AddedTokens added;
-  NormalizerPtr normalizer;
-  PreTokenizerPtr pre_tokenizer;
-  TokenModelPtr model;
-  PostProcessorPtr post_processor;
-  DecoderPtr decoder;
-  std::optional<Truncation> truncation;  // what the file asks for; EncodeOptions that name one replace it
-  std::optional<Padding> padding;
-  std::string json;  // the file that all of it was read from
+  AddedTokens added = AddedTokens({}, nullptr);
+  NormalizerPtr normalizer = {};
+  PreTokenizerPtr pre_tokenizer = {};
+  TokenModelPtr model = {};
+  PostProcessorPtr post_processor = {};
+  DecoderPtr decoder = {};
+  std::optional<Truncation> truncation = {};  // what the file asks for
+  std::optional<Padding> padding = {};
+  std::string json = {};  // the file that all of it was read from
 };
 
 class Pipeline final : public Tokenizer {
@@ -33,9 +37,11 @@ class Pipeline final : public Tokenizer {
   explicit Pipeline(PipelineParts parts);
 
   std::string_view name() const override { return parts_.name; }
-  std::int64_t vocabulary_size() const override;
+  std::int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::vector<std::uint32_t> encode(std::string_view text) const override;
   Encoding encode(const TextPair& text, const EncodeOptions& options) const override;
+  std::size_t last_border(std::string_view text) const override;
+  std::optional<Padding> file_padding() const override { return parts_.padding; }
   std::string decode(std::span<const std::uint32_t> tokens, bool skip_specials = false) const override;
   std::optional<std::string> token_text(std::uint32_t token) const override;
   std::optional<std::uint32_t> token_of(std::string_view text) const override;
@@ -43,9 +49,12 @@ class Pipeline final : public Tokenizer {
   const PipelineParts& parts() const { return parts_; }
 
  private:
-  Encoding encode_one(std::string_view text) const;
+  void cut(Pieces& pieces) const;
+  Encoding encode_one(std::string_view text, std::uint32_t type_id) const;
 
   PipelineParts parts_;
+  std::int64_t vocabulary_size_ = 0;  // with the added tokens
+  bool has_borders_ = false;          // no part of it looks across the end of a line
 };
 
 }  // namespace keel

@@ -2,6 +2,7 @@
 // Post-processors: the special tokens around one text or two.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,13 +12,15 @@
 
 namespace keel {
 
+// Does not change once made; any number of threads may use it at once.
 class PostProcessor {
  public:
   virtual ~PostProcessor() = default;
   // Special tokens that it adds to one text, or to two.
   virtual std::int64_t added(bool pair) const = 0;
-  // Joins both texts (`second` may be null), or only numbers their types where `add_specials` is false.
-  virtual Encoding process(Encoding first, Encoding* second, bool add_specials) const = 0;
+  // `parts` are one text or two, of `texts` (valid UTF-8), or what a processor before made of them: special tokens are
+  // parts of their own, or join a text. Where `add_specials` is false, it numbers types alone.
+  virtual void process(const TextPair& texts, std::vector<Encoding>& parts, bool add_specials) const = 0;
 };
 using PostProcessorPtr = std::shared_ptr<const PostProcessor>;
 
@@ -25,6 +28,15 @@ struct SpecialToken {
   std::string text;
   std::uint32_t id = 0;
 };
+
+// Spaces at both ends of a token of the byte level, in characters; how many there are in a text that an added token was
+// found as is read from the text (`in_text`).
+struct TokenSpaces {
+  std::uint32_t leading = 0, trailing = 0;
+  bool in_text = false;
+};
+// Of the tokens by number.
+using SpacesOfTokens = std::function<TokenSpaces(std::uint32_t)>;
 
 namespace post_processors {
 
@@ -36,13 +48,17 @@ struct TemplatePart {
 };
 PostProcessorPtr template_of(std::vector<TemplatePart> single, std::vector<TemplatePart> pair);
 PostProcessorPtr bert(SpecialToken cls, SpecialToken sep);
-PostProcessorPtr roberta(SpecialToken cls, SpecialToken sep, bool trim_offsets, bool add_prefix_space);
-PostProcessorPtr byte_level(bool trim_offsets, bool add_prefix_space);
+// `spaces` may be null where offsets are not trimmed.
+PostProcessorPtr roberta(SpecialToken cls, SpecialToken sep, bool trim_offsets, bool add_prefix_space,
+                         SpacesOfTokens spaces);
+PostProcessorPtr byte_level(bool trim_offsets, bool add_prefix_space, SpacesOfTokens spaces);
 PostProcessorPtr sequence(std::vector<PostProcessorPtr> processors);
 
 }  // namespace post_processors
 
-// What a tokenizer without a post-processor does: the second text behind the first, types 0 and 1.
-Encoding join(Encoding first, Encoding* second);
+// Both texts (`second` may be null) by a post-processor; without one the second stands behind the first. Windows of the
+// overflow are joined, too: each of one text with the other text and with each of its windows.
+Encoding post_process(const PostProcessor* processor, const TextPair& texts, Encoding first, Encoding* second,
+                      bool add_specials);
 
 }  // namespace keel

@@ -15,6 +15,8 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void cut(Pieces& pieces) const = 0;
+  // What becomes of a border between two lines (pattern.h).
+  virtual Pattern::AtLines at_lines() const { return Pattern::AtLines::may_cross; }
 };
 using PreTokenizerPtr = std::shared_ptr<const PreTokenizer>;
 

@@ -13,6 +13,9 @@ namespace keel {
 // unknown or malformed is an Error with file, key and what is supported.
 TokenizerPtr read_tokenizer_json(std::string_view json, const std::string& place);
 
+// What Tokenizer::to_json() gives: tokenizer.json, or keel's own of bytes, characters and SentencePiece's models.
+TokenizerPtr parse_tokenizer(std::string_view json, const std::string& place);
+
 // vocab.txt of BERT: a token a line. Lower case unless tokenizer_config.json beside it says otherwise.
 TokenizerPtr read_word_piece_vocabulary(const std::string& path);
 
@@ -21,6 +24,7 @@ TokenizerPtr read_byte_level_bpe(const std::string& vocabulary, const std::strin
 
 // A model of SentencePiece, through libsentencepiece; a build without it says so.
 TokenizerPtr read_sentence_piece(const std::string& path);
+TokenizerPtr make_sentence_piece(std::string model);  // from the file's bytes
 
 // The first of these that a folder has: tokenizer.json (keel's own, too), spiece.model / tokenizer.model /
 // sentencepiece.bpe.model, vocab.json + merges.txt, encoder.json + vocab.bpe, vocab.txt. A file's path reads that file.

@@ -1,6 +1,7 @@
 #pragma once
 // Tokens by text and texts by token.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace keel {
 
-// Numbers need not be dense: published vocabularies have holes. At most 2^31 tokens.
+// Numbers need not be dense: published vocabularies have holes. At most 2^31 tokens; memory is that of the texts,
+// however large the numbers.
 class Vocabulary {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -24,11 +26,26 @@ class Vocabulary {
   std::int64_t size() const;                                        // one more than the largest number
   std::int64_t count() const;                                       // tokens there are
 
+  // Calls f(text, number) for each, in the order of numbers.
+  template <class F>
+  void for_each(F&& f) const {
+    for (std::size_t place = 0; place + 1 < begins_.size(); ++place) f(text_at(place), number_at(place));
+  }
+
  private:
-  std::vector<std::uint64_t> begins_;  // of each number's text in bytes_
-  std::vector<bool> is_there_;
-  std::string bytes_;
-  std::vector<std::uint32_t> slots_;  // open addressing by xxh3
+  struct Slot {
+    std::uint32_t place = kNone;  // of the token in the order of numbers; kNone: a free slot
+    std::uint32_t mark = 0;       // more of the text's hash
+  };
+  std::string_view text_at(std::size_t place) const;
+  std::uint32_t number_at(std::size_t place) const;
+  // The text's slot, or the free one that it would take.
+  std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
+
+  std::string bytes_;                   // the texts in the order of their numbers
+  std::vector<std::uint64_t> begins_;   // of each text, and the end
+  std::vector<std::uint32_t> numbers_;  // of each text; empty: without holes
+  std::vector<Slot> slots_;             // open addressing by text_hash(), a power of two
 };
 
 }  // namespace keel

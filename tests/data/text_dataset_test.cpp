@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "keel/data/token_file.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {
@@ -27,7 +29,7 @@ TEST(TextDataset, PartsTogetherAreTheText) {
   const TemporaryFolder folder;
   const std::string text = lines(100);
   write_text_file(folder / "t.txt", text);
-  for (const std::string_view name : tokenizer_names()) {
+  for (const std::string_view name : plain_tokenizer_names()) {
     const TextDataset dataset = open_text(folder / "t.txt", name, {.validation = 0.1, .block = 8});
     EXPECT_EQ(decoded(dataset, dataset.train) + decoded(dataset, dataset.validation), text);
     const std::int64_t total = dataset.train.size() + dataset.validation.size();

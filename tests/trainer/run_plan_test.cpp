@@ -7,10 +7,10 @@
 #include <chrono>
 #include <thread>
 
-#include "keel/data/tokenizer.h"
 #include "keel/dist/comm/run_ranks.h"
 #include "keel/nn/models/gpt.h"
 #include "keel/runtime/file.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/trainer.h"
 #include "tests/temporary_folder.h"

@@ -16,7 +16,9 @@ class Keel(CMakePackage, CudaPackage):
     variant("fortran", default=True, description="The module for hosts in Fortran")
     variant("onednn", default=True, description="oneDNN's matrix products over keel's own")
     variant("zlib", default=True, description="Reads files that gzip has compressed")
+    variant("oniguruma", default=True, description="Any regular expression of a tokenizer")
     variant("curl", default=True, description="Trackers that feed a server, as MLflow's")
+    variant("sentencepiece", default=True, description="Reads models of SentencePiece")
     variant("nccl", default=True, when="+cuda", description="NCCL's transport between GPUs")
     variant("cudnn", default=True, when="+cuda", description="cuDNN's attention over keel's own")
     variant("shared", default=True, description="Shared libraries instead of static ones")
@@ -35,10 +37,13 @@ class Keel(CMakePackage, CudaPackage):
     depends_on("fmt")
     depends_on("yaml-cpp")
     depends_on("nlohmann-json")
+    depends_on("utf8proc")
     depends_on("mpi", when="+mpi")
     depends_on("onednn", when="+onednn")
     depends_on("zlib-api", when="+zlib")
+    depends_on("oniguruma", when="+oniguruma")
     depends_on("curl", when="+curl")
+    depends_on("sentencepiece", when="+sentencepiece")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2:", when="+nccl")
     depends_on("cudnn@9:", when="+cudnn")
@@ -49,7 +54,9 @@ class Keel(CMakePackage, CudaPackage):
             self.define_from_variant("KEEL_FORTRAN", "fortran"),
             self.define_from_variant("KEEL_ONEDNN", "onednn"),
             self.define_from_variant("KEEL_ZLIB", "zlib"),
+            self.define_from_variant("KEEL_ONIGURUMA", "oniguruma"),
             self.define_from_variant("KEEL_CURL", "curl"),
+            self.define_from_variant("KEEL_SENTENCEPIECE", "sentencepiece"),
             self.define_from_variant("KEEL_NATIVE", "native"),
             self.define_from_variant("KEEL_CUDA", "cuda"),
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),

@@ -1,13 +1,14 @@
-#include "keel/data/tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
+#include <memory>
 #include <utility>
 
 #include "keel/runtime/error.h"
-#include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/utf8.h"
+#include "keel/tokenizers/post_processor.h"
 
 namespace keel {
 namespace {
@@ -55,7 +56,7 @@ void check_token(std::uint32_t token, std::size_t position, std::int64_t vocabul
              vocabulary_size, " tokens");
 }
 
-std::shared_ptr<const Tokenizer> character_from_json(const Json& object) {
+TokenizerPtr character_from_json(const Json& object) {
   std::u32string characters;
   for (const Json& item : object.at("characters").items()) {
     const std::string& text = item.string();
@@ -68,15 +69,15 @@ std::shared_ptr<const Tokenizer> character_from_json(const Json& object) {
 
 struct TokenizerRow {
   std::string_view name;
-  std::shared_ptr<const Tokenizer> (*of_text)(std::string_view text);
-  std::shared_ptr<const Tokenizer> (*from_json)(const Json& object);
+  TokenizerPtr (*of_text)(std::string_view text);
+  TokenizerPtr (*from_json)(const Json& object);
 };
 // A new tokenizer is a class and a row here.
 constexpr std::array<TokenizerRow, 2> kTokenizers = {{
-    {"byte", [](std::string_view) -> std::shared_ptr<const Tokenizer> { return std::make_shared<ByteTokenizer>(); },
-     [](const Json&) -> std::shared_ptr<const Tokenizer> { return std::make_shared<ByteTokenizer>(); }},
+    {"byte", [](std::string_view) -> TokenizerPtr { return std::make_shared<ByteTokenizer>(); },
+     [](const Json&) -> TokenizerPtr { return std::make_shared<ByteTokenizer>(); }},
     {"character",
-     [](std::string_view text) -> std::shared_ptr<const Tokenizer> {
+     [](std::string_view text) -> TokenizerPtr {
        return std::make_shared<CharacterTokenizer>(CharacterTokenizer::of_text(text));
      },
      character_from_json},
@@ -92,13 +93,60 @@ const TokenizerRow& row_named(std::string_view name) {
 
 }  // namespace
 
+Encoding PlainTokenizer::encode(const TextPair& text, const EncodeOptions& options) const {
+  const auto units_of = [&](std::string_view one, std::uint32_t type_id) {
+    Encoding encoding;
+    std::uint32_t at = 0;
+    std::int32_t word = 0;
+    for (const std::uint32_t id : encode(one)) {
+      const auto end = static_cast<std::uint32_t>(at + unit_bytes(one, at));
+      encoding.add(id, type_id, {at, end}, word++, static_cast<std::int32_t>(type_id));
+      at = end;
+    }
+    return encoding;
+  };
+  Encoding first = units_of(text.first, 0), second;
+  if (text.second) second = units_of(*text.second, 1);
+  Encoding* const pair = text.second ? &second : nullptr;
+  if (options.truncation) truncate(first, pair, 0, *options.truncation);
+  return post_process(nullptr, text, std::move(first), pair, options.specials);
+}
+
+std::size_t PlainTokenizer::last_border(std::string_view text) const {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(4, text.size()); ++back)
+    if (unit_bytes(text, text.size() - back) == back) return text.size();
+    else if (unit_bytes(text, text.size() - back) != 0) break;
+  // A unit is cut off at the end, or what stands there is none; encode() says so.
+  for (std::size_t back = 1; back <= std::min<std::size_t>(4, text.size()); ++back)
+    if ((static_cast<unsigned char>(text[text.size() - back]) & 0xc0) != 0x80) return text.size() - back;
+  return text.size();
+}
+
+std::optional<std::uint32_t> PlainTokenizer::token_of(std::string_view text) const {
+  if (text.empty() || unit_bytes(text, 0) != text.size()) return std::nullopt;
+  try {
+    return encode(text).front();
+  } catch (const Error&) { return std::nullopt; }
+}
+
+std::optional<std::string> PlainTokenizer::token_text(std::uint32_t token) const {
+  if (token >= vocabulary_size()) return std::nullopt;
+  return decode(std::span(&token, 1));
+}
+
+std::size_t ByteTokenizer::unit_bytes(std::string_view text, std::size_t at) const { return at < text.size() ? 1 : 0; }
+
+std::size_t CharacterTokenizer::unit_bytes(std::string_view text, std::size_t at) const {
+  return at < text.size() ? decode_utf8(text, at).bytes : 0;
+}
+
 std::vector<std::uint32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<std::uint32_t> tokens(text.size());
   std::transform(text.begin(), text.end(), tokens.begin(), [](char byte) { return static_cast<unsigned char>(byte); });
   return tokens;
 }
 
-std::string ByteTokenizer::decode(std::span<const std::uint32_t> tokens) const {
+std::string ByteTokenizer::decode(std::span<const std::uint32_t> tokens, bool) const {
   std::string text(tokens.size(), '\0');
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     check_token(tokens[i], i, vocabulary_size());
@@ -132,7 +180,7 @@ CharacterTokenizer::CharacterTokenizer(std::u32string characters) : characters_(
     ascii_[characters_[i]] = static_cast<std::uint32_t>(i);
 }
 
-std::uint32_t CharacterTokenizer::token_of(char32_t character) const {
+std::uint32_t CharacterTokenizer::token_of_character(char32_t character) const {
   if (character < ascii_.size()) return ascii_[character];
   const auto found = std::lower_bound(characters_.begin(), characters_.end(), character);
   if (found == characters_.end() || *found != character) return kUnknown;
@@ -143,7 +191,7 @@ std::vector<std::uint32_t> CharacterTokenizer::encode(std::string_view text) con
   std::vector<std::uint32_t> tokens;
   tokens.reserve(text.size());
   for_each_character(text, [&](char32_t character, std::size_t at) {
-    const std::uint32_t token = token_of(character);
+    const std::uint32_t token = token_of_character(character);
     KEEL_CHECK(token != kUnknown, "the character ", quoted(character), " at ", place_of(text, at), " is not among the ",
                characters_.size(), " characters of the training text");
     tokens.push_back(token);
@@ -151,7 +199,7 @@ std::vector<std::uint32_t> CharacterTokenizer::encode(std::string_view text) con
   return tokens;
 }
 
-std::string CharacterTokenizer::decode(std::span<const std::uint32_t> tokens) const {
+std::string CharacterTokenizer::decode(std::span<const std::uint32_t> tokens, bool) const {
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     check_token(tokens[i], i, vocabulary_size());
@@ -172,17 +220,21 @@ std::string CharacterTokenizer::to_json() const {
   return object.dump(1) + "\n";
 }
 
-std::vector<std::string_view> tokenizer_names() {
+std::vector<std::string_view> plain_tokenizer_names() {
   std::vector<std::string_view> names;
   for (const TokenizerRow& row : kTokenizers) names.push_back(row.name);
   return names;
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view name, std::string_view text) {
+bool is_plain_tokenizer(std::string_view name) {
+  return std::any_of(kTokenizers.begin(), kTokenizers.end(), [&](const TokenizerRow& row) { return row.name == name; });
+}
+
+TokenizerPtr make_plain_tokenizer(std::string_view name, std::string_view text) {
   return row_named(name).of_text(text);
 }
 
-std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view text) {
+TokenizerPtr parse_plain_tokenizer(std::string_view text) {
   try {
     const Json object = Json::parse(text);
     const Json* const format = object.find("format");
@@ -192,15 +244,6 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view text) {
                "; this program reads version ", kFormatVersion);
     return row_named(object.at("type").string()).from_json(object);
   } catch (const JsonError& error) { throw Error(concat("it is not the JSON of a tokenizer: ", error.what())); }
-}
-
-void save_tokenizer(const std::string& path, const Tokenizer& tokenizer) { write_text_file(path, tokenizer.to_json()); }
-
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
-  const std::string text = read_text_file(path);
-  try {
-    return parse_tokenizer(text);
-  } catch (const Error& error) { throw Error(concat("'", path, "' is not a tokenizer: ", error.what()), error.kind()); }
 }
 
 }  // namespace keel
