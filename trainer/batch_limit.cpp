@@ -70,7 +70,8 @@ void BatchLimits::check_sets(const std::vector<ValidationSet>& sets, std::string
   for (const ValidationSet& each : sets)
     if (!each.name.empty()) names += concat(names.empty() ? "" : ", ", each.name);
   for (const auto& [name, limit] : of_set) {
-    const bool is_there = std::ranges::any_of(sets, [&](const ValidationSet& each) { return each.name == name; });
+    const bool is_there =
+        std::ranges::any_of(sets, [&set = name](const ValidationSet& each) { return each.name == set; });
     KEEL_CHECK(is_there, key, ": there is no validation set '", name, "'; ",
                names.empty() ? "none has a name" : concat("there are ", names));
   }

@@ -18,7 +18,7 @@ void remove_old(const RunFolder& folder, const CheckpointConfig& config, std::in
   steps.erase(std::upper_bound(steps.begin(), steps.end(), newest), steps.end());
   std::erase_if(steps, [&](std::int64_t step) { return config.keep_every.is_due(step); });
   for (const auto& [best, rule] : folder.all_best())
-    std::erase_if(steps, [&](std::int64_t step) { return RunFolder::step_named(best) == step; });
+    std::erase_if(steps, [kept = RunFolder::step_named(best)](std::int64_t step) { return kept == step; });
   while (static_cast<std::int64_t>(steps.size()) > config.keep) {
     std::error_code ignored;  // an old checkpoint that cannot be removed harms nobody
     std::filesystem::remove_all(folder.checkpoint(steps.front()), ignored);
