@@ -99,7 +99,8 @@ class OffsetTrim {
   void trim(std::string_view text, std::uint32_t id, bool is_first, TextSpan& offset) const {
     TokenSpaces spaces = spaces_(id);
     if (spaces.in_text) spaces = spaces_of(text.substr(offset.begin, offset.size()));
-    if (spaces.leading > 0 && add_prefix_space_ && (is_first || offset.begin == 0)) --spaces.leading;
+    // One space in front of a text may be the one that was added; several are the text's own.
+    if (spaces.leading == 1 && add_prefix_space_ && (is_first || offset.begin == 0)) spaces.leading = 0;
     for (; spaces.leading > 0 && offset.begin < offset.end; --spaces.leading)
       offset.begin += static_cast<std::uint32_t>(std::max<std::size_t>(1, decode_utf8(text, offset.begin).bytes));
     for (; spaces.trailing > 0 && offset.end > offset.begin; --spaces.trailing) do
