@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "../error_of.h"
+#include "tests/error_of.h"
 
 namespace {
 
