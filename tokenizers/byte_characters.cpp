@@ -12,17 +12,8 @@ namespace keel {
 void ByteCharacters::append(std::string_view bytes, std::string& out) {
   const std::size_t size = out.size();
   out.resize(size + 2 * bytes.size());
-  char* to = out.data() + size;
-  for (const char c : bytes) {
-    const char32_t character = ByteCharacters::character(static_cast<unsigned char>(c));
-    if (character < 0x80) {
-      *to++ = static_cast<char>(character);
-    } else {
-      *to++ = static_cast<char>(0xc0 | (character >> 6));
-      *to++ = static_cast<char>(0x80 | (character & 0x3f));
-    }
-  }
-  out.resize(static_cast<std::size_t>(to - out.data()));
+  const char* end = write(bytes, out.data() + size);
+  out.resize(static_cast<std::size_t>(end - out.data()));
 }
 
 bool ByteCharacters::append_bytes(std::string_view text, std::string& out) {

@@ -24,13 +24,28 @@ class ByteCharacters {
     return character < kEnd ? kTables.bytes[character] : kNoByte;
   }
 
+  // Writes the characters of `bytes` to where there is place for two bytes of each; returns their end.
+  static char* write(std::string_view bytes, char* to) {
+    for (const char byte : bytes) {
+      const Utf8& character = kTables.utf8[static_cast<unsigned char>(byte)];
+      to[0] = character.bytes[0];
+      to[1] = character.bytes[1];
+      to += character.size;
+    }
+    return to;
+  }
   // Appends the characters of `bytes`.
   static void append(std::string_view bytes, std::string& out);
   // Appends the bytes whose characters `text` has. False, and nothing is appended, where it has another character.
   static bool append_bytes(std::string_view text, std::string& out);
 
  private:
+  struct Utf8 {
+    char bytes[2] = {};
+    std::uint8_t size = 0;
+  };
   struct Tables {
+    std::array<Utf8, 256> utf8{};
     std::array<char16_t, 256> characters{};
     std::array<std::int16_t, kEnd> bytes{};
   };
@@ -44,6 +59,10 @@ class ByteCharacters {
     for (int byte = 0; byte < 256; ++byte) {
       const char16_t character = is_visible(byte) ? static_cast<char16_t>(byte) : next++;
       tables.characters[static_cast<std::size_t>(byte)] = character;
+      tables.utf8[static_cast<std::size_t>(byte)] =
+          character < 0x80
+              ? Utf8{{static_cast<char>(character), 0}, 1}
+              : Utf8{{static_cast<char>(0xc0 | character >> 6), static_cast<char>(0x80 | (character & 0x3f))}, 2};
       tables.bytes[character] = static_cast<std::int16_t>(byte);
     }
     return tables;

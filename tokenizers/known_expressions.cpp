@@ -16,9 +16,11 @@ using namespace character_class;
 struct Gpt2Scanner {
   static std::uint32_t match(const Scan& scan, std::uint32_t at) {
     if (const std::uint32_t end = scan.contraction<false>(at); end > at) return end;
-    const std::uint32_t begin = scan.optional_space(at);
-    for (const std::uint16_t set : {kLetter, kNumber, kOther})
-      if (scan.is(begin, set)) return scan.run(begin, set);
+    std::uint32_t next = 0;
+    const std::uint16_t set = scan.classes(scan.optional_space(at), next);
+    if ((set & kLetter) != 0) return scan.run(next, kLetter);
+    if ((set & kOther) != 0) return scan.run(next, kOther);
+    if ((set & kNumber) != 0) return scan.run(next, kNumber);
     return scan.spaces(at);
   }
 };
@@ -33,11 +35,14 @@ std::uint32_t match_behind_words(const Scan& scan, std::uint32_t at, std::string
   return scan.spaces(at);
 }
 
-// [^\r\n\p{L}\p{N}]?[letters]+
+// [before]?[letters]+, where what may stand before is no letter, or a mark, which may as well be one.
 std::uint32_t match_word(const Scan& scan, std::uint32_t at, std::uint16_t before, std::uint16_t letters) {
-  const std::uint32_t begin = scan.optional(at, before);
-  if (const std::uint32_t end = scan.run(begin, letters); end > begin) return end;
-  return scan.run(at, letters);
+  std::uint32_t next = 0;
+  const std::uint16_t set = scan.classes(at, next);
+  if ((set & letters) != 0) return scan.run(next, letters);
+  if ((set & before) == 0) return at;
+  const std::uint32_t end = scan.run(next, letters);
+  return end > next ? end : at;
 }
 
 template <int kDigits>
@@ -123,6 +128,18 @@ struct ClipScanner {
   }
 };
 
+// \w+|[^\w\s]+, where \w in brackets has not the superscripts and fractions that it has alone: a run of other
+// characters goes through them.
+struct OnigurumaWordScanner {
+  static std::uint32_t match(const Scan& scan, std::uint32_t at) {
+    if (const std::uint32_t end = scan.run(at, kWord); end > at) return end;
+    return scan.run_while(at, [](std::uint16_t set) {
+      constexpr std::uint16_t kInBrackets = kWord | kAnnexWord;  // both
+      return (set & kSpace) == 0 && (set & kInBrackets) != kInBrackets;
+    });
+  }
+};
+
 // \s?[set]+, of a set without white space
 template <std::uint16_t kSet>
 struct SpacedRunScanner {
@@ -171,7 +188,7 @@ const std::vector<KnownExpression>& known_expressions() {
       {R"(\s?\p{P}+)", "DeepSeek V2", scanned<SpacedRunScanner<kPunctuation>>()},
       {R"([\r\n])", "DeepSeek", scanned<RunScanner<kNewline, 1>>()},
       {R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)", "CLIP", scanned<ClipScanner>()},
-      {R"(\w+|[^\w\s]+)", "words", scanned<WordScanner<kWord>>()},
+      {R"(\w+|[^\w\s]+)", "words", scanned<OnigurumaWordScanner>()},
       {R"(\s+)", "white space", scanned<RunScanner<kSpace>>()},
       {R"(\s)", "white space", scanned<RunScanner<kSpace, 1>>()},
       {R"( {2,})", "T5", scanned<SeveralSpacesScanner>()},

@@ -83,6 +83,7 @@ class OnigurumaPattern final : public Pattern {
     return TextSpan{static_cast<std::uint32_t>(region->beg[0]), static_cast<std::uint32_t>(region->end[0])};
   }
 
+ private:
   std::string text_;
   std::unique_ptr<regex_t, FreeExpression> expression_;
   std::unique_ptr<OnigMatchParam, FreeLimits> limits_;

@@ -39,6 +39,7 @@ void Pieces::reset(std::string_view text, bool keep_origins) {
   origins_.clear();
   pieces_.clear();
   keep_origins_ = keep_origins;
+  front_bytes_ = text.empty() ? 0 : character_around(text, 0).size();
   if (!text.empty()) pieces_.push_back({{0, static_cast<std::uint32_t>(text.size())}});
 }
 
@@ -82,6 +83,21 @@ void Pieces::Rewrite::settle(TextSpan origin) {
   has_last_ = true;
 }
 
+// Without origins: `old` is named, of which bytes that wait have the first byte's origin.
+void Pieces::Rewrite::name_front(TextSpan old) {
+  if (!front_is_open_) return;
+  count_front(pending_, old.begin < pieces_.front_bytes_);
+  pending_ = 0;
+  has_last_ = true;
+  last_is_front_ = (old.size() > 0 ? old.end - 1 : old.begin) < pieces_.front_bytes_;
+}
+
+void Pieces::Rewrite::count_front(std::size_t bytes, bool is_front) {
+  if (!front_is_open_ || bytes == 0) return;
+  if (is_front) front_bytes_ += bytes;
+  else front_is_open_ = false;
+}
+
 void Pieces::Rewrite::keep(TextSpan old) {
   if (old.size() == 0) return;
   const std::string_view text = std::string_view(pieces_.bytes_).substr(old.begin, old.size());
@@ -99,12 +115,19 @@ void Pieces::Rewrite::keep(TextSpan old) {
       }
     }
     last_ = origins_.back();
+  } else {
+    name_front(old);
+    const std::size_t of_front = old.begin < pieces_.front_bytes_ ? pieces_.front_bytes_ - old.begin : 0;
+    count_front(std::min<std::size_t>(of_front, old.size()), true);
+    if (of_front < old.size()) front_is_open_ = false;
   }
   bytes_ += text;
 }
 
 void Pieces::Rewrite::replace(TextSpan old, std::string_view bytes) {
   if (!pieces_.keep_origins_) {
+    if (old.size() > 0 || !has_last_) name_front(old);
+    count_front(bytes.size(), last_is_front_);
     bytes_ += bytes;
   } else if (old.size() > 0) {
     settle(pieces_.origin({old.begin, old.begin + 1}));
@@ -120,7 +143,8 @@ void Pieces::Rewrite::replace(TextSpan old, std::string_view bytes) {
 }
 
 void Pieces::Rewrite::insert(std::string_view bytes) {
-  if (pieces_.keep_origins_ && !has_last_) pending_ += bytes.size();
+  if (!has_last_) pending_ += bytes.size();
+  else if (!pieces_.keep_origins_) count_front(bytes.size(), last_is_front_);
   append(bytes, last_);
 }
 
@@ -130,6 +154,7 @@ void Pieces::Rewrite::cut() {
     made_.push_back({{static_cast<std::uint32_t>(began_), static_cast<std::uint32_t>(bytes_.size())}});
   }
   began_ = bytes_.size();
+  if (!pieces_.keep_origins_) count_front(pending_, true);
   pending_ = 0;
   has_last_ = false;
 }
@@ -143,6 +168,7 @@ void Pieces::Rewrite::token(const Piece& old) {
 
 void Pieces::Rewrite::done() {
   cut();
+  pieces_.front_bytes_ = front_bytes_;
   std::swap(pieces_.bytes_, bytes_);
   std::swap(pieces_.origins_, origins_);
   std::swap(pieces_.pieces_, made_);

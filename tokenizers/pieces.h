@@ -37,6 +37,11 @@ class Pieces {
   // last one's, whole characters. An empty range has an empty origin.
   TextSpan origin(TextSpan range) const;
 
+  // Whether the piece's origin begins where the text does, which is known without origins, too.
+  bool begins_text(const Piece& piece) const {
+    return keep_origins_ ? origin(piece.bytes).begin == 0 : piece.bytes.begin < front_bytes_;
+  }
+
   // Other borders over the same bytes. `pieces` ascend, do not overlap and hold every token there was; what lies
   // between them is dropped.
   void set_pieces(std::vector<Piece> pieces);
@@ -62,6 +67,8 @@ class Pieces {
    private:
     void append(std::string_view bytes, TextSpan origin);
     void settle(TextSpan origin);
+    void name_front(TextSpan old);
+    void count_front(std::size_t bytes, bool is_front);
 
     Pieces& pieces_;
     std::string bytes_;
@@ -71,12 +78,16 @@ class Pieces {
     std::size_t pending_ = 0;  // bytes in front of it that wait for an origin
     bool has_last_ = false;
     TextSpan last_;  // the origin of the old byte that was named last in this piece
+    // Without origins: whether that byte is one of the front's, and how many bytes written so far are.
+    bool last_is_front_ = false, front_is_open_ = true;
+    std::size_t front_bytes_ = 0;
   };
 
  private:
   std::string bytes_;
   std::vector<TextSpan> origins_;  // of each byte; empty: each is its own
   std::vector<Piece> pieces_;
+  std::size_t front_bytes_ = 0;  // that came from the text's first character
   // What the last rewrite left, for the next one's use.
   std::string spare_bytes_;
   std::vector<TextSpan> spare_origins_;

@@ -28,12 +28,12 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
       : add_prefix_space_(add_prefix_space), pattern_(use_regex ? patterns::gpt2() : nullptr) {}
 
   void cut(Pieces& pieces) const override {
-    Pieces::Rewrite out(pieces);
-    std::string with_space, characters;
+    Writer out(pieces);
+    std::string with_space;
     std::vector<TextSpan> found;
     for (const Pieces::Piece& piece : pieces.pieces()) {
       if (piece.is_token()) {
-        out.token(piece);
+        out.rewrite.token(piece);
         continue;
       }
       std::string_view text = pieces.text(piece);
@@ -42,49 +42,51 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
       found.clear();
       if (pattern_ != nullptr) pattern_->find_all(text, found);
       else found.push_back({0, static_cast<std::uint32_t>(text.size())});
+      const std::uint32_t base = piece.bytes.begin;
       for (TextSpan each : found) {
         if (added > 0 && each.begin == 0) {
           // The space has the origin of the character behind it, which may lie in the next piece.
-          const TextSpan first = character_at(pieces.bytes(), piece.bytes.begin);
-          write(out, first, " ", characters);
+          out.write(character_at(pieces.bytes(), base), " ");
           each.begin = 1;
         }
-        write_characters(out, pieces, {piece.bytes.begin + each.begin - added, piece.bytes.begin + each.end - added},
-                         characters);
-        out.cut();
+        out.write_characters({base + each.begin - added, base + each.end - added});
+        out.rewrite.cut();
       }
     }
-    out.done();
+    out.rewrite.done();
   }
 
  private:
-  static void write(Pieces::Rewrite& out, TextSpan old, std::string_view bytes, std::string& characters) {
-    characters.clear();
-    ByteCharacters::append(bytes, characters);
-    out.replace(old, characters);
-  }
-  // Each character's bytes have its origin.
-  static void write_characters(Pieces::Rewrite& out, const Pieces& pieces, TextSpan old, std::string& characters) {
-    const auto bytes_of = [&](TextSpan span) { return pieces.bytes().substr(span.begin, span.size()); };
-    if (!pieces.keeps_origins()) {
-      write(out, old, bytes_of(old), characters);
-      return;
+  struct Writer {
+    explicit Writer(Pieces& all) : pieces(all), rewrite(all) {}
+
+    void write(TextSpan old, std::string_view bytes) {
+      if (characters.size() < 2 * bytes.size()) characters.resize(2 * bytes.size());
+      const char* end = ByteCharacters::write(bytes, characters.data());
+      rewrite.replace(old, {characters.data(), static_cast<std::size_t>(end - characters.data())});
     }
-    for (std::uint32_t at = old.begin; at < old.end;) {
-      const TextSpan character = character_at(pieces.bytes(), at);
-      write(out, character, bytes_of(character), characters);
-      at = character.end;
+    // Each character's bytes have its origin.
+    void write_characters(TextSpan old) {
+      const auto bytes_of = [&](TextSpan span) { return pieces.bytes().substr(span.begin, span.size()); };
+      if (!pieces.keeps_origins()) {
+        write(old, bytes_of(old));
+        return;
+      }
+      for (std::uint32_t at = old.begin; at < old.end;) {
+        const TextSpan character = character_at(pieces.bytes(), at);
+        write(character, bytes_of(character));
+        at = character.end;
+      }
     }
-  }
+
+    const Pieces& pieces;
+    Pieces::Rewrite rewrite;
+    std::string characters;
+  };
 
   bool add_prefix_space_;
   PatternPtr pattern_;  // null: pieces are not cut
 };
-
-// Whether the piece came from the front of the text.
-bool begins_text(const Pieces& pieces, const Pieces::Piece& piece) {
-  return pieces.keeps_origins() ? pieces.origin(piece.bytes).begin == 0 : piece.bytes.begin == 0;
-}
 
 class MetaspacePreTokenizer final : public PreTokenizer {
  public:
@@ -110,7 +112,7 @@ class MetaspacePreTokenizer final : public PreTokenizer {
   bool prepends(const Pieces& pieces, const Pieces::Piece& piece) const {
     const std::string_view text = pieces.text(piece);
     if (scheme_ == PrependScheme::never || text.starts_with(' ') || text.starts_with(replacement_)) return false;
-    return scheme_ == PrependScheme::always || begins_text(pieces, piece);
+    return scheme_ == PrependScheme::always || pieces.begins_text(piece);
   }
 
   // Spaces become the replacement, before which the text is cut, wherever it comes from.

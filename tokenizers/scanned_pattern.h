@@ -28,15 +28,6 @@ struct OutsideScanner {
   static std::uint32_t match(const Scan& scan, std::uint32_t at) { return scan.run_outside(at, kSet); }
 };
 
-// [word]+|[^word\s]+
-template <std::uint16_t kOfWord>
-struct WordScanner {
-  static std::uint32_t match(const Scan& scan, std::uint32_t at) {
-    const std::uint32_t end = scan.run(at, kOfWord);
-    return end > at ? end : scan.run_outside(at, kOfWord | character_class::kSpace);
-  }
-};
-
 template <class Scanner>
 class ScannedPattern final : public Pattern {
  public:

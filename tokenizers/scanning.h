@@ -33,6 +33,18 @@ class Scan {
     return (classes(at, next) & set) != 0;
   }
 
+  // Behind the characters whose classes `holds` is true of.
+  template <class Holds>
+  std::uint32_t run_while(std::uint32_t at, const Holds& holds) const {
+    for (std::uint32_t next = 0; at < size_; at = next) {
+      while (text_[at] < 0x80) {
+        if (!holds(ascii_[text_[at]])) return at;
+        if (++at == size_) return at;
+      }
+      if (!holds(classes_beyond_ascii(at, next))) return at;
+    }
+    return at;
+  }
   // [set]*: behind the characters of the set.
   std::uint32_t run(std::uint32_t at, std::uint16_t set) const {
     return run_while(at, [set](std::uint16_t each) { return (each & set) != 0; });
@@ -95,17 +107,6 @@ class Scan {
   }
 
  private:
-  template <class Holds>
-  std::uint32_t run_while(std::uint32_t at, const Holds& holds) const {
-    for (std::uint32_t next = 0; at < size_; at = next) {
-      while (text_[at] < 0x80) {
-        if (!holds(ascii_[text_[at]])) return at;
-        if (++at == size_) return at;
-      }
-      if (!holds(classes_beyond_ascii(at, next))) return at;
-    }
-    return at;
-  }
   // 0 at the end; a capital letter as a small one where case does not count.
   template <bool kAnyCase>
   unsigned letter(std::uint32_t at) const {

@@ -118,6 +118,14 @@ class BertPreTokenizer final : public PreTokenizer {
   }
 };
 
+// \w+|[^\w\s]+, with the \w of annex 18
+struct WordScanner {
+  static std::uint32_t match(const Scan& scan, std::uint32_t at) {
+    const std::uint32_t end = scan.run(at, kAnnexWord);
+    return end > at ? end : scan.run_outside(at, kAnnexWord | kSpace);
+  }
+};
+
 }  // namespace
 
 namespace pre_tokenizers {
@@ -126,7 +134,7 @@ PreTokenizerPtr split(PatternPtr pattern, Delimiter delimiter, bool invert) {
   return std::make_shared<SplitPreTokenizer>(std::move(pattern), delimiter, invert);
 }
 
-PreTokenizerPtr whitespace() { return split(scanned<WordScanner<kAnnexWord>>(), Delimiter::removed, true); }
+PreTokenizerPtr whitespace() { return split(scanned<WordScanner>(), Delimiter::removed, true); }
 
 PreTokenizerPtr whitespace_split() { return split(scanned<OutsideScanner<kSpace>>(), Delimiter::removed, true); }
 

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "keel/runtime/error.h"
 #include "keel/tokenizers/byte_characters.h"
+#include "keel/tokenizers/normalizer.h"
 
 namespace keel {
 namespace {
@@ -84,6 +87,34 @@ TEST(PreTokenizers, PrependOnlyToWhatStandsAtTheFrontOfTheText) {
   ASSERT_EQ(pieces.pieces().size(), 2u);
   EXPECT_EQ(pieces.text(pieces.pieces()[0]), "_ab");
   EXPECT_EQ(pieces.text(pieces.pieces()[1]), "cd");
+}
+
+std::vector<std::string> pieces_of(std::string_view text, bool keeps_origins, const Normalizer& normalizer,
+                                   const PreTokenizer& cutter) {
+  Pieces pieces;
+  pieces.reset(text, keeps_origins);
+  normalizer.normalize(pieces);
+  cutter.cut(pieces);
+  std::vector<std::string> all;
+  for (const Pieces::Piece& piece : pieces.pieces()) all.emplace_back(pieces.text(piece));
+  return all;
+}
+
+// What stood at the front may have been removed, replaced or made longer before.
+TEST(PreTokenizers, KnowTheFrontOfTheTextWithoutOrigins) {
+  const PreTokenizerPtr first = pre_tokenizers::metaspace(U'_', PrependScheme::first, true);
+  const PreTokenizerPtr cutters[] = {
+      first, pre_tokenizers::sequence({pre_tokenizers::whitespace_split(), first}),
+      pre_tokenizers::sequence({pre_tokenizers::fixed_length(1), first}),
+      pre_tokenizers::sequence({pre_tokenizers::byte_level(true, true), pre_tokenizers::fixed_length(1), first})};
+  for (const auto& [expression, content] :
+       {std::pair{"\\s", ""}, {"\\s+", "-"}, {"\\d", "xyz"}, {"\\p{L}+", "\u00e9 "}}) {
+    const NormalizerPtr normalizer = normalizers::replace_expression(expression, content);
+    for (const char* text : {" ab c", "ab c", "  ", "1 a", " 1a", "\u00e9a 1", "12", "\u6f22", "\n1 b"})
+      for (const PreTokenizerPtr& cutter : cutters)
+        EXPECT_EQ(pieces_of(text, false, *normalizer, *cutter), pieces_of(text, true, *normalizer, *cutter))
+            << expression << " in '" << text << "'";
+  }
 }
 
 TEST(PreTokenizers, OfNoLengthAreErrors) { EXPECT_THROW(pre_tokenizers::fixed_length(0), Error); }
