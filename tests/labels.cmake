@@ -4,7 +4,7 @@
 #   avx2      what runs once more with oneDNN capped to AVX2
 #   slow      suites named Slow...: minutes rather than seconds, only on request
 cmake_policy(VERSION 3.22...3.25)
-set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Compare|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
+set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Compare|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|WordMemory|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)

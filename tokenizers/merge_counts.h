@@ -41,8 +41,9 @@ class MergeCounts {
 
   // `longest`: characters of a token that is made of more than two; 0: any.
   explicit MergeCounts(std::int64_t longest) : longest_(longest) {}
-  // `lengths`: characters of each token so far. All words are added before the first top().
+  // All words first,
   void add_word(std::span<const std::uint32_t> tokens, std::uint64_t count);
+  // then the characters of each token that there is.
   void begin(std::vector<std::int64_t> lengths);
 
   // The most frequent pair, of equal ones that of the lower numbers. Each call takes the pair away.
@@ -66,9 +67,9 @@ class MergeCounts {
   struct Side {
     std::vector<std::int64_t> old_count, new_count;  // by neighbour
     std::vector<std::vector<std::uint32_t>> words;   // that have the new pair
+    std::vector<bool> is_noted;                      // in `changed`
     std::vector<std::uint32_t> changed;              // neighbours
     void note(std::uint32_t neighbour);
-    std::vector<bool> is_noted;
     void resize(std::size_t tokens);
   };
 

@@ -37,13 +37,14 @@ using TokenModelPtr = std::shared_ptr<const TokenModel>;
 namespace token_models {
 
 struct BpeOptions {
-  std::optional<std::string> unknown;
-  std::optional<std::string> continuing_prefix, end_suffix;
+  std::optional<std::string> unknown = {};
+  std::optional<std::string> continuing_prefix = {}, end_suffix = {};
   bool fuse_unknown = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
 };
-// Merges in order of rank. One that names no token is an Error with its place.
+// Merges in order of rank; of a pair that is there twice, the later place counts. One that names no token is an Error
+// with its place.
 TokenModelPtr bpe(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
                   const BpeOptions& options);
 
@@ -59,7 +60,7 @@ TokenModelPtr word_level(Vocabulary vocabulary, const std::string& unknown);
 
 // The likeliest cut by the tokens' log-probabilities, whose order is their number (Kudo 2018).
 struct UnigramOptions {
-  std::optional<std::uint32_t> unknown;
+  std::optional<std::uint32_t> unknown = {};
   bool byte_fallback = false;
 };
 TokenModelPtr unigram(std::vector<std::pair<std::string, double>> tokens, const UnigramOptions& options);

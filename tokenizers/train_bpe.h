@@ -16,10 +16,10 @@ namespace keel {
 
 struct BpeTraining {
   std::int64_t vocabulary_size = 30000;
-  std::int64_t min_frequency = 0;     // of a pair that is merged
-  std::vector<std::string> specials;  // the first tokens, in this order
-  std::int64_t longest_token = 0;     // in characters; 0: any
-  bool all_bytes = true;              // the 256 bytes are tokens, whether the text has them or not
+  std::int64_t min_frequency = 0;          // of a pair that is merged
+  std::vector<std::string> specials = {};  // the first tokens, in this order
+  std::int64_t longest_token = 0;          // in characters, at least 2; 0: any
+  bool all_bytes = true;                   // the 256 bytes are tokens, whether the text has them or not
 };
 
 struct TrainedBpe {
@@ -28,7 +28,8 @@ struct TrainedBpe {
 };
 
 // Counts the pieces of texts, then merges the most frequent pair again and again; of pairs as frequent, the one of the
-// lower ids. The same texts give the same tokens on any number of threads, and those of the Tokenizers library.
+// lower ids (Sennrich, Haddow, Birch 2016). The same texts give the same tokens on any number of threads, and those of
+// the Tokenizers library.
 class BpeTrainer {
  public:
   BpeTrainer(const Context& context, PreTokenizerPtr pre_tokenizer, BpeTraining options);
