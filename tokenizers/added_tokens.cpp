@@ -99,12 +99,16 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, NormalizerPtr normalize
   for (const bool special : {true, false})
     for (const AddedToken& token : tokens_)
       if (token.special == special) (token.normalized ? normalized : as_given).push_back(&token);
-  std::vector<std::string> contents, normalized_contents;
-  for (const AddedToken* token : as_given) contents.push_back(token->content);
-  for (const AddedToken* token : normalized)
-    normalized_contents.push_back(normalized_content(token->content, normalizer_));
-  as_given_.reset(new Finder{std::move(as_given), TextTrie(contents)});
-  normalized_.reset(new Finder{std::move(normalized), TextTrie(normalized_contents)});
+  for (const AddedToken& token : tokens_)
+    found_as_.push_back(token.normalized ? normalized_content(token.content, normalizer_) : token.content);
+  const auto texts_of = [&](const std::vector<const AddedToken*>& some) {
+    std::vector<std::string> texts;
+    for (const AddedToken* const token : some) texts.push_back(found_as(*token));
+    return texts;
+  };
+  TextTrie given_trie(texts_of(as_given)), normalized_trie(texts_of(normalized));
+  as_given_.reset(new Finder{std::move(as_given), std::move(given_trie)});
+  normalized_.reset(new Finder{std::move(normalized), std::move(normalized_trie)});
 }
 
 AddedTokens::AddedTokens() : AddedTokens({}, nullptr) {}
@@ -126,6 +130,10 @@ const AddedToken* AddedTokens::by_id(std::uint32_t id) const {
 const AddedToken* AddedTokens::by_content(std::string_view content) const {
   const auto found = by_content_.find(std::string(content));
   return found == by_content_.end() ? nullptr : &tokens_[found->second];
+}
+
+const std::string& AddedTokens::found_as(const AddedToken& token) const {
+  return found_as_[static_cast<std::size_t>(&token - tokens_.data())];
 }
 
 }  // namespace keel

@@ -41,10 +41,14 @@ class AddedTokens {
   const std::vector<AddedToken>& all() const { return tokens_; }
   const AddedToken* by_id(std::uint32_t id) const;  // null: none
   const AddedToken* by_content(std::string_view content) const;
+  // What it is looked for as, which is what decoding gives: the normalized content of one that is found in normalized
+  // text.
+  const std::string& found_as(const AddedToken& token) const;
 
  private:
   struct Finder;  // many texts at once
   std::vector<AddedToken> tokens_;
+  std::vector<std::string> found_as_;  // of each token
   NormalizerPtr normalizer_;
   std::unordered_map<std::uint32_t, std::size_t> by_id_;
   std::unordered_map<std::string, std::size_t> by_content_;

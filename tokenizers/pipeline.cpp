@@ -110,7 +110,7 @@ std::string Pipeline::decode(std::span<const std::uint32_t> tokens, bool skip_sp
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const AddedToken* const added = parts_.added.by_id(tokens[i]);
     if (added != nullptr) {
-      if (!skip_specials || !added->special) texts.push_back(added->content);
+      if (!skip_specials || !added->special) texts.push_back(parts_.added.found_as(*added));
       continue;
     }
     const std::optional<std::string_view> text = parts_.model->vocabulary().text(tokens[i]);
@@ -128,7 +128,7 @@ std::string Pipeline::decode(std::span<const std::uint32_t> tokens, bool skip_sp
 }
 
 std::optional<std::string> Pipeline::token_text(std::uint32_t token) const {
-  if (const AddedToken* const added = parts_.added.by_id(token)) return added->content;
+  if (const AddedToken* const added = parts_.added.by_id(token)) return parts_.added.found_as(*added);
   const std::optional<std::string_view> text = parts_.model->vocabulary().text(token);
   return text ? std::optional<std::string>(*text) : std::nullopt;
 }
