@@ -124,8 +124,8 @@ TEST(DataCommand, ShowsPackedTokensAsTheModelSeesThem) {
       "         99  'c'            0    -100                2\n"
       "        100  'd'            1     101  'e'           0\n"
       "        101  'e'            1    -100                1\n"
-      "          0  '\\x00'        -1    -100                0\n"
-      "          0  '\\x00'        -1    -100                0\n"
+      "          0               -1    -100                0\n"
+      "          0               -1    -100                0\n"
       "  ... 1 more (--block)\n");
   const Json json = Json::parse(sandbox.read("d.json"));
   const Json& seen = json.items()[0].at("as_the_model_sees_it");
