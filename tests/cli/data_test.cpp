@@ -118,14 +118,14 @@ TEST(DataCommand, ShowsPackedTokensAsTheModelSeesThem) {
       "\nas the model sees it: the first 1 of 1 rows of the first step; labels of -100 are not learnt; documents of "
       "-1 are padding\n"
       "\nrow 0, example 0\n"
-      "  input_ids  text   documents  labels  text  positions\n"
-      "         97  'a'            0      98  'b'           0\n"
-      "         98  'b'            0      99  'c'           1\n"
-      "         99  'c'            0    -100                2\n"
-      "        100  'd'            1     101  'e'           0\n"
-      "        101  'e'            1    -100                1\n"
-      "          0  '\\x00'        -1    -100                0\n"
-      "          0  '\\x00'        -1    -100                0\n"
+      "  input_ids  text  documents  labels  text  positions\n"
+      "         97  'a'           0      98  'b'           0\n"
+      "         98  'b'           0      99  'c'           1\n"
+      "         99  'c'           0    -100                2\n"
+      "        100  'd'           1     101  'e'           0\n"
+      "        101  'e'           1    -100                1\n"
+      "          0               -1    -100                0\n"
+      "          0               -1    -100                0\n"
       "  ... 1 more (--block)\n");
   const Json json = Json::parse(sandbox.read("d.json"));
   const Json& seen = json.items()[0].at("as_the_model_sees_it");
