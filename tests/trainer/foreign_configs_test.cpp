@@ -108,7 +108,7 @@ TEST(ForeignConfigs, EveryKeyOfAWholeFileIsTakenOrMapped) {
       "task: {type: supervised}\n"
       "model: {heads: [{name: digit, type: classification, loss: cross_entropy, weight: 0.25},"
       " {name: angle, loss: mae, weight: 2}]}\n"
-      "data: {validation: 0.2, workers: 2}\nepochs: 2\nseed: 3\nclip: 0\ndevice: cpu\nprecision: fp16\n"
+      "data: {validation: 0.2, workers: 2, last: drop}\nepochs: 2\nseed: 3\nclip: 0\ndevice: cpu\nprecision: fp16\n"
       "batch: {global: 32, micro: 16}\noptimizer: {type: SGD, lr: 0.02, momentum: 0.9}\n"
       "scheduler: {type: CyclicLR, base_lr: 0.002, mode: triangular2, step_size_up: 6, cycle_momentum: false}\n";
   EXPECT_EQ(to_yaml(config_of(keel_keys(), read, folder / "configs.json", kReadings)),

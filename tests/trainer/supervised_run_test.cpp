@@ -133,8 +133,9 @@ TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
     TrainedModel trained({.path = place / "run"}, group, kQuiet);
     EXPECT_EQ(predict_run(trained, {.input = place / "asked.csv", .out = place / "out"}).examples, 1);
     write_text_file(place / "asked.csv", "b,c\n0.5,-0.25\n");
+    TrainedModel again({.path = place / "run"}, group, kQuiet);
     const std::string message =
-        error_of([&] { predict_run(trained, {.input = place / "asked.csv", .out = place / "other"}); });
+        error_of([&] { predict_run(again, {.input = place / "asked.csv", .out = place / "other"}); });
     EXPECT_NE(message.find("asked.csv', example 0 (from 0 on): "), std::string::npos) << message;
     EXPECT_FALSE(std::filesystem::exists(place / "other"));
   });
