@@ -42,6 +42,9 @@ class Pieces {
     return keep_origins_ ? origin(piece.bytes).begin == 0 : piece.bytes.begin < front_bytes_;
   }
 
+  // Without origins: how many of the first bytes came from the text's first character.
+  std::uint32_t front_bytes() const { return static_cast<std::uint32_t>(front_bytes_); }
+
   // Other borders over the same bytes. `pieces` ascend, do not overlap and hold every token there was; what lies
   // between them is dropped.
   void set_pieces(std::vector<Piece> pieces);

@@ -1,5 +1,6 @@
 // Pre-tokenizers that write other characters: for bytes, and for spaces.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,7 +74,9 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
     void write_characters(TextSpan old) {
       const auto bytes_of = [&](TextSpan span) { return pieces.bytes().substr(span.begin, span.size()); };
       if (!pieces.keeps_origins()) {
-        write(old, bytes_of(old));
+        const std::uint32_t front = std::clamp(pieces.front_bytes(), old.begin, old.end);
+        if (front > old.begin) write({old.begin, front}, bytes_of({old.begin, front}));
+        if (front < old.end) write({front, old.end}, bytes_of({front, old.end}));
         return;
       }
       for (std::uint32_t at = old.begin; at < old.end;) {
