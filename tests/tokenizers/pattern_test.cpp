@@ -56,10 +56,10 @@ TEST(KnownExpressions, MatchWhatOnigurumaMatches) {
     for (int i = 0; i < 4000; ++i) {
       const std::string text = random_text(random);
       const std::vector<TextSpan> expected = matches(*reference, text);
-      ASSERT_EQ(matches(*each.pattern, text), expected) << each.text << " in " << testing::PrintToString(text);
+      ASSERT_EQ(matches(*each.pattern, text), expected) << each.text << " in " << ::testing::PrintToString(text);
       if (expected.empty()) continue;
       const TextSpan one = expected[random() % expected.size()];
-      ASSERT_EQ(each.pattern->find(text, one.begin), one) << each.text << " in " << testing::PrintToString(text);
+      ASSERT_EQ(each.pattern->find(text, one.begin), one) << each.text << " in " << ::testing::PrintToString(text);
     }
   }
 }
