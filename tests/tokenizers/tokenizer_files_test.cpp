@@ -24,7 +24,7 @@ std::string file_with(std::string_view members, std::string_view model = kModel)
   return concat(R"({"version":"1.0",)", members, members.empty() ? "" : ",", R"("model":)", model, "}");
 }
 
-std::string refusal_of_json(const std::string& json) {
+std::string refusal_of(const std::string& json) {
   try {
     read_tokenizer_json(json, "t.json");
   } catch (const Error& error) { return error.what(); }
@@ -120,7 +120,7 @@ TEST(TokenizerJson, NamesFileAndKeyOfWhatItDoesNotTake) {
        "t.json: model: has no continuing_subword_prefix"},
       {R"({"model":{"vocab":{}},"model":{}})", "t.json: model: is there twice"}};
   for (const BadFile& file : bad) {
-    const std::string message = refusal_of_json(file.json);
+    const std::string message = refusal_of(file.json);
     EXPECT_NE(message.find(file.message), std::string::npos) << message << "\n  of " << file.json;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
@@ -148,9 +148,8 @@ TEST(TokenizerJson, CutOrChangedAnywhereIsReadOrRefused) {
       R"("single_word":false,"lstrip":true,"rstrip":false,"normalized":true,"special":true}],)"
       R"("post_processor":{"type":"BertProcessing","sep":["b",1],"cls":["a",0]},"decoder":{"type":"Fuse"})",
       R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]})");
-  EXPECT_EQ(refusal_of_json(whole), "no error");
-  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
-    EXPECT_NE(refusal_of_json(whole.substr(0, bytes)), "no error");
+  EXPECT_EQ(refusal_of(whole), "no error");
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_NE(refusal_of(whole.substr(0, bytes)), "no error");
   std::mt19937 draw(3);
   for (int i = 0; i < 3000; ++i) {
     std::string changed = whole;
