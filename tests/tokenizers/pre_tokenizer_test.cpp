@@ -103,10 +103,8 @@ std::vector<std::string> pieces_of(std::string_view text, bool keeps_origins, co
 // What stood at the front may have been removed, replaced or made longer before.
 TEST(PreTokenizers, KnowTheFrontOfTheTextWithoutOrigins) {
   const PreTokenizerPtr first = pre_tokenizers::metaspace(U'_', PrependScheme::first, true);
-  const PreTokenizerPtr cutters[] = {
-      first, pre_tokenizers::sequence({pre_tokenizers::whitespace_split(), first}),
-      pre_tokenizers::sequence({pre_tokenizers::fixed_length(1), first}),
-      pre_tokenizers::sequence({pre_tokenizers::byte_level(true, true), pre_tokenizers::fixed_length(1), first})};
+  const PreTokenizerPtr cutters[] = {first, pre_tokenizers::sequence({pre_tokenizers::whitespace_split(), first}),
+                                     pre_tokenizers::sequence({pre_tokenizers::fixed_length(1), first})};
   for (const auto& [expression, content] :
        {std::pair{"\\s", ""}, {"\\s+", "-"}, {"\\d", "xyz"}, {"\\p{L}+", "\u00e9 "}}) {
     const NormalizerPtr normalizer = normalizers::replace_expression(expression, content);
