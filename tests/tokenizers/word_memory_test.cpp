@@ -40,9 +40,9 @@ TEST(WordMemory, KeepsWhatFitsIntoALineOfACache) {
       const std::string word = std::string(bytes, 'w') + "#";
       Ids tokens(count), found;
       for (std::size_t i = 0; i < count; ++i) tokens[i] = static_cast<std::uint32_t>(1000 * i + count);
-      memory.keep(word, text_hash(word) + (count << 40), tokens);
+      memory.keep(word, text_hash(word) + (count << 20), tokens);
       const bool fits = (word.size() + 7) / 8 + (count + 1) / 2 <= 7;
-      EXPECT_EQ(memory.append(word, text_hash(word) + (count << 40), found), fits) << bytes << ' ' << count;
+      EXPECT_EQ(memory.append(word, text_hash(word) + (count << 20), found), fits) << bytes << ' ' << count;
       EXPECT_EQ(found, fits ? tokens : Ids{});
     }
 }
