@@ -43,7 +43,7 @@ TEST(TokenizerJson, NamesFileAndKeyOfWhatItDoesNotTake) {
       {"[1]", "t.json: [1] must be an object"},
       {"{\"version\":\"1.0\",", "t.json: "},
       {R"({"version":"1.0"})", "t.json: has no model"},
-      {R"({"version":"2.0","model":{}})", "t.json: model: has no type"},
+      {R"({"version":"1.0","model":[]})", "t.json: model: [] must be an object"},
       {concat(R"({"version":"2.0","model":)", kModel, "}"),
        "t.json: version: \"2.0\" is not supported; supported are 1.0"},
       {file_with(R"("extra":1)"), "t.json: extra: is not known here; known are version"},
