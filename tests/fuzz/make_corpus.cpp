@@ -21,6 +21,7 @@
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/xxh3.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/trainer/checkpoint.h"
 #include "keel/trainer/config.h"
 #include "tests/dist/lab/sample_report.h"
@@ -83,6 +84,45 @@ void make_jsons() {
   keep("json", "deep.json", std::string(70, '[') + std::string(70, ']'));
   keep("json", "large-number.json", "[1e999, -0]");
   keep("json", "surrogate.json", R"(["\ud83d", "\xff"])");
+}
+
+void make_tokenizers() {
+  const Json pipelines = Json::parse(read_text_file(KEEL_SOURCE_DIR "/tests/golden/tokenizers_pipelines.json"));
+  for (const Json& each : pipelines.at("cases").items())
+    keep("tokenizer", concat("good-", each.at("name").string(), ".json"), each.at("file").string());
+  keep("tokenizer", "good-bytes.json", ByteTokenizer().to_json());
+  keep("tokenizer", "good-characters.json", CharacterTokenizer::of_text("a\xc3\xa9z").to_json());
+  keep("tokenizer", "no-model.json", R"({"version": "1.0", "model": {"type": "BPE"}})");
+}
+
+// A field of protobuf that has a length, and one that is a number.
+std::string field(int number, std::string_view bytes) {
+  return concat(static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size()), bytes);
+}
+std::string number_field(int number, int value) {
+  return concat(static_cast<char>(number << 3), static_cast<char>(value));
+}
+
+// ModelProto of SentencePiece: pieces (1) with text (1), score (2) and type (3), and the trainer's kind of model (2,
+// 3).
+void make_sentence_pieces() {
+  std::string pieces;
+  const auto add = [&](std::string_view text, float score, int type) {
+    pieces +=
+        field(1, concat(field(1, text), static_cast<char>(2 << 3 | 5), bytes_of(&score, 1), number_field(3, type)));
+  };
+  add("<unk>", 0, 2);
+  add("<s>", 0, 3);
+  add("</s>", 0, 3);
+  for (const char* text : {"\xe2\x96\x81", "a", "b", "e", "l", "o",
+                           "\xe2\x96\x81"
+                           "a",
+                           "lo"})
+    add(text, -1.5f, 1);
+  keep("sentencepiece", "good-unigram.model", pieces);
+  keep("sentencepiece", "good-bpe.model", pieces + field(2, number_field(3, 2)));
+  keep("sentencepiece", "no-unknown.model", field(1, field(1, "a")));
+  keep("sentencepiece", "cut.model", pieces.substr(0, pieces.size() - 3));
 }
 
 void make_tables() {
@@ -274,6 +314,8 @@ int main(int count, char** arguments) {
   keel::make_configs();
   keel::make_foreign();
   keel::make_jsons();
+  keel::make_tokenizers();
+  keel::make_sentence_pieces();
   keel::make_tables();
   keel::make_lines();
   keel::make_reports();

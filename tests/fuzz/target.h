@@ -11,19 +11,21 @@ namespace keel::fuzz {
 
 // Each returns whether the reader took the bytes. What a reader throws is an Error of a kind that is not keel's own
 // fault; what else comes out is a find: another exception, a law that does not hold, and whatever sanitizers report.
-#define KEEL_FUZZ_TARGETS(X)                                               \
-  X(config)      /* a configuration in YAML */                             \
-  X(foreign)     /* a configuration of another trainer's */                \
-  X(json)        /* any JSON */                                            \
-  X(report)      /* what `keel comm` has written, and predictions */       \
-  X(safetensors) /* weights, and the parts of them */                      \
-  X(manifest)    /* a checkpoint's manifest.json */                        \
-  X(state)       /* the state.json of formats 2 and 3 */                   \
-  X(tokens)      /* token files, those of other programs too */            \
-  X(csv)         /* tables, by commas and by tabs */                       \
-  X(jsonl)       /* JSON lines, as examples */                             \
-  X(columns)     /* columnar files, with the CRCs they should have, too */ \
-  X(frames)      /* what a rank hears over TCP */
+#define KEEL_FUZZ_TARGETS(X)                                                 \
+  X(config)        /* a configuration in YAML */                             \
+  X(foreign)       /* a configuration of another trainer's */                \
+  X(json)          /* any JSON */                                            \
+  X(report)        /* what `keel comm` has written, and predictions */       \
+  X(safetensors)   /* weights, and the parts of them */                      \
+  X(manifest)      /* a checkpoint's manifest.json */                        \
+  X(state)         /* the state.json of formats 2 and 3 */                   \
+  X(tokens)        /* token files, those of other programs too */            \
+  X(csv)           /* tables, by commas and by tabs */                       \
+  X(jsonl)         /* JSON lines, as examples */                             \
+  X(columns)       /* columnar files, with the CRCs they should have, too */ \
+  X(tokenizer)     /* tokenizer.json, and keel's own */                      \
+  X(sentencepiece) /* models of SentencePiece */                             \
+  X(frames)        /* what a rank hears over TCP */
 
 #define KEEL_FUZZ_DECLARE(name) bool name(std::string_view bytes);
 KEEL_FUZZ_TARGETS(KEEL_FUZZ_DECLARE)
