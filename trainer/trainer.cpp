@@ -1,9 +1,7 @@
 #include "keel/trainer/trainer.h"
 
 #include <exception>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -384,37 +382,13 @@ class Run {
   TrainResult result_;
 };
 
-// A run of which nothing stays (fast_dev_run).
-TrainResult try_out(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks) {
-  const Config trial = trial_of(config);
-  const bool is_first = ranks.rank() == 0;
-  const auto remove_folder = [&] {
-    std::error_code ignored;  // what cannot be removed harms nobody
-    if (is_first) std::filesystem::remove_all(trial.run, ignored);
-  };
-  together(ranks, remove_folder);  // what a killed trial has left
-  callbacks.push_back(std::make_shared<TrialEnd>(config.fast_dev_run));
-  TrainResult result;
-  try {
-    result = Run(trial, observer, ranks, callbacks)();
-  } catch (...) {
-    remove_folder();
-    throw;
-  }
-  together(ranks, remove_folder);
-  if (is_first)
-    observer.on_message(LogLevel::info, concat("fast_dev_run: ", result.step, result.step == 1 ? " step" : " steps",
-                                               ", an evaluation and a checkpoint went well; nothing of them stays"));
-  return result;
-}
-
 }  // namespace
 
 TrainResult train(const Config& config, TrainObserver& observer, Communicator& ranks, const Callbacks& callbacks) {
   const std::unique_ptr<Communicator> background = make_background(config, ranks);
   Communicator& all = background ? *background : ranks;
-  if (config.fast_dev_run > 0) return try_out(config, observer, all, callbacks);
-  return Run(config, observer, all, callbacks)();
+  const auto run = [&](const Config& each, const Callbacks& called) { return Run(each, observer, all, called)(); };
+  return config.fast_dev_run > 0 ? try_out(config, observer, all, callbacks, run) : run(config, callbacks);
 }
 
 TrainResult train(const Config& config, TrainObserver& observer, const Callbacks& callbacks) {

@@ -1,26 +1,19 @@
 #pragma once
 // A few steps of everything that a run does, of which nothing stays (fast_dev_run).
 
-#include <cstdint>
+#include <functional>
 
+#include "keel/dist/comm/communicator.h"
 #include "keel/trainer/callback.h"
 #include "keel/trainer/config.h"
+#include "keel/trainer/trainer.h"
 
 namespace keel {
 
-// The same run from its beginning, in a folder beside the run's: without trackers, and evaluated in as many batches of
-// each set as fast_dev_run has steps.
-Config trial_of(const Config& config);
-
-// Ends the run after so many steps; it evaluates and saves then.
-class TrialEnd : public Callback {
- public:
-  explicit TrialEnd(std::int64_t steps) : steps_(steps) {}
-  std::string_view name() const override { return "trial_end"; }
-  void step_begin(LoopView& view) override;
-
- private:
-  std::int64_t steps_;
-};
+// Runs the same from its beginning, for fast_dev_run steps, in a folder beside the run's that is removed in the end:
+// without trackers, and evaluated in as many batches of each set. Its last step evaluates and saves. Every rank calls
+// it; `run` is what trains.
+TrainResult try_out(const Config& config, TrainObserver& observer, Communicator& ranks, Callbacks callbacks,
+                    const std::function<TrainResult(const Config& config, const Callbacks& callbacks)>& run);
 
 }  // namespace keel
