@@ -24,6 +24,7 @@ void append_tokens(Encoding& to, const Encoding& from, std::size_t begin, std::s
   append_range(to.sequence_ids, from.sequence_ids, begin, end);
   append_range(to.special, from.special, begin, end);
   append_range(to.attention, from.attention, begin, end);
+  append_range(to.spaces, from.spaces, begin, end);
 }
 
 // Cuts to `length` tokens; what is left over becomes windows that share `stride` tokens with the one before.
@@ -78,11 +79,13 @@ void pad_to(Encoding& encoding, std::size_t length, const Padding& padding) {
   fill(encoding.sequence_ids, Encoding::kNoSequence);
   fill(encoding.special, std::uint8_t{1});
   fill(encoding.attention, std::uint8_t{0});
+  fill(encoding.spaces, TokenSpaces());
 }
 
 }  // namespace
 
-void Encoding::add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std::int32_t word, std::int32_t sequence) {
+void Encoding::add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std::int32_t word, std::int32_t sequence,
+                   TokenSpaces at_ends) {
   ids.push_back(id);
   type_ids.push_back(type_id);
   offsets.push_back(offset);
@@ -90,6 +93,7 @@ void Encoding::add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std
   sequence_ids.push_back(sequence);
   special.push_back(0);
   attention.push_back(1);
+  spaces.push_back(at_ends);
 }
 
 void Encoding::add_special(std::uint32_t id, std::uint32_t type_id) {
@@ -114,6 +118,7 @@ void Encoding::reserve(std::size_t tokens) {
   sequence_ids.reserve(tokens);
   special.reserve(tokens);
   attention.reserve(tokens);
+  spaces.reserve(tokens);
 }
 
 std::vector<TextSpan> character_offsets(std::string_view text, const std::vector<TextSpan>& offsets) {

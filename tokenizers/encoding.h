@@ -16,6 +16,13 @@ struct TextPair {
   std::optional<std::string_view> second;
 };
 
+// Spaces at both ends of a token of the byte level, in characters; how many there are in a text that an added token was
+// found as is told beside the token (`in_text`).
+struct TokenSpaces {
+  std::uint32_t leading = 0, trailing = 0;
+  bool in_text = false;
+};
+
 // All vectors have one entry a token.
 struct Encoding {
   static constexpr std::int32_t kNoWord = -1;  // of a special token, or padding
@@ -29,11 +36,13 @@ struct Encoding {
   std::vector<std::int32_t> sequence_ids;  // 0: first text, 1: second
   std::vector<std::uint8_t> special;       // 1: put there by a template or as padding
   std::vector<std::uint8_t> attention;     // 0: padding
+  std::vector<TokenSpaces> spaces;         // at the ends of what an added token was found as; none of the others
   std::vector<Encoding> overflow;          // what truncation cut off, by windows
 
   std::size_t size() const { return ids.size(); }
   // One token more at the end; `special` tokens have no word and no text.
-  void add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std::int32_t word, std::int32_t sequence);
+  void add(std::uint32_t id, std::uint32_t type_id, TextSpan offset, std::int32_t word, std::int32_t sequence,
+           TokenSpaces at_ends = {});
   void add_special(std::uint32_t id, std::uint32_t type_id);
   // Those of another behind, without its overflow.
   void append(const Encoding& other);

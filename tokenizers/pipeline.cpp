@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "keel/runtime/error.h"
+#include "keel/tokenizers/spaces.h"
 #include "keel/tokenizers/valid_text.h"
 
 namespace keel {
@@ -66,7 +67,7 @@ Encoding Pipeline::encode_one(std::string_view text, std::uint32_t type_id) cons
   std::int32_t word = 0;
   for (const Pieces::Piece& piece : pieces.pieces()) {
     if (piece.is_token()) {
-      encoding.add(piece.token, type_id, pieces.origin(piece.bytes), word, sequence);
+      encoding.add(piece.token, type_id, pieces.origin(piece.bytes), word, sequence, spaces_of(pieces.text(piece)));
     } else {
       tokens.clear();
       parts_.model->tokenize(pieces.text(piece), tokens);

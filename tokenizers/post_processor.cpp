@@ -5,7 +5,6 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/utf8.h"
-#include "keel/tokenizers/spaces.h"
 
 namespace keel {
 namespace {
@@ -89,16 +88,15 @@ class OffsetTrim {
     for (std::size_t i = 0; i < encoding.size(); ++i) {
       const std::int32_t sequence = encoding.sequence_ids[i];
       if (sequence == Encoding::kNoSequence) continue;
-      trim(sequence == 0 ? texts.first : texts.second.value_or(std::string_view()), encoding.ids[i], i == 0,
-           encoding.offsets[i]);
+      const TokenSpaces spaces = spaces_(encoding.ids[i]);
+      trim(sequence == 0 ? texts.first : texts.second.value_or(std::string_view()),
+           spaces.in_text ? encoding.spaces[i] : spaces, i == 0, encoding.offsets[i]);
     }
     for (Encoding& window : encoding.overflow) (*this)(texts, window);
   }
 
  private:
-  void trim(std::string_view text, std::uint32_t id, bool is_first, TextSpan& offset) const {
-    TokenSpaces spaces = spaces_(id);
-    if (spaces.in_text) spaces = spaces_of(text.substr(offset.begin, offset.size()));
+  void trim(std::string_view text, TokenSpaces spaces, bool is_first, TextSpan& offset) const {
     // One space in front of a text may be the one that was added; several are the text's own.
     if (spaces.leading == 1 && add_prefix_space_ && (is_first || offset.begin == 0)) spaces.leading = 0;
     for (; spaces.leading > 0 && offset.begin < offset.end; --spaces.leading)

@@ -29,12 +29,6 @@ struct SpecialToken {
   std::uint32_t id = 0;
 };
 
-// Spaces at both ends of a token of the byte level, in characters; how many there are in a text that an added token was
-// found as is read from the text (`in_text`).
-struct TokenSpaces {
-  std::uint32_t leading = 0, trailing = 0;
-  bool in_text = false;
-};
 // Of the tokens by number.
 using SpacesOfTokens = std::function<TokenSpaces(std::uint32_t)>;
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "keel/tokenizers/post_processor.h"
+#include "keel/tokenizers/encoding.h"
 #include "keel/tokenizers/unicode.h"
 
 namespace keel {
