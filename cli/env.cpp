@@ -124,7 +124,7 @@ void print_distribution() {
 }
 
 void print_other_parts() {
-  for (const char* name : {"OpenMP", "Fortran", "zlib", "Oniguruma", "libcurl"})
+  for (const char* name : {"OpenMP", "Fortran", "zlib", "Oniguruma", "SentencePiece", "libcurl"})
     print(name, describe(*build_part(name)));
 }
 

@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // Each is of one key of a task, at most.

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <span>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 struct CharacterRange {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 template <class T>

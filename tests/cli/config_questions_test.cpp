@@ -81,7 +81,7 @@ TEST(ConfigQuestions, OfAMixtureMakeAFileThatTrains) {
   const Sandbox sandbox;
   sandbox.write("a.txt", sentences());
   sandbox.write("b.txt", sentences());
-  expect_trains(sandbox, "\nmixture\n[{path: a.txt, weight: 2}, {path: b.txt}]\n\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n\n",
+  expect_trains(sandbox, "\nmixture\n[{path: a.txt, weight: 2}, {path: b.txt}]\n\n\n1\n1\n8\n8\n4\n\n\n2\n\n\n\n\n",
                 "data:\n  type: mixture\n  mixture: [{path: a.txt, weight: 2}, {path: b.txt}]\n"
                 "model:\n  layers: 1\n  heads: 1\n  width: 8\n  block: 8\nbatch:\n  global: 4\nsteps: 2\n");
 }
