@@ -23,7 +23,7 @@ namespace keel::cli {
 namespace {
 
 void print(std::string_view name, std::string_view value) {
-  std::cout << std::left << std::setw(13) << name << value << '\n';
+  std::cout << std::left << std::setw(15) << name << value << '\n';
 }
 
 void print_build() {
