@@ -177,7 +177,7 @@ class Bpe final : public TokenModel {
 
  private:
   void add_merge(const std::pair<std::string, std::string>& merge, std::uint32_t rank) {
-    const auto& [first, second] = merge;
+    const std::string &first = merge.first, &second = merge.second;
     const auto known = [&](const std::string& text) {
       const std::uint32_t token = vocabulary_.find(text);
       KEEL_CHECK(token != Vocabulary::kNone, "BPE: merge ", rank + 1, " (\"", first, "\" and \"", second,

@@ -35,7 +35,7 @@ std::string place_of(std::string_view text, std::size_t at) {
 
 // Calls f(character, byte offset) for each character.
 template <class F>
-void for_each_character(std::string_view text, F&& f) {
+void for_each_code_point(std::string_view text, F&& f) {
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint character = decode_utf8(text, at);
     KEEL_CHECK(character.bytes != 0, "byte ", at, " of the text (", place_of(text, at),
@@ -163,7 +163,7 @@ std::string ByteTokenizer::to_json() const {
 
 CharacterTokenizer CharacterTokenizer::of_text(std::string_view text) {
   std::vector<bool> seen(0x110000);
-  for_each_character(text, [&](char32_t character, std::size_t) { seen[character] = true; });
+  for_each_code_point(text, [&](char32_t character, std::size_t) { seen[character] = true; });
   std::u32string characters;
   for (char32_t character = 0; character < seen.size(); ++character)
     if (seen[character]) characters += character;
@@ -190,7 +190,7 @@ std::uint32_t CharacterTokenizer::token_of_character(char32_t character) const {
 std::vector<std::uint32_t> CharacterTokenizer::encode(std::string_view text) const {
   std::vector<std::uint32_t> tokens;
   tokens.reserve(text.size());
-  for_each_character(text, [&](char32_t character, std::size_t at) {
+  for_each_code_point(text, [&](char32_t character, std::size_t at) {
     const std::uint32_t token = token_of_character(character);
     KEEL_CHECK(token != kUnknown, "the character ", quoted(character), " at ", place_of(text, at), " is not among the ",
                characters_.size(), " characters of the training text");
