@@ -15,11 +15,11 @@ namespace {
 
 using namespace testing;
 
-constexpr int kRows = 23;  // in steps of 5
+constexpr int kTableRows = 23;  // in steps of 5
 
 Config table_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
   std::string table = "a,b,y\n";
-  for (int i = 0; i < kRows; ++i) table += concat(i % 7, ',', 0.25 * i, ',', std::sin(i), '\n');
+  for (int i = 0; i < kTableRows; ++i) table += concat(i % 7, ',', 0.25 * i, ',', std::sin(i), '\n');
   write_text_file(place / "t.csv", table);
   more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "t.csv")});
   return parse_config(R"(
@@ -84,7 +84,7 @@ TEST(LastRowsOfARun, SayHowManyStepsAnEpochHas) {
   const TemporaryFolder place;
   EXPECT_EQ(epochs_of(table_run(place, "fewer")).at(4), 1);
   EXPECT_EQ(epochs_of(table_run(place, "drop", {"data.last=drop"})).at(3), 1);
-  EXPECT_NEAR(epochs_of(table_run(place, "join", {"data.last=join"})).at(0), 5.0 / kRows, 1e-12);
+  EXPECT_NEAR(epochs_of(table_run(place, "join", {"data.last=join"})).at(0), 5.0 / kTableRows, 1e-12);
   const std::size_t two = epochs_of(table_run(place, "long", {"data.last=drop", "epochs=2"})).size();
   EXPECT_EQ(two, 8u) << "two epochs of four steps";
   EXPECT_EQ(epochs_of(lines_run(place, "lines", {"data.last=drop"})).at(2), 1) << "26 rows make 3 steps of 8";
