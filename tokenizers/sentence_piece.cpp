@@ -5,6 +5,7 @@
 #ifdef KEEL_HAVE_SENTENCEPIECE
 #include <sentencepiece_processor.h>
 
+#include <exception>
 #include <limits>
 
 #include "keel/runtime/json.h"
@@ -66,7 +67,13 @@ class SentencePiece final : public Tokenizer {
   explicit SentencePiece(std::string model) : model_(std::move(model)) {
     check_character_maps(model_);
     sentencepiece::logging::SetMinLogLevel(kFatalAlone);
-    check(processor_.LoadFromSerializedProto(model_), "it is no model of SentencePiece");
+    try {
+      check(processor_.LoadFromSerializedProto(model_), "it is no model of SentencePiece");
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // of what the library builds its tables with
+      throw Error(concat("it is no model of SentencePiece: ", error.what()));
+    }
     KEEL_CHECK(processor_.GetPieceSize() > 0, "the model has no tokens");
   }
 
