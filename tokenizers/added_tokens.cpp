@@ -107,8 +107,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, NormalizerPtr normalize
     return texts;
   };
   TextTrie given_trie(texts_of(as_given)), normalized_trie(texts_of(normalized));
-  as_given_.reset(new Finder{std::move(as_given), std::move(given_trie)});
-  normalized_.reset(new Finder{std::move(normalized), std::move(normalized_trie)});
+  as_given_ = std::make_unique<Finder>(Finder{std::move(as_given), std::move(given_trie)});
+  normalized_ = std::make_unique<Finder>(Finder{std::move(normalized), std::move(normalized_trie)});
 }
 
 AddedTokens::AddedTokens() : AddedTokens({}, nullptr) {}

@@ -15,7 +15,7 @@
 #include "keel/tokenizers/valid_text.h"
 
 namespace sentencepiece::logging {
-void SetMinLogLevel(int level);  // the library has it, but no header of its does
+void SetMinLogLevel(int level);  // NOLINT: the library has it, but no header of its does
 }
 
 namespace keel {
