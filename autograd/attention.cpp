@@ -7,18 +7,6 @@
 namespace keel {
 namespace {
 
-AttentionArgs make_args(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  AttentionArgs args;
-  args.q = q;
-  args.k = k;
-  args.v = v;
-  args.causal = options.causal;
-  args.q_offset = options.q_offset;
-  args.lengths = options.lengths;
-  args.scale = options.scale;
-  return args;
-}
-
 // (batch, time, heads * size) seen as (batch, heads, time, size).
 Tensor by_head(const Tensor& x, std::int64_t heads) {
   return x.view({x.dim(0), x.dim(1), heads, x.dim(2) / heads}).transpose(1, 2);
@@ -50,6 +38,21 @@ AttentionBackwardArgs attend_backward(const AttentionBackwardArgs& args) {
 
 }  // namespace
 
+AttentionArgs attention_args(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  AttentionArgs args;
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  args.causal = options.causal;
+  args.q_offset = options.q_offset;
+  args.lengths = options.lengths;
+  args.starts = options.starts;
+  args.scale = options.scale;
+  args.window = options.window;
+  args.dropout = options.dropout;
+  return args;
+}
+
 PackedViews unpack_qkv(const Tensor& qkv, int heads, int kv_heads) {
   const int total = heads + 2 * kv_heads;
   KEEL_CHECK(qkv.rank() == 3 && heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && qkv.dim(2) % total == 0,
@@ -60,12 +63,12 @@ PackedViews unpack_qkv(const Tensor& qkv, int heads, int kv_heads) {
 }
 
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options) {
-  const AttentionArgs args = attend(make_args(q.value(), k.value(), v.value(), options));
+  const AttentionArgs args = attend(attention_args(q.value(), k.value(), v.value(), options));
   const Tensor out = args.out;
   return record("attention", out, {q, k, v}, {args.q, args.k, args.v, args.out, args.lse},
                 [options](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
                   AttentionBackwardArgs backward;
-                  backward.forward = make_args(saved[0], saved[1], saved[2], options);
+                  backward.forward = attention_args(saved[0], saved[1], saved[2], options);
                   backward.grad_out = grad[0];
                   backward.forward.out = saved[3];
                   backward.forward.lse = saved[4];
@@ -78,7 +81,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
   const PackedViews views = unpack_qkv(qkv.value(), heads, kv_heads);
   const std::int64_t width = heads * views.q.dim(3);
   const Tensor out = empty(qkv.context(), {qkv.dim(0), qkv.dim(1), width}, qkv.dtype());
-  AttentionArgs args = make_args(views.q, views.k, views.v, options);
+  AttentionArgs args = attention_args(views.q, views.k, views.v, options);
   args.out = by_head(out, heads);
   args = attend(args);
   return record("attention_packed", out, {qkv}, {qkv.value(), out, args.lse},
@@ -87,7 +90,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
                   const Tensor grad_qkv = empty_like(saved[0]);
                   const PackedViews to = unpack_qkv(grad_qkv, heads, kv_heads);
                   AttentionBackwardArgs backward;
-                  backward.forward = make_args(in.q, in.k, in.v, options);
+                  backward.forward = attention_args(in.q, in.k, in.v, options);
                   backward.grad_out = by_head(grad[0], heads);
                   backward.grad_q = to.q;
                   backward.grad_k = to.k;

@@ -10,8 +10,13 @@ struct AttentionOptions {
   bool causal = false;
   std::int64_t q_offset = 0;  // position of the first query among the keys
   Tensor lengths = {};        // optional i64 (batch): keys at or past it are padding
+  Tensor starts = {};         // optional i64 (batch): keys before it are padding
   double scale = 0;           // 0 means 1 / sqrt(head_size)
+  std::int64_t window = 0;    // not 0: keys at this distance or farther are not seen
+  AttentionDropout dropout = {};
 };
+// A kernel's arguments with these options.
+AttentionArgs attention_args(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
 // q: (batch, heads, queries, head_size); k, v: (batch, kv_heads, keys, head_size); out like q.
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const AttentionOptions& options = {});

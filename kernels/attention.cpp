@@ -45,8 +45,9 @@ void check_reserved(const AttentionArgs& args) {
                   ErrorKind::unsupported);
   };
   refuse(args.bias.defined(), "bias");
+  refuse(args.starts.defined(), "starts");
   refuse(args.window != 0, "window");
-  refuse(args.dropout != 0, "dropout");
+  refuse(args.dropout.probability != 0, "dropout");
 }
 
 DType lse_dtype(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }

@@ -345,7 +345,7 @@ TEST_P(AttentionOnDevice, RefusesByNameWhatItDoesNotDo) {
   const std::string where = concat(device.device());
   EXPECT_EQ(message([](AttentionArgs& args) { args.window = 3; }),
             "attention: the option `window` is not implemented on " + where);
-  EXPECT_EQ(message([](AttentionArgs& args) { args.dropout = 0.1; }),
+  EXPECT_EQ(message([](AttentionArgs& args) { args.dropout.probability = 0.1; }),
             "attention: the option `dropout` is not implemented on " + where);
   EXPECT_EQ(message([](AttentionArgs& args) { args.bias = args.q; }),
             "attention: the option `bias` is not implemented on " + where);

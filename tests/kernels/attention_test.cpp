@@ -343,7 +343,7 @@ TEST(Attention, RefusesByNameWhatItDoesNotDo) {
     } catch (const Error& error) { EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what(); }
   };
   says("`window`", [](AttentionArgs& args) { args.window = 4; });
-  says("`dropout`", [](AttentionArgs& args) { args.dropout = 0.1; });
+  says("`dropout`", [](AttentionArgs& args) { args.dropout.probability = 0.1; });
   says("`bias`", [&](AttentionArgs& args) { args.bias = in.q; });
   says("cannot share 3 key/value heads", [&](AttentionArgs& args) {
     args.k = args.v = uniform_tensor(context, {1, 3, 3, 8}, 1);
