@@ -39,7 +39,6 @@ struct RotaryBackwardArgs {
   Tensor grad_x;            // any strides with a dense last dimension; may be grad_out itself
   Tensor grad_weight = {};  // with a norm, optional: dense, f32 or x's dtype (size)
   bool add_weight = false;  // to what it holds
-  Tensor partials = {};     // f32 (f64 for f64) (chunks, size): sums over chunks of rows, for table entries
 };
 
 namespace kernels {
