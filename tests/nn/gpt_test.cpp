@@ -227,7 +227,8 @@ TEST(Gpt, DropsWeightsOfAttentionInTrainingAlone) {
   EXPECT_NE(trained, evaluated);
   EXPECT_NE(logits_of(model, {.training = true, .random = {.seed = 4}, .sample_ids = ids({0, 1})}), trained);
   EXPECT_NE(logits_of(model, {.training = true, .random = {.seed = 3}, .sample_ids = ids({0, 2})}), trained);
-  EXPECT_NE(error_of([&] { logits_of(model, {.training = true}); }).find("sample ids"), std::string::npos);
+  EXPECT_NE(error_of([&] { logits_of(model, {.training = true, .random = {}, .sample_ids = {}}); }).find("sample ids"),
+            std::string::npos);
   for (const double probability : {-0.1, 1.0}) {
     options.attention_dropout = probability;
     EXPECT_NE(error_of([&] { Gpt refused(options); }).find("attention dropout must be in [0, 1)"), std::string::npos);
