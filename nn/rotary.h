@@ -9,7 +9,7 @@
 
 namespace keel {
 
-enum class RotaryScaling : unsigned char { none, linear, dynamic, yarn, longrope, llama3 };
+enum class RotaryScaling : unsigned char { none, linear, dynamic, yarn, longrope, llama3, proportional };
 
 // By the names of rope_parameters (rope_scaling in older files) in a model's config.json, apart from the first two.
 struct RotaryOptions {
@@ -18,7 +18,7 @@ struct RotaryOptions {
   double theta = 10000;                         // rope_theta
   double partial = 1;                           // partial_rotary_factor: the share of a head's elements that is rotated
   RotaryScaling scaling = RotaryScaling::none;  // rope_type
-  double factor = 1;
+  std::optional<double> factor = {};            // yarn, longrope: else max_positions / original_positions
   std::int64_t max_positions = 0;               // max_position_embeddings
   std::int64_t original_positions = 0;          // original_max_position_embeddings; 0 means max_positions
   std::optional<double> attention_factor = {};  // yarn, longrope; else it follows from the lengths
@@ -36,6 +36,10 @@ struct RotaryFrequencies {
   std::vector<double> angles;   // of each pair, in radians a position
   double attention_factor = 1;  // of cosines and sines, and so its square of the scores
 };
+// Sources: linear: Chen et al. 2023; dynamic: transformers' NTK by length; yarn: Peng et al. 2023; longrope: Ding et
+// al. 2024; llama3: Llama team 2024; proportional: `partial` of the pairs turn, by frequencies of the whole head, and
+// the others stand still.
+//
 // For texts of `length` positions: dynamic and longrope have others for long texts than for short ones. Options that do
 // not fit are an Error that names the key.
 RotaryFrequencies rotary_frequencies(const RotaryOptions& options, std::int64_t length);
