@@ -3,8 +3,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "keel/models/gpt.h"
 #include "keel/nn/layers.h"
-#include "keel/nn/models/gpt.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/learning_rate.h"

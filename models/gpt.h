@@ -4,12 +4,11 @@
 // Radford et al. 2019, "Language models are unsupervised multitask learners". Weights start as
 // N(0, 0.02), projections into the residual stream as N(0, 0.02 / sqrt(2 layers)), biases as zero.
 
-#include <functional>
-#include <span>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
-#include "keel/autograd/loss.h"
-#include "keel/nn/transformer.h"
+#include "keel/models/causal_model.h"
 
 namespace keel {
 
@@ -32,51 +31,30 @@ GptOptions gpt_by_name(std::string_view name);
 // others have it, for whom a token attends to all, the same speed is a higher share (by 7 % for gpt2).
 double training_flops_of_token(const GptOptions& options, std::int64_t parameters);
 
-// Several documents in a row, which do not see each other. Null spans: a row is one text from position 0 on.
-struct PackedDocuments {
-  AttentionSpans spans = {};
-  Tensor positions = {};  // i32 or i64 (batch, time): how far each token is from its document's beginning
-};
-
-class Gpt : public Module {
+class Gpt : public CausalModel {
  public:
   GptOptions options;
   Embedding wte;  // (vocabulary, width); its weight is also the head's
   Embedding wpe;  // (block, width)
   std::vector<TransformerBlock> h;
   LayerNorm ln_f;
-  Parameter head;          // tied to wte.weight
-  bool recompute = false;  // keep only each block's input and compute it again during backward
+  Parameter lm_head;  // tied to wte.weight
 
   explicit Gpt(const GptOptions& options);
 
-  // tokens: i32 or i64 (batch, time), time <= block -> logits (batch, time, vocabulary).
-  // Packed documents have the logits that each has alone.
-  Variable operator()(const Tensor& tokens, Forward& pass, const PackedDocuments& documents = {}) const;
-  // Mean cross-entropy against targets (batch, time); targets equal to -100 do not count.
-  CrossEntropyLoss loss(const Tensor& tokens, const Tensor& targets, Forward& pass,
-                        const PackedDocuments& documents = {}) const;
-
-  // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
-  Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
-  KeyValueCache make_cache(std::int64_t batch) const;
-
+  std::int64_t vocabulary() const override { return options.vocabulary; }
+  std::int64_t block() const override { return options.block; }
+  KeyValueCache make_cache(std::int64_t batch) const override;
   void visit(Visitor& v) override;
+
+ protected:
+  Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
+  Variable next_states(const Tensor& tokens, KeyValueCache& cache) const override;
+  const Parameter& head() const override { return lm_head; }
 
  private:
   Variable embed(const Tensor& tokens, std::int64_t first_position) const;
   Variable embed(const Tensor& tokens, const PackedDocuments& documents) const;
 };
-
-struct SamplingOptions {
-  std::int64_t tokens = 100;
-  double temperature = 1;  // 0 takes the likeliest token
-  std::int64_t top_k = 0;  // 0 means all
-  std::uint64_t seed = 1;
-};
-// Continues `prompt` (at least one token), calling on_token for each new one; returning false stops.
-// Past the block length the context slides: the newer half is read again.
-void generate(const Gpt& model, std::span<const std::int64_t> prompt, const SamplingOptions& options,
-              const std::function<bool(std::int64_t token)>& on_token);
 
 }  // namespace keel

@@ -1,0 +1,43 @@
+#include "keel/models/catalog.h"
+
+#include <algorithm>
+
+#include "keel/models/gpt_spec.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+
+namespace keel {
+
+std::unique_ptr<CausalModel> ModelSpec::make_decoder() const {
+  throw Error(concat(entry_.name, " is no decoder, which reads one token after the other"), ErrorKind::unsupported);
+}
+
+std::span<const ModelEntry> keel_models() {
+  static const std::vector<ModelEntry> models = {gpt_entry()};
+  return models;
+}
+
+const ModelEntry* find_model(std::string_view name) {
+  const auto models = keel_models();
+  const auto found = std::ranges::find(models, name, &ModelEntry::name);
+  return found == models.end() ? nullptr : &*found;
+}
+
+ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed) {
+  HubConfig config(text, place);
+  std::string known;
+  for (const ModelEntry& entry : keel_models()) {
+    if (entry.hub_type != config.model_type()) {
+      known += concat(known.empty() ? "" : ", ", entry.hub_type);
+      continue;
+    }
+    ModelSpecPtr spec = entry.of_hub(config);
+    config.check_all_read(allowed);
+    return spec;
+  }
+  throw Error(
+      concat(place, ": model_type: keel has no model '", printable(config.model_type(), 64), "'; it has ", known),
+      ErrorKind::unsupported);
+}
+
+}  // namespace keel

@@ -1,0 +1,54 @@
+#pragma once
+// What all encoders have in common: each token is seen among all others of its text, and a head says what of it is
+// learnt.
+
+#include <cstdint>
+
+#include "keel/autograd/loss.h"
+#include "keel/nn/module.h"
+
+namespace keel {
+
+struct EncoderInput {
+  Tensor tokens;        // i32 or i64 (batch, time)
+  Tensor types = {};    // likewise: of a pair, which text a token belongs to; undefined: 0
+  Tensor lengths = {};  // i64 (batch): what is at or past it is padding; undefined: nothing is
+};
+
+enum class EncoderHead : unsigned char {
+  none,             // the states themselves
+  masked_language,  // which token stood here: (batch, time, vocabulary)
+  sequence,         // numbers of the whole text: (batch, outputs)
+  tokens,           // numbers of each token: (batch, time, outputs)
+  replaced,         // whether a token was replaced: (batch, time), one logit
+};
+
+struct HeadOptions {
+  EncoderHead head = EncoderHead::none;
+  std::int64_t outputs = 0;  // classes, or numbers of a regression; of `sequence` and `tokens`
+};
+
+class EncoderModel : public Module {
+ public:
+  virtual std::int64_t vocabulary() const = 0;
+  virtual std::int64_t block() const = 0;  // longest sequence, in tokens
+  virtual std::int64_t token_types() const = 0;
+
+  // (batch, time, width), behind the last layer. What stands at padding has no meaning.
+  Variable states(const EncoderInput& input, Forward& pass) const;
+  // What the head gives; see EncoderHead. An Error without a head.
+  Variable operator()(const EncoderInput& input, Forward& pass) const;
+  // Of masked_language: mean cross-entropy of the labels (batch, time) that are not -100, without logits of the others.
+  CrossEntropyLoss masked_loss(const EncoderInput& input, const Tensor& labels, Forward& pass) const;
+
+  // Keep only each layer's input and compute it again during backward.
+  bool recompute = false;
+
+ protected:
+  // Both are called within the model's Scope.
+  virtual Variable encode(const EncoderInput& input, Forward& pass) const = 0;
+  virtual Variable apply_head(const Variable& states, const EncoderInput& input, Forward& pass) const = 0;
+  virtual CrossEntropyLoss masked_loss_of(const Variable& states, const Tensor& labels, Forward& pass) const = 0;
+};
+
+}  // namespace keel
