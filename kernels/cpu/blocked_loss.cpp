@@ -21,7 +21,10 @@ RowState<A> load_state(const A* from) {
 }
 template <class A>
 void store_state(const RowState<A>& state, A* to) {
-  to[0] = state.shift, to[1] = state.sum, to[2] = state.at_target, to[3] = state.total;
+  to[0] = state.shift;
+  to[1] = state.sum;
+  to[2] = state.at_target;
+  to[3] = state.total;
 }
 
 // A shift of -inf, where all logits are -inf or NaN, is taken as 0: so exp() gives 0 and NaN, as it should.
