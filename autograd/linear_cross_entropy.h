@@ -3,8 +3,8 @@
 //
 // linear() and cross_entropy() keep logits of rows x vocabulary numbers from the forward pass to the backward pass.
 // Here a block of rows and classes exists at a time. The forward pass keeps four numbers of each row
-// (keel/kernels/blocked_loss.h); the backward pass computes the logits of each block again, and from them at once the
-// gradients of hidden, weight and bias.
+// (keel/kernels/blocked_loss.h), and a copy of the rows that count where some do not; the backward pass computes the
+// logits of each block again, and from them at once the gradients of hidden, weight and bias.
 //
 // That is a fourth product beside the three that linear() needs. It is not saved by taking gradients in the forward
 // pass, since that of the weight would need memory of the weight's size until the backward pass, which alone knows the
