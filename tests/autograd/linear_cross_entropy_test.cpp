@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "keel/autograd/backward.h"
 #include "keel/autograd/flops.h"
@@ -151,12 +152,12 @@ TEST(LinearCrossEntropy, AddsToBuffersAndToOtherUsesOfATiedWeight) {
   const Context context = testing::context(1);
   const Tensor ids = from_values(context, std::vector<std::int64_t>{3, 0, 11, 3, 5, 2}, {6});
   const Tensor targets = from_values(context, std::vector<std::int64_t>{0, 11, 3, -100, 2, 8}, {6});
-  for (const bool buffer : {false, true}) {
+  for (const auto buffer : {std::optional<DType>(), {DType::f32}, {DType::bf16}}) {
     std::vector<std::vector<double>> gradients;
     for (const bool blocked : {false, true}) {
       const Variable table(uniform_tensor(context, {12, 8}, 5, DType::bf16), true);
       if (buffer) {
-        table.leaf()->grad = empty(context, {12, 8}, DType::f32);
+        table.leaf()->grad = empty(context, {12, 8}, *buffer);
         table.leaf()->assigned = true;
       }
       for (int micro = 0; micro < 2; ++micro) {
