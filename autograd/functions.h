@@ -7,6 +7,7 @@
 #include "keel/autograd/elementwise.h"
 #include "keel/autograd/embedding.h"
 #include "keel/autograd/gated.h"
+#include "keel/autograd/linear_cross_entropy.h"
 #include "keel/autograd/loss.h"
 #include "keel/autograd/matmul.h"
 #include "keel/autograd/norm.h"

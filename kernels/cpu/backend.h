@@ -16,6 +16,7 @@ void add_attention(KernelTable& table);
 void add_gated(KernelTable& table);
 void add_rotary(KernelTable& table);
 void add_softmax(KernelTable& table);
+void add_blocked_loss(KernelTable& table);
 void add_cross_entropy(KernelTable& table);
 void add_norm(KernelTable& table);
 void add_embedding(KernelTable& table);
