@@ -205,6 +205,50 @@ inline const std::vector<OperationRow>& operations() {
                                  {.causal = true, .q_offset = 2, .lengths = in.others[0]})};
              },
              .never_empty = "dg"});
+    add_row(
+        {.name = "attention, with starts, a window and dropout",
+         .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {"b", Holds::lengths, 's'}, {"b", Holds::positions}},
+         .call = [](const Inputs& in) -> Result {
+           return {attention(
+               in.numbers[0], in.numbers[1], in.numbers[2],
+               {.q_offset = 2,
+                .starts = in.others[0],
+                .window = 3,
+                .dropout = {
+                    .probability = 0.4, .key = {.seed = 3, .step = 7}, .sample_ids = in.others[1], .position = 6}})};
+         },
+         .never_empty = "dg"});
+    for (const char* bias : {"bhts", "1hts", "b1ts", "11ts", "bh1s", "1h1s"})
+      add_row({.name = concat("attention_with_bias ", bias),
+               .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {bias}, {"b", Holds::positions}},
+               .call = [](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 const AttentionDropout dropout = {.probability = 0.3, .key = {.seed = 4}, .sample_ids = in.others[0]};
+                 return {attention_with_bias(v[0], v[1], v[2], v[3],
+                                             {.causal = true, .q_offset = 2, .window = 4, .dropout = dropout})};
+               },
+               .never_empty = "dg"});
+    add_row({.name = "attention_packed, in spans, with a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               std::vector<AttentionSpan> spans;
+               const std::int64_t time = in.extents.at('t');
+               for (std::int64_t row = 0; row < in.extents.at('b') && time > 0; ++row)
+                 spans.push_back({row, time > 1 ? 1 : 0, time});
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[0]};
+               return {attention_packed(in.numbers[0], 2, 2,
+                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
+                                        {.causal = true, .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
+    add_row({.name = "attention_packed, with starts, a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::lengths, 't'}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[1]};
+               return {
+                   attention_packed(in.numbers[0], 2, 2, {.starts = in.others[0], .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
     add_row({.name = "attention_packed, in spans",
              .arguments = {{"btp"}},
              .call = [](const Inputs& in) -> Result {
