@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/models/decoder_spec.h"
 #include "keel/models/gpt_spec.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
@@ -13,7 +14,11 @@ std::unique_ptr<CausalModel> ModelSpec::make_decoder() const {
 }
 
 std::span<const ModelEntry> keel_models() {
-  static const std::vector<ModelEntry> models = {gpt_entry()};
+  static const std::vector<ModelEntry> models = [] {
+    std::vector<ModelEntry> all = {gpt_entry()};
+    for (ModelEntry& entry : decoder_entries()) all.push_back(std::move(entry));
+    return all;
+  }();
   return models;
 }
 

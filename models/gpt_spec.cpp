@@ -2,6 +2,7 @@
 
 #include "keel/models/gpt_spec.h"
 
+#include <algorithm>
 #include <array>
 
 #include "keel/models/gpt.h"
@@ -20,7 +21,7 @@ class GptSpec : public ModelSpec {
 
   std::int64_t vocabulary() const override { return options_.vocabulary; }
   std::int64_t block() const override { return options_.block; }
-  double dropout() const override { return options_.dropout; }
+  double dropout() const override { return std::max(options_.dropout, options_.attention_dropout); }
   double training_flops_of_token(std::int64_t parameters) const override {
     return keel::training_flops_of_token(options_, parameters);
   }
@@ -31,7 +32,7 @@ class GptSpec : public ModelSpec {
     return {{"architectures", Json::array({"GPT2LMHeadModel"})},
             {"model_type", "gpt2"},
             {"activation_function", "gelu_new"},
-            {"attn_pdrop", 0.0},
+            {"attn_pdrop", options_.attention_dropout},
             {"embd_pdrop", options_.dropout},
             {"layer_norm_epsilon", 1e-5},
             {"n_ctx", options_.block},
@@ -60,6 +61,7 @@ ModelSpecPtr gpt_of_settings(const Settings& settings, std::int64_t vocabulary) 
   options.vocabulary = vocabulary;
   options.block = settings.integer("model.block");
   options.dropout = settings.number("model.dropout");
+  options.attention_dropout = settings.number("model.attention_dropout");
   options.bias = settings.flag("model.bias");
   return std::make_unique<GptSpec>(*find_model("gpt"), options);
 }
@@ -72,6 +74,7 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   options.vocabulary = config.integer("vocab_size");
   options.block = config.integer("n_positions");
   options.dropout = config.number("resid_pdrop", 0.1);
+  options.attention_dropout = config.number("attn_pdrop", 0.1);
   config.expect("activation_function", "gelu_new");
   config.expect("embd_pdrop", options.dropout);
   config.expect("layer_norm_epsilon", 1e-5);
@@ -81,7 +84,6 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   config.expect("reorder_and_upcast_attn", false);
   config.expect("add_cross_attention", false);
   config.expect("tie_word_embeddings", true);
-  config.expect("attn_pdrop", 0.0);
   constexpr auto kUnused =
       std::to_array<std::string_view>({"n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                                        "summary_type", "summary_use_proj"});
