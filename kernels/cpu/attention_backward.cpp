@@ -196,7 +196,6 @@ class Backward {
       bias_.add_to(p + seen.begin, b, head, query, columns.begin + seen.begin, seen.count());
     }
     begin_row(p, seen.begin, kHidden);
-    begin_row(ds, seen.begin, Sum(0));
     finish_row<W>(p, seen.end, kHidden);
     finish_row<W>(ds, seen.end, Sum(0));
     if (dropout_ && seen.end != 0) {

@@ -73,7 +73,7 @@ class BiasSums {
   // `partial`: of the task.
   BiasTarget<Sum> rows(Sum* partial, std::int64_t b, std::int64_t head) const {
     if (data_ == nullptr) return {};
-    if (partial_heads_ != 0) return {partial + head % group_ % partial_heads_ * keys_, 0};
+    if (partial_heads_ != 0) return {partial + head % partial_heads_ * keys_, 0};
     return {data_ + b * batch_stride_ + head * head_stride_, query_stride_};
   }
   void join(std::int64_t b, std::int64_t kv_head, const Sum* partial) const {

@@ -99,7 +99,20 @@ std::vector<double> all_of(const AttentionBackwardArgs& results) {
 }
 
 TEST(AttentionOptions, GiveTheSameBitsAtOneAndTwoThreads) {
-  for (const OptionCase& c : kOptionCases)
+  std::vector<OptionCase> cases(std::begin(kOptionCases), std::end(kOptionCases));
+  // Enough work that each task is worth a thread.
+  for (const char* bias : {"hq", "bq", "q", "h", "1"})
+    cases.push_back({.batch = 2,
+                     .heads = 8,
+                     .kv_heads = 2,
+                     .queries = 400,
+                     .keys = 400,
+                     .size = 8,
+                     .causal = true,
+                     .window = 390,
+                     .bias = bias,
+                     .dropout = 0.1});
+  for (const OptionCase& c : cases)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto run = [&, dtype](int threads) {
         const Context context = testing::context(threads);
