@@ -174,6 +174,28 @@ inline const std::vector<OperationRow>& operations() {
                              .loss};
                },
                .never_empty = "o"});
+    // One block, blocks that are not multiples, and rows that the caller chose.
+    for (const std::int64_t most : {0, 2, 3})
+      add_row({.name = concat("linear_cross_entropy, blocks of ", most),
+               .arguments = {{"bti"}, {"oi"}, {"o"}, {"bt", Holds::positions, 'o'}},
+               .call = [most](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 return {linear_cross_entropy(v[0], v[1], v[2], in.others[0],
+                                              {.ignore_index = 1,
+                                               .label_smoothing = most == 3 ? 0 : 0.1,
+                                               .block_rows = 2 * most,
+                                               .block_classes = most})
+                             .loss};
+               },
+               .never_empty = "o"});
+    add_row({.name = "linear_cross_entropy of chosen rows, without bias",
+             .arguments = {{"ti"}, {"oi"}, {"t", Holds::positions, 'o'}, {"1", Holds::positions, 't'}},
+             .call = [](const Inputs& in) -> Result {
+               return {linear_cross_entropy(in.numbers[0], in.numbers[1], {}, in.others[0],
+                                            {.rows = in.others[1], .block_classes = 2})
+                           .loss};
+             },
+             .never_empty = "ot"});
     add_plain(
         "mse_loss", {"bt", "bt"}, [](const V& v) { return mse_loss(v[0], v[1]); }, "bt");
 
