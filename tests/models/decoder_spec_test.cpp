@@ -108,7 +108,8 @@ TEST(DecoderSpecs, RotaryPositionsThatKeelDoesNotHaveAreRefused) {
   EXPECT_EQ(refusal({{"type", "mrope"}}),
             "config.json: rope_scaling: keel has no scaling 'mrope'; it has default, linear, dynamic, yarn, longrope, "
             "llama3");
-  EXPECT_EQ(refusal({{"type", "linear"}}), "config.json: rope_scaling: the scaling linear needs a factor");
+  EXPECT_EQ(refusal({{"type", "linear"}}),
+            "config.json: rope_scaling: rotary positions: rope_type linear needs a factor above 0");
   EXPECT_EQ(refusal({{"type", "linear"}, {"factor", "2"}}),
             "config.json: rope_scaling.factor: expects a number, got \"2\"");
   EXPECT_EQ(refusal({{"type", "linear"}, {"factor", 2}, {"beta_fast", 3}}),
