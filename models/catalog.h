@@ -39,8 +39,10 @@ class ModelSpec {
   // 6 N of N parameters, and what each token's attention to those that it sees takes. What is computed again is not
   // counted.
   virtual double training_flops_of_token(std::int64_t parameters) const = 0;
-  // config.json of this model; reading it gives the same model.
+  // config.json of this model; reading it gives the same model. An Error where why_no_hub_config() says something.
   virtual Json hub_config() const = 0;
+  // Why this shape has no form of Hugging Face's; empty: it has one.
+  virtual std::string why_no_hub_config() const { return {}; }
   // Makes no memory for numbers. The default refuses: the model is no decoder.
   virtual std::unique_ptr<CausalModel> make_decoder() const;
 
@@ -90,5 +92,8 @@ const ModelEntry* find_model(std::string_view name);
 // What a config.json says. A model that keel does not have, and a key that changes what is computed and that it does
 // not know, are an Error; `allowed` are keys that the user answers for.
 ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed = {});
+
+// Of which kind the model is that a config.json says; likewise.
+ModelKind hub_kind(std::string_view text, const std::string& place);
 
 }  // namespace keel
