@@ -53,12 +53,18 @@ using ModelSpecPtr = std::unique_ptr<const ModelSpec>;
 
 // How tensors of Hugging Face's files are called, beside what keel's modules say (keel/models/hub_tensors.h).
 struct HubNaming {
-  // What base models' files leave out in front of a name ("transformer."); empty: nothing.
+  // What base models' files leave out in front of a name ("transformer."); empty: nothing. Names in a file and in a
+  // model are the same with it and without it.
   std::string_view base_prefix = {};
   // Endings of weights that lie there as (in, out): "attn.c_attn.weight|mlp.c_fc.weight".
   std::string_view transposed = {};
   // Endings of tensors that are computed from others or from the shape, and are left out: "rotary_emb.inv_freq".
   std::string_view ignored = {};
+  // Endings of names in older files, and what they are called now: "LayerNorm.gamma=LayerNorm.weight|...".
+  std::string_view renamed = {};
+  // Beginnings, behind base_prefix, of the names of heads: "cls.|classifier.|pooler.". A file need not have those that
+  // the model has, which begin at random then, and may have others.
+  std::string_view heads = {};
 };
 
 struct ModelEntry {

@@ -14,6 +14,10 @@ namespace keel {
 // with, if any. The same text at every call.
 std::string kept_config(const ModelSpec& spec, const std::string& from);
 
+// Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
+// task's site.
+Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run);
+
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any
   TokenizerPtr tokenizer = {};  // null: the model has none

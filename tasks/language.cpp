@@ -11,7 +11,6 @@
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/models/generation.h"
-#include "keel/models/hub_tensors.h"
 #include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
@@ -80,12 +79,7 @@ class LanguageTask : public Task {
   }
 
   Beginning beginning() override {
-    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
-    const bool has_form = shape->why_no_hub_config().empty();
-    return {.weights = has_hub_model() && site_.run.empty() && site_.settings.flag("model.weights")
-                           ? hub_model_folder(site_.settings)
-                           : "",
-            .hub = has_form ? std::make_shared<HubNames>(hub_names(model(), shape->entry().naming)) : nullptr};
+    return beginning_of(site_.settings, *spec(has_hub_model() ? 0 : vocabulary()), model(), site_.run);
   }
 
   HubFiles hub_files(DType dtype) override {
