@@ -6,6 +6,7 @@
 #include "keel/autograd/checkpoint.h"
 #include "keel/autograd/elementwise.h"
 #include "keel/autograd/embedding.h"
+#include "keel/autograd/linear_cross_entropy.h"
 #include "keel/autograd/loss.h"
 #include "keel/autograd/matmul.h"
 #include "keel/autograd/norm.h"

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "keel/kernels/attention.h"
+#include "keel/kernels/blocked_loss.h"
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
@@ -49,6 +50,9 @@ struct KernelTable {
   void (*softmax)(const SoftmaxArgs&) = nullptr;
   void (*softmax_backward)(const SoftmaxBackwardArgs&) = nullptr;
   void (*cross_entropy)(const CrossEntropyArgs&) = nullptr;
+  void (*fold_logits)(const LogitsBlockArgs&) = nullptr;
+  void (*settle_loss)(const SettleLossArgs&) = nullptr;
+  void (*logits_gradient)(const LogitsBlockArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;
   void (*norm_backward)(const NormBackwardArgs&) = nullptr;
   void (*embedding)(const EmbeddingArgs&) = nullptr;

@@ -2,6 +2,7 @@
 
 #include "keel/models/gpt_spec.h"
 
+#include <algorithm>
 #include <array>
 
 #include "keel/models/gpt.h"
@@ -20,7 +21,7 @@ class GptSpec : public ModelSpec {
 
   std::int64_t vocabulary() const override { return options_.vocabulary; }
   std::int64_t block() const override { return options_.block; }
-  double dropout() const override { return options_.dropout; }
+  double dropout() const override { return std::max(options_.dropout, options_.attention_dropout); }
   double training_flops_of_token(std::int64_t parameters) const override {
     return keel::training_flops_of_token(options_, parameters);
   }

@@ -45,7 +45,7 @@ std::string published_of(const std::vector<const ModelEntry*>& models) {
 }
 
 // Where a config.json says what the model is.
-KeyRow decided_by_hub(std::string_view key) {
+KeyRow decided_by_hub(std::string_view key, ResumeRule on_resume = ResumeRule::by_section) {
   return {.key = key,
           .type = KeyType::choice,
           .standard = kHub,
@@ -54,6 +54,7 @@ KeyRow decided_by_hub(std::string_view key) {
           .when_key = kFrom,
           .when_values = kNone,
           .when_other = true,
+          .on_resume = on_resume,
           .fixed = true};
 }
 
@@ -176,7 +177,7 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
        .on_resume = ResumeRule::ignores,
        .known_as = "size",
        .asked = true},
-      decided_by_hub(kName)};
+      decided_by_hub(kName, ResumeRule::ignores)};
   add_size(rows, size_row("model.layers", "4", "Transformer blocks.", 1024, "n_layer|num_layers|depth"), models,
            &ModelEntry::Published::layers);
   add_size(rows, size_row("model.heads", "4", "Attention heads; must divide the width.", 1024, "n_head|num_heads"),

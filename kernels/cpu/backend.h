@@ -14,6 +14,7 @@ void add_reduce(KernelTable& table);
 void add_matmul(KernelTable& table);
 void add_attention(KernelTable& table);
 void add_softmax(KernelTable& table);
+void add_blocked_loss(KernelTable& table);
 void add_cross_entropy(KernelTable& table);
 void add_norm(KernelTable& table);
 void add_embedding(KernelTable& table);

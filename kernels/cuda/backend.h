@@ -12,6 +12,7 @@ namespace keel::cuda {
 
 void add_attention(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
+void add_blocked_loss(KernelTable& table);
 void add_cross_entropy(KernelTable& table);
 void add_dropout(KernelTable& table);
 void add_elementwise(KernelTable& table);

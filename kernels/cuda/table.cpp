@@ -35,6 +35,7 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_reduce(table);
   add_softmax(table);
   add_cross_entropy(table);
+  add_blocked_loss(table);
   add_norm(table);
   add_norm_backward(table);
   add_dropout(table);

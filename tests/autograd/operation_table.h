@@ -174,6 +174,28 @@ inline const std::vector<OperationRow>& operations() {
                              .loss};
                },
                .never_empty = "o"});
+    // One block, blocks that are not multiples, and rows that the caller chose.
+    for (const std::int64_t most : {0, 2, 3})
+      add_row({.name = concat("linear_cross_entropy, blocks of ", most),
+               .arguments = {{"bti"}, {"oi"}, {"o"}, {"bt", Holds::positions, 'o'}},
+               .call = [most](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 return {linear_cross_entropy(v[0], v[1], v[2], in.others[0],
+                                              {.ignore_index = 1,
+                                               .label_smoothing = most == 3 ? 0 : 0.1,
+                                               .block_rows = 2 * most,
+                                               .block_classes = most})
+                             .loss};
+               },
+               .never_empty = "o"});
+    add_row({.name = "linear_cross_entropy of chosen rows, without bias",
+             .arguments = {{"ti"}, {"oi"}, {"t", Holds::positions, 'o'}, {"1", Holds::positions, 't'}},
+             .call = [](const Inputs& in) -> Result {
+               return {linear_cross_entropy(in.numbers[0], in.numbers[1], {}, in.others[0],
+                                            {.rows = in.others[1], .block_classes = 2})
+                           .loss};
+             },
+             .never_empty = "ot"});
     add_plain(
         "mse_loss", {"bt", "bt"}, [](const V& v) { return mse_loss(v[0], v[1]); }, "bt");
 
@@ -205,6 +227,50 @@ inline const std::vector<OperationRow>& operations() {
                                  {.causal = true, .q_offset = 2, .lengths = in.others[0]})};
              },
              .never_empty = "dg"});
+    add_row(
+        {.name = "attention, with starts, a window and dropout",
+         .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {"b", Holds::lengths, 's'}, {"b", Holds::positions}},
+         .call = [](const Inputs& in) -> Result {
+           return {attention(
+               in.numbers[0], in.numbers[1], in.numbers[2],
+               {.q_offset = 2,
+                .starts = in.others[0],
+                .window = 3,
+                .dropout = {
+                    .probability = 0.4, .key = {.seed = 3, .step = 7}, .sample_ids = in.others[1], .position = 6}})};
+         },
+         .never_empty = "dg"});
+    for (const char* bias : {"bhts", "1hts", "b1ts", "11ts", "bh1s", "1h1s"})
+      add_row({.name = concat("attention_with_bias ", bias),
+               .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {bias}, {"b", Holds::positions}},
+               .call = [](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 const AttentionDropout dropout = {.probability = 0.3, .key = {.seed = 4}, .sample_ids = in.others[0]};
+                 return {attention_with_bias(v[0], v[1], v[2], v[3],
+                                             {.causal = true, .q_offset = 2, .window = 4, .dropout = dropout})};
+               },
+               .never_empty = "dg"});
+    add_row({.name = "attention_packed, in spans, with a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               std::vector<AttentionSpan> spans;
+               const std::int64_t time = in.extents.at('t');
+               for (std::int64_t row = 0; row < in.extents.at('b') && time > 0; ++row)
+                 spans.push_back({row, time > 1 ? 1 : 0, time});
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[0]};
+               return {attention_packed(in.numbers[0], 2, 2,
+                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
+                                        {.causal = true, .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
+    add_row({.name = "attention_packed, with starts, a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::lengths, 't'}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[1]};
+               return {
+                   attention_packed(in.numbers[0], 2, 2, {.starts = in.others[0], .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
     add_row({.name = "attention_packed, in spans",
              .arguments = {{"btp"}},
              .call = [](const Inputs& in) -> Result {
