@@ -102,8 +102,8 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
 
 std::string kept_config(const ModelSpec& spec, const std::string& from) {
   Json config = spec.hub_config();
-  if (!from.empty()) {
-    const Json before = Json::parse(read_text_file(concat(from, "/config.json")));
+  if (const std::string place = concat(from, "/config.json"); !from.empty() && fs::exists(place)) {
+    const Json before = Json::parse(read_text_file(place));
     for (const std::string_view key : kTokenNumbers)
       if (const Json* number = before.find(key); number != nullptr && !number->is_null()) config[key] = *number;
   }

@@ -74,7 +74,8 @@ class LanguageTask : public Task {
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
     const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
     if (shape->why_no_hub_config().empty())
-      data.files.emplace_back(kModelFile, kept_config(*shape, hub_model_folder(site_.settings)));
+      data.files.emplace_back(kModelFile,
+                              kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
     return data;
   }
 
