@@ -66,15 +66,17 @@ struct FragmentTile {
       next = head.data + (row + thread / kPieces) * head.stride + thread % kPieces * 8;
     }
   };
-  // Starts copies of the next kRows rows, of which the first is row `row`; those past `end` become zero. By the whole
-  // block.
+  // Starts copies of the next kRows rows, of which the first is row `row`; those before `begin` and past `end` become
+  // zero. By the whole block.
   template <int kRows>
-  __device__ void fetch(Source& source, int row, int end) const {
+  __device__ void fetch(Source& source, int row, int end, int begin = 0) const {
     static_assert(kRows % kRowsAtOnce == 0);
-    row += static_cast<int>(threadIdx.x) / kPieces;
+    row += static_cast<int>(threadIdx.x) / kPieces - begin;
+    end -= begin;
 #pragma unroll
     for (int i = 0; i < kRows; i += kRowsAtOnce, source.next += source.step)
-      copy_async(memory + (first + i * kPitch + copied), source.next, row + i < end ? 16 : 0);
+      copy_async(memory + (first + i * kPitch + copied), source.next,
+                 static_cast<unsigned>(row + i) < static_cast<unsigned>(end) ? 16 : 0);
   }
 
   // The (16, 16) operand a: rows from `row` on, columns from 16 step on.
