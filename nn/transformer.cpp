@@ -22,16 +22,27 @@ Linear into_stream(std::int64_t in, const BlockOptions& options) {
 
 }  // namespace
 
+AttentionDropout attention_dropout(double probability, Forward& pass) {
+  if (!pass.training || probability == 0) return {};
+  KEEL_CHECK(pass.sample_ids.defined(),
+             "training with attention dropout needs the batch's sample ids (Forward::sample_ids)");
+  return {.probability = probability, .key = pass.random.next(), .sample_ids = pass.sample_ids};
+}
+
 MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
     : c_attn(options.width, checked_head_size(options) * (options.heads + 2 * kv_heads_of(options)), options.bias,
              Initializer::normal(options.deviation)),
       c_proj(into_stream(options.width, options)),
+      dropout(options.attention_dropout),
       heads_(options.heads),
       kv_heads_(kv_heads_of(options)),
-      causal_(options.causal) {}
+      causal_(options.causal) {
+  KEEL_CHECK(dropout >= 0 && dropout < 1, "attention dropout must be in [0, 1), got ", dropout);
+}
 
-Variable MultiHeadAttention::operator()(const Variable& x, const AttentionSpans& spans) const {
-  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, {.causal = causal_}));
+Variable MultiHeadAttention::operator()(const Variable& x, Forward& pass, const AttentionSpans& spans) const {
+  const AttentionOptions options = {.causal = causal_, .dropout = attention_dropout(dropout, pass)};
+  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, options));
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const {
@@ -80,7 +91,7 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
 
 ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans) const {
   const Scope scope(*this);
-  stream.branch = dropout(attn(advance(stream, ln_1), spans), pass);
+  stream.branch = dropout(attn(advance(stream, ln_1), pass, spans), pass);
   stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
   return stream;
 }

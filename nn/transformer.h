@@ -23,21 +23,27 @@ struct BlockOptions {
   int kv_heads = 0;  // 0 means heads
   bool causal = true;
   bool bias = true;
-  double dropout = 0;         // of what attention and feed-forward add to the stream
-  double deviation = 0.02;    // of the weights
-  double residual_scale = 1;  // factor on the deviation of the two projections into the stream
+  double attention_dropout = 0;  // of the weights behind the softmax
+  double dropout = 0;            // of what attention and feed-forward add to the stream
+  double deviation = 0.02;       // of the weights
+  double residual_scale = 1;     // factor on the deviation of the two projections into the stream
   double epsilon = 1e-5;
 };
+
+// Dropout of one call of an attention in this pass: with a key of its own in training, none otherwise. Training needs
+// the batch's sample ids (Forward::sample_ids); probability in [0, 1).
+AttentionDropout attention_dropout(double probability, Forward& pass);
 
 class MultiHeadAttention : public Module {
  public:
   Linear c_attn;  // queries, keys and values in one product: (heads + 2 kv_heads) head_size
   Linear c_proj;
+  double dropout;  // of the weights behind the softmax
   explicit MultiHeadAttention(const BlockOptions& options);
   // x: (batch, time, width) -> the same shape. With spans, positions see those of their span alone.
-  Variable operator()(const Variable& x, const AttentionSpans& spans = {}) const;
-  // The same for x at the positions from cache.length on; their keys and values are added to layer `layer` of the
-  // cache.
+  Variable operator()(const Variable& x, Forward& pass, const AttentionSpans& spans = {}) const;
+  // The same, without dropout, for x at the positions from cache.length on; their keys and values are added to layer
+  // `layer` of the cache.
   Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
   void visit(Visitor& v) override;
   int kv_heads() const { return kv_heads_; }

@@ -16,6 +16,7 @@ BlockOptions block_options(const GptOptions& options) {
   block.heads = options.heads;
   block.bias = options.bias;
   block.dropout = options.dropout;
+  block.attention_dropout = options.attention_dropout;
   block.residual_scale = 1 / std::sqrt(2.0 * options.layers);
   return block;
 }

@@ -19,7 +19,8 @@ struct GptOptions {
   int layers = 12;
   int heads = 12;
   std::int64_t width = 768;
-  double dropout = 0;  // of embeddings and of what each part adds to the stream; attention weights are not dropped
+  double dropout = 0;            // of embeddings and of what each part adds to the stream
+  double attention_dropout = 0;  // of attention's weights
   bool bias = true;
 };
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl; an Error lists them.
