@@ -22,7 +22,8 @@ constexpr int kTilesHeld = 4;
 
 // The gradients of kTile keys and values, from all queries of all heads that share them.
 template <int kTile, int kSize, bool kOptions>
-__global__ void __launch_bounds__(kTileThreads) attention_grad_keys_kernel(BackwardParameters p, int tiles) {
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 2)
+    attention_grad_keys_kernel(BackwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
   const Own own;
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(kTileThreads) attention_grad_keys_kernel(Backw
 
 // The gradients of kTile queries.
 template <int kTile, int kSize, bool kOptions>
-__global__ void __launch_bounds__(kTileThreads) attention_grad_queries_kernel(BackwardParameters p, int tiles) {
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 2)
+    attention_grad_queries_kernel(BackwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
   const Own own;

@@ -20,7 +20,7 @@ struct BiasParameters {
 constexpr int kTilesHeld = 4;
 
 template <int kTile, int kSize>
-__global__ void __launch_bounds__(kTileThreads) attention_grad_bias_kernel(BiasParameters p, int query_tiles) {
+__global__ void __launch_bounds__(kTileThreads, 1) attention_grad_bias_kernel(BiasParameters p, int query_tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
   const Own own;

@@ -54,10 +54,10 @@ struct HeadDropout {
     for (unsigned n = 0; n < 8; ++n) kept |= ((words[n / 2] >> 16 * (n % 2) & 0xffff) >= threshold ? 1u : 0u) << n;
     return kept;
   }
-  // Which weights of a query with the eight keys from `key_number` on, a multiple of 8, are kept: a bit each.
+  // Which weights of a query with the eight keys from `key_number` on are kept: a bit each.
   __device__ unsigned keeps(int query, int key_number) const {
     const std::uint32_t row = first_query + static_cast<std::uint32_t>(query);
-    const std::uint32_t column = first_key + static_cast<std::uint32_t>(key_number), shift = first_key % 8;
+    const std::uint32_t column = first_key + static_cast<std::uint32_t>(key_number), shift = column % 8;
     unsigned kept = keeps_block(row, column / 8);
     if (shift != 0) kept = (kept >> shift | keeps_block(row, column / 8 + 1) << (8 - shift)) & 0xff;
     return kept;

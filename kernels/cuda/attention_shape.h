@@ -50,7 +50,8 @@ struct AttentionShape {
     const std::int64_t start = starts[b];
     return start < 0 ? 0 : start < limit ? static_cast<int>(start) : limit;
   }
-  // Query i sees the keys [begin(start, i), visible(limit, i)), where the former is less.
+  // Query i sees the keys [begin(start, i), visible(limit, i)), where the former is less. Both also hold where keys and
+  // queries are counted from a later key on, the limit and the start among them.
   __device__ int visible(int limit, int i) const {
     const int end = i + ahead + 1;
     return end < limit ? end : limit;
@@ -69,11 +70,13 @@ struct AttentionShape {
 struct Heads {
   std::byte* data;
   DType dtype;
+  int size;
   std::int64_t batch_stride, head_stride, time_stride;  // in elements
 
   explicit Heads(const Tensor& x)
       : data(x.raw()),
         dtype(x.dtype()),
+        size(static_cast<int>(x.dim(3))),
         batch_stride(x.stride(0)),
         head_stride(x.stride(1)),
         time_stride(x.stride(2)) {}
@@ -125,7 +128,8 @@ inline void check_attention(std::string_view op, const Tensor& q, std::int64_t k
   KEEL_CHECK(q.dim(2) + keys < std::int64_t{1} << 30, op, ": ", q.dim(2), " queries and ", keys, " keys are too many");
 }
 
-// On tensor cores: bf16 and f16, head sizes 64 and 128, rows that begin at multiples of 16 bytes.
+// On tensor cores: bf16 and f16, head sizes up to 128 that are multiples of 8, rows that begin at multiples of 16
+// bytes.
 bool tensor_cores_take(const AttentionArgs& args);
 void attention_on_tensor_cores(const AttentionArgs& args);
 bool tensor_cores_take(const AttentionBackwardArgs& args);

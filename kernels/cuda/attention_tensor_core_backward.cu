@@ -8,12 +8,14 @@
 //
 // What a block goes over comes in tiles of 8 KiB, the next ones while this one is worked on, 32 rows in one round.
 //
-//                      rows of a block   of a tile   shared memory                           fp32 registers of a lane
-//   keys, size  64                 128          64   2 x 16 KiB + 2 (8 KiB + 8 KiB) + 1 KiB   64 + 64 sums, 2 x 32
-//   scores keys, size 128                  64          32   the same                                 64 + 64 sums, 2 x
-//   16 scores queries, size  64              128          64   2 x 16 KiB + 2 (8 KiB + 8 KiB)           64 sums, 2 x 32
-//   scores queries, size 128              128          32   2 x 32 KiB + 2 (8 KiB + 8 KiB)           128 sums, 2 x 32
-//   scores
+//   kernel, size    rows of a block   of a tile   shared memory                           fp32 registers of a lane
+//   keys, 64                    128          64   2 x 16 KiB + 2 (8 KiB + 8 KiB) + 1 KiB  64 + 64 sums, 2 x 32 scores
+//   keys, 128                    64          32   the same                                64 + 64 sums, 2 x 16 scores
+//   queries, 64                 128          64   2 x 16 KiB + 2 (8 KiB + 8 KiB)          64 sums, 2 x 32 scores
+//   queries, 128                128          32   2 x 32 KiB + 2 (8 KiB + 8 KiB)          128 sums, 2 x 32 scores
+//
+// Kernels with options, and those whose head size is between these, have half of the rows in a block where the
+// registers would not do: the first and the last.
 //
 // Two blocks are on an SM at least; of the last kernel one, where an SM has less than 192 KiB of shared memory.
 
@@ -35,7 +37,7 @@ struct Parameters {
 constexpr int key_row_blocks(int size, bool options) { return options ? 1 : 128 / size; }
 constexpr int keys_of_block(int size, bool options) { return kWarps * 16 * key_row_blocks(size, options); }
 
-// kOptions: a bias and dropout may be given.
+// kOptions: a bias and dropout may be given, and the head size may be less than kSize.
 template <class T, int kSize, bool kOptions>
 __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_keys_kernel(Parameters p, int tiles) {
   using Tile = FragmentTile<T, kSize>;
@@ -56,7 +58,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_keys_kernel(P
   Tile queries = values.from_row(kKeys), grad_out = queries.from_row(2 * kQueries);  // that are worked on
   int stats = queries.from_row(4 * kQueries).first;                                  // likewise
   const auto fetch = [&](int head, int query, int other, int other_stats) {
-    typename Tile::Source q(HeadView<T>(p.q, part.b, head), query), grad(HeadView<T>(p.grad_out, part.b, head), query);
+    typename Tile::template Source<!kOptions> q(HeadView<T>(p.q, part.b, head), query),
+        grad(HeadView<T>(p.grad_out, part.b, head), query);
     queries.moved(other).template fetch<kQueries>(q, query, shape.queries);
     grad_out.moved(other).template fetch<kQueries>(grad, query, shape.queries);
     if (static_cast<int>(threadIdx.x) < kStatsPieces)
@@ -71,7 +74,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_keys_kernel(P
   const bool any = first < limit && first + kKeys > start && first_query < end_query;
   int head = any ? part.head * shape.group : end_head, query = first_query;
   if (head < end_head) {
-    typename Tile::Source k(HeadView<T>(p.k, part.b, part.head), first), v(HeadView<T>(p.v, part.b, part.head), first);
+    typename Tile::template Source<!kOptions> k(HeadView<T>(p.k, part.b, part.head), first),
+        v(HeadView<T>(p.v, part.b, part.head), first);
     keys.template fetch<kKeys>(k, first, limit, start);
     values.template fetch<kKeys>(v, first, limit, start);
     fetch(head, query, 0, 0);
@@ -171,22 +175,24 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
   const AttentionTile part(tiles, shape.heads);
   const int first = (tiles - 1 - part.tile) * kQueries, kv_head = part.head / shape.group;
   const int end = first + kQueries < shape.queries ? first + kQueries : shape.queries;
-  const int limit = shape.key_limit(part.b), keys_seen = shape.visible(limit, end - 1), lane = lane_id();
-  const int start = shape.key_start(part.b, limit), first_key = shape.begin(start, first) / kChunk * kChunk;
-  const int own_row = warp_id() * kRowBlocks * 16, own_first = first + own_row;
+  // For masks, keys and queries are counted from the first key that is no padding.
+  const int start = shape.key_start(part.b, shape.key_limit(part.b)), limit = shape.key_limit(part.b) - start;
+  const int keys_seen = shape.visible(limit, end - 1 - start), lane = lane_id();
+  const int first_key = shape.begin(0, first - start) / kChunk * kChunk;
+  const int own_row = warp_id() * kRowBlocks * 16, own_first = first + own_row - start;
   const int own_last = own_first + kRowBlocks * 16 - 1;
   const float factor = (kOptions ? 1 : shape.scale) * kLog2OfE;
 
   const Tile queries(memory, 0), own_queries = queries.from_row(own_row);
   const Tile grad_out = queries.from_row(kQueries), own_grad_out = grad_out.from_row(own_row);
   Tile keys = grad_out.from_row(kQueries), values = keys.from_row(2 * kKeys);  // that are worked on
-  typename Tile::Source q(HeadView<T>(p.q, part.b, part.head), first),
-      grad(HeadView<T>(p.grad_out, part.b, part.head), first), k(HeadView<T>(p.k, part.b, kv_head), first_key),
-      v(HeadView<T>(p.v, part.b, kv_head), first_key);
+  typename Tile::template Source<!kOptions> q(HeadView<T>(p.q, part.b, part.head), first),
+      grad(HeadView<T>(p.grad_out, part.b, part.head), first), k(HeadView<T>(p.k, part.b, kv_head), start + first_key),
+      v(HeadView<T>(p.v, part.b, kv_head), start + first_key);
   queries.template fetch<kQueries>(q, first, end);
   grad_out.template fetch<kQueries>(grad, first, end);
-  keys.template fetch<kKeys>(k, first_key, limit, start);
-  values.template fetch<kKeys>(v, first_key, limit, start);
+  keys.template fetch<kKeys>(k, first_key, limit);
+  values.template fetch<kKeys>(v, first_key, limit);
   commit_copies();
 
   float shift[kRowBlocks][2], delta[kRowBlocks][2];
@@ -194,7 +200,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
   for (int m = 0; m < kRowBlocks; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const QueryStats stats = p.stats[stats_of(shape, part.b, part.head) + own_first + 16 * m + lane / 4 + 8 * half];
+      const QueryStats stats =
+          p.stats[stats_of(shape, part.b, part.head) + first + own_row + 16 * m + lane / 4 + 8 * half];
       shift[m][half] = stats.lse * -kLog2OfE;
       delta[m][half] = stats.delta;
     }
@@ -205,21 +212,23 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
     wait_copies<0>();
     __syncthreads();  // these tiles are here, and the others were read
     if (key + kKeys < keys_seen) {
-      keys.moved(other).template fetch<kKeys>(k, key + kKeys, limit, start);
-      values.moved(other).template fetch<kKeys>(v, key + kKeys, limit, start);
+      keys.moved(other).template fetch<kKeys>(k, key + kKeys, limit);
+      values.moved(other).template fetch<kKeys>(v, key + kKeys, limit);
       commit_copies();
     }
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeys && key + chunk < shape.visible(limit, own_last); chunk += kChunk) {
-      if (key + chunk + kChunk <= shape.begin(start, own_first)) continue;
+      if (key + chunk + kChunk <= shape.begin(0, own_first)) continue;
       Sums<kRowBlocks, kChunk / 8> weights, grads;  // (queries, keys)
       multiply_rows(weights, own_queries, keys.from_row(chunk), 0);
       if constexpr (kOptions)
-        scale_and_add<T, false>(p.options.bias, part.b, part.head, shape.scale, weights, own_first, key + chunk);
+        scale_and_add<T, false>(p.options.bias, part.b, part.head, shape.scale, weights, start + own_first,
+                                start + key + chunk);
       multiply_rows(grads, own_grad_out, values.from_row(chunk), 0);
       if constexpr (kOptions)
         if (p.options.dropout.samples != nullptr) {
-          const KeptByQuery<kRowBlocks> kept(p.options.dropout.of(part.b, part.head), own_first, key + chunk);
+          const KeptByQuery<kRowBlocks> kept(p.options.dropout.of(part.b, part.head), start + own_first,
+                                             start + key + chunk);
           grads.each([&](float& grad, int, int, int) { grad *= p.options.dropout.factor; });
 #pragma unroll
           for (int n = 0; n < kChunk / 8; ++n) kept.each_dropped(n, [&](int m, int i) { grads.of[m][n][i] = 0; });
@@ -228,11 +237,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
         const float weight = fast_exp2(math::fma(weights.of[m][n][i], factor, shift[m][i / 2]));
         grad = weight * (grad - delta[m][i / 2]);
       });
-      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < shape.begin(start, own_last))
+      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < shape.begin(0, own_last))
         grads.each([&](float& grad, int m, int n, int i) {
           const int query = own_first + 16 * m + lane / 4 + i / 2 * 8;
           const int column = key + chunk + 8 * n + lane % 4 * 2 + i % 2;
-          if (column >= shape.visible(limit, query) || column < shape.begin(start, query)) grad = 0;
+          if (column >= shape.visible(limit, query) || column < shape.begin(0, query)) grad = 0;
         });
       add_product(grad_q, Weights<T, kRowBlocks, kChunk / 8>(grads), keys.from_row(chunk), 0);
     }
@@ -243,7 +252,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
   wait_copies<0>();
   __syncthreads();  // also where no key is seen
   grad_q.each([&](float& sum, int, int, int) { sum *= shape.scale; });
-  store_rows(grad_q, own_queries, HeadView<T>(p.grad_q, part.b, part.head), own_first, end);
+  store_rows(grad_q, own_queries, HeadView<T>(p.grad_q, part.b, part.head), first + own_row, end);
 }
 
 template <class T, int kSize, bool kOptions>
@@ -273,7 +282,7 @@ void run(const AttentionBackwardArgs& args, const QueryStats* stats) {
                                  Heads(forward.v),         Heads(args.grad_out), Heads(args.grad_q),
                                  Heads(args.grad_k),       Heads(args.grad_v),   stats,
                                  AttentionOptions(forward)};
-  if (parameters.options.any()) run<T, kSize, true>(parameters, forward.q);
+  if (parameters.options.any() || parameters.shape.size != kSize) run<T, kSize, true>(parameters, forward.q);
   else run<T, kSize, false>(parameters, forward.q);
 }
 
@@ -286,7 +295,7 @@ bool tensor_cores_take(const AttentionBackwardArgs& args) {
 }
 
 void attention_backward_on_tensor_cores(const AttentionBackwardArgs& args, const QueryStats* stats) {
-  const bool narrow = args.forward.q.dim(3) == 64;
+  const bool narrow = args.forward.q.dim(3) <= 64;
   if (args.forward.q.dtype() == DType::bf16) return narrow ? run<bf16, 64>(args, stats) : run<bf16, 128>(args, stats);
   return narrow ? run<f16, 64>(args, stats) : run<f16, 128>(args, stats);
 }
