@@ -22,7 +22,7 @@ constexpr int kTilesHeld = 4;
 
 // The gradients of kTile keys and values, from all queries of all heads that share them.
 template <int kTile, int kSize, bool kOptions>
-__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 2)
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 0)
     attention_grad_keys_kernel(BackwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 2)
 
 // The gradients of kTile queries.
 template <int kTile, int kSize, bool kOptions>
-__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 2)
+__global__ void __launch_bounds__(kTileThreads, kOptions ? 1 : 0)
     attention_grad_queries_kernel(BackwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kKeys = 0, kValues = 1, kQueries = 2, kGrads = 3;

@@ -11,10 +11,12 @@ namespace keel::cuda {
 inline constexpr int kMostHeadSize = 256;
 
 struct AttentionShape {
+  static constexpr int kUnbounded = -(1 << 30);  // there are fewer queries and keys
+
   int batch, heads, kv_heads, queries, keys, size;
   int group;   // query heads that share a key/value head
   int ahead;   // query i sees no key past i + ahead; `keys` where nothing is hidden
-  int behind;  // nor one before i + behind; -queries where nothing is hidden
+  int behind;  // nor one before i + behind; kUnbounded where nothing is hidden
   const std::int64_t *lengths, *starts;
   float scale;
 
@@ -27,7 +29,7 @@ struct AttentionShape {
         size(static_cast<int>(args.q.dim(3))),
         group(heads / kv_heads),
         ahead(keys),
-        behind(-queries),
+        behind(kUnbounded),
         lengths(args.lengths.defined() ? args.lengths.data<std::int64_t>() : nullptr),
         starts(args.starts.defined() ? args.starts.data<std::int64_t>() : nullptr),
         scale(static_cast<float>(args.scale)) {
@@ -35,7 +37,7 @@ struct AttentionShape {
     if (args.causal) ahead = static_cast<int>(offset);
     else if (args.window != 0) ahead = static_cast<int>(std::min(most, offset + std::min(args.window, most + 1) - 1));
     if (args.window != 0)
-      behind = static_cast<int>(std::clamp<std::int64_t>(args.q_offset - args.window + 1, -queries, most));
+      behind = static_cast<int>(std::clamp<std::int64_t>(args.q_offset - args.window + 1, kUnbounded, most));
   }
 
   // The first key that is padding.

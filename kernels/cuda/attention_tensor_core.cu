@@ -100,9 +100,9 @@ __global__ void __launch_bounds__(kBlockThreads, kSize == 64 && !kOptions ? 3 : 
   // Where only later queries see a key, these have most to do and begin first.
   const int first = (tiles - 1 - part.tile) * kQueries, kv_head = part.head / shape.group;
   const int end = first + kQueries < shape.queries ? first + kQueries : shape.queries;
-  // For masks, keys and queries are counted from the first key that is no padding.
-  const int start = shape.key_start(part.b, shape.key_limit(part.b)), limit = shape.key_limit(part.b) - start;
-  const int keys_seen = shape.visible(limit, end - 1 - start);
+  // For masks, keys and queries are counted from the first key that is no padding; `limit` is for these queries.
+  const int start = shape.key_start(part.b, shape.key_limit(part.b));
+  const int limit = shape.visible(shape.key_limit(part.b) - start, end - 1 - start);
   const int first_key = shape.begin(0, first - start) / kChunk * kChunk;
   const int own_row = warp_id() * kRowBlocks * 16, own_first = first + own_row - start,
             own_last = own_first + kRowBlocks * 16 - 1, lane = lane_id();
@@ -128,27 +128,27 @@ __global__ void __launch_bounds__(kBlockThreads, kSize == 64 && !kOptions ? 3 : 
       rows.total[m][half] = 0;
     }
   int other = kKeys * Tile::kPitch;  // from this tile to the other
-  for (int key = first_key; key < keys_seen; key += kKeys) {
+  for (int key = first_key; key < limit; key += kKeys) {
     wait_copies<0>();
     __syncthreads();  // this tile is here, and the other was read
-    if (key + kKeys < keys_seen) {
+    if (key + kKeys < limit) {
       keys.moved(other).template fetch<kKeys>(k, key + kKeys, limit);
       values.moved(other).template fetch<kKeys>(v, key + kKeys, limit);
       commit_copies();
     }
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeys && key + chunk < shape.visible(limit, own_last); chunk += kChunk) {
-      if (key + chunk + kChunk <= shape.begin(0, own_first)) continue;
+      if (key + chunk + kChunk <= own_first + shape.behind) continue;
       Sums<kRowBlocks, kChunk / 8> scores;
       multiply_rows(scores, own_queries, keys.from_row(chunk), 0);
       if constexpr (kOptions)
         scale_and_add<T, false>(p.options.bias, part.b, part.head, shape.scale, scores, start + own_first,
                                 start + key + chunk);
-      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < shape.begin(0, own_last))
+      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < own_last + shape.behind)
         scores.each([&](float& score, int m, int n, int i) {
           const int query = own_first + 16 * m + lane / 4 + i / 2 * 8;
           const int column = key + chunk + 8 * n + lane % 4 * 2 + i % 2;
-          if (column >= shape.visible(limit, query) || column < shape.begin(0, query)) score = -INFINITY;
+          if (column >= shape.visible(limit, query) || column < query + shape.behind) score = -INFINITY;
         });
       exponentials(scores, rows, sums, factor);
       if constexpr (kOptions)

@@ -175,9 +175,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
   const AttentionTile part(tiles, shape.heads);
   const int first = (tiles - 1 - part.tile) * kQueries, kv_head = part.head / shape.group;
   const int end = first + kQueries < shape.queries ? first + kQueries : shape.queries;
-  // For masks, keys and queries are counted from the first key that is no padding.
-  const int start = shape.key_start(part.b, shape.key_limit(part.b)), limit = shape.key_limit(part.b) - start;
-  const int keys_seen = shape.visible(limit, end - 1 - start), lane = lane_id();
+  // For masks, keys and queries are counted from the first key that is no padding; `limit` is for these queries.
+  const int start = shape.key_start(part.b, shape.key_limit(part.b)), lane = lane_id();
+  const int limit = shape.visible(shape.key_limit(part.b) - start, end - 1 - start);
   const int first_key = shape.begin(0, first - start) / kChunk * kChunk;
   const int own_row = warp_id() * kRowBlocks * 16, own_first = first + own_row - start;
   const int own_last = own_first + kRowBlocks * 16 - 1;
@@ -208,17 +208,17 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
   Sums<kRowBlocks, kSize / 8> grad_q;
   grad_q.clear();
   int other = kKeys * Tile::kPitch;  // from these tiles to the others
-  for (int key = first_key; key < keys_seen; key += kKeys) {
+  for (int key = first_key; key < limit; key += kKeys) {
     wait_copies<0>();
     __syncthreads();  // these tiles are here, and the others were read
-    if (key + kKeys < keys_seen) {
+    if (key + kKeys < limit) {
       keys.moved(other).template fetch<kKeys>(k, key + kKeys, limit);
       values.moved(other).template fetch<kKeys>(v, key + kKeys, limit);
       commit_copies();
     }
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeys && key + chunk < shape.visible(limit, own_last); chunk += kChunk) {
-      if (key + chunk + kChunk <= shape.begin(0, own_first)) continue;
+      if (key + chunk + kChunk <= own_first + shape.behind) continue;
       Sums<kRowBlocks, kChunk / 8> weights, grads;  // (queries, keys)
       multiply_rows(weights, own_queries, keys.from_row(chunk), 0);
       if constexpr (kOptions)
@@ -237,11 +237,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2) attention_grad_queries_kerne
         const float weight = fast_exp2(math::fma(weights.of[m][n][i], factor, shift[m][i / 2]));
         grad = weight * (grad - delta[m][i / 2]);
       });
-      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < shape.begin(0, own_last))
+      if (key + chunk + kChunk > shape.visible(limit, own_first) || key + chunk < own_last + shape.behind)
         grads.each([&](float& grad, int m, int n, int i) {
           const int query = own_first + 16 * m + lane / 4 + i / 2 * 8;
           const int column = key + chunk + 8 * n + lane % 4 * 2 + i % 2;
-          if (column >= shape.visible(limit, query) || column < shape.begin(0, query)) grad = 0;
+          if (column >= shape.visible(limit, query) || column < query + shape.behind) grad = 0;
         });
       add_product(grad_q, Weights<T, kRowBlocks, kChunk / 8>(grads), keys.from_row(chunk), 0);
     }
