@@ -79,24 +79,24 @@ struct ScorePair {
   }
 };
 
-// Which weights of a tile of queries by keys are kept, in shared memory behind `bytes` others: a byte for each query
+// Which weights of a tile of queries by keys are kept, in shared memory behind `bytes` others: a word for each query
 // and eight keys.
 template <int kTile>
 struct KeptTile {
-  static constexpr int kBlocks = kTile / 8, kBytes = kTile * kBlocks;
+  static constexpr int kBlocks = kTile / 8, kWords = kTile * kBlocks, kBytes = 4 * kWords;
 
-  decltype(dynamic_span<unsigned char>()) memory = dynamic_span<unsigned char>();
-  unsigned first;
-  __device__ explicit KeptTile(std::size_t bytes) : first(static_cast<unsigned>(bytes)) {}
+  decltype(dynamic_span<unsigned>()) memory = dynamic_span<unsigned>();
+  int first;
+  __device__ explicit KeptTile(std::size_t bytes) : first(static_cast<int>(bytes) / 4) {}
 
   // By the whole block; readable behind a barrier.
   __device__ void fill(const HeadDropout& dropout, int query, int key) const {
-    for (unsigned i = threadIdx.x; i < kBytes; i += kTileThreads)
-      memory[first + i] = static_cast<unsigned char>(
-          dropout.keeps(query + static_cast<int>(i) / kBlocks, key + static_cast<int>(i) % kBlocks * 8));
+    for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kTileThreads)
+      memory[first + i] = dropout.keeps(query + i / kBlocks, key + i % kBlocks * 8);
   }
   __device__ bool operator()(int query, int key) const {
-    return (memory[first + static_cast<unsigned>(query * kBlocks + key / 8)] >> key % 8 & 1) != 0;
+    const unsigned kept = memory[first + query * kBlocks + key / 8];
+    return (kept >> key % 8 & 1) != 0;
   }
 };
 
