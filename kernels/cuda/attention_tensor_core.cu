@@ -167,6 +167,8 @@ __global__ void __launch_bounds__(kBlockThreads, kSize == 64 && !kOptions ? 3 : 
   wait_copies<0>();
   __syncthreads();  // the queries are here, also where no key is seen
 
+  // Read again, so that nothing of this is in registers before.
+  const int own_query = own_first + shape.key_start(part.b, shape.key_limit(part.b));
   float inverse[kRowBlocks][2];
 #pragma unroll
   for (int m = 0; m < kRowBlocks; ++m)
@@ -176,12 +178,12 @@ __global__ void __launch_bounds__(kBlockThreads, kSize == 64 && !kOptions ? 3 : 
 #pragma unroll
       for (int distance = 1; distance < 4; distance *= 2) total += __shfl_xor_sync(kAllLanes, total, distance);
       inverse[m][half] = total == 0 ? 0 : (kOptions ? p.options.dropout.factor : 1) / total;
-      const int query = first + own_row + 16 * m + lane / 4 + 8 * half;
-      if (lane % 4 == 0 && query < end)  // -inf where no key is seen
+      const int query = own_query + 16 * m + lane / 4 + 8 * half;
+      if (lane % 4 == 0 && query < shape.queries)  // -inf where no key is seen
         p.lse[shape.row(part.b, part.head, query)] = rows.largest[m][half] * scale + math::log(total);
     }
   sums.each([&](float& sum, int m, int, int i) { sum *= inverse[m][i / 2]; });
-  store_rows(sums, own_queries, HeadView<T>(p.out, part.b, part.head), first + own_row, end);
+  store_rows(sums, own_queries, HeadView<T>(p.out, part.b, part.head), own_query, shape.queries);
 }
 
 template <class T, int kSize, bool kOptions>
