@@ -78,7 +78,7 @@ class DecoderSpec : public ModelSpec {
     return keel::training_flops_of_token(options_, parameters);
   }
   std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<Decoder>(options_); }
-  Json hub_config() const override;
+  Json hub_config(const HeadOptions& head) const override;
 
  private:
   void write_windows(Json& config) const;
@@ -88,7 +88,7 @@ class DecoderSpec : public ModelSpec {
 };
 
 // Dropout of the stream is a setting of keel's training, and no part of the form.
-Json DecoderSpec::hub_config() const {
+Json DecoderSpec::hub_config(const HeadOptions& /*head*/) const {
   const DecoderLayerOptions& layer = options_.layer;
   Json config = {{"architectures", Json::array({family_.architecture})},
                  {"model_type", family_.name},
