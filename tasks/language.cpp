@@ -96,9 +96,9 @@ class LanguageTask : public Task {
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return spec(0)->dropout() == 0
-               ? ""
-               : "model.dropout must be 0: a recorded step would drop the same activations again and again";
+    return spec(0)->dropout() == 0 ? ""
+                                   : "model.dropout and model.attention_dropout must be 0: a recorded step would drop "
+                                     "the same again and again";
   }
 
   void make_metrics(std::string_view /*set*/, Metrics& metrics) override {
