@@ -93,6 +93,11 @@ bool HubConfig::has(std::string_view key) const {
   return found != nullptr && !found->is_null();
 }
 
+bool HubConfig::is_null(std::string_view key) const {
+  const Json* const found = whole_.find(key);
+  return found != nullptr && found->is_null();
+}
+
 void HubConfig::refuse(std::string_view key, std::string_view why) const {
   throw Error(concat(place_, ": ", key, ": ", why));
 }
@@ -131,7 +136,10 @@ Json HubConfig::value(std::string_view key) {
 
 void HubConfig::expect(std::string_view key, const Json& only) {
   const Json* const found = find(key);
-  if (found != nullptr && found->dump() != only.dump())
+  const auto is_same = [&] {  // 0 is 0.0
+    return found->is_number() && only.is_number() ? found->number() == only.number() : found->dump() == only.dump();
+  };
+  if (found != nullptr && !is_same())
     refuse(key, concat("is ", printable(found->dump(), 64), ", and keel's ", model_type_, " computes with ",
                        only.dump(), " alone"));
 }

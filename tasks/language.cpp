@@ -14,7 +14,9 @@
 #include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/tasks/data_keys.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
@@ -42,6 +44,15 @@ PackedDocuments documents_of(const Batch& batch) {
   return {spans_of(batch[kDocuments]), batch[kPositions]};
 }
 
+// How a decoder of others answers.
+std::string language_of_hub(const std::string& folder) {
+  const std::string place = concat(folder, '/', kModelFile);
+  if (hub_kind(read_text_file(place), place) != ModelKind::decoder) return {};
+  const std::string quoted = Json(folder).dump();
+  return concat("task: {type: language}\nmodel: {from: ", quoted, "}\ndata: {type: text, path: ", quoted,
+                ", tokenizer: ", quoted, "}\n");
+}
+
 class LanguageTask : public Task {
  public:
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
@@ -61,8 +72,24 @@ class LanguageTask : public Task {
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
-    if (has_hub_model()) data.files.emplace_back(kModelFile, spec(0)->hub_config().dump(2));
+    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
+    if (shape->why_no_hub_config().empty())
+      data.files.emplace_back(kModelFile,
+                              kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
     return data;
+  }
+
+  Beginning beginning() override {
+    return beginning_of(site_.settings, *spec(has_hub_model() ? 0 : vocabulary()), model(), site_.run);
+  }
+
+  HubFiles hub_files(DType dtype) override {
+    const std::string kept = concat(site_.run, '/', kModelFile);
+    return keel::hub_files(*spec(has_hub_model() ? 0 : vocabulary()),
+                           {.kept = !site_.run.empty() && std::filesystem::exists(kept) ? read_text_file(kept) : "",
+                            .tokenizer = tokenizer(),
+                            .tokenizer_name = has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
+                            .dtype = dtype});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
@@ -266,6 +293,7 @@ TaskEntry language_task() {
   TaskEntry entry =
       task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
   entry.complain = complain_of_language;
+  entry.of_hub = language_of_hub;
   entry.example =
       "model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}\n"
       "data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}\n";
@@ -277,11 +305,15 @@ Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass) 
 }
 
 void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics) {
+  const auto add_loss = [&](const CrossEntropyLoss& loss) {
+    metrics.at<MeanMetric>("loss").update(loss.loss.value().item(), batch.weight(kTokenWeight));
+  };
+  // Answers alone need all logits.
+  if (!metrics.has("exact_match"))
+    return add_loss(model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)));
   const Variable logits = model(batch[kInputIds], pass, documents_of(batch));
-  if (metrics.has("exact_match"))
-    metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
-  metrics.at<MeanMetric>("loss").update(cross_entropy(logits, batch[kLabels]).loss.value().item(),
-                                        batch.weight(kTokenWeight));
+  metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
+  add_loss(cross_entropy(logits, batch[kLabels]));
 }
 
 }  // namespace keel
