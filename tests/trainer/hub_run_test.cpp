@@ -126,7 +126,8 @@ TEST(HubRun, BeginsWithTheWeightsInEveryStageAndGivesThemBackToTheBit) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TemporaryFolder place;
     const std::string folder = published(place, published_weights(dtype));
-    for (const char* stage : {"ddp", "zero1", "zero2", "zero3"}) {
+    for (const std::string stage : {"ddp", "zero1", "zero2", "zero3"}) {
+      if (dtype != DType::f32 && stage != "zero3") continue;
       const Config config =
           still_run(place, concat("run-", stage), {"model.from=" + folder, concat("strategy=", stage)});
       const auto told = train_by(dtype == DType::f32 ? 3 : 2, config);
