@@ -12,6 +12,7 @@
 
 #include "keel/config/settings.h"
 #include "keel/models/causal_model.h"
+#include "keel/models/encoder_model.h"
 #include "keel/models/hub_config.h"
 
 namespace keel {
@@ -39,12 +40,15 @@ class ModelSpec {
   // 6 N of N parameters, and what each token's attention to those that it sees takes. What is computed again is not
   // counted.
   virtual double training_flops_of_token(std::int64_t parameters) const = 0;
-  // config.json of this model; reading it gives the same model. An Error where why_no_hub_config() says something.
-  virtual Json hub_config() const = 0;
+  // config.json of this model with a head, which decoders do not have; reading it gives the same model. An Error where
+  // why_no_hub_config() says something.
+  virtual Json hub_config(const HeadOptions& head) const = 0;
+  Json hub_config() const { return hub_config(HeadOptions{}); }
   // Why this shape has no form of Hugging Face's; empty: it has one.
   virtual std::string why_no_hub_config() const { return {}; }
-  // Makes no memory for numbers. The default refuses: the model is no decoder.
+  // Makes no memory for numbers. The defaults refuse: the model is no decoder, or no encoder.
   virtual std::unique_ptr<CausalModel> make_decoder() const;
+  virtual std::unique_ptr<EncoderModel> make_encoder(const HeadOptions& head) const;
 
  private:
   const ModelEntry& entry_;
@@ -78,6 +82,7 @@ struct ModelEntry {
   struct Published {
     std::string_view name;
     std::int64_t layers, heads, width;
+    std::int64_t block = 1024, vocabulary = 50257;  // unless they are given
   };
   std::vector<Published> published = {};
   // By keys of the section `model`. `vocabulary`: of the data; model.vocabulary may have more.

@@ -3,6 +3,8 @@
 // learnt.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "keel/autograd/loss.h"
 #include "keel/nn/module.h"
@@ -23,9 +25,20 @@ enum class EncoderHead : unsigned char {
   replaced,         // whether a token was replaced: (batch, time), one logit
 };
 
+// What the outputs of `sequence` are learnt by.
+enum class HeadProblem : unsigned char {
+  unspecified,
+  regression,    // squared differences
+  single_label,  // softmax
+  multi_label,   // a sigmoid each
+};
+
 struct HeadOptions {
   EncoderHead head = EncoderHead::none;
   std::int64_t outputs = 0;  // classes, or numbers of a regression; of `sequence` and `tokens`
+  // For config.json alone.
+  std::vector<std::string> labels = {};  // of outputs; none: LABEL_0, LABEL_1, ...
+  HeadProblem problem = HeadProblem::unspecified;
 };
 
 class EncoderModel : public Module {
@@ -38,7 +51,9 @@ class EncoderModel : public Module {
   Variable states(const EncoderInput& input, Forward& pass) const;
   // What the head gives; see EncoderHead. An Error without a head.
   Variable operator()(const EncoderInput& input, Forward& pass) const;
-  // Of masked_language: mean cross-entropy of the labels (batch, time) that are not -100, without logits of the others.
+  // Of masked_language: mean cross-entropy of the labels (batch, time), i32 or i64, that are not -100, without logits
+  // of the others. Labels in the processor's memory, which those of a model on a device may be, leave the others out of
+  // the head's other layers, too.
   CrossEntropyLoss masked_loss(const EncoderInput& input, const Tensor& labels, Forward& pass) const;
 
   // Keep only each layer's input and compute it again during backward.
