@@ -13,7 +13,7 @@ namespace keel {
 // The config.json that a run keeps. Numbers of special tokens are those that the config.json of the folder `from` has:
 // of the model that it began with, or of the run whose model is asked; empty, or without one: none. The same text at
 // every call.
-std::string kept_config(const ModelSpec& spec, const std::string& from);
+std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head = {});
 
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
 // task's site.
@@ -21,6 +21,7 @@ Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Mo
 
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any
+  HeadOptions head = {};        // where it has none; decoders have no other
   TokenizerPtr tokenizer = {};  // null: the model has none
   // What data.tokenizer says: a folder or a name in the local cache, whose own files are taken where they are the same
   // tokenizer.

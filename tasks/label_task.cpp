@@ -13,6 +13,7 @@
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/xxh3.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/metrics/values.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
@@ -204,7 +205,7 @@ HeadOptions LabelTask::head_of_model() {
 
 EncoderModel& LabelTask::encoder() {
   if (!model_) {
-    model_ = model_spec(site_.settings, vocabulary(), site_.run)->make_encoder(head_of_model());
+    model_ = spec()->make_encoder(head_of_model());
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -252,6 +253,17 @@ DatasetPtr LabelTask::examples_of(const TextRecords& records, const std::string&
       std::move(version));
 }
 
+Task::Beginning LabelTask::beginning() { return beginning_of(site_.settings, *spec(), encoder(), site_.run); }
+
+HubFiles LabelTask::hub_files(DType dtype) {
+  const std::string file = kept(kKeptModel), &name = site_.settings.text("data.tokenizer");
+  return keel::hub_files(*spec(), {.kept = file.empty() ? "" : read_text_file(file),
+                                   .head = head_of_model(),
+                                   .tokenizer = tokenizer(),
+                                   .tokenizer_name = name == "model" ? site_.settings.text("model.from") : name,
+                                   .dtype = dtype});
+}
+
 Data LabelTask::data() {
   (void)encoder();  // what is wrong with the model is told before anything is read
   (void)metrics();
@@ -271,8 +283,8 @@ Data LabelTask::data() {
                         {.varying = varying(true),
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
-  data.files = {{kKeptTokenizer, tokenizer()->to_json()},
-                {kKeptModel, model_spec(site_.settings, vocabulary(), site_.run)->hub_config(head_of_model()).dump(2)}};
+  const std::string from = site_.run.empty() ? hub_model_folder(site_.settings) : site_.run;
+  data.files = {{kKeptTokenizer, tokenizer()->to_json()}, {kKeptModel, kept_config(*spec(), from, head_of_model())}};
   if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
   return data;
 }

@@ -30,6 +30,8 @@ class LabelTask : public Task {
   explicit LabelTask(const TaskSite& site);
 
   Module& model() override { return encoder(); }
+  Beginning beginning() override;
+  HubFiles hub_files(DType dtype) override;
   Data data() override;
   std::string why_not_recordable() const override;
   void make_metrics(std::string_view set, Metrics& metrics) override;
@@ -72,6 +74,7 @@ class LabelTask : public Task {
   std::int64_t block() const { return sequence_length(site_.settings, site_.run); }
   bool has_hub_model() const { return site_.settings.text("model.from") != "none"; }
   std::string kept(std::string_view name) const;  // a file of the run that is asked; empty: there is none
+  ModelSpecPtr spec() { return model_spec(site_.settings, vocabulary(), site_.run); }
   EncoderModel& encoder();
   HeadOptions head_of_model();
   std::int64_t outputs_of_model() { return has_classes() ? classes()->size() : std::ssize(form_.labels); }
