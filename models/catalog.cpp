@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/models/encoder_spec.h"
 #include "keel/models/gpt_spec.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
@@ -12,8 +13,16 @@ std::unique_ptr<CausalModel> ModelSpec::make_decoder() const {
   throw Error(concat(entry_.name, " is no decoder, which reads one token after the other"), ErrorKind::unsupported);
 }
 
+std::unique_ptr<EncoderModel> ModelSpec::make_encoder(const HeadOptions& /*head*/) const {
+  throw Error(concat(entry_.name, " is no encoder, which sees each token among all others"), ErrorKind::unsupported);
+}
+
 std::span<const ModelEntry> keel_models() {
-  static const std::vector<ModelEntry> models = {gpt_entry()};
+  static const std::vector<ModelEntry> models = [] {
+    std::vector<ModelEntry> all = {gpt_entry()};
+    for (ModelEntry& entry : encoder_entries()) all.push_back(std::move(entry));
+    return all;
+  }();
   return models;
 }
 

@@ -27,7 +27,7 @@ class GptSpec : public ModelSpec {
   }
   std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<Gpt>(options_); }
 
-  Json hub_config() const override {
+  Json hub_config(const HeadOptions& /*head*/) const override {
     if (!options_.bias) throw Error("model.bias is false, and transformers' GPT-2 has biases", ErrorKind::unsupported);
     return {{"architectures", Json::array({"GPT2LMHeadModel"})},
             {"model_type", "gpt2"},
