@@ -32,21 +32,28 @@ const ModelEntry* find_model(std::string_view name) {
   return found == models.end() ? nullptr : &*found;
 }
 
-ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed) {
-  HubConfig config(text, place);
+namespace {
+
+const ModelEntry& entry_of(const HubConfig& config) {
   std::string known;
   for (const ModelEntry& entry : keel_models()) {
-    if (entry.hub_type != config.model_type()) {
-      known += concat(known.empty() ? "" : ", ", entry.hub_type);
-      continue;
-    }
-    ModelSpecPtr spec = entry.of_hub(config);
-    config.check_all_read(allowed);
-    return spec;
+    if (entry.hub_type == config.model_type()) return entry;
+    known += concat(known.empty() ? "" : ", ", entry.hub_type);
   }
-  throw Error(
-      concat(place, ": model_type: keel has no model '", printable(config.model_type(), 64), "'; it has ", known),
-      ErrorKind::unsupported);
+  throw Error(concat(config.place(), ": model_type: keel has no model '", printable(config.model_type(), 64),
+                     "'; it has ", known),
+              ErrorKind::unsupported);
 }
+
+}  // namespace
+
+ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed) {
+  HubConfig config(text, place);
+  ModelSpecPtr spec = entry_of(config).of_hub(config);
+  config.check_all_read(allowed);
+  return spec;
+}
+
+ModelKind hub_kind(std::string_view text, const std::string& place) { return entry_of(HubConfig(text, place)).kind; }
 
 }  // namespace keel

@@ -40,9 +40,12 @@ class ModelSpec {
   // 6 N of N parameters, and what each token's attention to those that it sees takes. What is computed again is not
   // counted.
   virtual double training_flops_of_token(std::int64_t parameters) const = 0;
-  // config.json of this model with a head, which decoders do not have; reading it gives the same model.
+  // config.json of this model with a head, which decoders do not have; reading it gives the same model. An Error where
+  // why_no_hub_config() says something.
   virtual Json hub_config(const HeadOptions& head) const = 0;
   Json hub_config() const { return hub_config(HeadOptions{}); }
+  // Why this shape has no form of Hugging Face's; empty: it has one.
+  virtual std::string why_no_hub_config() const { return {}; }
   // Makes no memory for numbers. The defaults refuse: the model is no decoder, or no encoder.
   virtual std::unique_ptr<CausalModel> make_decoder() const;
   virtual std::unique_ptr<EncoderModel> make_encoder(const HeadOptions& head) const;
@@ -100,5 +103,8 @@ const ModelEntry* find_model(std::string_view name);
 // What a config.json says. A model that keel does not have, and a key that changes what is computed and that it does
 // not know, are an Error; `allowed` are keys that the user answers for.
 ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed = {});
+
+// Of which kind the model is that a config.json says; likewise.
+ModelKind hub_kind(std::string_view text, const std::string& place);
 
 }  // namespace keel

@@ -27,8 +27,12 @@ class GptSpec : public ModelSpec {
   }
   std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<Gpt>(options_); }
 
+  std::string why_no_hub_config() const override {
+    return options_.bias ? "" : "model.bias is false, and transformers' GPT-2 has biases";
+  }
+
   Json hub_config(const HeadOptions& /*head*/) const override {
-    if (!options_.bias) throw Error("model.bias is false, and transformers' GPT-2 has biases", ErrorKind::unsupported);
+    if (const std::string why = why_no_hub_config(); !why.empty()) throw Error(why, ErrorKind::unsupported);
     return {{"architectures", Json::array({"GPT2LMHeadModel"})},
             {"model_type", "gpt2"},
             {"activation_function", "gelu_new"},
