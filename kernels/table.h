@@ -14,10 +14,12 @@
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
+#include "keel/kernels/gated.h"
 #include "keel/kernels/loss.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/norm.h"
 #include "keel/kernels/reduce.h"
+#include "keel/kernels/rotary.h"
 #include "keel/kernels/select.h"
 #include "keel/kernels/softmax.h"
 #include "keel/runtime/random.h"
@@ -59,6 +61,11 @@ struct KernelTable {
   void (*embedding_backward)(const EmbeddingBackwardArgs&) = nullptr;
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*attention_backward)(const AttentionBackwardArgs&) = nullptr;
+  void (*rotary)(const RotaryArgs&) = nullptr;
+  // partials: undefined, or (chunks, size) for the sums of grad_weight over chunks of positions.
+  void (*rotary_norm_backward)(const RotaryBackwardArgs&, const Tensor& partials) = nullptr;
+  void (*gated)(const GatedArgs&) = nullptr;
+  void (*gated_backward)(const GatedBackwardArgs&) = nullptr;
   void (*gather)(const GatherArgs&) = nullptr;
   void (*index_select)(const IndexSelectArgs&) = nullptr;
   void (*index_add)(const IndexSelectArgs&) = nullptr;  // the derivative of index_select

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/models/decoder_spec.h"
 #include "keel/models/encoder_spec.h"
 #include "keel/models/gpt_spec.h"
 #include "keel/runtime/error.h"
@@ -20,6 +21,7 @@ std::unique_ptr<EncoderModel> ModelSpec::make_encoder(const HeadOptions& /*head*
 std::span<const ModelEntry> keel_models() {
   static const std::vector<ModelEntry> models = [] {
     std::vector<ModelEntry> all = {gpt_entry()};
+    for (ModelEntry& entry : decoder_entries()) all.push_back(std::move(entry));
     for (ModelEntry& entry : encoder_entries()) all.push_back(std::move(entry));
     return all;
   }();

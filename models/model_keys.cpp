@@ -14,7 +14,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kFrom = "model.from", kNone = "none", kHub = "hub", kType = "model.type",
-                           kName = "model.name", kCustom = "custom";
+                           kName = "model.name", kCustom = "custom", kHeadSize = "model.head_size";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
 // Texts that rows refer to live as long as the program.
@@ -205,6 +205,17 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
                   .when_values = kNone,
                   .on_resume = ResumeRule::warns,
                   .high_open = true});
+  rows.push_back({.key = "model.attention_dropout",
+                  .type = number,
+                  .standard = "0",
+                  .help = "Probability that a weight of attention is dropped in training.",
+                  .low = 0,
+                  .high = 1,
+                  .when_key = kFrom,
+                  .when_values = kNone,
+                  .on_resume = ResumeRule::warns,
+                  .known_as = "attn_pdrop|attention_probs_dropout_prob",
+                  .high_open = true});
   rows.push_back({.key = "model.recompute",
                   .type = flag,
                   .standard = "false",
@@ -227,7 +238,9 @@ std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
       std::ranges::find(entry.published, name, &ModelEntry::Published::name) == entry.published.end())
     complaints.push_back({{kName, kType}, concat("there is no ", entry.name, " of this size; leave it out")});
   const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
-  if (width % heads != 0)
+  const bool has_own_size =
+      std::ranges::find(entry.rows, kHeadSize, &KeyRow::key) != entry.rows.end() && settings.integer(kHeadSize) != 0;
+  if (!has_own_size && width % heads != 0)
     complaints.push_back(
         {{"model.heads", "model.width"},
          concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")});

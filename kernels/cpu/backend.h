@@ -13,6 +13,8 @@ void add_dropout(KernelTable& table);
 void add_reduce(KernelTable& table);
 void add_matmul(KernelTable& table);
 void add_attention(KernelTable& table);
+void add_gated(KernelTable& table);
+void add_rotary(KernelTable& table);
 void add_softmax(KernelTable& table);
 void add_blocked_loss(KernelTable& table);
 void add_cross_entropy(KernelTable& table);

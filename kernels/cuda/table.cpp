@@ -24,6 +24,8 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_attention(table);
   add_copy(table);
   add_embedding(table);
+  add_gated(table);
+  add_rotary(table);
   add_select(table);
   add_combine(table);
   add_codec(table);

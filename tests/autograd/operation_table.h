@@ -104,6 +104,24 @@ inline std::vector<OperationRow> elementwise_operations() {
   return rows;
 }
 
+// A table of nine positions, for heads of four elements.
+inline Rotary rotary_of(const Context& context, RotaryPairs pairs, const Tensor& positions = {}) {
+  return {.table = {uniform_tensor(context, {9, 2}, 50), uniform_tensor(context, {9, 2}, 51), pairs},
+          .positions = positions,
+          .first = positions.defined() ? 0 : 2};
+}
+
+// All positions but the last, in two spans of each row.
+inline AttentionSpans two_spans(const Inputs& in) {
+  std::vector<AttentionSpan> spans;
+  const std::int64_t time = in.extents.at('t'), end = time > 1 ? time - 1 : time;
+  for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
+    if (end > 1) spans.push_back({row, 0, end / 2});
+    if (end > 0) spans.push_back({row, end / 2, end});
+  }
+  return std::make_shared<const std::vector<AttentionSpan>>(std::move(spans));
+}
+
 inline const std::vector<OperationRow>& operations() {
   using Result = std::vector<Variable>;
   using V = std::vector<Variable>;
@@ -274,16 +292,7 @@ inline const std::vector<OperationRow>& operations() {
     add_row({.name = "attention_packed, in spans",
              .arguments = {{"btp"}},
              .call = [](const Inputs& in) -> Result {
-               // The last position is in none where there are several.
-               std::vector<AttentionSpan> spans;
-               const std::int64_t time = in.extents.at('t'), end = time > 1 ? time - 1 : time;
-               for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
-                 if (end > 1) spans.push_back({row, 0, end / 2});
-                 if (end > 0) spans.push_back({row, end / 2, end});
-               }
-               return {attention_packed(in.numbers[0], 2, 2,
-                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
-                                        {.causal = true})};
+               return {attention_packed(in.numbers[0], 2, 2, two_spans(in), {.causal = true})};
              },
              .never_empty = "p"});
     add_row({.name = "attention_packed",
@@ -292,6 +301,42 @@ inline const std::vector<OperationRow>& operations() {
                return {attention_packed(in.numbers[0], 2, 2, {.causal = true, .lengths = in.others[0]})};
              },
              .never_empty = "p"});
+
+    for (const RotaryPairs pairs : {RotaryPairs::halves, RotaryPairs::interleaved})
+      add_row({.name = pairs == RotaryPairs::halves ? "rotary" : "rotary of neighbours",
+               .arguments = {{"bhtd"}, {"bt", Holds::positions}},
+               .call = [pairs](const Inputs& in) -> Result {
+                 return {rotary(in.numbers[0], rotary_of(in.numbers[0].context(), pairs, in.others[0]))};
+               },
+               .never_empty = "d"});
+    add_row({.name = "rotary_norm",
+             .arguments = {{"bhtd"}, {"d"}},
+             .call = [](const Inputs& in) -> Result {
+               const V& v = in.numbers;
+               return {rotary_norm(v[0], v[1], rotary_of(v[0].context(), RotaryPairs::halves), 1e-3)};
+             },
+             .never_empty = "d"});
+    add_row({.name = "attention_rotary",
+             .arguments = {{"btp"}, {"t", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               const Rotary places = rotary_of(in.numbers[0].context(), RotaryPairs::halves, in.others[0]);
+               return {attention_rotary(in.numbers[0], 2, 2, places, {}, {.causal = true})};
+             },
+             .never_empty = "p"});
+    for (const bool in_spans : {false, true})
+      add_row({.name = in_spans ? "attention_rotary with norms, in spans" : "attention_rotary with norms",
+               .arguments = {{"btp"}, {"d"}, {"d"}},
+               .call = [in_spans](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 return {attention_rotary(v[0], 2, 2, rotary_of(v[0].context(), RotaryPairs::interleaved),
+                                          in_spans ? two_spans(in) : nullptr, {.causal = true},
+                                          {.query = v[1], .key = v[2], .epsilon = 1e-3})};
+               },
+               .never_empty = "pd"});
+    for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh, GateKind::relu, GateKind::sigmoid})
+      add_row({.name = concat("gated ", name_of(kind)),
+               .arguments = {{"btc"}},
+               .call = [kind](const Inputs& in) -> Result { return {gated(in.numbers[0], kind)}; }});
 
     add_row({.name = "view", .arguments = {{"bti"}}, .call = [](const Inputs& in) -> Result {
                return {view(in.numbers[0], {in.extents.at('b') * in.extents.at('t'), in.extents.at('i')})};
