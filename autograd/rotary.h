@@ -8,7 +8,7 @@ namespace keel {
 
 struct Rotary {
   RotaryTable table;
-  Tensor positions = {};   // optional i32 or i64 (time) or (batch, time): where each stands
+  Tensor positions = {};   // optional i32 or i64 (time) or (1 or batch, time): where each stands
   std::int64_t first = 0;  // without them: time t stands at first + t
 };
 

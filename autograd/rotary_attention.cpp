@@ -83,8 +83,9 @@ struct RotaryAttention {
     if (!rotary.positions.defined()) return args;
     const Tensor& given = rotary.positions;
     const bool for_each_row = given.shape() == Dims{x.dim(0), x.dim(2)};
-    KEEL_CHECK(for_each_row || given.shape() == Dims{x.dim(2)}, "rotary: positions must be [", x.dim(2), "] or ",
-               Dims{x.dim(0), x.dim(2)}, ", got ", given);
+    const Dims shared = {x.dim(2)}, shared_row = {1, x.dim(2)};
+    KEEL_CHECK(for_each_row || given.shape() == shared || given.shape() == shared_row, "rotary: positions must be [",
+               x.dim(2), "] or ", Dims{x.dim(0), x.dim(2)}, ", got ", given);
     args.positions = (for_each_row ? part.rows_of(given) : given).slice(-1, part.begin, part.end);
     return args;
   }

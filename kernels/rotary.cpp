@@ -54,7 +54,7 @@ void check_positions(RotaryArgs& args, const Tensor& x) {
   }
   const Tensor& given = args.positions;
   check_context(kRotary, "positions", given, x.context());
-  const bool fits = given.shape() == Dims{time} || given.shape() == Dims{batch, time};
+  const bool fits = given.shape() == Dims{time} || given.shape() == Dims{1, time} || given.shape() == Dims{batch, time};
   KEEL_CHECK(fits && (given.dtype() == DType::i32 || given.dtype() == DType::i64), kRotary,
              ": positions must be i32 or i64 [", time, "] or ", Dims{batch, time}, ", got ", given);
   args.positions = contiguous(given.rank() == 1 ? given.unsqueeze(0) : given);

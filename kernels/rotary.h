@@ -25,7 +25,7 @@ struct RotaryArgs {
   Tensor x;                // (batch, heads, time, size); copied unless its last dimension is dense
   Tensor out;              // like x, with any strides and a dense last dimension; may be x itself
   RotaryTable table;       // of at most `size` elements
-  Tensor positions = {};   // optional i32 or i64 (time) or (batch, time): rows of the table
+  Tensor positions = {};   // optional i32 or i64 (time) or (1 or batch, time): rows of the table
   std::int64_t first = 0;  // without them: time t stands at first + t
   bool inverse = false;    // turns back, which is the derivative as well; never with a norm
   Tensor weight = {};      // optional, x's dtype (size): norm first

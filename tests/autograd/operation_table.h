@@ -111,10 +111,10 @@ inline Rotary rotary_of(const Context& context, RotaryPairs pairs, const Tensor&
           .first = positions.defined() ? 0 : 2};
 }
 
-// All positions but the last, in two spans of each row.
-inline AttentionSpans two_spans(const Inputs& in) {
+// Two spans of each row: of all its positions, or of all but the last where there are several.
+inline AttentionSpans two_spans(const Inputs& in, bool of_all) {
   std::vector<AttentionSpan> spans;
-  const std::int64_t time = in.extents.at('t'), end = time > 1 ? time - 1 : time;
+  const std::int64_t time = in.extents.at('t'), end = time > 1 && !of_all ? time - 1 : time;
   for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
     if (end > 1) spans.push_back({row, 0, end / 2});
     if (end > 0) spans.push_back({row, end / 2, end});
@@ -292,7 +292,7 @@ inline const std::vector<OperationRow>& operations() {
     add_row({.name = "attention_packed, in spans",
              .arguments = {{"btp"}},
              .call = [](const Inputs& in) -> Result {
-               return {attention_packed(in.numbers[0], 2, 2, two_spans(in), {.causal = true})};
+               return {attention_packed(in.numbers[0], 2, 2, two_spans(in, false), {.causal = true})};
              },
              .never_empty = "p"});
     add_row({.name = "attention_packed",
@@ -329,7 +329,7 @@ inline const std::vector<OperationRow>& operations() {
                .call = [in_spans](const Inputs& in) -> Result {
                  const V& v = in.numbers;
                  return {attention_rotary(v[0], 2, 2, rotary_of(v[0].context(), RotaryPairs::interleaved),
-                                          in_spans ? two_spans(in) : nullptr, {.causal = true},
+                                          in_spans ? two_spans(in, true) : nullptr, {.causal = true},
                                           {.query = v[1], .key = v[2], .epsilon = 1e-3})};
                },
                .never_empty = "pd"});

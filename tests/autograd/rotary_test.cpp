@@ -120,6 +120,22 @@ TEST(AttentionRotary, KeysOfNewPositionsInACacheAreThoseOfOneText) {
   EXPECT_EQ(doubles(rotary(slice(keys, 2, 4, 7), later).value()), all);
 }
 
+TEST(AttentionRotary, TakesPositionsOfAllRowsAtOnceAndOfEachRow) {
+  const Context context = testing::context();
+  Rotary turns = turns_of(context);
+  turns.first = 3;
+  const Variable qkv(uniform_tensor(context, {2, 4, (kHeads + 2 * kKvHeads) * kSize}, 1));
+  const auto result = [&] { return doubles(attention_rotary(qkv, kHeads, kKvHeads, turns).value()); };
+  const std::vector<double> expected = result();
+  for (const Dims& shape : {Dims{4}, Dims{1, 4}, Dims{2, 4}}) {
+    turns.positions = testing::tensor_of(context, {3, 4, 5, 6}, {4}, DType::i32).expand({2, 4});
+    turns.positions = shape == Dims{2, 4} ? turns.positions : turns.positions.slice(0, 0, 1).view(shape);
+    EXPECT_EQ(result(), expected) << shape;
+  }
+  turns.positions = zeros(context, {3}, DType::i32);
+  EXPECT_NE(error_of(result).find("rotary: positions must be [4] or (2, 4)"), std::string::npos) << error_of(result);
+}
+
 TEST(AttentionRotary, CountsTheOperationsOfTheAttentionAndRefusesHalfANorm) {
   const Context context = testing::context();
   const Rotary turns = turns_of(context);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,14 +65,17 @@ inline NamedTensors golden_weights(const Context& context, Module& model, const 
   return weights;
 }
 
+using NamedNumbers = std::map<std::string, std::vector<double>>;
+
 struct GoldenDecoder {
-  Context context = testing::context(1);
+  Context context;
   std::string name;
   ModelSpecPtr spec;
   std::unique_ptr<CausalModel> model;
 
-  explicit GoldenDecoder(const Json& stored)
-      : name(stored.at("name").string()),
+  explicit GoldenDecoder(const Json& stored, Context where = testing::context(1))
+      : context(std::move(where)),
+        name(stored.at("name").string()),
         spec(read_hub_spec(stored.at("config").dump(), name)),
         model(spec->make_decoder()) {}
   NamedTensors weights() { return golden_weights(context, *model, spec->entry().naming); }
@@ -79,6 +83,16 @@ struct GoldenDecoder {
     std::vector<FlatBuffer> buffers = keel::materialize(*model, context);
     load_state(*model, buffers, weights());
     return buffers;
+  }
+  // The file's tensors, by name, of the parameters' elements.
+  NamedNumbers by_hub_name(const NamedNumbers& parameters) const {
+    NamedNumbers tensors;
+    for (const HubTensor& tensor : hub_tensors(*model, spec->entry().naming)) {
+      const std::vector<double>& all = parameters.at(tensor.parameter);
+      const std::int64_t count = product(tensor.shape), first = tensor.first_row * (count / tensor.shape[0]);
+      tensors[tensor.name] = {all.begin() + first, all.begin() + first + count};
+    }
+    return tensors;
   }
 };
 
