@@ -64,6 +64,11 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
 HubNames hub_names(Module& model, const HubNaming& naming) {
   HubNames names = {.tensors = hub_tensors(model, naming), .base_prefix = std::string(naming.base_prefix)};
   for (const std::string_view ending : split_choices(naming.ignored)) names.ignored.emplace_back(ending);
+  for (const std::string_view head : split_choices(naming.heads))
+    for (std::string each : {std::string(head), concat(naming.base_prefix, head)}) {
+      names.may_begin_anew.push_back(each);
+      names.may_be_unused.push_back(std::move(each));
+    }
   return names;
 }
 

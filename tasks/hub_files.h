@@ -5,6 +5,7 @@
 #include <string>
 
 #include "keel/models/catalog.h"
+#include "keel/models/encoder_model.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
@@ -12,7 +13,7 @@ namespace keel {
 
 // The config.json that a run keeps. Numbers of special tokens are those of `from`, the folder that the model began
 // with, if any. The same text at every call.
-std::string kept_config(const ModelSpec& spec, const std::string& from);
+std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head = {});
 
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any
@@ -21,6 +22,7 @@ struct HubFilesOptions {
   // tokenizer.
   std::string tokenizer_name = {};
   DType dtype = DType::f32;  // of the weights
+  HeadOptions head = {};     // of an encoder
 };
 // A tokenizer that other programs cannot read is left out, with a note.
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options);
