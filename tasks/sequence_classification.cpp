@@ -14,7 +14,7 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kProblem = "task.problem", kClassification = "classification", kRegression = "regression";
+constexpr std::string_view kProblem = "task.problem", kClassification = "classification";
 
 double finite_number_of(const Example& record, const std::string& field) {
   const Value& value = record[field];
