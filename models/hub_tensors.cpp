@@ -64,11 +64,11 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
 HubNames hub_names(Module& model, const HubNaming& naming) {
   HubNames names = {.tensors = hub_tensors(model, naming), .base_prefix = std::string(naming.base_prefix)};
   for (const std::string_view ending : split_choices(naming.ignored)) names.ignored.emplace_back(ending);
-  for (const std::string_view head : split_choices(naming.heads))
-    for (std::string each : {std::string(head), concat(naming.base_prefix, head)}) {
-      names.may_begin_anew.push_back(each);
-      names.may_be_unused.push_back(std::move(each));
-    }
+  for (const std::string_view pair : split_choices(naming.renamed)) {
+    const std::size_t sign = pair.find('=');
+    names.renamed.emplace_back(pair.substr(0, sign), pair.substr(sign + 1));
+  }
+  for (const std::string_view beginning : split_choices(naming.heads)) names.heads.emplace_back(beginning);
   return names;
 }
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "keel/models/hub_tensors.h"
 #include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -54,15 +53,13 @@ std::vector<std::pair<std::string, std::string>> CatalogModel::files(const Model
   std::vector<std::pair<std::string, std::string>> all;
   if (tokenizer) all.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty())
-    all.emplace_back(kRunModel, kept_config(spec, hub_model_folder(site_.settings), head_));
+    all.emplace_back(kRunModel,
+                     kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
   return all;
 }
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
-  const bool begins_there = is_published() && site_.run.empty() && site_.settings.flag("model.weights");
-  return {.weights = begins_there ? hub_model_folder(site_.settings) : "",
-          .hub = spec.why_no_hub_config().empty() ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming))
-                                                  : nullptr};
+  return beginning_of(site_.settings, spec, model, site_.run);
 }
 
 HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,
