@@ -5,6 +5,7 @@
 #include <string>
 
 #include "keel/models/catalog.h"
+#include "keel/models/encoder_model.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
