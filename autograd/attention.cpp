@@ -12,31 +12,47 @@ Tensor by_head(const Tensor& x, std::int64_t heads) {
   return x.view({x.dim(0), x.dim(1), heads, x.dim(2) / heads}).transpose(1, 2);
 }
 
-// Of the scores of all pairs that see each other, and of the sums of values.
-double flops_of(const AttentionArgs& args) {
-  const std::int64_t queries = args.q.dim(2), keys = args.k.dim(2);
-  double pairs = static_cast<double>(queries) * static_cast<double>(keys);
-  if (args.causal) {
-    pairs = 0;
-    for (std::int64_t i = 0; i < queries; ++i)
-      pairs += static_cast<double>(std::clamp<std::int64_t>(i + args.q_offset + 1, 0, keys));
-  }
-  return 2 * pairs * static_cast<double>(args.q.dim(0) * args.q.dim(1) * (args.q.dim(3) + args.v.dim(3)));
-}
-
 AttentionArgs attend(const AttentionArgs& args) {
   AttentionArgs done = kernels::attention(args);
-  count_flops(flops_of(done));
+  count_flops(attention_flops(done));
   return done;
 }
 
 AttentionBackwardArgs attend_backward(const AttentionBackwardArgs& args) {
   AttentionBackwardArgs done = kernels::attention_backward(args);
-  count_flops(2 * flops_of(done.forward));
+  count_flops(2 * attention_flops(done.forward));
   return done;
 }
 
+// saved: q, k, v, out and lse of the forward call.
+AttentionBackwardArgs differentiate(const Saved& saved, const Tensor& grad_out, const AttentionOptions& options,
+                                    const Tensor& bias, bool needs_grad_bias) {
+  AttentionBackwardArgs backward;
+  backward.forward = attention_args(saved[0], saved[1], saved[2], options);
+  backward.forward.out = saved[3];
+  backward.forward.lse = saved[4];
+  backward.forward.bias = bias;
+  backward.grad_out = grad_out;
+  backward.needs_grad_bias = needs_grad_bias;
+  return attend_backward(backward);
+}
+
 }  // namespace
+
+// Of the scores and of the sums of values.
+double attention_flops(const AttentionArgs& args) {
+  const std::int64_t queries = args.q.dim(2), keys = args.k.dim(2);
+  const std::int64_t past = std::min(args.window, args.q_offset + queries + keys), ahead = args.causal ? 1 : past;
+  double pairs = static_cast<double>(queries) * static_cast<double>(keys);
+  if (past != 0 || ahead != 0) {
+    pairs = 0;
+    for (std::int64_t i = args.q_offset; i < args.q_offset + queries; ++i) {
+      const std::int64_t begin = past == 0 ? 0 : std::clamp<std::int64_t>(i - past + 1, 0, keys);
+      pairs += static_cast<double>(std::clamp<std::int64_t>(i + ahead, 0, keys) - begin);
+    }
+  }
+  return 2 * pairs * static_cast<double>(args.q.dim(0) * args.q.dim(1) * (args.q.dim(3) + args.v.dim(3)));
+}
 
 AttentionArgs attention_args(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   AttentionArgs args;
@@ -67,13 +83,22 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
   const Tensor out = args.out;
   return record("attention", out, {q, k, v}, {args.q, args.k, args.v, args.out, args.lse},
                 [options](const Saved& saved, std::span<const Tensor> grad, const Need&) -> Gradients {
-                  AttentionBackwardArgs backward;
-                  backward.forward = attention_args(saved[0], saved[1], saved[2], options);
-                  backward.grad_out = grad[0];
-                  backward.forward.out = saved[3];
-                  backward.forward.lse = saved[4];
-                  const AttentionBackwardArgs done = attend_backward(backward);
+                  const AttentionBackwardArgs done = differentiate(saved, grad[0], options, {}, false);
                   return {done.grad_q, done.grad_k, done.grad_v};
+                });
+}
+
+Variable attention_with_bias(const Variable& q, const Variable& k, const Variable& v, const Variable& bias,
+                             const AttentionOptions& options) {
+  if (!bias.defined()) return attention(q, k, v, options);
+  AttentionArgs args = attention_args(q.value(), k.value(), v.value(), options);
+  args.bias = bias.value();
+  args = attend(args);
+  const Tensor out = args.out;
+  return record("attention_with_bias", out, {q, k, v, bias}, {args.q, args.k, args.v, args.out, args.lse, args.bias},
+                [options](const Saved& saved, std::span<const Tensor> grad, const Need& need) -> Gradients {
+                  const AttentionBackwardArgs done = differentiate(saved, grad[0], options, saved[5], need[3]);
+                  return {done.grad_q, done.grad_k, done.grad_v, done.grad_bias};
                 });
 }
 

@@ -1,5 +1,6 @@
 #include "keel/autograd/attention_spans.h"
 
+#include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
 
@@ -32,20 +33,23 @@ class SumsOfSpans {
   std::int64_t heads_, at_ = 0;
 };
 
-AttentionArgs args_of(const PackedViews& views, const AttentionSpan& span, const AttentionOptions& options) {
-  AttentionArgs args;
-  args.q = part_of(views.q, span);
-  args.k = part_of(views.k, span);
-  args.v = part_of(views.v, span);
-  args.causal = options.causal;
-  args.scale = options.scale;
-  return args;
+// Positions of dropout are those in the row.
+AttentionArgs args_of(const PackedViews& views, const AttentionSpan& span, AttentionOptions options) {
+  if (options.dropout.probability != 0) {
+    options.dropout.sample_ids = options.dropout.sample_ids.slice(0, span.row, span.row + 1);
+    options.dropout.position += span.begin;
+  }
+  return attention_args(part_of(views.q, span), part_of(views.k, span), part_of(views.v, span), options);
 }
 
 // Returns how many positions they have.
 std::int64_t check_spans(const std::vector<AttentionSpan>& spans, const Tensor& qkv, const AttentionOptions& options) {
-  KEEL_CHECK(options.q_offset == 0 && !options.lengths.defined(),
-             "attention within spans has neither an offset nor lengths: spans say where what ends");
+  KEEL_CHECK(options.q_offset == 0 && !options.lengths.defined() && !options.starts.defined(),
+             "attention within spans has neither an offset nor starts and lengths: spans say where what begins and "
+             "ends");
+  const Tensor& ids = options.dropout.sample_ids;
+  KEEL_CHECK(options.dropout.probability == 0 || (ids.defined() && ids.shape() == Dims{qkv.dim(0)}),
+             "attention within spans: dropout needs `sample_ids`, i64 (", qkv.dim(0), "), one for each row");
   std::int64_t positions = 0;
   for (const AttentionSpan& span : spans) {
     KEEL_CHECK(
@@ -88,6 +92,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
     args.out = part_of(out, span, heads);
     args.lse = sums.next(span);
     kernels::attention(args);
+    count_flops(attention_flops(args));
   }
   return record(
       "attention_spans", out, {qkv}, {qkv.value(), out, lse},
@@ -106,6 +111,7 @@ Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const At
           backward.grad_k = part_of(to.k, span);
           backward.grad_v = part_of(to.v, span);
           kernels::attention_backward(backward);
+          count_flops(2 * attention_flops(backward.forward));
         }
         return {grad_qkv};
       });

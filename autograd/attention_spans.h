@@ -22,7 +22,9 @@ AttentionSpans spans_of(const Tensor& documents);
 
 // attention_packed() (keel/autograd/attention.h) of each span for itself, with the bits that a batch of that span alone
 // has; the work is that of the spans, not of the rows. Outside the spans, which must not overlap, output and gradient
-// are 0. Null: the same as attention_packed(). Spans with an offset or lengths, or outside of the rows, are an Error.
+// are 0. Null: the same as attention_packed(). A window counts as usual; dropout takes its masks from places in the
+// row, so that the sample's id is the row's. Spans with an offset, starts or lengths, or outside of the rows, are an
+// Error.
 Variable attention_packed(const Variable& qkv, int heads, int kv_heads, const AttentionSpans& spans,
                           const AttentionOptions& options);
 

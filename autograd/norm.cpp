@@ -1,23 +1,14 @@
 #include "keel/autograd/norm.h"
 
-#include "keel/kernels/elementwise.h"
+#include "keel/autograd/parameter_gradient.h"
 
 namespace keel {
 namespace {
 
 // Fills where the parameter gradients go; inputs `weight` and `bias` of the node are numbered.
 void place_parameter_gradients(NormBackwardArgs& args, const Need& need, std::size_t weight, std::size_t bias) {
-  const auto place = [&](std::size_t input, Tensor& target, bool& add) {
-    if (!need[input]) return;
-    if (const auto destination = need.destination(input)) {
-      target = destination->into;
-      add = destination->add;
-    } else {
-      target = empty(args.weight.context(), args.weight.shape(), args.weight.dtype());
-    }
-  };
-  place(weight, args.grad_weight, args.add_weight);
-  place(bias, args.grad_bias, args.add_bias);
+  place_parameter_gradient(need, weight, args.weight, args.grad_weight, args.add_weight);
+  place_parameter_gradient(need, bias, args.weight, args.grad_bias, args.add_bias);
 }
 
 Variable normalise(NormKind kind, std::string_view name, const Variable& x, const Variable& weight,

@@ -20,8 +20,8 @@
 #include "keel/data/packing.h"
 #include "keel/data/prefetch.h"
 #include "keel/data/token_batch.h"
+#include "keel/models/gpt.h"
 #include "keel/nn/flat_buffer.h"
-#include "keel/nn/models/gpt.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/random.h"
 

@@ -86,7 +86,7 @@ GOALS = (
     Goal("own products in fp32: TFLOP/s, the lowest", 0.60, CUBLASLT, products("f32")),
 )
 
-# MFU counts what training_flops_of_token() in nn/models/gpt.h does; bench_gpu writes the number beside each figure.
+# MFU counts what training_flops_of_token() in models/gpt.h does; bench_gpu writes the number beside each figure.
 MFU = (
     "MFU counts 6 N + 6 L C T operations a token: N parameters (with the vocabulary rounded up to 50,304), L layers, "
     "width C, T tokens attended to, half of them on average; what is computed again does not count. For GPT-2 124M at "

@@ -15,7 +15,7 @@
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_batch.h"
 #include "keel/dist/parallel/sharded.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 #include "keel/optim/catalog.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/random.h"

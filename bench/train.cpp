@@ -28,7 +28,7 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/update.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 #include "keel/runtime/random.h"
 #ifdef KEEL_HAVE_MPI
 #include "keel/dist/comm/mpi_session.h"

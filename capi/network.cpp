@@ -4,8 +4,8 @@
 
 #include "keel/autograd/functions.h"
 #include "keel/kernels/elementwise.h"
+#include "keel/models/model_keys.h"
 #include "keel/nn/layer_text.h"
-#include "keel/nn/models/gpt.h"
 #include "keel/tasks/language.h"
 
 namespace keel::capi {
@@ -66,22 +66,22 @@ class TextNetwork : public Network {
   TextModel model_;
 };
 
-class GptNetwork : public Network {
+class DecoderNetwork : public Network {
  public:
-  explicit GptNetwork(const GptOptions& options)
-      : Network({{"input", 0}}, {{"output", options.vocabulary}}), gpt_(options) {}
+  explicit DecoderNetwork(std::unique_ptr<CausalModel> model)
+      : Network({{"input", 0}}, {{"output", model->vocabulary()}}), model_(std::move(model)) {}
 
-  Module& module() override { return gpt_; }
+  Module& module() override { return *model_; }
   void check_samples(const Dims& samples) const override {
-    KEEL_CHECK(samples.size() == 2 && samples[1] <= gpt_.options.block, "the input is ", samples,
-               ", but must be (batch, positions) with at most ", gpt_.options.block, " positions");
+    KEEL_CHECK(samples.size() == 2 && samples[1] <= model_->block(), "the input is ", samples,
+               ", but must be (batch, positions) with at most ", model_->block(), " positions");
   }
   std::vector<Variable> forward(std::span<const Tensor> inputs, Forward& pass) const override {
-    return {gpt_(inputs.front(), pass)};
+    return {(*model_)(inputs.front(), pass)};
   }
 
  private:
-  Gpt gpt_;
+  std::unique_ptr<CausalModel> model_;
 };
 
 }  // namespace
@@ -104,7 +104,7 @@ std::unique_ptr<Network> make_gpt_network(const Config& config) {
   if (config.number("model.dropout") != 0)
     throw Error("model.dropout: the samples have no numbers of their own here, which it needs; set it to 0",
                 ErrorKind::unsupported);
-  return std::make_unique<GptNetwork>(gpt_options(config, vocabulary));
+  return std::make_unique<DecoderNetwork>(model_spec(config, vocabulary)->make_decoder());
 }
 
 }  // namespace keel::capi

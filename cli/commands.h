@@ -22,6 +22,7 @@ Command plan_command();
 Command plot_command();
 Command schedule_command();
 Command tasks_command();
+Command models_command();
 Command strats_command();
 Command env_command();
 Command race_demo_command();

@@ -42,6 +42,7 @@ constexpr Listed kCommands[] = {
     {plot_command, "keel plot runs/mine runs/other", "loss, learning rate, gradient norm and speed, as curves"},
     {schedule_command, "keel schedule c.yaml", "the learning rate of every step, as a curve"},
     {tasks_command, "keel tasks language", "what can be learnt, and the keys that say how"},
+    {models_command, "keel models", "which architectures there are"},
     {strats_command, "keel strats", "the names of strategies"},
     {env_command, "keel env", "what this machine and this build offer"},
     {race_demo_command, "keel race-demo", "the emulator finds a missing barrier in a CUDA kernel"},

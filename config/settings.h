@@ -44,9 +44,10 @@ struct KeyRow {
   std::string_view help = {};      // one line, with the unit
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   std::string_view choices = {};  // of a choice: "a|b|c"
-  // It applies where an earlier choice or flag, of the task's or keel's, has one of these values; without a key,
-  // always.
+  // It applies where an earlier choice, flag or text, of the task's or keel's, has one of these values, or, with
+  // when_other, another one; without a key, always.
   std::string_view when_key = {}, when_values = {};
+  bool when_other = false;
   ResumeRule on_resume = ResumeRule::by_section;
   std::string_view known_as = {};  // "n_layer|depth": other programs' words, for suggestions; none is read as the key
   bool low_open = false, high_open = false;  // the limit itself is refused

@@ -70,8 +70,7 @@ class Complaints {
     bool is_new = true;
     for (const KeyRow& other : earlier(i)) {
       is_new &= other.key != row.key;
-      if (other.key == row.key && other.when_key == row.when_key &&
-          (row.when_key.empty() || shares_value(other.when_values, row.when_values)))
+      if (other.key == row.key && other.when_key == row.when_key && (row.when_key.empty() || overlap(other, row)))
         complain(row, row.when_key.empty() ? "is there twice" : "is there twice under one condition");
       if (other.key == row.key && other.type != row.type) complain(row, "its rows have different types");
     }
@@ -80,9 +79,15 @@ class Complaints {
       complain(row, "its rows must depend on one key");
   }
 
-  static bool shares_value(std::string_view a, std::string_view b) {
-    const std::vector<std::string_view> parts = split_choices(a);
-    return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has_word(b, part); });
+  // Whether some value of the key that both depend on makes both apply.
+  static bool overlap(const KeyRow& a, const KeyRow& b) {
+    if (a.when_other && b.when_other) return true;
+    const KeyRow& listed = a.when_other ? b : a;
+    const KeyRow& against = a.when_other ? a : b;
+    const std::vector<std::string_view> values = split_choices(listed.when_values);
+    return std::any_of(values.begin(), values.end(), [&](std::string_view value) {
+      return has_word(against.when_values, value) != against.when_other;
+    });
   }
 
   void check_row(const KeyRow& row) {
@@ -114,11 +119,13 @@ class Complaints {
     if (row.when_key.empty() != row.when_values.empty()) return complain(row, "a condition is a key and its values");
     if (row.when_key.empty() || is_taken(row.when_key)) return;
     std::string values;
-    for (const KeyRow& other : earlier(i))
-      if (other.key == row.when_key)
-        values += concat(values.empty() ? "" : "|", other.type == KeyType::flag ? "false|true" : other.choices);
+    for (const KeyRow& other : earlier(i)) {
+      if (other.key != row.when_key) continue;
+      if (other.type == KeyType::text || other.type == KeyType::path) return;
+      values += concat(values.empty() ? "" : "|", other.type == KeyType::flag ? "false|true" : other.choices);
+    }
     if (values.empty())
-      return complain(row, concat("depends on ", row.when_key, ", which is no choice or flag of an earlier row"));
+      return complain(row, concat("depends on ", row.when_key, ", which is no choice, flag or text of an earlier row"));
     for (const std::string_view value : split_choices(row.when_values))
       if (!has_word(values, value))
         complain(row, concat("applies where ", row.when_key, " is ", value, ", which it never is"));

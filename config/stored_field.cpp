@@ -159,7 +159,7 @@ std::vector<SchemaRow> schema_rows(std::span<const KeyRow> rows) {
     next.field = std::make_shared<StoredField>(row);
     next.standard = row.standard;
     next.range = {.low = row.low, .high = row.high, .low_open = row.low_open, .high_open = row.high_open};
-    next.when = {row.when_key, row.when_values};
+    next.when = {row.when_key, row.when_values, row.when_other};
     next.help = row.help;
     next.known_as = row.known_as;
     next.fixed = row.fixed;

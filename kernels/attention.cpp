@@ -1,7 +1,10 @@
 #include "keel/kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/table.h"
@@ -38,19 +41,41 @@ void check_target(std::string_view name, const Tensor& x, const Tensor& like) {
              " is written in place and must be dense, strides are ", x.strides());
 }
 
-void check_reserved(const AttentionArgs& args) {
-  const auto refuse = [&](bool given, std::string_view option) {
-    if (given)
-      throw Error(keel::concat("attention: the option `", option, "` is not implemented on ", args.q.device()),
-                  ErrorKind::unsupported);
-  };
-  refuse(args.bias.defined(), "bias");
-  refuse(args.starts.defined(), "starts");
-  refuse(args.window != 0, "window");
-  refuse(args.dropout.probability != 0, "dropout");
+DType lse_dtype(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+// A number for each sample; returns it dense.
+Tensor checked_by_sample(std::string_view name, const Tensor& x, const Tensor& q) {
+  KEEL_CHECK(x.dtype() == DType::i64 && x.shape() == Dims{q.dim(0)}, "attention: ", name, " must be i64 (", q.dim(0),
+             "), got ", x);
+  KEEL_CHECK(x.context() == q.context(), "attention: ", name, " ", x, " and q ", q, " belong to different contexts");
+  return contiguous(x);
 }
 
-DType lse_dtype(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+void check_bias(AttentionArgs& args) {
+  const Tensor &q = args.q, &bias = args.bias;
+  const std::int64_t batch = q.dim(0), heads = q.dim(1), queries = q.dim(2), keys = args.k.dim(2);
+  const auto fits = [&](int dim, std::int64_t extent) { return bias.dim(dim) == 1 || bias.dim(dim) == extent; };
+  KEEL_CHECK(bias.rank() == 4 && fits(0, batch) && fits(1, heads) && fits(2, queries) && bias.dim(3) == keys,
+             "attention: bias must be (1 or ", batch, ", 1 or ", heads, ", 1 or ", queries, ", ", keys, "), got ",
+             bias);
+  KEEL_CHECK(bias.dtype() == q.dtype() || bias.dtype() == lse_dtype(q), "attention: bias must be ", q.dtype(), " or ",
+             lse_dtype(q), ", got ", bias);
+  KEEL_CHECK(bias.context() == q.context(), "attention: bias ", bias, " and q ", q, " belong to different contexts");
+  read_by_rows(args.bias);
+}
+
+void check_dropout(AttentionArgs& args) {
+  AttentionDropout& dropout = args.dropout;
+  KEEL_CHECK(dropout.probability >= 0 && dropout.probability < 1,
+             "attention: a dropout probability lies in [0, 1), got ", dropout.probability);
+  if (dropout.probability == 0) return;
+  KEEL_CHECK(dropout.sample_ids.defined(), "attention: dropout needs `sample_ids`, i64 (", args.q.dim(0), ")");
+  dropout.sample_ids = checked_by_sample("sample_ids", dropout.sample_ids, args.q);
+  const std::int64_t positions = std::max(args.k.dim(2), args.q_offset + args.q.dim(2));
+  KEEL_CHECK(dropout.position >= 0 && dropout.position + positions <= INT32_MAX,
+             "attention: dropout counts positions in 31 bits, got position ", dropout.position, " and ", positions,
+             " from there on");
+}
 
 void check_inputs(AttentionArgs& args) {
   const Tensor &q = args.q, &k = args.k;
@@ -65,16 +90,12 @@ void check_inputs(AttentionArgs& args) {
   KEEL_CHECK(args.q_offset >= 0, "attention: q_offset must not be negative, got ", args.q_offset);
   KEEL_CHECK(args.scale >= 0 && std::isfinite(args.scale),
              "attention: scale must be positive, or 0 for 1 / sqrt(head size)");
-  check_reserved(args);
+  KEEL_CHECK(args.window >= 0, "attention: window must not be negative, got ", args.window);
   if (args.scale == 0) args.scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  if (args.lengths.defined()) {
-    const Tensor& lengths = args.lengths;
-    KEEL_CHECK(lengths.dtype() == DType::i64 && lengths.shape() == Dims{q.dim(0)}, "attention: lengths must be i64 (",
-               q.dim(0), "), got ", lengths);
-    KEEL_CHECK(lengths.context() == q.context(), "attention: lengths ", lengths, " and q ", q,
-               " belong to different contexts");
-    args.lengths = contiguous(lengths);
-  }
+  if (args.lengths.defined()) args.lengths = checked_by_sample("lengths", args.lengths, q);
+  if (args.starts.defined()) args.starts = checked_by_sample("starts", args.starts, q);
+  if (args.bias.defined()) check_bias(args);
+  check_dropout(args);
   for (Tensor* read : {&args.q, &args.k, &args.v}) read_by_rows(*read);
 }
 
@@ -89,6 +110,16 @@ void check_lse(const AttentionArgs& args) {
 void fill_gradient(std::string_view name, Tensor& gradient, const Tensor& like) {
   if (!gradient.defined()) gradient = empty_like(like);
   check_target(name, gradient, like);
+}
+
+void complete_grad_bias(AttentionBackwardArgs& args) {
+  const Tensor &q = args.forward.q, &bias = args.forward.bias;
+  KEEL_CHECK(bias.defined(), "attention backward: the gradient of a bias needs `bias` of the forward call");
+  if (!args.grad_bias.defined()) args.grad_bias = empty(q.context(), bias.shape(), lse_dtype(q));
+  const Tensor& gradient = args.grad_bias;
+  KEEL_CHECK(gradient.dtype() == lse_dtype(q) && gradient.shape() == bias.shape() && gradient.is_contiguous() &&
+                 gradient.context() == q.context(),
+             "attention: grad_bias must be dense ", lse_dtype(q), " ", bias.shape(), ", got ", gradient);
 }
 
 // Checks the arguments and allocates what they leave out.
@@ -114,6 +145,7 @@ void complete(AttentionBackwardArgs& args) {
   fill_gradient("grad_q", args.grad_q, forward.q);
   fill_gradient("grad_k", args.grad_k, forward.k);
   fill_gradient("grad_v", args.grad_v, forward.v);
+  if (args.needs_grad_bias) complete_grad_bias(args);
 }
 
 // `q`: of the arguments.
@@ -146,13 +178,15 @@ AttentionArgs attention(AttentionArgs args) {
 AttentionBackwardArgs attention_backward(AttentionBackwardArgs args) {
   complete(args);
   const AttentionArgs& forward = args.forward;
+  std::vector<Tensor> gradients = {args.grad_q, args.grad_k, args.grad_v};
+  if (args.needs_grad_bias) gradients.push_back(args.grad_bias);
   if (forward.q.numel() == 0 || forward.k.numel() == 0) {  // no query sees a key
-    for (const Tensor& gradient : {args.grad_q, args.grad_k, args.grad_v}) fill(gradient, 0);
+    for (const Tensor& gradient : gradients) fill(gradient, 0);
     return args;
   }
   const Context& context = forward.q.context();
   run_kernel(context, "attention backward", kernel_table(context).attention_backward, args);
-  for (const Tensor& gradient : {args.grad_q, args.grad_k, args.grad_v}) gradient.mark_written();
+  for (const Tensor& gradient : gradients) gradient.mark_written();
   return args;
 }
 

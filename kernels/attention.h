@@ -54,7 +54,8 @@ struct AttentionArgs {
   Tensor starts = {};       // optional i64 (batch): keys before it are padding
   double scale = 0;         // 0 means 1 / sqrt(head_size)
   std::int64_t window = 0;  // not 0: query i sees keys nearer than this, |i + q_offset - j| < window, alone
-  // Added to the scaled scores; (1 or batch, 1 or heads, 1 or queries, keys), of q's dtype or f32 (f64 for f64).
+  // Added to the scaled scores; (1 or batch, 1 or heads, 1 or queries, keys), of q's dtype or f32 (f64 for f64);
+  // -infinity hides a key.
   Tensor bias = {};
   AttentionDropout dropout = {};
 };

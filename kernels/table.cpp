@@ -24,8 +24,11 @@ void fill_cpu_table(KernelTable& table, KernelChoice choice) {
   cpu::add_attention(table);
   cpu::add_softmax(table);
   cpu::add_cross_entropy(table);
+  cpu::add_blocked_loss(table);
   cpu::add_norm(table);
   cpu::add_embedding(table);
+  cpu::add_gated(table);
+  cpu::add_rotary(table);
   cpu::add_select(table);
   cpu::add_combine(table);
   cpu::add_codec(table);

@@ -10,13 +10,16 @@
 #include <string_view>
 
 #include "keel/kernels/attention.h"
+#include "keel/kernels/blocked_loss.h"
 #include "keel/kernels/codec.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/embedding.h"
+#include "keel/kernels/gated.h"
 #include "keel/kernels/loss.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/norm.h"
 #include "keel/kernels/reduce.h"
+#include "keel/kernels/rotary.h"
 #include "keel/kernels/select.h"
 #include "keel/kernels/softmax.h"
 #include "keel/runtime/random.h"
@@ -49,12 +52,20 @@ struct KernelTable {
   void (*softmax)(const SoftmaxArgs&) = nullptr;
   void (*softmax_backward)(const SoftmaxBackwardArgs&) = nullptr;
   void (*cross_entropy)(const CrossEntropyArgs&) = nullptr;
+  void (*fold_logits)(const LogitsBlockArgs&) = nullptr;
+  void (*settle_loss)(const SettleLossArgs&) = nullptr;
+  void (*logits_gradient)(const LogitsBlockArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;
   void (*norm_backward)(const NormBackwardArgs&) = nullptr;
   void (*embedding)(const EmbeddingArgs&) = nullptr;
   void (*embedding_backward)(const EmbeddingBackwardArgs&) = nullptr;
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*attention_backward)(const AttentionBackwardArgs&) = nullptr;
+  void (*rotary)(const RotaryArgs&) = nullptr;
+  // partials: undefined, or (chunks, size) for the sums of grad_weight over chunks of positions.
+  void (*rotary_norm_backward)(const RotaryBackwardArgs&, const Tensor& partials) = nullptr;
+  void (*gated)(const GatedArgs&) = nullptr;
+  void (*gated_backward)(const GatedBackwardArgs&) = nullptr;
   void (*gather)(const GatherArgs&) = nullptr;
   void (*index_select)(const IndexSelectArgs&) = nullptr;
   void (*index_add)(const IndexSelectArgs&) = nullptr;  // the derivative of index_select

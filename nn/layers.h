@@ -21,11 +21,18 @@ class Layer : public Module {
   }
 };
 
+// Neighbouring outputs of a linear layer that is several layers in one product, such as queries, keys and values.
+struct LinearPart {
+  std::string name;  // "q_proj"
+  std::int64_t rows = 0;
+};
+
 // x weight^T + bias for x: (..., in).
 class Linear : public Layer {
  public:
-  Parameter weight;  // (out, in)
-  Parameter bias;    // (out), or absent
+  Parameter weight;               // (out, in)
+  Parameter bias;                 // (out), or absent
+  std::vector<LinearPart> parts;  // in the order of rows, which are all of them; none: it is one layer
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true);
   Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer weights,
          Initializer biases = Initializer::zeros());

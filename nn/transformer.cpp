@@ -22,16 +22,38 @@ Linear into_stream(std::int64_t in, const BlockOptions& options) {
 
 }  // namespace
 
+KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape) {
+  KeyValueCache cache;
+  cache.capacity = shape.positions;
+  const Dims each = {shape.batch, shape.kv_heads, shape.positions, shape.head_size};
+  for (std::int64_t i = 0; i < shape.layers; ++i) {
+    cache.keys.push_back(empty(weight.context(), each, weight.dtype()));
+    cache.values.push_back(empty(weight.context(), each, weight.dtype()));
+  }
+  return cache;
+}
+
+AttentionDropout attention_dropout(double probability, Forward& pass) {
+  if (!pass.training || probability == 0) return {};
+  KEEL_CHECK(pass.sample_ids.defined(),
+             "training with attention dropout needs the batch's sample ids (Forward::sample_ids)");
+  return {.probability = probability, .key = pass.random.next(), .sample_ids = pass.sample_ids};
+}
+
 MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
     : c_attn(options.width, checked_head_size(options) * (options.heads + 2 * kv_heads_of(options)), options.bias,
              Initializer::normal(options.deviation)),
       c_proj(into_stream(options.width, options)),
+      dropout(options.attention_dropout),
       heads_(options.heads),
       kv_heads_(kv_heads_of(options)),
-      causal_(options.causal) {}
+      causal_(options.causal) {
+  KEEL_CHECK(dropout >= 0 && dropout < 1, "attention dropout must be in [0, 1), got ", dropout);
+}
 
-Variable MultiHeadAttention::operator()(const Variable& x, const AttentionSpans& spans) const {
-  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, {.causal = causal_}));
+Variable MultiHeadAttention::operator()(const Variable& x, Forward& pass, const AttentionSpans& spans) const {
+  const AttentionOptions options = {.causal = causal_, .dropout = attention_dropout(dropout, pass)};
+  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, options));
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const {
@@ -64,11 +86,35 @@ void FeedForward::visit(Visitor& v) {
   v("c_proj", c_proj);
 }
 
-Variable advance(ResidualStream& stream, const LayerNorm& norm) {
+namespace {
+
+template <class Norm>
+Variable advance_by(NormKind kind, ResidualStream& stream, const Norm& norm, const Variable& bias) {
   if (!stream.branch.defined()) return norm(stream.sum);
-  ResidualNorm next = add_norm(NormKind::layer, stream.sum, stream.branch, norm.weight, norm.bias, norm.epsilon);
+  ResidualNorm next = add_norm(kind, stream.sum, stream.branch, norm.weight, bias, norm.epsilon);
   stream = {next.sum, {}};
   return next.out;
+}
+
+}  // namespace
+
+Variable advance(ResidualStream& stream, const LayerNorm& norm) {
+  return advance_by(NormKind::layer, stream, norm, norm.bias);
+}
+Variable advance(ResidualStream& stream, const RMSNorm& norm) { return advance_by(NormKind::rms, stream, norm, {}); }
+
+ResidualStream pass_through(const std::function<ResidualStream(ResidualStream)>& layer, const ResidualStream& stream,
+                            Forward& pass, bool recompute) {
+  if (!recompute) return layer(stream);
+  std::vector<Variable> inputs = {stream.sum};
+  if (stream.branch.defined()) inputs.push_back(stream.branch);
+  const std::vector<Variable> outputs = checkpoint(
+      [layer](std::span<const Variable> in) {
+        const ResidualStream out = layer({in[0], in.size() > 1 ? in[1] : Variable()});
+        return std::vector<Variable>{out.sum, out.branch};
+      },
+      inputs, &pass.random);
+  return {outputs[0], outputs[1]};
 }
 
 TransformerBlock::TransformerBlock(const BlockOptions& options)
@@ -80,7 +126,7 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
 
 ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans) const {
   const Scope scope(*this);
-  stream.branch = dropout(attn(advance(stream, ln_1), spans), pass);
+  stream.branch = dropout(attn(advance(stream, ln_1), pass, spans), pass);
   stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
   return stream;
 }

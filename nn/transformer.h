@@ -2,6 +2,7 @@
 // The transformer's parts: multi-head attention with an optional key/value cache, the feed-forward
 // part, and the pre-norm block.
 
+#include <functional>
 #include <vector>
 
 #include "keel/autograd/attention_spans.h"
@@ -15,6 +16,12 @@ struct KeyValueCache {
   std::int64_t length = 0;           // positions filled
   std::int64_t capacity = 0;
 };
+// Room for `positions` of each layer's keys and values, (batch, kv_heads, positions, head_size) each, of the weight's
+// context and dtype.
+struct KeyValueShape {
+  std::int64_t layers = 1, batch = 1, kv_heads = 1, positions = 1, head_size = 1;
+};
+KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape);
 
 // Shape and initialisation of a block.
 struct BlockOptions {
@@ -23,21 +30,27 @@ struct BlockOptions {
   int kv_heads = 0;  // 0 means heads
   bool causal = true;
   bool bias = true;
-  double dropout = 0;         // of what attention and feed-forward add to the stream
-  double deviation = 0.02;    // of the weights
-  double residual_scale = 1;  // factor on the deviation of the two projections into the stream
+  double attention_dropout = 0;  // of the weights behind the softmax
+  double dropout = 0;            // of what attention and feed-forward add to the stream
+  double deviation = 0.02;       // of the weights
+  double residual_scale = 1;     // factor on the deviation of the two projections into the stream
   double epsilon = 1e-5;
 };
+
+// Dropout of one call of an attention in this pass: with a key of its own in training, none otherwise. Training needs
+// the batch's sample ids (Forward::sample_ids); probability in [0, 1).
+AttentionDropout attention_dropout(double probability, Forward& pass);
 
 class MultiHeadAttention : public Module {
  public:
   Linear c_attn;  // queries, keys and values in one product: (heads + 2 kv_heads) head_size
   Linear c_proj;
+  double dropout;  // of the weights behind the softmax
   explicit MultiHeadAttention(const BlockOptions& options);
   // x: (batch, time, width) -> the same shape. With spans, positions see those of their span alone.
-  Variable operator()(const Variable& x, const AttentionSpans& spans = {}) const;
-  // The same for x at the positions from cache.length on; their keys and values are added to layer `layer` of the
-  // cache.
+  Variable operator()(const Variable& x, Forward& pass, const AttentionSpans& spans = {}) const;
+  // The same, without dropout, for x at the positions from cache.length on; their keys and values are added to layer
+  // `layer` of the cache.
   Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
   void visit(Visitor& v) override;
   int kv_heads() const { return kv_heads_; }
@@ -63,6 +76,11 @@ struct ResidualStream {
 };
 // norm(stream.sum + stream.branch); leaves the completed sum in the stream.
 Variable advance(ResidualStream& stream, const LayerNorm& norm);
+Variable advance(ResidualStream& stream, const RMSNorm& norm);
+// layer(stream); with `recompute`, what the layer computes is forgotten and computed again in backward
+// (keel/autograd/checkpoint.h), so that it holds copies of all that it needs besides the model and the pass.
+ResidualStream pass_through(const std::function<ResidualStream(ResidualStream)>& layer, const ResidualStream& stream,
+                            Forward& pass, bool recompute);
 
 // x += attention(norm(x)); x += feed_forward(norm(x)) (pre-norm, as GPT-2 has it).
 class TransformerBlock : public Module {

@@ -8,7 +8,15 @@
 
 namespace keel {
 
-enum class FaultKind : unsigned char { embedding_id, gather_index, select_index, add_index, target, payload_place };
+enum class FaultKind : unsigned char {
+  embedding_id,
+  gather_index,
+  select_index,
+  add_index,
+  target,
+  payload_place,
+  rotary_position
+};
 
 // The first note wins, and stays until it is read. Lives in host memory that the device can write.
 struct Fault {

@@ -28,6 +28,7 @@ std::string_view text_of(FaultKind kind) {
     case FaultKind::add_index: return "index_add: index";
     case FaultKind::target: return "cross_entropy: target";
     case FaultKind::payload_place: return "decode_add: place";
+    case FaultKind::rotary_position: return "rotary: position";
   }
   return "index";
 }

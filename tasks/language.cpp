@@ -10,9 +10,13 @@
 #include "keel/data/token_batch.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
+#include "keel/models/generation.h"
+#include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/tasks/data_keys.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
@@ -23,7 +27,7 @@
 namespace keel {
 namespace {
 
-constexpr const char* kTokenizerFile = "tokenizer.json";
+constexpr const char *kTokenizerFile = "tokenizer.json", *kModelFile = "config.json";
 
 // Rows of the model's embedding that belong to no token.
 std::string unused_rows_note(std::int64_t rows, std::int64_t vocabulary) {
@@ -40,33 +44,59 @@ PackedDocuments documents_of(const Batch& batch) {
   return {spans_of(batch[kDocuments]), batch[kPositions]};
 }
 
+// How a decoder of others answers.
+std::string language_of_hub(const std::string& folder) {
+  const std::string place = concat(folder, '/', kModelFile);
+  if (hub_kind(read_text_file(place), place) != ModelKind::decoder) return {};
+  const std::string quoted = Json(folder).dump();
+  return concat("task: {type: language}\nmodel: {from: ", quoted, "}\ndata: {type: text, path: ", quoted,
+                ", tokenizer: ", quoted, "}\n");
+}
+
 class LanguageTask : public Task {
  public:
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
 
   Module& model() override {
     if (!model_) {
-      model_.emplace(gpt_options(site_.settings, vocabulary()));
+      model_ = spec(vocabulary())->make_decoder();
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
   }
 
   Data data() override {
-    if (has_examples()) (void)gpt_options(site_.settings, examples().vocabulary());  // before anything is made of it
+    if (has_examples()) (void)spec(examples().vocabulary());  // before anything is made of it
     Data data = is_addition() ? sums() : has_examples() ? examples().data(site_) : windows();
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
+    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
+    if (shape->why_no_hub_config().empty())
+      data.files.emplace_back(kModelFile,
+                              kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
     return data;
+  }
+
+  Beginning beginning() override {
+    return beginning_of(site_.settings, *spec(has_hub_model() ? 0 : vocabulary()), model(), site_.run);
+  }
+
+  HubFiles hub_files(DType dtype) override {
+    const std::string kept = concat(site_.run, '/', kModelFile);
+    return keel::hub_files(*spec(has_hub_model() ? 0 : vocabulary()),
+                           {.kept = !site_.run.empty() && std::filesystem::exists(kept) ? read_text_file(kept) : "",
+                            .tokenizer = tokenizer(),
+                            .tokenizer_name = has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
+                            .dtype = dtype});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return site_.settings.number("model.dropout") == 0
+    return spec(0)->dropout() == 0
                ? ""
                : "model.dropout must be 0: a recorded step would drop the same activations again and again";
   }
@@ -104,15 +134,18 @@ class LanguageTask : public Task {
   }
 
   std::string_view unit() const override { return kTokenWeight; }
-  std::int64_t positions() const override { return site_.settings.integer("model.block"); }
+  std::int64_t positions() const override { return sequence_length(site_.settings, site_.run); }
 
   std::vector<std::string> notes() override {
     const std::int64_t tokens = vocabulary();
-    const std::string note = tokens == 0 ? "" : unused_rows_note(site_.settings.integer("model.vocabulary"), tokens);
+    const std::string note = tokens == 0 ? "" : unused_rows_note(spec(tokens)->vocabulary(), tokens);
     return note.empty() ? std::vector<std::string>() : std::vector{note};
   }
 
  private:
+  bool has_hub_model() const { return site_.settings.text("model.from") != "none"; }
+  ModelSpecPtr spec(std::int64_t vocabulary) const { return model_spec(site_.settings, vocabulary, site_.run); }
+
   bool is_addition() const { return site_.settings.text("data.type") == "addition"; }
 
   bool is_mixture() const { return site_.settings.text("data.type") == "mixture"; }
@@ -187,7 +220,7 @@ class LanguageTask : public Task {
     const Settings& settings = site_.settings;
     if (is_addition() || has_run_tokenizer()) return tokenizer()->vocabulary_size();
     // Where the file says nothing more, it need not be there yet.
-    if (!text_ && !examples_ && settings.integer("model.vocabulary") > 0) return 0;
+    if (!text_ && !examples_ && (has_hub_model() || settings.integer("model.vocabulary") > 0)) return 0;
     if (!text_ && has_named_tokenizer()) return tokenizer()->vocabulary_size();
     return has_examples() ? examples().vocabulary() : text().train.vocabulary_size();
   }
@@ -204,7 +237,7 @@ class LanguageTask : public Task {
 
   Data windows() {
     const TextDataset& text = this->text();
-    (void)gpt_options(site_.settings, vocabulary());  // before anything is made of it
+    (void)spec(vocabulary());  // before anything is made of it
     Data data{
         .training = std::make_shared<RandomWindowLoader>(site_.host, text.train,
                                                          WindowOptions{.rows = site_.rows,
@@ -251,7 +284,7 @@ class LanguageTask : public Task {
   std::optional<TextDataset> text_;
   std::optional<LanguageData> examples_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::optional<Gpt> model_;
+  std::unique_ptr<CausalModel> model_;
 };
 
 }  // namespace
@@ -260,37 +293,27 @@ TaskEntry language_task() {
   TaskEntry entry =
       task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
   entry.complain = complain_of_language;
+  entry.of_hub = language_of_hub;
   entry.example =
       "model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}\n"
       "data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}\n";
   return entry;
 }
 
-GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary) {
-  const std::int64_t asked = settings.integer("model.vocabulary");
-  KEEL_CHECK(asked == 0 || asked >= vocabulary, "model.vocabulary is ", asked, ", but the data has ", vocabulary,
-             " different tokens; leave it out, or make it at least as many");
-  GptOptions options;
-  options.layers = static_cast<int>(settings.integer("model.layers"));
-  options.heads = static_cast<int>(settings.integer("model.heads"));
-  options.width = settings.integer("model.width");
-  options.vocabulary = asked == 0 ? vocabulary : asked;
-  options.block = settings.integer("model.block");
-  options.dropout = settings.number("model.dropout");
-  options.bias = settings.flag("model.bias");
-  return options;
-}
-
-Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass) {
+Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass) {
   return {model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)), std::string(kTokenWeight)};
 }
 
-void validate_language(const Gpt& model, const Batch& batch, Forward& pass, Metrics& metrics) {
+void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics) {
+  const auto add_loss = [&](const CrossEntropyLoss& loss) {
+    metrics.at<MeanMetric>("loss").update(loss.loss.value().item(), batch.weight(kTokenWeight));
+  };
+  // Answers alone need all logits.
+  if (!metrics.has("exact_match"))
+    return add_loss(model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)));
   const Variable logits = model(batch[kInputIds], pass, documents_of(batch));
-  if (metrics.has("exact_match"))
-    metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
-  metrics.at<MeanMetric>("loss").update(cross_entropy(logits, batch[kLabels]).loss.value().item(),
-                                        batch.weight(kTokenWeight));
+  metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
+  add_loss(cross_entropy(logits, batch[kLabels]));
 }
 
 }  // namespace keel

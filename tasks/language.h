@@ -3,7 +3,7 @@
 
 #include "keel/config/settings.h"
 #include "keel/data/batch.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/causal_model.h"
 #include "keel/tasks/catalog.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
@@ -13,13 +13,10 @@ namespace keel {
 // The task `language`, and its keys model.* and data.*.
 TaskEntry language_task();
 
-// The model's shape by these keys; `vocabulary` is that of the data. A model that cannot hold the data is an Error.
-GptOptions gpt_options(const Settings& settings, std::int64_t vocabulary);
-
 // The mean cross-entropy of the labels that count.
-Loss language_loss(const Gpt& model, const Batch& batch, Forward& pass);
+Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass);
 
 // Feeds "loss" and, where it is there, "exact_match".
-void validate_language(const Gpt& model, const Batch& batch, Forward& pass, Metrics& metrics);
+void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics);
 
 }  // namespace keel

@@ -6,19 +6,16 @@
 #include <string>
 
 #include "keel/config/schema_row.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/tasks/data_keys.h"
 
 namespace keel {
 namespace {
 
-constexpr std::string_view kName = "model.name", kCustom = "custom", kPublished = "gpt2|gpt2-medium|gpt2-large|gpt2-xl",
-                           kModelNames = "custom|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 constexpr std::string_view kType = "data.type", kFiles = "text|tokens";
 constexpr std::string_view kPacking = "data.packing";
 constexpr std::string_view kMixture = "mixture", kTexts = "text|mixture", kSplit = "text|tokens|mixture";
-constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
 const KeyParts& sources() {
   static const KeyParts kept = {"a source",
@@ -71,35 +68,6 @@ std::string complaint_about_stages(const std::vector<Settings>& stages, std::siz
   return "";
 }
 
-// A text that rows may point to.
-std::string_view kept(std::int64_t number) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::to_string(number));
-}
-
-// What a published name decides, behind the row of the key that says it otherwise.
-void add_published_sizes(std::vector<KeyRow>& rows) {
-  struct Decided {
-    std::string_view key;
-    std::int64_t (*of)(const GptOptions& size);
-  };
-  constexpr Decided kDecided[] = {{"model.layers", [](const GptOptions& size) -> std::int64_t { return size.layers; }},
-                                  {"model.heads", [](const GptOptions& size) -> std::int64_t { return size.heads; }},
-                                  {"model.width", [](const GptOptions& size) { return size.width; }}};
-  for (const Decided& decided : kDecided)
-    for (const std::string_view name : split_choices(kPublished)) {
-      const auto place =
-          std::find_if(rows.rbegin(), rows.rend(), [&](const KeyRow& row) { return row.key == decided.key; }).base();
-      rows.insert(place, {.key = decided.key,
-                          .type = KeyType::integer,
-                          .standard = kept(decided.of(gpt_by_name(name))),
-                          .help = "As published.",
-                          .when_key = kName,
-                          .when_values = name,
-                          .fixed = true});
-    }
-}
-
 // Keys of data that other tasks have, too, behind data.validation.
 void add_common_keys(std::vector<KeyRow>& rows) {
   const KeyCondition packed = {kPacking, "true"};
@@ -114,104 +82,6 @@ void add_common_keys(std::vector<KeyRow>& rows) {
 std::vector<KeyRow> language_keys() {
   using enum KeyType;
   std::vector<KeyRow> rows = {
-      {.key = "model.type",
-       .type = choice,
-       .standard = "gpt",
-       .help = "Architecture; gpt is GPT-2's: learned positions, tied output layer.",
-       .choices = "gpt"},
-      {.key = kName,
-       .type = choice,
-       .standard = kCustom,
-       .help = "A published size, which sets layers, heads and width; custom: they are given.",
-       .choices = kModelNames,
-       .on_resume = ResumeRule::ignores,
-       .known_as = "size",
-       .asked = true},
-      {.key = "model.layers",
-       .type = integer,
-       .standard = "4",
-       .help = "Transformer blocks.",
-       .low = 1,
-       .high = 1024,
-       .when_key = kName,
-       .when_values = kCustom,
-       .known_as = "n_layer|num_layers|depth",
-       .asked = true},
-      {.key = "model.heads",
-       .type = integer,
-       .standard = "4",
-       .help = "Attention heads; must divide the width.",
-       .low = 1,
-       .high = 1024,
-       .when_key = kName,
-       .when_values = kCustom,
-       .known_as = "n_head|num_heads",
-       .asked = true},
-      {.key = "model.width",
-       .type = integer,
-       .standard = "128",
-       .help = "Channels between the blocks.",
-       .low = 1,
-       .high = 65536,
-       .when_key = kName,
-       .when_values = kCustom,
-       .known_as = "n_embd|hidden_size|d_model",
-       .asked = true},
-      {.key = "model.block",
-       .type = integer,
-       .standard = "64",
-       .help = "Longest sequence, in tokens.",
-       .low = 1,
-       .high = kLongest,
-       .when_key = kName,
-       .when_values = kCustom,
-       .known_as = "block_size|context|sequence_length|seq_len",
-       .role = KeyRole::sequence_length,
-       .asked = true},
-      {.key = "model.block",
-       .type = integer,
-       .standard = "1024",
-       .help = "Longest sequence, in tokens.",
-       .low = 1,
-       .high = kLongest,
-       .when_key = kName,
-       .when_values = kPublished,
-       .role = KeyRole::sequence_length,
-       .asked = true},
-      {.key = "model.vocabulary",
-       .type = integer,
-       .standard = "0",
-       .help = "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.",
-       .low = 0,
-       .high = kMostTokens,
-       .when_key = kName,
-       .when_values = kCustom,
-       .known_as = "vocab_size|vocab"},
-      {.key = "model.vocabulary",
-       .type = integer,
-       .standard = "50257",
-       .help = "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.",
-       .low = 0,
-       .high = kMostTokens,
-       .when_key = kName,
-       .when_values = kPublished},
-      {.key = "model.dropout",
-       .type = number,
-       .standard = "0",
-       .help = "Probability that an activation is dropped in training.",
-       .low = 0,
-       .high = 1,
-       .on_resume = ResumeRule::warns,
-       .high_open = true},
-      {.key = "model.recompute",
-       .type = flag,
-       .standard = "false",
-       .help = "Keep only the inputs of blocks, and compute what is inside again during backward: the same bits in "
-               "less memory, for a third more products. Published as activation or gradient checkpointing.",
-       .on_resume = ResumeRule::ignores,
-       .known_as = "activation_checkpointing|gradient_checkpointing",
-       .role = KeyRole::recompute},
-      {.key = "model.bias", .type = flag, .standard = "true", .help = "Biases in linear layers and layer norms."},
       {.key = kType,
        .type = choice,
        .standard = "text",
@@ -299,18 +169,14 @@ std::vector<KeyRow> language_keys() {
        .when_values = "addition",
        .on_resume = ResumeRule::ignores},
   };
-  add_published_sizes(rows);
   add_common_keys(rows);
-  return rows;
+  std::vector<KeyRow> all = model_keys(ModelKind::decoder, "gpt");
+  all.insert(all.end(), rows.begin(), rows.end());
+  return all;
 }
 
 std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
-  std::vector<SettingsComplaint> complaints;
-  const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
-  if (width % heads != 0)
-    complaints.push_back(
-        {{"model.heads", "model.width"},
-         concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")});
+  std::vector<SettingsComplaint> complaints = complain_of_model(settings);
   const std::string& type = settings.text(kType);
   if (type == "addition") return complaints;
   const bool is_mixture = type == kMixture, is_packed = type != "tokens" && settings.flag(kPacking);

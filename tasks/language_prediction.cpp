@@ -76,9 +76,9 @@ std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const st
                     fill_windows, {std::string(kInputIds), std::string(kLabels)});
 }
 
-void score_texts(const Gpt& model, const Batch& batch, Forward& pass, Predictions& out) {
+void score_texts(const CausalModel& model, const Batch& batch, Forward& pass, Predictions& out) {
   const Tensor &inputs = batch[kInputIds], &labels = batch[kLabels];
-  const std::int64_t rows = inputs.dim(0), time = inputs.dim(1), block = model.options.block;
+  const std::int64_t rows = inputs.dim(0), time = inputs.dim(1), block = model.block();
   std::vector<double> sums(static_cast<std::size_t>(rows));
   std::vector<std::int64_t> counts(static_cast<std::size_t>(rows));
   // Texts of other ranks may be longer: this one reads its first piece again meanwhile.
@@ -117,7 +117,8 @@ std::shared_ptr<const BatchSource> sums_to_answer(const TaskSite& site, const st
 }
 
 // Prompts are equally long, and so are answers: every rank makes as many passes.
-void answer_sums(const Gpt& model, const AdditionTask& task, const Batch& batch, Forward& pass, Predictions& out) {
+void answer_sums(const CausalModel& model, const AdditionTask& task, const Batch& batch, Forward& pass,
+                 Predictions& out) {
   const std::size_t rows = static_cast<std::size_t>(batch.rows());
   std::vector<EncodedText> answers(rows);
   std::vector<std::int32_t> ids = batch[kInputIds].to_vector<std::int32_t>();

@@ -7,7 +7,7 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/batch.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/causal_model.h"
 #include "keel/tasks/predictions.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
@@ -22,11 +22,12 @@ std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const st
 // {"tokens":12,"loss":2.5,"perplexity":12.2} of each text: labels, the mean negative log-likelihood of one in nats, and
 // exp of that; null for a text of fewer than two tokens. A text longer than the model's block is read in pieces of it,
 // each of which begins without what came before, as in an evaluation.
-void score_texts(const Gpt& model, const Batch& batch, Forward& pass, Predictions& out);
+void score_texts(const CausalModel& model, const Batch& batch, Forward& pass, Predictions& out);
 
 // Sums such as "347+586=", likewise, as field input_ids.
 std::shared_ptr<const BatchSource> sums_to_answer(const TaskSite& site, const std::string& path, AdditionTask task);
 // {"sum":933} of each, the likeliest answer; null where that is no number.
-void answer_sums(const Gpt& model, const AdditionTask& task, const Batch& batch, Forward& pass, Predictions& out);
+void answer_sums(const CausalModel& model, const AdditionTask& task, const Batch& batch, Forward& pass,
+                 Predictions& out);
 
 }  // namespace keel

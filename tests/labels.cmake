@@ -8,7 +8,7 @@ set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLoc
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
-foreach(layer IN ITEMS runtime config kernels autograd nn optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda nccl)
+foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda nccl)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")

@@ -1,7 +1,7 @@
 #pragma once
 // The GPT-2 of the golden numbers (tests/golden/README.md), small enough for every test.
 
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 
 namespace keel::testing {
 

@@ -124,6 +124,12 @@ class Operations {
     add("backward of log_softmax", [=] { kernels::log_softmax_backward(x(), x()); });
     add("cross_entropy",
         [=, this] { kernels::cross_entropy(x(), indices(3, 40), -100, 0.1, kernels::LogitsGradient::fresh); });
+    add("blocked cross_entropy", [=, this] {
+      const BlockedLoss loss = kernels::start_blocked_loss(indices(3, 40), 40, DType::f32, -100, 0.1);
+      kernels::fold_logits(loss, x(), 0, 0);
+      const kernels::SettledLoss settled = kernels::settle_loss(loss);
+      kernels::logits_gradient(loss, x(), 0, 0, kernels::full(device_, {}, 1), settled.count);
+    });
     for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
       const std::string name = kind == NormKind::layer ? "layer norm" : "RMS norm";
       const auto bias = [=, this] { return kind == NormKind::layer ? numbers({40}) : Tensor(); };

@@ -8,7 +8,7 @@
 #include "keel/data/token_batch.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 #include "keel/nn/state.h"
 #include "keel/tasks/language.h"
 #include "keel/trainer/micro_step.h"

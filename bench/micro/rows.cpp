@@ -1,9 +1,11 @@
 // Kernels that walk along rows: sums, norms, softmax, cross-entropy.
 
 #include "bench/micro/micro.h"
+#include "keel/kernels/gated.h"
 #include "keel/kernels/loss.h"
 #include "keel/kernels/norm.h"
 #include "keel/kernels/reduce.h"
+#include "keel/kernels/rotary.h"
 #include "keel/kernels/softmax.h"
 #include "keel/kernels/update.h"
 
@@ -44,6 +46,25 @@ class Rows {
       if (is_layer) args.grad_bias = zeros(x.context(), {x.dim(1)});
       return [=] { kernels::norm_backward(args); };
     });
+  }
+  void add_gates() const {
+    add("gated_silu", 1.5, [](const Tensor& x) -> Contestant { return [=] { kernels::gated(x, GateKind::silu); }; });
+    add("gated_silu_backward", 2.5, [](const Tensor& x) -> Contestant {
+      const Tensor grad = numbers(x.context(), {x.dim(0), x.dim(1) / 2}, x.dtype(), 2);
+      return [=] { kernels::gated_backward(grad, x, GateKind::silu); };
+    });
+  }
+  // Of heads of 128, a position for each row; "norm" is in front of the rotation.
+  void add_rotations() const {
+    for (const bool has_norm : {false, true})
+      add(has_norm ? "rotary_norm" : "rotary", 2, [=](const Tensor& x) -> Contestant {
+        RotaryArgs args;
+        args.x = x.view({1, x.dim(0), x.dim(1) / 128, 128}).transpose(1, 2);
+        args.table = {numbers(x.context(), {x.dim(0), 64}, DType::f32),
+                      numbers(x.context(), {x.dim(0), 64}, DType::f32)};
+        if (has_norm) args.weight = numbers(x.context(), {128}, x.dtype(), 3);
+        return [=] { kernels::rotary(args); };
+      });
   }
   // Rows of logits; "_in_place" writes the gradient over them.
   void add_classes(std::int64_t classes) const {
@@ -87,6 +108,8 @@ void add_rows(const Options& options) {
     family.add_sums();
     family.add_norms(NormKind::layer);
     family.add_norms(NormKind::rms);
+    family.add_gates();
+    family.add_rotations();
     for (const std::int64_t classes : {65, 50257}) family.add_classes(classes);
   }
 }

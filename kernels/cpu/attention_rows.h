@@ -1,5 +1,5 @@
 #pragma once
-// What attention's forward and backward share: who sees which key, where a head lies, row sums and exponentials.
+// Rows of attention's scores: what is hidden in them, their largest number, exponentials and sums.
 
 #include <algorithm>
 #include <array>
@@ -7,95 +7,11 @@
 #include <cstdint>
 #include <limits>
 
-#include "keel/kernels/attention.h"
 #include "keel/kernels/cpu/gemm.h"
 #include "keel/kernels/cpu/microkernel.h"
 #include "keel/runtime/math.h"
 
 namespace keel::cpu {
-
-// Queries whose scores are held at once: workspace is this many rows of keys, whatever the length.
-inline constexpr std::int64_t kQueryBlock = 48;
-// Tasks wanted at least; where batch and heads give fewer, the query blocks of one head are dealt out.
-inline constexpr std::int64_t kAttentionTasks = 16;
-
-// A (batch, heads, time, size) tensor with a dense last dimension, as raw memory.
-template <class T>
-struct Heads {
-  T* data;
-  std::int64_t batch_stride, head_stride, time_stride;
-
-  explicit Heads(const Tensor& x)
-      : data(x.data<T>()), batch_stride(x.stride(0)), head_stride(x.stride(1)), time_stride(x.stride(2)) {}
-  T* row(std::int64_t batch, std::int64_t head, std::int64_t time) const {
-    return data + batch * batch_stride + head * head_stride + time * time_stride;
-  }
-  // One head from `time` on, as a matrix (time, size).
-  MatrixView<T> matrix(std::int64_t batch, std::int64_t head, std::int64_t time = 0) const {
-    return {row(batch, head, time), time_stride, 1};
-  }
-};
-
-struct AttentionShape {
-  std::int64_t batch, heads, kv_heads, queries, keys, size;
-  std::int64_t group;         // query heads that share a key/value head
-  std::int64_t blocks;        // of queries, over all heads of a group
-  std::int64_t head_blocks;   // of one head
-  std::int64_t block_extent;  // queries of a block
-  std::int64_t chunks;        // tasks among which the blocks of one key/value head are dealt
-  bool causal;
-  std::int64_t q_offset;
-  const std::int64_t* lengths;
-  double scale;
-
-  explicit AttentionShape(const AttentionArgs& args)
-      : batch(args.q.dim(0)),
-        heads(args.q.dim(1)),
-        kv_heads(args.k.dim(1)),
-        queries(args.q.dim(2)),
-        keys(args.k.dim(2)),
-        size(args.q.dim(3)),
-        group(heads / kv_heads),
-        causal(args.causal),
-        q_offset(args.q_offset),
-        lengths(args.lengths.defined() ? args.lengths.data<std::int64_t>() : nullptr),
-        scale(args.scale) {
-    head_blocks = (queries + kQueryBlock - 1) / kQueryBlock;
-    block_extent = head_blocks == 0 ? 0 : (queries + head_blocks - 1) / head_blocks;
-    blocks = group * head_blocks;
-    const std::int64_t pairs = std::max<std::int64_t>(1, batch * kv_heads);
-    chunks = std::clamp<std::int64_t>(kAttentionTasks / pairs, 1, std::max<std::int64_t>(1, blocks));
-  }
-
-  std::int64_t key_limit(std::int64_t b) const {
-    return lengths == nullptr ? keys : std::clamp<std::int64_t>(lengths[b], 0, keys);
-  }
-  // Query i of sequence b sees the keys [0, visible(b, i)).
-  std::int64_t visible(std::int64_t b, std::int64_t i) const {
-    return causal ? std::min(key_limit(b), i + q_offset + 1) : key_limit(b);
-  }
-  std::int64_t tasks() const { return batch * kv_heads * chunks; }
-  // Tasks that are worth a thread, where each takes `products` matrix products of scores by heads. An
-  // exponential and what belongs to it costs about 64 multiply-adds, and a number of a key or value 16.
-  std::int64_t grain(std::int64_t products) const {
-    const std::int64_t work = group * queries * keys / chunks * (products * size + 64) + keys * size * 16;
-    return std::max<std::int64_t>(1, kTaskProducts / std::max<std::int64_t>(1, work));
-  }
-  // Numbers from one row of scores to the next: whole pairs of vectors, and one more vector to keep the
-  // rows off one cache set.
-  std::int64_t score_stride() const { return (keys + 31) / 32 * 32 + 16; }
-};
-
-// Queries [begin, end) of one head.
-struct QueryBlock {
-  std::int64_t head, begin, end;
-  std::int64_t rows() const { return end - begin; }
-};
-inline QueryBlock query_block(const AttentionShape& shape, std::int64_t kv_head, std::int64_t block) {
-  const std::int64_t begin = block % shape.head_blocks * shape.block_extent;
-  return {kv_head * shape.group + block / shape.head_blocks, begin,
-          std::min(shape.queries, begin + shape.block_extent)};
-}
 
 // Joins the lanes by halves.
 template <class S, class Join>
@@ -140,6 +56,12 @@ void finish_row(S* x, std::int64_t n, S rest) {
     const Vector<Index> kept = numbers < static_cast<Index>(n - j);
     store_vector<S>(x + j, kept ? load_vector<S>(x + j) : rest - Vector<S>{});
   }
+}
+
+// The first n numbers of x become `rest`.
+template <class S>
+void begin_row(S* x, std::int64_t n, S rest) {
+  for (std::int64_t j = 0; j < n; ++j) x[j] = rest;
 }
 
 // Rounds kRowStep<W> sums to weights.

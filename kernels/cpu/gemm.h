@@ -65,11 +65,20 @@ std::int64_t left_workspace_units(std::int64_t m, std::int64_t k);
 template <class T, class Source>
 void pack_right(MatrixView<Source> b, const PackedRight<T>& packed);
 
-// c = alpha a b, or c += alpha a b, in the calling thread, with the first k rows and n columns of b.
-// a: (m, k); k <= b.k, n <= b.n; c: (m, n) with row stride ldc.
+// Where a product begins in its packed operand: a row at a multiple of 2, a column at one of packed_columns<T>().
+struct PackedOrigin {
+  std::int64_t row = 0, column = 0;
+};
+template <class T>
+constexpr std::int64_t packed_columns() {
+  return kTileColumns<Product<T>>;
+}
+
+// c = alpha a b, or c += alpha a b, in the calling thread, with k rows and n columns of b from `origin` on.
+// a: (m, k); origin.row + k <= b.k, origin.column + n <= b.n; c: (m, n) with row stride ldc.
 template <class T, class Source>
 void multiply_packed(std::int64_t m, std::int64_t n, std::int64_t k, Accumulator<T> alpha, MatrixView<Source> a,
                      const PackedRight<T>& b, bool accumulate, Accumulator<T>* c, std::int64_t ldc,
-                     UnitOf<T>* workspace);
+                     UnitOf<T>* workspace, PackedOrigin origin = {});
 
 }  // namespace keel::cpu

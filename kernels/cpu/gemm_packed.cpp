@@ -32,26 +32,28 @@ void pack_right(MatrixView<Source> b, const PackedRight<T>& packed) {
 template <class T, class Source>
 void multiply_packed(std::int64_t m, std::int64_t n, std::int64_t k, Accumulator<T> alpha, MatrixView<Source> a,
                      const PackedRight<T>& b, bool accumulate, Accumulator<T>* c, std::int64_t ldc,
-                     UnitOf<T>* workspace) {
+                     UnitOf<T>* workspace, PackedOrigin origin) {
   using P = Product<T>;
-  const std::int64_t all_steps = steps_of<P>(b.k), block = block_steps(all_steps), steps = steps_of<P>(k);
+  const std::int64_t all_steps = steps_of<P>(b.k), block = block_steps(all_steps);
+  const std::int64_t first = origin.row / P::kDepth, steps = first + steps_of<P>(k);
   const std::int64_t padded = round_up(b.n, kTileColumns<P>);
   const bool in_place = readable_in_place<P>(a, m, n, k);
-  std::int64_t s = 0;
+  std::int64_t s = first;
   do {
-    const std::int64_t block_end = std::min(steps, s + block);
-    const std::int64_t packed_steps = std::min(all_steps, s + block) - s;
-    const MatrixView<Source> left = a.at(0, s * P::kDepth);
-    if (!in_place) pack<P, kTileRows>(left, m, std::min(k, block_end * P::kDepth) - s * P::kDepth, workspace);
+    const std::int64_t block_begin = s / block * block, block_end = std::min(steps, block_begin + block);
+    const std::int64_t packed_steps = std::min(all_steps, block_begin + block) - block_begin;
+    const std::int64_t column = (s - first) * P::kDepth;
+    const MatrixView<Source> left = a.at(0, column);
+    if (!in_place) pack<P, kTileRows>(left, m, std::min(k, (block_end - first) * P::kDepth) - column, workspace);
     BlockProduct<P> product;
     product.m = m;
     product.n = n;
     product.steps = block_end - s;
     product.a = in_place ? left_in_place<P>(left) : Left<P>{workspace};
-    product.b = b.units + s * padded;
+    product.b = b.units + block_begin * padded + origin.column * packed_steps + (s - block_begin) * kTileColumns<P>;
     product.b_stride = packed_steps * kTileColumns<P>;
     product.alpha = alpha;
-    product.add = accumulate || s > 0;
+    product.add = accumulate || s > first;
     product.c = c;
     product.ldc = ldc;
     product.run();
@@ -72,7 +74,7 @@ KEEL_INSTANTIATE_SIZES(f16);
   template void pack_right<T, Source>(MatrixView<Source>, const PackedRight<T>&);                            \
   template void multiply_packed<T, Source>(std::int64_t, std::int64_t, std::int64_t, Accumulator<T>,         \
                                            MatrixView<Source>, const PackedRight<T>&, bool, Accumulator<T>*, \
-                                           std::int64_t, UnitOf<T>*)
+                                           std::int64_t, UnitOf<T>*, PackedOrigin)
 KEEL_INSTANTIATE_PACKED(float, float);
 KEEL_INSTANTIATE_PACKED(double, double);
 KEEL_INSTANTIATE_PACKED(bf16, bf16);

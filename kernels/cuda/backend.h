@@ -12,6 +12,7 @@ namespace keel::cuda {
 
 void add_attention(KernelTable& table);
 void add_copy(KernelTable& table);  // copy, fill, where, accumulate, scale, arange
+void add_blocked_loss(KernelTable& table);
 void add_cross_entropy(KernelTable& table);
 void add_dropout(KernelTable& table);
 void add_elementwise(KernelTable& table);
@@ -19,6 +20,9 @@ void add_embedding(KernelTable& table);
 void add_matmul(KernelTable& table);
 void add_norm(KernelTable& table);
 void add_norm_backward(KernelTable& table);
+void add_gated(KernelTable& table);
+void add_rotary(KernelTable& table);
+void rotary_norm_backward(const RotaryBackwardArgs& args, const Tensor& partials);
 void add_reduce(KernelTable& table);
 void add_select(KernelTable& table);
 void add_softmax(KernelTable& table);

@@ -24,6 +24,8 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_attention(table);
   add_copy(table);
   add_embedding(table);
+  add_gated(table);
+  add_rotary(table);
   add_select(table);
   add_combine(table);
   add_codec(table);
@@ -35,6 +37,7 @@ void fill_table(KernelTable& table, [[maybe_unused]] KernelChoice choice) {
   add_reduce(table);
   add_softmax(table);
   add_cross_entropy(table);
+  add_blocked_loss(table);
   add_norm(table);
   add_norm_backward(table);
   add_dropout(table);

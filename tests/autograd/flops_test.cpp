@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
+#include <vector>
+
 #include "keel/autograd/backward.h"
 #include "keel/autograd/checkpoint.h"
 #include "keel/autograd/functions.h"
@@ -60,6 +64,20 @@ TEST(Flops, OfAttentionAreThoseOfPairsThatSeeEachOther) {
   EXPECT_EQ(count(6, 6, true, 0).backward, 2 * of_pairs(21)) << "scores are not computed again by the model";
   const Variable qkv = leaf(context, {2, 6, 8 * 8});
   EXPECT_EQ(flops_of_graph([&] { return attention_packed(qkv, 4, 2, {.causal = true}); }).forward, of_pairs(21));
+  const auto in_window = [&](std::int64_t window, bool causal, std::int64_t offset) {
+    const Variable q = leaf(context, {2, 4, 6, 8}), k = leaf(context, {2, 2, 6, 8}), v = leaf(context, {2, 2, 6, 8});
+    const AttentionOptions options = {.causal = causal, .q_offset = offset, .window = window};
+    return flops_of_graph([&] { return attention(q, k, v, options); }).forward;
+  };
+  EXPECT_EQ(in_window(2, true, 0), of_pairs(1 + 2 + 2 + 2 + 2 + 2));
+  EXPECT_EQ(in_window(2, false, 0), of_pairs(2 + 3 + 3 + 3 + 3 + 2));
+  EXPECT_EQ(in_window(3, true, 4), of_pairs(3 + 3 + 2 + 1)) << "two queries are past all keys";
+  EXPECT_EQ(in_window(std::numeric_limits<std::int64_t>::max(), false, 0), of_pairs(36));
+  const auto spans =
+      std::make_shared<const std::vector<AttentionSpan>>(std::vector<AttentionSpan>{{0, 0, 2}, {0, 2, 5}, {1, 1, 6}});
+  const ForwardBackward in_spans = flops_of_graph([&] { return attention_packed(qkv, 4, 2, spans, {.causal = true}); });
+  EXPECT_EQ(2 * in_spans.forward, of_pairs(3 + 6 + 15)) << "spans are of one row of two";
+  EXPECT_EQ(in_spans.backward, 2 * in_spans.forward);
 }
 
 TEST(Flops, AreNotThoseOfTablesNormsAndWhatIsComputedAgain) {

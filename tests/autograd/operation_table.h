@@ -104,6 +104,24 @@ inline std::vector<OperationRow> elementwise_operations() {
   return rows;
 }
 
+// A table of nine positions, for heads of four elements.
+inline Rotary rotary_of(const Context& context, RotaryPairs pairs, const Tensor& positions = {}) {
+  return {.table = {uniform_tensor(context, {9, 2}, 50), uniform_tensor(context, {9, 2}, 51), pairs},
+          .positions = positions,
+          .first = positions.defined() ? 0 : 2};
+}
+
+// Two spans of each row: of all its positions, or of all but the last where there are several.
+inline AttentionSpans two_spans(const Inputs& in, bool of_all) {
+  std::vector<AttentionSpan> spans;
+  const std::int64_t time = in.extents.at('t'), end = time > 1 && !of_all ? time - 1 : time;
+  for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
+    if (end > 1) spans.push_back({row, 0, end / 2});
+    if (end > 0) spans.push_back({row, end / 2, end});
+  }
+  return std::make_shared<const std::vector<AttentionSpan>>(std::move(spans));
+}
+
 inline const std::vector<OperationRow>& operations() {
   using Result = std::vector<Variable>;
   using V = std::vector<Variable>;
@@ -174,6 +192,28 @@ inline const std::vector<OperationRow>& operations() {
                              .loss};
                },
                .never_empty = "o"});
+    // One block, blocks that are not multiples, and rows that the caller chose.
+    for (const std::int64_t most : {0, 2, 3})
+      add_row({.name = concat("linear_cross_entropy, blocks of ", most),
+               .arguments = {{"bti"}, {"oi"}, {"o"}, {"bt", Holds::positions, 'o'}},
+               .call = [most](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 return {linear_cross_entropy(v[0], v[1], v[2], in.others[0],
+                                              {.ignore_index = 1,
+                                               .label_smoothing = most == 3 ? 0 : 0.1,
+                                               .block_rows = 2 * most,
+                                               .block_classes = most})
+                             .loss};
+               },
+               .never_empty = "o"});
+    add_row({.name = "linear_cross_entropy of chosen rows, without bias",
+             .arguments = {{"ti"}, {"oi"}, {"t", Holds::positions, 'o'}, {"1", Holds::positions, 't'}},
+             .call = [](const Inputs& in) -> Result {
+               return {linear_cross_entropy(in.numbers[0], in.numbers[1], {}, in.others[0],
+                                            {.rows = in.others[1], .block_classes = 2})
+                           .loss};
+             },
+             .never_empty = "ot"});
     add_plain(
         "mse_loss", {"bt", "bt"}, [](const V& v) { return mse_loss(v[0], v[1]); }, "bt");
 
@@ -205,19 +245,54 @@ inline const std::vector<OperationRow>& operations() {
                                  {.causal = true, .q_offset = 2, .lengths = in.others[0]})};
              },
              .never_empty = "dg"});
+    add_row(
+        {.name = "attention, with starts, a window and dropout",
+         .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {"b", Holds::lengths, 's'}, {"b", Holds::positions}},
+         .call = [](const Inputs& in) -> Result {
+           return {attention(
+               in.numbers[0], in.numbers[1], in.numbers[2],
+               {.q_offset = 2,
+                .starts = in.others[0],
+                .window = 3,
+                .dropout = {
+                    .probability = 0.4, .key = {.seed = 3, .step = 7}, .sample_ids = in.others[1], .position = 6}})};
+         },
+         .never_empty = "dg"});
+    for (const char* bias : {"bhts", "1hts", "b1ts", "11ts", "bh1s", "1h1s"})
+      add_row({.name = concat("attention_with_bias ", bias),
+               .arguments = {{"bhtd"}, {"bgsd"}, {"bgsd"}, {bias}, {"b", Holds::positions}},
+               .call = [](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 const AttentionDropout dropout = {.probability = 0.3, .key = {.seed = 4}, .sample_ids = in.others[0]};
+                 return {attention_with_bias(v[0], v[1], v[2], v[3],
+                                             {.causal = true, .q_offset = 2, .window = 4, .dropout = dropout})};
+               },
+               .never_empty = "dg"});
+    add_row({.name = "attention_packed, in spans, with a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               std::vector<AttentionSpan> spans;
+               const std::int64_t time = in.extents.at('t');
+               for (std::int64_t row = 0; row < in.extents.at('b') && time > 0; ++row)
+                 spans.push_back({row, time > 1 ? 1 : 0, time});
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[0]};
+               return {attention_packed(in.numbers[0], 2, 2,
+                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
+                                        {.causal = true, .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
+    add_row({.name = "attention_packed, with starts, a window and dropout",
+             .arguments = {{"btp"}, {"b", Holds::lengths, 't'}, {"b", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               const AttentionDropout dropout = {.probability = 0.4, .key = {.seed = 8}, .sample_ids = in.others[1]};
+               return {
+                   attention_packed(in.numbers[0], 2, 2, {.starts = in.others[0], .window = 2, .dropout = dropout})};
+             },
+             .never_empty = "p"});
     add_row({.name = "attention_packed, in spans",
              .arguments = {{"btp"}},
              .call = [](const Inputs& in) -> Result {
-               // The last position is in none where there are several.
-               std::vector<AttentionSpan> spans;
-               const std::int64_t time = in.extents.at('t'), end = time > 1 ? time - 1 : time;
-               for (std::int64_t row = 0; row < in.extents.at('b'); ++row) {
-                 if (end > 1) spans.push_back({row, 0, end / 2});
-                 if (end > 0) spans.push_back({row, end / 2, end});
-               }
-               return {attention_packed(in.numbers[0], 2, 2,
-                                        std::make_shared<const std::vector<AttentionSpan>>(std::move(spans)),
-                                        {.causal = true})};
+               return {attention_packed(in.numbers[0], 2, 2, two_spans(in, false), {.causal = true})};
              },
              .never_empty = "p"});
     add_row({.name = "attention_packed",
@@ -226,6 +301,42 @@ inline const std::vector<OperationRow>& operations() {
                return {attention_packed(in.numbers[0], 2, 2, {.causal = true, .lengths = in.others[0]})};
              },
              .never_empty = "p"});
+
+    for (const RotaryPairs pairs : {RotaryPairs::halves, RotaryPairs::interleaved})
+      add_row({.name = pairs == RotaryPairs::halves ? "rotary" : "rotary of neighbours",
+               .arguments = {{"bhtd"}, {"bt", Holds::positions}},
+               .call = [pairs](const Inputs& in) -> Result {
+                 return {rotary(in.numbers[0], rotary_of(in.numbers[0].context(), pairs, in.others[0]))};
+               },
+               .never_empty = "d"});
+    add_row({.name = "rotary_norm",
+             .arguments = {{"bhtd"}, {"d"}},
+             .call = [](const Inputs& in) -> Result {
+               const V& v = in.numbers;
+               return {rotary_norm(v[0], v[1], rotary_of(v[0].context(), RotaryPairs::halves), 1e-3)};
+             },
+             .never_empty = "d"});
+    add_row({.name = "attention_rotary",
+             .arguments = {{"btp"}, {"t", Holds::positions}},
+             .call = [](const Inputs& in) -> Result {
+               const Rotary places = rotary_of(in.numbers[0].context(), RotaryPairs::halves, in.others[0]);
+               return {attention_rotary(in.numbers[0], 2, 2, places, {}, {.causal = true})};
+             },
+             .never_empty = "p"});
+    for (const bool in_spans : {false, true})
+      add_row({.name = in_spans ? "attention_rotary with norms, in spans" : "attention_rotary with norms",
+               .arguments = {{"btp"}, {"d"}, {"d"}},
+               .call = [in_spans](const Inputs& in) -> Result {
+                 const V& v = in.numbers;
+                 return {attention_rotary(v[0], 2, 2, rotary_of(v[0].context(), RotaryPairs::interleaved),
+                                          in_spans ? two_spans(in, true) : nullptr, {.causal = true},
+                                          {.query = v[1], .key = v[2], .epsilon = 1e-3})};
+               },
+               .never_empty = "pd"});
+    for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh, GateKind::relu, GateKind::sigmoid})
+      add_row({.name = concat("gated ", name_of(kind)),
+               .arguments = {{"btc"}},
+               .call = [kind](const Inputs& in) -> Result { return {gated(in.numbers[0], kind)}; }});
 
     add_row({.name = "view", .arguments = {{"bti"}}, .call = [](const Inputs& in) -> Result {
                return {view(in.numbers[0], {in.extents.at('b') * in.extents.at('t'), in.extents.at('i')})};

@@ -287,7 +287,7 @@ TEST(Settings, AWrongListOfRowsIsToldALineForEachMistake) {
             "task.a: is there twice under one condition");
   EXPECT_EQ(about({x, when(a, "task.b", "z")}), "task.a: applies where task.b is z, which it never is");
   EXPECT_EQ(about({when(a, "task.b", "u"), x}),
-            "task.a: depends on task.b, which is no choice or flag of an earlier row");
+            "task.a: depends on task.b, which is no choice, flag or text of an earlier row");
   EXPECT_EQ(about({x, when(a, "", "u")}), "task.a: a condition is a key and its values");
   EXPECT_EQ(about({{"task.a", KeyType::integer, "0", "A.", 1}}),
             "task.a: its default: expects a whole number >= 1, got '0'");

@@ -1,6 +1,7 @@
 // A model that does not fit into the memory of its device is refused before anything is allocated there.
 
 #include "keel/trainer/memory_check.h"
+#include "keel/models/model_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,8 @@ constexpr std::int64_t kVocabulary = 40;
 // What is said where so many bytes are free on the device, and the processor has as many.
 std::string refusal(const Config& config, Communicator& ranks, std::int64_t device, std::int64_t machine) {
   const Context context = Context::create({.device = kTestDevice, .threads = 1});
-  Gpt model(gpt_options(config, kVocabulary));
+  const auto made = model_spec(config, kVocabulary)->make_decoder();
+  CausalModel& model = *made;
   return error_of([&] {
     check_memory(config, model, ranks, context,
                  {.machine = {machine, false}, .device = {device, 2 * std::max<std::int64_t>(device, 1)}});

@@ -7,7 +7,7 @@
 #include "keel/dist/checkpoint/save.h"
 #include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/parallel/sharded.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 #include "keel/tasks/language.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/micro_step.h"

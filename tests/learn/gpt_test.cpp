@@ -17,7 +17,7 @@
 #include "keel/autograd/backward.h"
 #include "keel/data/addition.h"
 #include "keel/data/token_batch.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/model_keys.h"
 #include "keel/nn/state.h"
 #include "keel/tasks/language.h"
 #include "keel/trainer/trainer.h"
@@ -78,7 +78,8 @@ TEST(OneFile, HasKeelsTask) {
 // Its normal numbers are others than keel's, but as many, and as large.
 TEST(OneFile, HasKeelsParametersAndTheirInitialSize) {
   const Config config = config_of_the_file({"run=unused"});
-  Gpt model(gpt_options(config, one_file::kCharacters.size()));
+  const auto made = model_spec(config, one_file::kCharacters.size())->make_decoder();
+  CausalModel& model = *made;
   const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1), {.seed = config.seed});
   const auto mean_square = [](const std::vector<float>& values) {
     double sum = 0;
@@ -100,7 +101,8 @@ TEST(OneFile, HasKeelsParametersAndTheirInitialSize) {
 TEST(OneFile, HasKeelsLossAndGradients) {
   const Config config = config_of_the_file({"run=unused"});
   const Context context = testing::context(1);
-  Gpt model(gpt_options(config, one_file::kCharacters.size()));
+  const auto made = model_spec(config, one_file::kCharacters.size())->make_decoder();
+  CausalModel& model = *made;
   const std::vector<FlatBuffer> buffers = materialize(model, context, {.seed = config.seed});
   take_over(state_dict(model));
 
@@ -133,7 +135,8 @@ TEST(OneFile, HasKeelsLosses) {
   train(config, keel);
   ASSERT_EQ(keel.losses.size(), static_cast<std::size_t>(kSteps));
 
-  Gpt model(gpt_options(config, one_file::kCharacters.size()));
+  const auto made = model_spec(config, one_file::kCharacters.size())->make_decoder();
+  CausalModel& model = *made;
   const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1), {.seed = config.seed});
   take_over(state_dict(model));
   for (std::int64_t step = 0; step < kSteps; ++step) {

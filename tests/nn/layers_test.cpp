@@ -89,14 +89,16 @@ TEST(Layers, ATransformerBlockIsItsFormula) {
     const Variable x(uniform_tensor(context, {2, 5, 8}, 1, DType::f64));
     Forward pass;
     const ResidualStream stream = block({.sum = x}, pass);
-    const Variable middle = add(x, block.attn(block.ln_1(x)));
+    const Variable middle = add(x, block.attn(block.ln_1(x), pass));
     const Variable hidden = gelu_tanh(block.mlp.c_fc(block.ln_2(middle)));
     EXPECT_LT(relative_error(doubles(add(stream.sum, stream.branch).value()),
                              doubles(add(middle, block.mlp.c_proj(hidden)).value())),
               1e-14);
     // The second half of a sequence does not reach the first one.
     const Variable begin(x.value().slice(1, 0, 3));
-    EXPECT_LT(relative_error(doubles(block.attn(begin).value()), doubles(block.attn(x).value().slice(1, 0, 3))), 1e-14);
+    EXPECT_LT(
+        relative_error(doubles(block.attn(begin, pass).value()), doubles(block.attn(x, pass).value().slice(1, 0, 3))),
+        1e-14);
     EXPECT_EQ(block.mlp.c_fc.weight.shape(), (Dims{32, 8}));
   }
 }

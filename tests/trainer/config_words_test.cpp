@@ -94,7 +94,7 @@ std::vector<std::pair<std::string, std::string>> all_choices() {
   for (const SchemaRow& row : language_schema().rows()) deciding.insert(row.when.key);
   std::vector<std::pair<std::string, std::string>> choices;
   for (const SchemaRow& row : language_schema().rows())
-    if (deciding.contains(row.key))
+    if (deciding.contains(row.key) && !row.fixed)
       for (const std::string_view choice : split_choices(row.field->choices())) choices.emplace_back(row.key, choice);
   return choices;
 }

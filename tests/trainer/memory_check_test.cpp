@@ -1,4 +1,5 @@
 #include "keel/trainer/memory_check.h"
+#include "keel/models/model_keys.h"
 
 #include <mutex>
 #include <vector>
@@ -24,7 +25,8 @@ TEST(MemoryCheck, RefusesWhatThePlanSaysIsTooMuchForTheRanksOfAMachine) {
       run_ranks(n, [&](Communicator& ranks) {
         const Context context = Context::create({.threads = 1});
         const auto refusal = [&](const Config& asked, std::int64_t bytes) {
-          Gpt model(gpt_options(asked, 40));
+          const auto made = model_spec(asked, 40)->make_decoder();
+          CausalModel& model = *made;
           return error_of([&] {
             check_memory(asked, model, ranks, context, {.machine = {bytes, true}, .device = {}});
           });
@@ -53,7 +55,8 @@ TEST(MemoryCheck, CountsTheCopyOfAnAsynchronousSave) {
     const auto refusal = [&](bool async, std::int64_t bytes) {
       Config asked = config;
       asked.checkpoint.async = async;
-      Gpt model(gpt_options(asked, 40));
+      const auto made = model_spec(asked, 40)->make_decoder();
+      CausalModel& model = *made;
       return error_of([&] { check_memory(asked, model, ranks, context, {.machine = {bytes, true}, .device = {}}); });
     };
     EXPECT_EQ(refusal(true, all), "");

@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "keel/tasks/language.h"
+#include "keel/models/model_keys.h"
 #include "keel/trainer/config.h"
 
 namespace keel::testing {
 
-inline std::unique_ptr<Gpt> planned_model(const Config& config, std::int64_t vocabulary = 40) {
-  return std::make_unique<Gpt>(gpt_options(config, vocabulary));
+inline std::unique_ptr<CausalModel> planned_model(const Config& config, std::int64_t vocabulary = 40) {
+  return model_spec(config, vocabulary)->make_decoder();
 }
 
 }  // namespace keel::testing

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "keel/dist/checkpoint/memory_folder.h"
+#include "keel/models/model_keys.h"
 #include "keel/trainer/memory_check.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
@@ -161,7 +162,8 @@ TEST(RunMemory, TakesWhatThePlanSays) {
       const std::vector<std::string> more = {concat("strategy=", strategy)};
       const Config config = memory.run(concat(strategy, n), more);
       train_and_die(n, config);
-      Gpt model(gpt_options(config, 40));
+      const auto made = model_spec(config, 40)->make_decoder();
+      CausalModel& model = *made;
       std::int64_t planned = 0;  // of the copies of steps 3 and 6
       for (int rank = 0; rank < n; ++rank) planned += 2 * planned_files(config, model, n, rank);
       const auto counted = static_cast<std::int64_t>(memory.bytes());
@@ -180,7 +182,8 @@ TEST(RunMemory, IsPartOfWhatARunIsRefusedFor) {
   const Config config = memory.run("run");
   run_ranks(3, [&](Communicator& ranks) {
     const Context context = Context::create({.threads = 1});
-    Gpt model(gpt_options(config, 40));
+    const auto made = model_spec(config, 40)->make_decoder();
+    CausalModel& model = *made;
     const MemoryPlan plan = plan_run(config, *planned_model(config), 3, true).memory;
     std::int64_t copies = 0;
     for (int rank = 0; rank < 3; ++rank) copies += 2 * planned_files(config, model, 3, rank);

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "keel/dist/comm/run_ranks.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/gpt.h"
 #include "keel/runtime/file.h"
 #include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/trainer/make_task.h"

@@ -9,7 +9,8 @@
 #include "keel/autograd/backward.h"
 #include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
-#include "keel/nn/models/gpt.h"
+#include "keel/models/generation.h"
+#include "keel/models/gpt.h"
 #include "keel/nn/state.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
@@ -189,6 +190,7 @@ TEST(Gpt, ComputedAgainHasTheSameGradientsInLessMemory) {
   const auto train = [&](bool recompute, std::size_t& kept) {
     GptOptions options = tiny_gpt();
     options.dropout = 0.25;
+    options.attention_dropout = 0.4;
     options.layers = 3;
     Gpt model(options);
     model.recompute = recompute;
@@ -206,6 +208,49 @@ TEST(Gpt, ComputedAgainHasTheSameGradientsInLessMemory) {
   std::size_t kept = 0, kept_of_all = 0;
   EXPECT_EQ(train(true, kept), train(false, kept_of_all));
   EXPECT_LT(2 * kept, kept_of_all);
+}
+
+TEST(Gpt, DropsWeightsOfAttentionInTrainingAlone) {
+  const Context context = testing::context(1);
+  GptOptions options = tiny_gpt();
+  options.attention_dropout = 0.5;
+  Gpt model(options), plain(tiny_gpt());
+  const std::vector<FlatBuffer> buffers = materialize(model, context), others = materialize(plain, context);
+  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {2, 4});
+  const auto ids = [&](const std::vector<std::int64_t>& samples) {
+    return from_values(context, samples, {static_cast<std::int64_t>(samples.size())});
+  };
+  const auto logits_of = [&](Gpt& of, Forward pass) { return doubles(of(tokens, pass).value()); };
+  const std::vector<double> evaluated = logits_of(plain, {});
+  EXPECT_EQ(logits_of(model, {}), evaluated);
+  const std::vector<double> trained =
+      logits_of(model, {.training = true, .random = {.seed = 3}, .sample_ids = ids({0, 1})});
+  EXPECT_NE(trained, evaluated);
+  EXPECT_NE(logits_of(model, {.training = true, .random = {.seed = 4}, .sample_ids = ids({0, 1})}), trained);
+  EXPECT_NE(logits_of(model, {.training = true, .random = {.seed = 3}, .sample_ids = ids({0, 2})}), trained);
+  EXPECT_NE(error_of([&] { logits_of(model, {.training = true, .random = {}, .sample_ids = {}}); }).find("sample ids"),
+            std::string::npos);
+  for (const double probability : {-0.1, 1.0}) {
+    options.attention_dropout = probability;
+    EXPECT_NE(error_of([&] { Gpt refused(options); }).find("attention dropout must be in [0, 1)"), std::string::npos);
+  }
+}
+
+// Each call of a pass has masks of its own; one that drops nothing draws none, so that other masks stay as they were.
+TEST(AttentionDropoutOfAPass, TakesAKeyOnlyWhereItDrops) {
+  const Context context = testing::context(1);
+  Forward pass{.training = true, .random = {.seed = 3, .step = 5}, .sample_ids = zeros(context, {2}, DType::i64)};
+  EXPECT_EQ(attention_dropout(0, pass).probability, 0);
+  const AttentionDropout first = attention_dropout(0.25, pass), second = attention_dropout(0.25, pass);
+  EXPECT_EQ(first.probability, 0.25);
+  EXPECT_EQ(first.sample_ids.shape(), (Dims{2}));
+  EXPECT_EQ(first.key.seed, 3u);
+  EXPECT_EQ(first.key.step, 5u);
+  EXPECT_EQ(first.key.call, 0u);
+  EXPECT_EQ(second.key.call, 1u);
+  Forward evaluation = pass.evaluating();
+  EXPECT_EQ(attention_dropout(0.25, evaluation).probability, 0);
+  EXPECT_EQ(evaluation.random.next_call, 2u);
 }
 
 // Counted product by product: forward, for the gradient of each operand; causal attention over half of the pairs.

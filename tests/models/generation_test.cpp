@@ -7,8 +7,9 @@
 #include <numeric>
 
 #include "keel/kernels/elementwise.h"
+#include "keel/models/generation.h"
+#include "keel/models/gpt.h"
 #include "keel/nn/flat_buffer.h"
-#include "keel/nn/models/gpt.h"
 #include "keel/runtime/random.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
