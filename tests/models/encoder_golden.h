@@ -20,7 +20,7 @@
 
 namespace keel::testing {
 
-inline constexpr std::int64_t kGoldenTime = 10, kGoldenVocabulary = 53;
+inline constexpr std::int64_t kGoldenTime = 10, kEncoderVocabulary = 53;
 
 inline const Json& golden_encoders() {
   static const Json all = Json::parse(read_text_file(KEEL_SOURCE_DIR "/tests/golden/encoders.json"));
@@ -93,7 +93,7 @@ struct GoldenEncoder {
   EncoderInput input() const {
     const Dims shape = {kGoldenTime, kGoldenTime};
     EncoderInput input;
-    input.tokens = from_values(context, golden_numbers("tokens", kGoldenVocabulary - 2, padding, 2), shape);
+    input.tokens = from_values(context, golden_numbers("tokens", kEncoderVocabulary - 2, padding, 2), shape);
     std::vector<std::int64_t> lengths, types;
     for (std::int64_t r = 1; r <= kGoldenTime; ++r) {
       lengths.push_back(r);
@@ -105,7 +105,7 @@ struct GoldenEncoder {
   }
 
   Tensor masked_labels() const {
-    std::vector<std::int64_t> labels = golden_numbers("masked_language", kGoldenVocabulary, -100);
+    std::vector<std::int64_t> labels = golden_numbers("masked_language", kEncoderVocabulary, -100);
     const std::vector<std::int64_t> masked = golden_numbers("masked", 3, 1);
     for (std::size_t i = 0; i < labels.size(); ++i)
       if (masked[i] != 0) labels[i] = -100;
