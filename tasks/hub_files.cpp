@@ -100,8 +100,8 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
 
 }  // namespace
 
-std::string kept_config(const ModelSpec& spec, const std::string& from) {
-  Json config = spec.hub_config();
+std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head) {
+  Json config = spec.hub_config(head);
   if (const std::string place = concat(from, "/config.json"); !from.empty() && fs::exists(place)) {
     const Json before = Json::parse(read_text_file(place));
     for (const std::string_view key : kTokenNumbers)
@@ -121,7 +121,7 @@ Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Mo
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {
   HubFiles all{.why_not = spec.why_no_hub_config()};
   if (!all.why_not.empty()) return all;
-  Json config = options.kept.empty() ? spec.hub_config() : Json::parse(options.kept);
+  Json config = options.kept.empty() ? spec.hub_config(options.head) : Json::parse(options.kept);
   if (options.tokenizer) add_token_numbers(*options.tokenizer, config);
   config["torch_dtype"] = torch_name(options.dtype);
   Json generation = {{"_from_model_config", true}};
