@@ -48,14 +48,11 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
   return find_tokenizer(name, "");
 }
 
-std::vector<std::pair<std::string, std::string>> CatalogModel::files(const ModelSpec& spec,
-                                                                     const TokenizerPtr& tokenizer) const {
-  std::vector<std::pair<std::string, std::string>> all;
-  if (tokenizer) all.emplace_back(kRunTokenizer, tokenizer->to_json());
+void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const {
+  if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty())
-    all.emplace_back(kRunModel,
-                     kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
-  return all;
+    data.derived.emplace_back(
+        kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
 }
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {

@@ -34,8 +34,8 @@ class CatalogModel {
   // as find_tokenizer() has it. One that is made of a text is an Error.
   TokenizerPtr tokenizer_of(const std::string& name) const;
 
-  // What Data::files has of it. Null: there is no tokenizer.
-  std::vector<std::pair<std::string, std::string>> files(const ModelSpec& spec, const TokenizerPtr& tokenizer) const;
+  // What a run keeps of it. Null: there is no tokenizer.
+  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
   // `name`: what data.tokenizer says; empty: nothing that has files.
   HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype) const;

@@ -75,7 +75,7 @@ class FineTuningTask : public Task {
       data.note = concat(left_out, left_out == 1 ? " record has" : " records have",
                          " no answer within model.block=", positions(), " tokens and ", left_out == 1 ? "is" : "are",
                          " left out");
-    data.files = base_.files(*shape(), tokenizer());
+    base_.add_files(*shape(), tokenizer(), data);
     return data;
   }
 
@@ -262,6 +262,7 @@ TaskEntry fine_tuning_task() {
       task_entry<FineTuningTask>("fine_tuning", "answers to messages, from records with roles", fine_tuning_keys());
   entry.complain = complain_of_fine_tuning;
   entry.example =
+      "task: {type: fine_tuning}\n"
       "model: {from: models/qwen2}\n"
       "data: {path: chats.jsonl, template: chatml, packing: true, validation: 0.1}\n";
   return entry;

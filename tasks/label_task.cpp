@@ -20,7 +20,7 @@
 namespace keel {
 namespace {
 
-constexpr const char *kKeptTokenizer = "tokenizer.json", *kKeptModel = "config.json";
+constexpr const char *kKeptTokenizer = "tokenizer.json", *kKeptModel = "config.json", *kKeptClasses = "classes.json";
 constexpr std::int64_t kLengthWindow = 50;  // steps
 // f32 (rows, ..., classes): what each class's negative logarithm counts, of weighted classes; and the weight of it.
 constexpr const char *kShares = "class_shares", *kShareWeight = "class_weight", *kWeightedTerm = "weighted_loss";
@@ -288,10 +288,13 @@ Data LabelTask::data() {
                         {.varying = varying(true),
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
-  data.files = {{kKeptTokenizer, tokenizer()->to_json()},
-                {kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
-                                         head_of_model())}};
-  if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
+  data.files = {{kKeptTokenizer, tokenizer()->to_json()}};
+  data.derived = {{kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
+                                           head_of_model())}};
+  if (has_classes()) {
+    data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
+    data.note = concat(classes()->size(), " classes: ", classes()->listed());
+  }
   return data;
 }
 

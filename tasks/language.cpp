@@ -61,7 +61,7 @@ class LanguageTask : public Task {
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
-    data.files = base_.files(*shape(), tokenizer);
+    base_.add_files(*shape(), tokenizer, data);
     return data;
   }
 

@@ -64,6 +64,8 @@ struct Data {
   // Small files that belong to what was learnt, by name and text, such as "tokenizer.json". A run's folder keeps them,
   // and a run that goes on with another text is an Error. Plain names, none of the run folder's own.
   std::vector<std::pair<std::string, std::string>> files = {};
+  // Likewise, of what the configuration says anyway: written anew by each session.
+  std::vector<std::pair<std::string, std::string>> derived = {};
 };
 
 struct ExampleSet {
