@@ -17,6 +17,7 @@ constexpr const char* kGenerateFooter = R"(
 Examples:
   keel generate runs/add --prompt "347+586="
   keel generate runs/text --prompt "The " --tokens 200 --temperature 0.8 --top-k 40 --seed 3
+  keel generate models/gpt2 --prompt "The "          a folder of Hugging Face's form, or a name in its local cache
   keel launch -N 4 --strat zero3 generate runs/text --prompt "The "      a model that no rank has memory for alone)";
 
 struct GenerateArguments {
@@ -51,7 +52,8 @@ Command generate_command() {
   for (Option& each : sharing_options(arguments->trained)) all.push_back(std::move(each));
   return {.name = "generate",
           .help = "Continue a text with a trained model.",
-          .positionals = {{"RUN", "", &arguments->trained.path, "Folder of a finished or stopped run.", kRequired}},
+          .positionals = {{"RUN", "", &arguments->trained.path,
+                           "Folder of a finished or stopped run, or of a model of Hugging Face's form.", kRequired}},
           .options = std::move(all),
           .footer = kGenerateFooter,
           .run = [arguments](const Call& call) {

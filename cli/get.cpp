@@ -1,4 +1,5 @@
-// `keel get`: the weights of a checkpoint as one file, or several, for other programs.
+// `keel get`: the weights of a checkpoint as one file, or several, or as a folder of Hugging Face's form, for other
+// programs.
 
 #include <charconv>
 #include <cmath>
@@ -15,9 +16,12 @@
 #include "bar.h"
 #include "commands.h"
 #include "keel/dist/checkpoint/export.h"
+#include "keel/dist/checkpoint/hub_export.h"
 #include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/hub_form.h"
+#include "keel/trainer/run_folder.h"
 #include "program_keys.h"
 #include "trained_options.h"
 
@@ -34,6 +38,7 @@ Examples:
   keel get runs/mine/checkpoints/step-00000500 --out step-500.safetensors
   keel get runs/mine --best --ema --out mine.safetensors   the average of weights, of the best checkpoint
   keel get runs/mine --out mine --max-shard 5GB            a folder of files, with model.safetensors.index.json
+  keel get runs/mine --format hf --out mine --dtype bf16   a folder that transformers loads: config.json, tokenizer
 
 The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
 is passed over, and the reason is told.)";
@@ -42,12 +47,14 @@ constexpr std::int64_t kNewest = TrainedArguments::kNewest, kHighestStep = Train
 
 struct GetArguments {
   std::string source, out;
-  std::string dtype = "f32", max_shard;
+  std::string dtype = "f32", max_shard, format = "keel";
   std::int64_t step = kNewest;
   bool force = false;
   bool best = false, ema = false, swa = false;
   std::string stack;
   std::string average() const { return ema ? "ema" : swa ? "swa" : ""; }
+  bool is_hub() const { return format == "hf"; }
+  bool is_folder() const { return is_hub() || !max_shard.empty(); }
 };
 
 DType dtype_of(const std::string& name) {
@@ -80,22 +87,27 @@ std::uint64_t bytes_of_shard(std::string_view text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+// Whether a folder of the format has files of this name.
+bool is_of_folder(const GetArguments& arguments, const std::string& name) {
+  return is_of_shards(name) || (arguments.is_hub() && is_hub_file(name));
+}
+
 // A folder may be replaced that has nothing but such files.
 void check_target_folder(const GetArguments& arguments) {
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(arguments.out, ignored))) return;
-  KEEL_CHECK(fs::is_directory(arguments.out, ignored), "--out '", arguments.out,
-             "' is a file, and --max-shard writes a folder; name another one");
+  KEEL_CHECK(fs::is_directory(arguments.out, ignored), "--out '", arguments.out, "' is a file, and ",
+             arguments.is_hub() ? "--format hf" : "--max-shard", " writes a folder; name another one");
   KEEL_CHECK(arguments.force, "'", arguments.out, "' is there already; --force replaces it");
   for (const fs::directory_entry& entry : fs::directory_iterator(arguments.out, ignored))
-    KEEL_CHECK(is_of_shards(entry.path().filename().string()), "'", arguments.out, "' has '",
+    KEEL_CHECK(is_of_folder(arguments, entry.path().filename().string()), "'", arguments.out, "' has '",
                printable(entry.path().filename().string(), 64),
                "', too, and --force would remove it; name another folder");
 }
 
 void check_target(const GetArguments& arguments) {
   std::error_code ignored;
-  if (!arguments.max_shard.empty()) {
+  if (arguments.is_folder()) {
     check_target_folder(arguments);
   } else {
     KEEL_CHECK(!fs::is_directory(arguments.out, ignored), "--out '", arguments.out,
@@ -108,29 +120,56 @@ void check_target(const GetArguments& arguments) {
              "' lies in a checkpoint, which is to stay as it is; name another folder");
 }
 
+HubForm form_of(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
+  const std::string run = means_run(arguments.source) ? arguments.source : RunFolder::around(checkpoint.path);
+  KEEL_CHECK(!run.empty(), "--format hf: '", arguments.source,
+             "' lies in no folder of a run, which has the model's config.json and its tokenizer; name the run");
+  return hub_form_of(checkpoint, run, arguments.stack, dtype, program_keys());
+}
+
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
   std::size_t files = 0;
   const std::string section = section_of_weights(checkpoint, arguments.average(), arguments.stack);
   const TensorParts tensors = checkpoint.manifest.tensors_of(section);
+  const IfExists if_exists = arguments.force ? IfExists::replace : IfExists::refuse;
+  const std::uint64_t most = arguments.max_shard.empty() ? UINT64_MAX : bytes_of_shard(arguments.max_shard);
+  std::optional<HubForm> form;
+  if (arguments.is_hub()) form = form_of(checkpoint, arguments, dtype);
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
     Bar bar("exporting");
     const auto progress = [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); };
-    if (arguments.max_shard.empty())
+    if (form)
+      files = export_hub(checkpoint.path, checkpoint.manifest, arguments.out,
+                         {.tensors = form->names->tensors,
+                          .files = form->files.files,
+                          .dtype = dtype,
+                          .most = most,
+                          .if_exists = if_exists,
+                          .section = section,
+                          .progress = progress});
+    else if (arguments.max_shard.empty())
       export_weights(checkpoint.path, checkpoint.manifest, arguments.out, dtype, progress, section);
     else
-      files = export_shards(checkpoint.path, checkpoint.manifest, arguments.out, bytes_of_shard(arguments.max_shard),
-                            arguments.force ? IfExists::replace : IfExists::refuse, dtype, progress, section);
+      files =
+          export_shards(checkpoint.path, checkpoint.manifest, arguments.out, most, if_exists, dtype, progress, section);
   }
   std::cout << printable(arguments.out) << ": " << tensors.size() << " tensors, " << numbers << " numbers in " << dtype
             << ", of step " << checkpoint.state.step;
   if (files > 0) std::cout << ", in " << files << (files == 1 ? " file" : " files");
   std::cout << '\n';
+  if (!form) return;
+  std::string names;
+  for (const auto& [name, text] : form->files.files) names += concat(names.empty() ? "" : ", ", name);
+  std::cout << "  beside them: " << names << '\n';
+  for (const std::string& note : form->files.notes) std::cerr << concat("keel: note: ", printable(note), '\n');
 }
 
 int run(const GetArguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
+  KEEL_CHECK(arguments.is_hub() || arguments.format == "keel", "--format is keel or hf, not '",
+             printable(arguments.format, 64), "'");
   if (!arguments.max_shard.empty()) (void)bytes_of_shard(arguments.max_shard);
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
@@ -156,9 +195,12 @@ int run(const GetArguments& arguments) {
 Command get_command() {
   const auto arguments = std::make_shared<GetArguments>();
   return {.name = "get",
-          .help = "Write the weights of a checkpoint into one safetensors file, or several.",
+          .help = "Write the weights of a checkpoint into one safetensors file, or several, or for transformers.",
           .positionals = {{"RUN", "", &arguments->source, "Folder of a run, or of one checkpoint.", kRequired}},
-          .options = {{"--out", "FILE", &arguments->out, "The file to write, or the folder of --max-shard.", kRequired},
+          .options = {{"--out", "FILE", &arguments->out,
+                       "The file to write, or the folder of --max-shard or --format hf.", kRequired},
+                      {"--format", "NAME", &arguments->format,
+                       "keel: tensors alone, by keel's names; hf: a folder that Hugging Face's programs load."},
                       {"--max-shard", "SIZE", &arguments->max_shard,
                        "Several files in a folder, of at most so many bytes of numbers each, with an index."},
                       {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},

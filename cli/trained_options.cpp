@@ -26,7 +26,8 @@ TrainedSource TrainedArguments::source() const {
 }
 
 Option trained_run(TrainedArguments& arguments) {
-  return {"RUN", "", &arguments.path, "Folder of a run, or of one checkpoint.", kRequired};
+  return {"RUN", "", &arguments.path, "Folder of a run, of one checkpoint, or of a model of Hugging Face's form.",
+          kRequired};
 }
 
 Option step_option(TrainedArguments& arguments) {

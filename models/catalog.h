@@ -12,6 +12,7 @@
 
 #include "keel/config/settings.h"
 #include "keel/models/causal_model.h"
+#include "keel/models/encoder_model.h"
 #include "keel/models/hub_config.h"
 
 namespace keel {
@@ -39,10 +40,15 @@ class ModelSpec {
   // 6 N of N parameters, and what each token's attention to those that it sees takes. What is computed again is not
   // counted.
   virtual double training_flops_of_token(std::int64_t parameters) const = 0;
-  // config.json of this model; reading it gives the same model.
-  virtual Json hub_config() const = 0;
-  // Makes no memory for numbers. The default refuses: the model is no decoder.
+  // config.json of this model with a head, which decoders do not have; reading it gives the same model. An Error where
+  // why_no_hub_config() says something.
+  virtual Json hub_config(const HeadOptions& head) const = 0;
+  Json hub_config() const { return hub_config(HeadOptions{}); }
+  // Why this shape has no form of Hugging Face's; empty: it has one.
+  virtual std::string why_no_hub_config() const { return {}; }
+  // Makes no memory for numbers. The defaults refuse: the model is no decoder, or no encoder.
   virtual std::unique_ptr<CausalModel> make_decoder() const;
+  virtual std::unique_ptr<EncoderModel> make_encoder(const HeadOptions& head) const;
 
  private:
   const ModelEntry& entry_;
@@ -51,12 +57,18 @@ using ModelSpecPtr = std::unique_ptr<const ModelSpec>;
 
 // How tensors of Hugging Face's files are called, beside what keel's modules say (keel/models/hub_tensors.h).
 struct HubNaming {
-  // What base models' files leave out in front of a name ("transformer."); empty: nothing.
+  // What base models' files leave out in front of a name ("transformer."); empty: nothing. Names in a file and in a
+  // model are the same with it and without it.
   std::string_view base_prefix = {};
   // Endings of weights that lie there as (in, out): "attn.c_attn.weight|mlp.c_fc.weight".
   std::string_view transposed = {};
   // Endings of tensors that are computed from others or from the shape, and are left out: "rotary_emb.inv_freq".
   std::string_view ignored = {};
+  // Endings of names in older files, and what they are called now: "LayerNorm.gamma=LayerNorm.weight|...".
+  std::string_view renamed = {};
+  // Beginnings, behind base_prefix, of the names of heads: "cls.|classifier.|pooler.". A file need not have those that
+  // the model has, which begin at random then, and may have others.
+  std::string_view heads = {};
 };
 
 struct ModelEntry {
@@ -70,6 +82,7 @@ struct ModelEntry {
   struct Published {
     std::string_view name;
     std::int64_t layers, heads, width;
+    std::int64_t block = 1024, vocabulary = 50257;  // unless they are given
   };
   std::vector<Published> published = {};
   // By keys of the section `model`. `vocabulary`: of the data; model.vocabulary may have more.
@@ -90,5 +103,8 @@ const ModelEntry* find_model(std::string_view name);
 // What a config.json says. A model that keel does not have, and a key that changes what is computed and that it does
 // not know, are an Error; `allowed` are keys that the user answers for.
 ModelSpecPtr read_hub_spec(std::string_view text, const std::string& place, std::span<const std::string> allowed = {});
+
+// Of which kind the model is that a config.json says; likewise.
+ModelKind hub_kind(std::string_view text, const std::string& place);
 
 }  // namespace keel

@@ -1,5 +1,6 @@
 #include "keel/models/causal_model.h"
 
+#include "keel/autograd/linear_cross_entropy.h"
 #include "keel/autograd/matmul.h"
 #include "keel/runtime/error.h"
 
@@ -12,7 +13,12 @@ Variable CausalModel::operator()(const Tensor& tokens, Forward& pass, const Pack
 
 CrossEntropyLoss CausalModel::loss(const Tensor& tokens, const Tensor& targets, Forward& pass,
                                    const PackedDocuments& documents) const {
-  return cross_entropy((*this)(tokens, pass, documents), targets, {.overwrite_logits = true});
+  const Scope scope(*this);
+  return loss_of(states(tokens, pass, documents), targets);
+}
+
+CrossEntropyLoss CausalModel::loss_of(const Variable& states, const Tensor& targets) const {
+  return linear_cross_entropy(states, head(), {}, targets);
 }
 
 Tensor CausalModel::next_logits(const Tensor& tokens, KeyValueCache& cache) const {

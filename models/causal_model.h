@@ -1,6 +1,7 @@
 #pragma once
 // What all decoders have in common: next tokens from those before, for training and, with a cache, for generation.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "keel/autograd/attention_spans.h"
@@ -29,7 +30,8 @@ class CausalModel : public Module {
 
   // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
   Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
-  virtual KeyValueCache make_cache(std::int64_t batch) const = 0;
+  // Room for so many positions, but no more than block(); 0: block().
+  virtual KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const = 0;
 
   // Keep only each block's input and compute it again during backward.
   bool recompute = false;
@@ -42,6 +44,10 @@ class CausalModel : public Module {
   // The same without gradients, of tokens at the positions from cache.length on, which their keys and values join.
   virtual Variable next_states(const Tensor& tokens, KeyValueCache& cache) const = 0;
   virtual const Parameter& head() const = 0;  // (vocabulary, width)
+  // The default has logits of a block of rows and classes at a time (keel/autograd/linear_cross_entropy.h).
+  virtual CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const;
+
+  std::int64_t cache_positions(std::int64_t asked) const { return asked > 0 ? std::min(asked, block()) : block(); }
 };
 
 }  // namespace keel

@@ -3,6 +3,8 @@
 // learnt.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "keel/autograd/loss.h"
 #include "keel/nn/module.h"
@@ -23,9 +25,20 @@ enum class EncoderHead : unsigned char {
   replaced,         // whether a token was replaced: (batch, time), one logit
 };
 
+// What the outputs of `sequence` are learnt by.
+enum class HeadProblem : unsigned char {
+  unspecified,
+  regression,    // squared differences
+  single_label,  // softmax
+  multi_label,   // a sigmoid each
+};
+
 struct HeadOptions {
   EncoderHead head = EncoderHead::none;
   std::int64_t outputs = 0;  // classes, or numbers of a regression; of `sequence` and `tokens`
+  // For config.json alone.
+  std::vector<std::string> labels = {};  // of outputs; none: LABEL_0, LABEL_1, ...
+  HeadProblem problem = HeadProblem::unspecified;
 };
 
 class EncoderModel : public Module {

@@ -42,7 +42,7 @@ void generate(const CausalModel& model, std::span<const std::int64_t> prompt, co
              "temperature, top_k and tokens must not be negative");
   const Context& context = model.context();
   std::vector<std::int64_t> text(prompt.begin(), prompt.end());
-  KeyValueCache cache = model.make_cache(1);
+  KeyValueCache cache = model.make_cache(1, std::ssize(text) + options.tokens);
   std::size_t unread = text.size();  // tokens at the end of `text` that the cache does not hold yet
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     if (cache.length + static_cast<std::int64_t>(unread) > model.block()) {

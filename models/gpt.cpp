@@ -50,39 +50,30 @@ Variable Gpt::embed(const Tensor& tokens, const PackedDocuments& documents) cons
 Variable Gpt::states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
   ResidualStream stream{Dropout(options.dropout)(embed(tokens, documents), pass)};
   for (const TransformerBlock& block : h) {
-    if (!recompute) {
-      stream = block(stream, pass, documents.spans);
-      continue;
-    }
-    std::vector<Variable> inputs = {stream.sum};
-    if (stream.branch.defined()) inputs.push_back(stream.branch);
-    const std::vector<Variable> outputs = checkpoint(
-        [&block, &pass, spans = documents.spans](std::span<const Variable> in) {
-          const ResidualStream out = block(ResidualStream{in[0], in.size() > 1 ? in[1] : Variable()}, pass, spans);
-          return std::vector<Variable>{out.sum, out.branch};
-        },
-        inputs, &pass.random);
-    stream = {outputs[0], outputs[1]};
+    const auto layer = [&block, &pass, spans = documents.spans](const ResidualStream& in) {
+      return block(in, pass, spans);
+    };
+    stream = pass_through(layer, stream, pass, recompute);
   }
   return advance(stream, ln_f);
 }
 
-KeyValueCache Gpt::make_cache(std::int64_t batch) const {
-  KeyValueCache cache;
-  cache.capacity = options.block;
-  const Tensor& weight = wte.weight.value();
-  for (const TransformerBlock& block : h) {
-    const Dims shape = {batch, block.attn.kv_heads(), options.block, options.width / options.heads};
-    cache.keys.push_back(empty(weight.context(), shape, weight.dtype()));
-    cache.values.push_back(empty(weight.context(), shape, weight.dtype()));
-  }
-  return cache;
+KeyValueCache Gpt::make_cache(std::int64_t batch, std::int64_t positions) const {
+  return make_key_value_cache(wte.weight.value(), {.layers = options.layers,
+                                                   .batch = batch,
+                                                   .kv_heads = options.heads,
+                                                   .positions = cache_positions(positions),
+                                                   .head_size = options.width / options.heads});
 }
 
 Variable Gpt::next_states(const Tensor& tokens, KeyValueCache& cache) const {
   ResidualStream stream{embed(tokens, cache.length)};
   for (std::size_t i = 0; i < h.size(); ++i) stream = h[i](stream, cache, i);
   return advance(stream, ln_f);
+}
+
+CrossEntropyLoss Gpt::loss_of(const Variable& states, const Tensor& targets) const {
+  return cross_entropy(linear(states, lm_head, {}), targets, {.overwrite_logits = true});
 }
 
 void Gpt::visit(Visitor& v) {

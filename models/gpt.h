@@ -45,13 +45,15 @@ class Gpt : public CausalModel {
 
   std::int64_t vocabulary() const override { return options.vocabulary; }
   std::int64_t block() const override { return options.block; }
-  KeyValueCache make_cache(std::int64_t batch) const override;
+  KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const override;
   void visit(Visitor& v) override;
 
  protected:
   Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
   Variable next_states(const Tensor& tokens, KeyValueCache& cache) const override;
   const Parameter& head() const override { return lm_head; }
+  // By logits of all positions at once: GPT-2's bits are golden.
+  CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const override;
 
  private:
   Variable embed(const Tensor& tokens, std::int64_t first_position) const;

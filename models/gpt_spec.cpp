@@ -27,12 +27,16 @@ class GptSpec : public ModelSpec {
   }
   std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<Gpt>(options_); }
 
-  Json hub_config() const override {
-    if (!options_.bias) throw Error("model.bias is false, and transformers' GPT-2 has biases", ErrorKind::unsupported);
+  std::string why_no_hub_config() const override {
+    return options_.bias ? "" : "model.bias is false, and transformers' GPT-2 has biases";
+  }
+
+  Json hub_config(const HeadOptions& /*head*/) const override {
+    if (const std::string why = why_no_hub_config(); !why.empty()) throw Error(why, ErrorKind::unsupported);
     return {{"architectures", Json::array({"GPT2LMHeadModel"})},
             {"model_type", "gpt2"},
             {"activation_function", "gelu_new"},
-            {"attn_pdrop", 0.0},
+            {"attn_pdrop", options_.attention_dropout},
             {"embd_pdrop", options_.dropout},
             {"layer_norm_epsilon", 1e-5},
             {"n_ctx", options_.block},
@@ -61,6 +65,7 @@ ModelSpecPtr gpt_of_settings(const Settings& settings, std::int64_t vocabulary) 
   options.vocabulary = vocabulary;
   options.block = settings.integer("model.block");
   options.dropout = settings.number("model.dropout");
+  options.attention_dropout = settings.number("model.attention_dropout");
   options.bias = settings.flag("model.bias");
   return std::make_unique<GptSpec>(*find_model("gpt"), options);
 }
@@ -73,6 +78,7 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   options.vocabulary = config.integer("vocab_size");
   options.block = config.integer("n_positions");
   options.dropout = config.number("resid_pdrop", 0.1);
+  options.attention_dropout = config.number("attn_pdrop", 0.1);
   config.expect("activation_function", "gelu_new");
   config.expect("embd_pdrop", options.dropout);
   config.expect("layer_norm_epsilon", 1e-5);
@@ -82,7 +88,6 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   config.expect("reorder_and_upcast_attn", false);
   config.expect("add_cross_attention", false);
   config.expect("tie_word_embeddings", true);
-  config.expect("attn_pdrop", 0.0);
   constexpr auto kUnused =
       std::to_array<std::string_view>({"n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
                                        "summary_type", "summary_use_proj"});

@@ -93,6 +93,11 @@ bool HubConfig::has(std::string_view key) const {
   return found != nullptr && !found->is_null();
 }
 
+bool HubConfig::is_null(std::string_view key) const {
+  const Json* const found = whole_.find(key);
+  return found != nullptr && found->is_null();
+}
+
 void HubConfig::refuse(std::string_view key, std::string_view why) const {
   throw Error(concat(place_, ": ", key, ": ", why));
 }

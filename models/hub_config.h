@@ -31,7 +31,8 @@ class HubConfig {
   std::string text(std::string_view key, std::string_view standard);
   // As it is there; null where it is not.
   Json value(std::string_view key);
-  bool has(std::string_view key) const;  // and is not null; does not read it
+  bool has(std::string_view key) const;      // and is not null; does not read it
+  bool is_null(std::string_view key) const;  // is there, as null; does not read it
 
   // Reads a key that must be missing, null or equal to the only value that the model can compute with.
   void expect(std::string_view key, const Json& only);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "keel/config/schema_row.h"
 #include "keel/nn/layers.h"
@@ -21,6 +20,12 @@ std::string sibling(std::string_view path, std::string_view part) {
   return dot == std::string_view::npos ? std::string(part) : concat(path.substr(0, dot + 1), part);
 }
 
+// Of models whose parameters are called as the base model's.
+void add_prefix(std::vector<HubTensor>& tensors, std::string_view prefix) {
+  if (std::ranges::any_of(tensors, [&](const HubTensor& each) { return each.name.starts_with(prefix); })) return;
+  for (HubTensor& each : tensors) each.name = concat(prefix, each.name);
+}
+
 }  // namespace
 
 std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
@@ -30,9 +35,10 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
       divided.emplace(path, linear);
   });
   std::vector<HubTensor> tensors;
-  std::set<const Parameter::State*> seen;
+  std::map<const Parameter::State*, std::size_t> seen;  // first tensor of each
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (!seen.insert(parameter.state().get()).second) return;
+    const auto [first, is_new] = seen.emplace(parameter.state().get(), tensors.size());
+    if (!is_new) return tensors[first->second].also.push_back(path);
     const std::size_t dot = path.rfind('.');
     const auto linear = dot == std::string::npos ? divided.end() : divided.find(path.substr(0, dot));
     if (linear != divided.end()) {
@@ -51,7 +57,14 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
     if (whole.transposed) whole.shape = {whole.shape[1], whole.shape[0]};
     tensors.push_back(std::move(whole));
   });
+  add_prefix(tensors, naming.base_prefix);
   return tensors;
+}
+
+HubNames hub_names(Module& model, const HubNaming& naming) {
+  HubNames names = {.tensors = hub_tensors(model, naming), .base_prefix = std::string(naming.base_prefix)};
+  for (const std::string_view ending : split_choices(naming.ignored)) names.ignored.emplace_back(ending);
+  return names;
 }
 
 }  // namespace keel

@@ -4,25 +4,18 @@
 // Parameters of keel's models are called as theirs, but for linear layers that are computed in one product: those name
 // their parts (Linear::parts), and the file has a tensor for each.
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "keel/models/catalog.h"
+#include "keel/nn/hub_tensor.h"
 #include "keel/nn/module.h"
 
 namespace keel {
 
-// One tensor of the file: rows [first_row, first_row + shape[0]) of a parameter, or all of it.
-struct HubTensor {
-  std::string name;       // in the file
-  std::string parameter;  // in the model
-  Dims shape;             // in the file
-  std::int64_t first_row = 0;
-  bool transposed = false;  // the file has (in, out) where the parameter has (out, in); then all of it
-};
-
-// Of every parameter, tied ones once, in visiting order.
+// Of every parameter, tied ones once, in visiting order. Names have the base model's prefix: where no parameter is
+// called so, all get it.
 std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming);
+// With what readers of files need besides.
+HubNames hub_names(Module& model, const HubNaming& naming);
 
 }  // namespace keel

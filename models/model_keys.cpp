@@ -14,7 +14,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kFrom = "model.from", kNone = "none", kHub = "hub", kType = "model.type",
-                           kName = "model.name", kCustom = "custom";
+                           kName = "model.name", kCustom = "custom", kHeadSize = "model.head_size";
 constexpr double kMostTokens = 16777216, kLongest = 1048576;
 
 // Texts that rows refer to live as long as the program.
@@ -87,38 +87,48 @@ void add_size(std::vector<KeyRow>& rows, const KeyRow& row, const std::vector<co
   rows.push_back(row);
 }
 
-void add_length_and_vocabulary(std::vector<KeyRow>& rows, std::string_view published) {
+// The default of a published size, a row for all that have the same one.
+void add_published(std::vector<KeyRow>& rows, KeyRow row, const std::vector<const ModelEntry*>& models,
+                   std::int64_t ModelEntry::Published::*of) {
+  std::vector<std::pair<std::int64_t, std::string>> names;
+  for (const ModelEntry* entry : models)
+    for (const ModelEntry::Published& size : entry->published) {
+      auto found = std::ranges::find(names, size.*of, &std::pair<std::int64_t, std::string>::first);
+      if (found == names.end()) found = names.insert(names.end(), {size.*of, std::string()});
+      found->second += concat(found->second.empty() ? "" : "|", size.name);
+    }
+  row.known_as = {};
+  for (auto& [value, each] : names) {
+    row.standard = kept_text(std::to_string(value));
+    row.when_values = kept_text(std::move(each));
+    rows.push_back(row);
+  }
+}
+
+void add_length_and_vocabulary(std::vector<KeyRow>& rows, const std::vector<const ModelEntry*>& models) {
   KeyRow block = size_row("model.block", "64", "Longest sequence, in tokens.", kLongest,
                           "block_size|context|sequence_length|seq_len");
   block.role = KeyRole::sequence_length;
   rows.push_back(block);
-  if (!published.empty()) {
-    block.standard = "1024";
-    block.when_values = published;
-    block.known_as = {};
-    rows.push_back(block);
-  }
+  add_published(rows, block, models, &ModelEntry::Published::block);
   block.standard = "0";
   block.low = 0;
+  block.known_as = {};
   block.help = "Longest sequence that is read, in tokens; 0: what config.json allows, but no more than 1024.";
   block.when_values = kHub;
   rows.push_back(block);
 
-  KeyRow vocabulary = {.key = "model.vocabulary",
-                       .type = KeyType::integer,
-                       .standard = "0",
-                       .help = "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.",
-                       .low = 0,
-                       .high = kMostTokens,
-                       .when_key = kName,
-                       .when_values = kCustom,
-                       .known_as = "vocab_size|vocab"};
+  const KeyRow vocabulary = {.key = "model.vocabulary",
+                             .type = KeyType::integer,
+                             .standard = "0",
+                             .help = "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.",
+                             .low = 0,
+                             .high = kMostTokens,
+                             .when_key = kName,
+                             .when_values = kCustom,
+                             .known_as = "vocab_size|vocab"};
   rows.push_back(vocabulary);
-  if (published.empty()) return;
-  vocabulary.standard = "50257";
-  vocabulary.when_values = published;
-  vocabulary.known_as = {};
-  rows.push_back(vocabulary);
+  add_published(rows, vocabulary, models, &ModelEntry::Published::vocabulary);
 }
 
 // Keys of single models, each with one row for every model that has it.
@@ -184,7 +194,7 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
            models, &ModelEntry::Published::heads);
   add_size(rows, size_row("model.width", "128", "Channels between the blocks.", 65536, "n_embd|hidden_size|d_model"),
            models, &ModelEntry::Published::width);
-  add_length_and_vocabulary(rows, published);
+  add_length_and_vocabulary(rows, models);
   rows.push_back({.key = "model.dropout",
                   .type = number,
                   .standard = "0",
@@ -194,6 +204,17 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
                   .when_key = kFrom,
                   .when_values = kNone,
                   .on_resume = ResumeRule::warns,
+                  .high_open = true});
+  rows.push_back({.key = "model.attention_dropout",
+                  .type = number,
+                  .standard = "0",
+                  .help = "Probability that a weight of attention is dropped in training.",
+                  .low = 0,
+                  .high = 1,
+                  .when_key = kFrom,
+                  .when_values = kNone,
+                  .on_resume = ResumeRule::warns,
+                  .known_as = "attn_pdrop|attention_probs_dropout_prob",
                   .high_open = true});
   rows.push_back({.key = "model.recompute",
                   .type = flag,
@@ -217,7 +238,9 @@ std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
       std::ranges::find(entry.published, name, &ModelEntry::Published::name) == entry.published.end())
     complaints.push_back({{kName, kType}, concat("there is no ", entry.name, " of this size; leave it out")});
   const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
-  if (width % heads != 0)
+  const bool has_own_size =
+      std::ranges::find(entry.rows, kHeadSize, &KeyRow::key) != entry.rows.end() && settings.integer(kHeadSize) != 0;
+  if (!has_own_size && width % heads != 0)
     complaints.push_back(
         {{"model.heads", "model.width"},
          concat(heads, " heads do not divide the width ", width, "; choose a width that is a multiple")});

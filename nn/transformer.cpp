@@ -22,6 +22,17 @@ Linear into_stream(std::int64_t in, const BlockOptions& options) {
 
 }  // namespace
 
+KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape) {
+  KeyValueCache cache;
+  cache.capacity = shape.positions;
+  const Dims each = {shape.batch, shape.kv_heads, shape.positions, shape.head_size};
+  for (std::int64_t i = 0; i < shape.layers; ++i) {
+    cache.keys.push_back(empty(weight.context(), each, weight.dtype()));
+    cache.values.push_back(empty(weight.context(), each, weight.dtype()));
+  }
+  return cache;
+}
+
 AttentionDropout attention_dropout(double probability, Forward& pass) {
   if (!pass.training || probability == 0) return {};
   KEEL_CHECK(pass.sample_ids.defined(),
@@ -75,11 +86,35 @@ void FeedForward::visit(Visitor& v) {
   v("c_proj", c_proj);
 }
 
-Variable advance(ResidualStream& stream, const LayerNorm& norm) {
+namespace {
+
+template <class Norm>
+Variable advance_by(NormKind kind, ResidualStream& stream, const Norm& norm, const Variable& bias) {
   if (!stream.branch.defined()) return norm(stream.sum);
-  ResidualNorm next = add_norm(NormKind::layer, stream.sum, stream.branch, norm.weight, norm.bias, norm.epsilon);
+  ResidualNorm next = add_norm(kind, stream.sum, stream.branch, norm.weight, bias, norm.epsilon);
   stream = {next.sum, {}};
   return next.out;
+}
+
+}  // namespace
+
+Variable advance(ResidualStream& stream, const LayerNorm& norm) {
+  return advance_by(NormKind::layer, stream, norm, norm.bias);
+}
+Variable advance(ResidualStream& stream, const RMSNorm& norm) { return advance_by(NormKind::rms, stream, norm, {}); }
+
+ResidualStream pass_through(const std::function<ResidualStream(ResidualStream)>& layer, const ResidualStream& stream,
+                            Forward& pass, bool recompute) {
+  if (!recompute) return layer(stream);
+  std::vector<Variable> inputs = {stream.sum};
+  if (stream.branch.defined()) inputs.push_back(stream.branch);
+  const std::vector<Variable> outputs = checkpoint(
+      [layer](std::span<const Variable> in) {
+        const ResidualStream out = layer({in[0], in.size() > 1 ? in[1] : Variable()});
+        return std::vector<Variable>{out.sum, out.branch};
+      },
+      inputs, &pass.random);
+  return {outputs[0], outputs[1]};
 }
 
 TransformerBlock::TransformerBlock(const BlockOptions& options)

@@ -2,6 +2,7 @@
 // The transformer's parts: multi-head attention with an optional key/value cache, the feed-forward
 // part, and the pre-norm block.
 
+#include <functional>
 #include <vector>
 
 #include "keel/autograd/attention_spans.h"
@@ -15,6 +16,12 @@ struct KeyValueCache {
   std::int64_t length = 0;           // positions filled
   std::int64_t capacity = 0;
 };
+// Room for `positions` of each layer's keys and values, (batch, kv_heads, positions, head_size) each, of the weight's
+// context and dtype.
+struct KeyValueShape {
+  std::int64_t layers = 1, batch = 1, kv_heads = 1, positions = 1, head_size = 1;
+};
+KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape);
 
 // Shape and initialisation of a block.
 struct BlockOptions {
@@ -69,6 +76,11 @@ struct ResidualStream {
 };
 // norm(stream.sum + stream.branch); leaves the completed sum in the stream.
 Variable advance(ResidualStream& stream, const LayerNorm& norm);
+Variable advance(ResidualStream& stream, const RMSNorm& norm);
+// layer(stream); with `recompute`, what the layer computes is forgotten and computed again in backward
+// (keel/autograd/checkpoint.h), so that it holds copies of all that it needs besides the model and the pass.
+ResidualStream pass_through(const std::function<ResidualStream(ResidualStream)>& layer, const ResidualStream& stream,
+                            Forward& pass, bool recompute);
 
 // x += attention(norm(x)); x += feed_forward(norm(x)) (pre-norm, as GPT-2 has it).
 class TransformerBlock : public Module {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -26,6 +27,10 @@ struct TaskEntry {
   std::vector<std::string_view> stacks = {};
   // YAML of the sections task, model and data, as pages show it; empty: they show none.
   std::string_view example = {};
+
+  // YAML of the sections task, model and data by which a model answers that lies in a folder of Hugging Face's form,
+  // with its own tokenizer; empty: the task has none of this architecture. Null: of none.
+  std::string (*of_hub)(const std::string& folder) = nullptr;
 
   // Names of the models that are trained: those, or one that is empty.
   std::vector<std::string> model_names() const {

@@ -11,10 +11,13 @@
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/models/generation.h"
+#include "keel/models/hub_tensors.h"
 #include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "keel/tasks/data_keys.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
@@ -42,6 +45,15 @@ PackedDocuments documents_of(const Batch& batch) {
   return {spans_of(batch[kDocuments]), batch[kPositions]};
 }
 
+// How a decoder of others answers.
+std::string language_of_hub(const std::string& folder) {
+  const std::string place = concat(folder, '/', kModelFile);
+  if (hub_kind(read_text_file(place), place) != ModelKind::decoder) return {};
+  const std::string quoted = Json(folder).dump();
+  return concat("task: {type: language}\nmodel: {from: ", quoted, "}\ndata: {type: text, path: ", quoted,
+                ", tokenizer: ", quoted, "}\n");
+}
+
 class LanguageTask : public Task {
  public:
   explicit LanguageTask(const TaskSite& site) : site_(site) {}
@@ -61,8 +73,28 @@ class LanguageTask : public Task {
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
-    if (has_hub_model()) data.files.emplace_back(kModelFile, spec(0)->hub_config().dump(2));
+    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
+    if (shape->why_no_hub_config().empty())
+      data.files.emplace_back(kModelFile, kept_config(*shape, hub_model_folder(site_.settings)));
     return data;
+  }
+
+  Beginning beginning() override {
+    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
+    const bool has_form = shape->why_no_hub_config().empty();
+    return {.weights = has_hub_model() && site_.run.empty() && site_.settings.flag("model.weights")
+                           ? hub_model_folder(site_.settings)
+                           : "",
+            .hub = has_form ? std::make_shared<HubNames>(hub_names(model(), shape->entry().naming)) : nullptr};
+  }
+
+  HubFiles hub_files(DType dtype) override {
+    const std::string kept = concat(site_.run, '/', kModelFile);
+    return keel::hub_files(*spec(has_hub_model() ? 0 : vocabulary()),
+                           {.kept = !site_.run.empty() && std::filesystem::exists(kept) ? read_text_file(kept) : "",
+                            .tokenizer = tokenizer(),
+                            .tokenizer_name = has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
+                            .dtype = dtype});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
@@ -266,6 +298,7 @@ TaskEntry language_task() {
   TaskEntry entry =
       task_entry<LanguageTask>("language", "the next token of a text, of a token file, or of sums", language_keys());
   entry.complain = complain_of_language;
+  entry.of_hub = language_of_hub;
   entry.example =
       "model: {type: gpt, layers: 4, heads: 4, width: 128, block: 64}\n"
       "data: {type: text, path: corpus.txt, tokenizer: byte, validation: 0.1}\n";

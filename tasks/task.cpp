@@ -73,9 +73,12 @@ void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
 }
 
 std::vector<StackModel> Task::stacks() {
-  std::vector<StackModel> all = {{.module = &model()}};
+  Module& trained = model();
+  const Beginning begins = beginning();
+  std::vector<StackModel> all = {{.module = &trained, .weights = begins.weights, .hub = begins.hub}};
   if (const Teacher frozen = teacher(); frozen.module != nullptr)
-    all.push_back({.name = "teacher", .module = frozen.module, .frozen = true, .weights = frozen.weights});
+    all.push_back(
+        {.name = "teacher", .module = frozen.module, .frozen = true, .weights = frozen.weights, .hub = frozen.hub});
   return all;
 }
 
@@ -89,6 +92,10 @@ std::shared_ptr<const BatchSource> TaskBase::prediction_data(const std::string& 
 
 void TaskBase::predict_step(const Batch& /*batch*/, Forward& /*pass*/, Predictions& /*out*/) {
   throw Error("this task does not predict: it has no predict_step()", ErrorKind::unsupported);
+}
+
+HubFiles TaskBase::hub_files(DType /*dtype*/) {
+  return {.why_not = "models of this task have no form of Hugging Face's"};
 }
 
 void TaskBase::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/, Forward& /*pass*/,

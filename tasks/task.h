@@ -29,6 +29,7 @@
 #include "keel/data/collator.h"
 #include "keel/data/dataset.h"
 #include "keel/data/sampler.h"
+#include "keel/nn/hub_tensor.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/loss.h"
 #include "keel/tasks/metric.h"
@@ -112,10 +113,21 @@ struct StackModel {
   // Its parameters are sharded as the others' are, but have no gradients, no optimizer, and are not in checkpoints.
   // These keep a fingerprint of its weights, and another one at a resume is an Error.
   bool frozen = false;
-  // Where the weights of a frozen model are: a safetensors file, a folder of such files with an index, a checkpoint, or
-  // the folder of a run, whose newest checkpoint is taken.
+  // Where the weights are that a frozen model has, and that one which is trained begins with, where its run does not go
+  // on from a checkpoint: a safetensors file, a folder of such files with an index, a checkpoint, the folder of a run,
+  // whose newest checkpoint is taken, or a folder of Hugging Face's form. Empty: it is trained from its initial
+  // numbers.
   std::string weights = {};
+  // How files of that form hold it; null: none do.
+  std::shared_ptr<const HubNames> hub = {};
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
+};
+
+// What a folder of Hugging Face's form has beside the weights of a trained model.
+struct HubFiles {
+  std::string why_not = {};                                     // there can be no such folder; empty: there can
+  std::vector<std::pair<std::string, std::string>> files = {};  // by name and text: config.json, the tokenizer's
+  std::vector<std::string> notes = {};
 };
 
 // What all tasks have in common.
@@ -157,6 +169,9 @@ class TaskBase {
   virtual void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
                       const std::function<void(std::string_view)>& on_text);
 
+  // For `keel get --format hf`, with weights of the dtype. Needs stacks(), and no data() before.
+  virtual HubFiles hub_files(DType dtype);
+
   // The weight that speed is told in: "tokens" or "rows".
   virtual std::string_view unit() const { return kRowWeight; }
   // Positions of a row, such as the tokens of a window, for predictions of a step's work without data.
@@ -179,8 +194,15 @@ class Task : public TaskBase {
   struct Teacher {
     Module* module = nullptr;  // null: there is none
     std::string weights = {};
+    std::shared_ptr<const HubNames> hub = {};
   };
   virtual Teacher teacher() { return {}; }
+  // Where the weights of model() begin, and how others' files hold it: see StackModel.
+  struct Beginning {
+    std::string weights = {};
+    std::shared_ptr<const HubNames> hub = {};
+  };
+  virtual Beginning beginning() { return {}; }
 
   // The loss of one micro-batch, by weights of the batch. Called again on the same batch where the optimizer evaluates
   // several times, and where a loss was not finite and the trainer looks for the tensor. A teacher is asked with

@@ -78,6 +78,7 @@ class Candidate {
     const MemoryReport memory = context_.memory();
     for (const Purpose purpose : {Purpose::parameter, Purpose::gradient, Purpose::optimizer})
       result.kept += static_cast<std::int64_t>(memory[purpose].current);
+    stacks_.begin_with_weights(ranks_);
     std::vector<double> durations, waits, codecs;
     std::int64_t sent_before = 0, evaluations = 0;
     const auto take = [&](const TrainingSteps::Turn& turn) {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "keel/dist/checkpoint/load.h"
 #include "keel/dist/comm/agreement.h"
-#include "keel/kernels/update.h"
 #include "keel/optim/optimizer.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/config.h"
@@ -45,22 +43,10 @@ FrozenStack::FrozenStack(const StackSite& site, Module& model, int first_subject
 
 std::string load_frozen(const StackModel& model, FrozenStack& stack, Communicator& ranks) {
   try {
-    const WeightsSource source = find_weights(model.weights, ranks);
-    load_weights(source.folder, source.manifest, stack.engine(), ranks);
-    together(ranks, [&] {
-      const std::string bad = first_not_finite(stack.engine().weights());
-      KEEL_CHECK(bad.empty(), "'", model.weights, "': ", bad, " has numbers that are not finite");
-    });
-    return source.identity;
+    return load_named_weights(model, stack.engine(), ranks, true);
   } catch (const AgreedError& error) {
     throw AgreedError(concat("the frozen model '", model.name, "': ", error.what()), error.kind());
   }
-}
-
-std::string first_not_finite(const TensorParts& parts) {
-  const auto bad = std::ranges::find_if(
-      parts, [](const TensorPart& part) { return part.numel() > 0 && !kernels::all_finite(part.values); });
-  return bad == parts.end() ? "" : bad->name;
 }
 
 }  // namespace keel

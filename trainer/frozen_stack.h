@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "keel/nn/tensor_parts.h"
 #include "keel/trainer/stack.h"
 
 namespace keel {
@@ -24,13 +23,10 @@ class FrozenStack {
 
 // Gives a frozen model of a task its weights, from where it says (StackModel::weights), and returns their fingerprint
 // (WeightsSource::identity). `ranks`: those of the stack, by a communicator of the processor. Every rank calls it. An
-// AgreedError names the model: of find_weights(), of weights of another model, and of numbers that are not finite.
+// AgreedError of load_named_weights() names the model.
 std::string load_frozen(const StackModel& model, FrozenStack& stack, Communicator& ranks);
 
 // What an engine needs that only answers: parameters, and how they are gathered.
 ShardedOptions answering_options(const Config& config, Module& model, int ranks);
-
-// The first part that has a number which is not finite; empty: none has.
-std::string first_not_finite(const TensorParts& parts);
 
 }  // namespace keel

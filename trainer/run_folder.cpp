@@ -47,6 +47,11 @@ bool RunFolder::is_run(const std::string& path) {
   return std::filesystem::exists(RunFolder(path).config(), ignored);
 }
 
+std::string RunFolder::around(const std::string& checkpoint) {
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(checkpoint).parent_path().parent_path();
+  return is_run(folder.string()) ? folder.string() : "";
+}
+
 bool RunFolder::holds_run() const {
   std::error_code ignored;
   const bool has_records =

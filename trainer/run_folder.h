@@ -56,6 +56,8 @@ class RunFolder {
 
   // Whether a path is the folder of a run.
   static bool is_run(const std::string& path);
+  // The folder of the run that a checkpoint lies in; empty: it lies in none.
+  static std::string around(const std::string& checkpoint);
   // Whether there is anything that a run has learnt or recorded: a record, a checkpoint, weights. What a session wrote
   // that failed before its first record is nothing to go on with.
   bool holds_run() const;

@@ -11,6 +11,7 @@
 #include "keel/trainer/precision.h"
 #include "keel/trainer/resume.h"
 #include "keel/trainer/stack_config.h"
+#include "keel/trainer/weights_source.h"
 
 namespace keel {
 namespace {
@@ -89,7 +90,8 @@ void RunStacks::load(const RunFolder& folder, const Data& data, std::optional<Ch
   std::vector<Sharded*> engines;
   for (const auto& stack : trained()) engines.push_back(&stack->engine());
   load_beginning(site_.config, folder, data, site_.observer, site_.ranks, engines, resume);
-  if (resume) check_fingerprints(*resume);
+  if (resume) return check_fingerprints(*resume);
+  stacks_->begin_with_weights(site_.ranks, [this](const std::string& note) { tell_once(LogLevel::info, note); });
 }
 
 bool RunStacks::forget_gradients() {

@@ -38,8 +38,8 @@ class RunStacks {
   RunTrace& trace() { return *trace_; }
   // Of the frozen models, by name.
   const std::map<std::string, std::string>& fingerprints() const { return stacks_->fingerprints(); }
-  // Gives what is trained the numbers of `resume`, as load_beginning(). An AgreedError where a frozen model has other
-  // weights than then.
+  // Gives what is trained the numbers of `resume`, as load_beginning(), or, where there is none, those that a model of
+  // the task names. An AgreedError where a frozen model has other weights than then.
   void load(const RunFolder& folder, const Data& data, std::optional<Checkpoint>& resume);
   std::span<const std::unique_ptr<Stack>> trained() const { return stacks_->trained(); }
   std::vector<SavedBeside> others() const { return stacks_->others(); }

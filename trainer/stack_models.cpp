@@ -41,9 +41,8 @@ StackModels::StackModels(TaskBase& task) : all_(task.stacks()) {
                "' is no name of a task's model: letters, digits and _ are possible");
     KEEL_CHECK(model.frozen == (i >= trained_), called(model),
                " is trained, but comes after a frozen one; those that are trained come first");
-    KEEL_CHECK(model.frozen == !model.weights.empty(), called(model),
-               model.frozen ? " is frozen, and names no weights: a safetensors file, a checkpoint or a run's folder"
-                            : " is trained, and names weights to begin with, which are for frozen ones");
+    KEEL_CHECK(!model.frozen || !model.weights.empty(), called(model),
+               " is frozen, and names no weights: a safetensors file, a checkpoint or a run's folder");
     for (std::size_t other = 0; other < i; ++other)
       KEEL_CHECK(all_[other].name != model.name, "the task has two models of the name '", model.name, "'");
   }

@@ -3,6 +3,7 @@
 #include "keel/dist/checkpoint/snapshot.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/stack_config.h"
+#include "keel/trainer/weights_source.h"
 
 namespace keel {
 
@@ -22,6 +23,17 @@ TaskStacks::TaskStacks(const StackSite& site, const StackModels& models, Communi
     frozen_.push_back(std::make_unique<FrozenStack>(site_, *model.module, subject));
     subject += static_cast<int>(frozen_.back()->engine().units().size());
     fingerprints_.emplace(model.name, load_frozen(model, *frozen_.back(), ranks));
+  }
+}
+
+void TaskStacks::begin_with_weights(Communicator& ranks, const std::function<void(const std::string& note)>& tell) {
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    const StackModel& model = models_.trained()[i];
+    if (model.weights.empty()) continue;
+    load_named_weights(model, trained_[i]->engine(), ranks, false, tell);
+    if (tell && ranks.rank() == 0)
+      tell(concat(model.name.empty() ? "the model" : concat("model '", model.name, "'"),
+                  " begins with the weights in '", model.weights, "'"));
   }
 }
 

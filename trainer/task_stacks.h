@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -24,6 +25,10 @@ class TaskStacks {
   // communicator of the processor. What the site names must outlive this. Collective. Errors: see Stack and
   // load_frozen().
   TaskStacks(const StackSite& site, const StackModels& models, Communicator& ranks);
+
+  // Gives models that are trained the weights that they name (StackModel::weights), for a run that begins. `tell` hears
+  // of them on the first rank. Collective; errors of load_named_weights().
+  void begin_with_weights(Communicator& ranks, const std::function<void(const std::string& note)>& tell = {});
 
   // The first that is trained.
   Stack& main() { return *trained_.front(); }

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "keel/dist/checkpoint/hub_weights.h"
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/checkpoint/snapshot.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/hub_cache.h"
 #include "keel/trainer/assembly.h"
 #include "keel/trainer/checkpoint_list.h"
 #include "keel/trainer/config_keys.h"
@@ -16,6 +18,7 @@
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/shared_folder.h"
 #include "keel/trainer/stack_models.h"
+#include "keel/trainer/weights_source.h"
 
 namespace keel {
 namespace {
@@ -32,16 +35,17 @@ std::string strategy_change(const std::string& name, const Config& before) {
   return concat("strategy=", to_string(written.strategy));
 }
 
-// The folder of the run that a checkpoint lies in; empty: it lies in none.
-std::string run_around(const std::string& checkpoint) {
-  const std::filesystem::path folder = std::filesystem::weakly_canonical(checkpoint).parent_path().parent_path();
-  return RunFolder::is_run(folder.string()) ? folder.string() : "";
+// The folder of Hugging Face's form that a path means; empty: it means something else.
+std::string published_folder(const std::string& path) {
+  if (is_hub_folder(path)) return path;
+  return std::filesystem::exists(path) ? std::string() : hub_folder(path);
 }
 
 }  // namespace
 
 TrainedModel::TrainedModel(TrainedSource source, Communicator& ranks, Tell tell)
     : source_(std::move(source)), ranks_(ranks), tell_(std::move(tell)) {
+  together(ranks_, [&] { is_published_ = !published_folder(source_.path).empty(); });
   checkpoint_ = agree_on(kNoLimit);
   together(ranks_, [&] { open(); });
 }
@@ -74,8 +78,25 @@ Checkpoint TrainedModel::find_exported() const {
   return found;
 }
 
+Checkpoint TrainedModel::find_published(const std::string& folder) const {
+  const bool asks = source_.step || source_.is_best || !source_.average.empty();
+  KEEL_CHECK(!asks, "'", folder, "' is a folder of Hugging Face's form, which has neither steps nor averages");
+  Checkpoint found;
+  found.path = folder;
+  for (const TaskEntry& task : source_.keys->tasks().entries()) {
+    if (task.of_hub == nullptr) continue;
+    if (found.state.config = task.of_hub(folder); !found.state.config.empty()) return found;
+  }
+  throw Error(concat("'", folder, "' has a model of Hugging Face's form that none of these tasks has: `keel tasks`"),
+              ErrorKind::unsupported);
+}
+
 Checkpoint TrainedModel::agree_on(std::int64_t below) const {
   Checkpoint found;
+  if (is_published_) {
+    together(ranks_, [&] { found = find_published(published_folder(source_.path)); });
+    return found;
+  }
   if (source_.is_exported) {
     together(ranks_, [&] { found = find_exported(); });
     return found;
@@ -90,17 +111,18 @@ Checkpoint TrainedModel::agree_on(std::int64_t below) const {
 
 void TrainedModel::open() {
   const bool is_first = ranks_.rank() == 0;
-  run_ = RunFolder::is_run(source_.path) ? source_.path : run_around(checkpoint_.path);
-  const std::string name = source_.is_exported ? RunFolder(source_.path).config() : checkpoint_.path;
+  const bool is_exported = source_.is_exported || is_published_;
+  if (!is_published_) run_ = RunFolder::is_run(source_.path) ? source_.path : RunFolder::around(checkpoint_.path);
+  const std::string name = source_.is_exported && !is_published_ ? RunFolder(source_.path).config() : checkpoint_.path;
   check_has_configuration(checkpoint_);
   Config before = parse_config(source_.keys, checkpoint_.state.config, name);
-  if (source_.is_exported) before.strategy.precision = Strategy::Precision::fp32;
+  if (is_exported) before.strategy.precision = Strategy::Precision::fp32;
   std::vector<std::string> changes = source_.changes, notes;
   if (!source_.strategy.empty()) changes.push_back(strategy_change(source_.strategy, before));
   config_ = parse_config(source_.keys, checkpoint_.state.config, name, changes, "command line", &notes);
-  const bool says_precision = !source_.is_exported && config_.strategy.precision != Strategy::Precision::automatic;
+  const bool says_precision = !is_exported && config_.strategy.precision != Strategy::Precision::automatic;
   if (source_.strategy.empty() && !says_precision) config_.strategy.precision = before.strategy.precision;
-  if (source_.is_exported) {
+  if (is_exported) {
     config_.threads = 0;
     config_.kernels = KernelChoice::automatic;
   }
@@ -130,7 +152,8 @@ void TrainedModel::load(bool with_frozen) {
     names_.push_back(model.name);
   }
   dtype_ = trained_.front()->engine().options().policy.parameter;
-  load_trained();
+  if (is_published_) load_published(*models);
+  else load_trained();
   if (!with_frozen) return;
   for (const StackModel& model : models->frozen()) {
     const std::string found = load_frozen(model, add(frozen_, model), ranks_);
@@ -163,7 +186,14 @@ void TrainedModel::load_trained() {
   }
 }
 
+void TrainedModel::load_published(const StackModels& models) {
+  for (std::size_t i = 0; i < trained_.size(); ++i)
+    load_named_weights(models.trained()[i], trained_[i]->engine(), ranks_, false,
+                       [this](const std::string& note) { tell_(LogLevel::warning, note); });
+}
+
 void TrainedModel::check_finite() {
+  if (is_published_) return;  // load() has
   together(ranks_, [&] {
     for (std::size_t i = 0; i < trained_.size(); ++i) {
       const std::string bad = first_not_finite(trained_[i]->engine().weights());

@@ -20,9 +20,11 @@ namespace keel {
 
 class DeviceCommunicator;
 class FrozenStack;
+class StackModels;
 
 struct TrainedSource {
-  std::string path = {};                  // folder of a run, or of one checkpoint
+  // Folder of a run, or of one checkpoint; or of Hugging Face's form, or a name in the local cache of those.
+  std::string path = {};
   std::optional<std::int64_t> step = {};  // of a run: its checkpoint of this step; else the newest that is whole
   bool is_best = false;                   // of a run: the one that checkpoint.best has found
   std::string average = {};               // of the weights, in their place: "ema" or "swa"
@@ -41,9 +43,10 @@ using Tell = std::function<void(LogLevel level, std::string_view message)>;
 
 class TrainedModel {
  public:
-  // Opens configuration and task; makes no memory for numbers yet. Every rank calls it. A folder that is neither a run
-  // nor a checkpoint, a run without a checkpoint, a configuration that names another task or another model: an
-  // AgreedError.
+  // Opens configuration and task; makes no memory for numbers yet. Every rank calls it. Of a folder of Hugging Face's
+  // form, the configuration is the first that a task of the catalog has for it. A folder that is neither a run nor a
+  // checkpoint nor one of those, a run without a checkpoint, a configuration that names another task or another model:
+  // an AgreedError.
   TrainedModel(TrainedSource source, Communicator& ranks, Tell tell);
   ~TrainedModel();
 
@@ -68,13 +71,16 @@ class TrainedModel {
  private:
   Checkpoint find(std::int64_t below) const;
   Checkpoint find_exported() const;
+  Checkpoint find_published(const std::string& folder) const;
   Checkpoint agree_on(std::int64_t below) const;
   void open();
   void load_trained();
+  void load_published(const StackModels& models);
 
   TrainedSource source_;
   Communicator& ranks_;
   Tell tell_;
+  bool is_published_ = false;  // a folder of Hugging Face's form
   Checkpoint checkpoint_;
   std::string run_;
   Config config_;

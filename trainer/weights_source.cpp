@@ -7,10 +7,12 @@
 #include <fstream>
 #include <vector>
 
+#include "keel/dist/checkpoint/hub_weights.h"
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/checkpoint/weight_shards.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/exchange.h"
+#include "keel/kernels/update.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/run_folder.h"
 #include "keel/trainer/shared_folder.h"
@@ -53,23 +55,17 @@ std::string hash_of_extents(const Manifest& manifest) {
   return text_of(sum.hash());
 }
 
-WeightsSource of_checkpoint(const std::string& path) {
-  WeightsSource found{path, read_manifest(path), {}, true};
-  if (found.manifest.has_hashes) {
-    found.identity = hash_of_extents(found.manifest);
-  } else {
-    for (const StoredFile& file : found.manifest.files)
-      found.identity += hash_of_file((fs::path(path) / file.name).string());
-  }
-  return found;
+std::string hash_of_files(const WeightsSource& source) {
+  std::string hashes;
+  for (const StoredFile& file : source.manifest.files) hashes += hash_of_file(concat(source.folder, '/', file.name));
+  return hashes;
 }
+
+WeightsSource of_checkpoint(const std::string& path) { return {path, read_manifest(path), {}, true}; }
 
 WeightsSource of_shards(const std::string& index) {
   const fs::path parent = fs::path(index).parent_path();
-  WeightsSource found{parent.empty() ? "." : parent.string(), describe_shards(index, kWeightsSection), {}, false};
-  for (const StoredFile& file : found.manifest.files)
-    found.identity += hash_of_file(concat(found.folder, '/', file.name));
-  return found;
+  return {parent.empty() ? "." : parent.string(), describe_shards(index, kWeightsSection), {}, false};
 }
 
 std::string newest_of(const RunFolder& run) {
@@ -87,9 +83,10 @@ WeightsSource look_for(const std::string& path) {
     const fs::path file(path);
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".",
                       name = file.filename().string();
-    return {folder, describe_files(folder, kWeightsSection, std::span(&name, 1)), hash_of_file(path), false};
+    return {folder, describe_files(folder, kWeightsSection, std::span(&name, 1)), {}, false};
   }
   if (is_checkpoint(path)) return of_checkpoint(path);
+  if (is_hub_folder(path)) return {path, describe_hub_weights(path), {}, false, true};
   if (const std::string index = concat(path, '/', kShardIndex); fs::exists(index, ignored)) return of_shards(index);
   KEEL_CHECK(RunFolder::is_run(path), "'", path, "' is neither a checkpoint nor the folder of a run, and has no ",
              kShardIndex);
@@ -98,16 +95,49 @@ WeightsSource look_for(const std::string& path) {
 
 }  // namespace
 
-WeightsSource find_weights(const std::string& path, Communicator& ranks) {
+WeightsSource find_weights(const std::string& path, Communicator& ranks, bool identify) {
   WeightsSource found;
   together(ranks, [&] {
-    if (ranks.rank() == 0) found = look_for(path);
+    if (ranks.rank() != 0) return;
+    found = look_for(path);
+    if (!identify) return;
+    const bool has_hashes = found.is_checkpoint && found.manifest.has_hashes;
+    found.identity = has_hashes ? hash_of_extents(found.manifest) : hash_of_files(found);
   });
   found.folder = broadcast_text(ranks, found.folder);
   found.identity = broadcast_text(ranks, found.identity);
   found.manifest = broadcast_manifest(std::move(found.manifest), ranks);
+  found.is_hub = gather_values(ranks, found.is_hub ? 1 : 0).front() == 1;
   if (gather_values(ranks, found.is_checkpoint ? 1 : 0).front() == 1) check_readable_by_all(found.folder, ranks);
   return found;
+}
+
+std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
+                               const std::function<void(const std::string& note)>& tell) {
+  const WeightsSource source = find_weights(model.weights, ranks, identify);
+  if (source.is_hub) {
+    together(ranks, [&] {
+      KEEL_CHECK(
+          model.hub, "'", model.weights,
+          "' is a folder of Hugging Face's form, which this model has none of; name weights that keel has saved");
+    });
+    const std::vector<std::string> notes = load_hub_weights(source.folder, source.manifest, *model.hub, engine, ranks);
+    for (const std::string& note : notes)
+      if (tell && ranks.rank() == 0) tell(note);
+  } else {
+    load_weights(source.folder, source.manifest, engine, ranks);
+  }
+  together(ranks, [&] {
+    const std::string bad = first_not_finite(engine.weights());
+    KEEL_CHECK(bad.empty(), "'", model.weights, "': ", bad, " has numbers that are not finite");
+  });
+  return source.identity;
+}
+
+std::string first_not_finite(const TensorParts& parts) {
+  const auto bad = std::ranges::find_if(
+      parts, [](const TensorPart& part) { return part.numel() > 0 && !kernels::all_finite(part.values); });
+  return bad == parts.end() ? "" : bad->name;
 }
 
 }  // namespace keel

@@ -94,6 +94,10 @@ std::vector<std::vector<SafetensorsEntry>> divide_into_shards(const std::vector<
   return shards;
 }
 
+void check_number_of_shards(std::size_t shards) {
+  KEEL_CHECK(shards < 100000, "there would be ", shards, " files, and names have room for 99999");
+}
+
 std::string shard_index_text(const std::vector<std::vector<SafetensorsEntry>>& shards) {
   std::uint64_t bytes = 0;
   std::map<std::string, std::string> places;
@@ -117,7 +121,7 @@ std::size_t export_shards(const std::string& folder, const Manifest& manifest, c
                           const std::function<void(std::uint64_t bytes)>& progress, std::string_view section) {
   const WeightsWriter writer(folder, manifest, section, dtype, progress);
   const std::vector<std::vector<SafetensorsEntry>> shards = divide_into_shards(writer.tensors(), most);
-  KEEL_CHECK(shards.size() < 100000, "there would be ", shards.size(), " files, and names have room for 99999");
+  check_number_of_shards(shards.size());
   AtomicFolder written(target, if_exists);
   writer.verify();
   for (std::size_t i = 0; i < shards.size(); ++i)

@@ -28,6 +28,8 @@ bool is_of_shards(std::string_view name);
 // has a file of its own.
 std::vector<std::vector<SafetensorsEntry>> divide_into_shards(const std::vector<SafetensorsEntry>& tensors,
                                                               std::uint64_t most);
+// An Error for more than names have room for.
+void check_number_of_shards(std::size_t shards);
 // The text of the index.
 std::string shard_index_text(const std::vector<std::vector<SafetensorsEntry>>& shards);
 

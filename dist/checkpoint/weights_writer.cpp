@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "keel/dist/checkpoint/export.h"
+#include "keel/kernels/elementwise.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/file.h"
 
@@ -13,8 +14,15 @@ namespace {
 // As in a rank's own file of weights, so that both are the same bytes.
 const Metadata kWeightsMetadata = {{"format", "keel"}};
 
-SafetensorsLayout lay_out_weights(std::vector<SafetensorsEntry> tensors) {
-  return lay_out_safetensors(std::move(tensors), kWeightsMetadata, SafetensorsOrder::sorted, kPageBytes);
+SafetensorsLayout lay_out_weights(std::vector<SafetensorsEntry> tensors, const Metadata& metadata) {
+  return lay_out_safetensors(std::move(tensors), metadata, SafetensorsOrder::sorted, kPageBytes);
+}
+
+WrittenTensors by_their_own_names(const Manifest& manifest, std::string_view section) {
+  WrittenTensors written{.tensors = {}, .metadata = kWeightsMetadata};
+  for (const StoredTensor& tensor : manifest.tensors)
+    if (tensor.section == section) written.tensors.push_back({tensor.name, tensor.name, tensor.shape});
+  return written;
 }
 
 template <class Read>
@@ -28,41 +36,73 @@ void read_numbers(const Read& read) {
 
 WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
                              std::function<void(std::uint64_t bytes)> progress)
+    : WeightsWriter(folder, manifest, section, dtype, std::move(progress), by_their_own_names(manifest, section)) {}
+
+WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
+                             std::function<void(std::uint64_t bytes)> progress, WrittenTensors written)
     : section_(section),
       dtype_(dtype),
       has_hashes_(manifest.has_hashes),
       progress_(std::move(progress)),
-      reader_(folder, manifest) {
+      reader_(folder, manifest),
+      metadata_(std::move(written.metadata)) {
   KEEL_CHECK(is_floating(dtype), "weights cannot be written as ", dtype);
-  for (const StoredTensor& tensor : manifest.tensors) {
-    if (tensor.section != section) continue;
+  std::map<std::string_view, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : manifest.tensors)
+    if (tensor.section == section) stored.emplace(tensor.name, &tensor);
+  for (HubTensor& tensor : written.tensors) {
+    const auto found = stored.find(tensor.parameter);
+    KEEL_CHECK(found != stored.end(), "'", folder, "' has no weights of ", tensor.parameter);
     tensors_.push_back({tensor.name, dtype, tensor.shape});
-    stored_.emplace(tensor.name, tensor.dtype);
+    const std::string name = tensor.name;
+    sources_.emplace(name, Source{std::move(tensor), found->second});
   }
-  tensors_ = lay_out_weights(std::move(tensors_)).entries;
+  tensors_ = lay_out_weights(std::move(tensors_), metadata_).entries;
 }
 
 void WeightsWriter::verify() const {
   if (!has_hashes_) read_numbers([&] { reader_.verify(); });
 }
 
+// Where extents are cut, so that each is read once; of what is transposed whole rows, which lie in all extents.
+std::int64_t WeightsWriter::step_of(const Source& source) {
+  const std::int64_t step = kExtentBytes / static_cast<std::int64_t>(size_of(source.stored->dtype));
+  if (!source.tensor.transposed) return step;
+  const std::int64_t row = source.tensor.shape[1];
+  return std::max<std::int64_t>(1, 4 * step / row) * row;
+}
+
+void WeightsWriter::read(const Source& source, std::int64_t begin, const Tensor& values) const {
+  const auto& [tensor, stored] = source;
+  if (!tensor.transposed) {
+    const std::int64_t row =
+        product(tensor.shape) / std::max<std::int64_t>(tensor.shape.empty() ? 1 : tensor.shape[0], 1);
+    const TensorPart part{stored->name, stored->shape, tensor.first_row * row + begin, values};
+    return read_numbers([&] { reader_.fill(section_, TensorParts{part}); });
+  }
+  const std::int64_t columns = tensor.shape[1], rows = values.numel() / columns;
+  const Tensor turned = empty(values.context(), {columns, rows}, values.dtype(), Purpose::workspace);
+  const TensorBlock block{stored->name, {columns, tensor.shape[0]}, {0, begin / columns}, turned};
+  read_numbers([&] { reader_.fill(section_, std::span(&block, 1)); });
+  kernels::copy_into(values.view({rows, columns}), turned.transpose(0, 1));
+}
+
 void WeightsWriter::write(const std::string& target, std::vector<SafetensorsEntry> tensors) const {
-  const SafetensorsLayout layout = lay_out_weights(std::move(tensors));
+  const SafetensorsLayout layout = lay_out_weights(std::move(tensors), metadata_);
   const Context host = Context::create({.threads = 1});
   AtomicFile file(target);
   file.write(layout.head);
   for (const SafetensorsEntry& entry : layout.entries) {
-    const DType before = stored_.at(entry.name);
-    // Where extents are cut, so that each is read once.
-    const std::int64_t step = kExtentBytes / static_cast<std::int64_t>(size_of(before));
+    const Source& source = sources_.at(entry.name);
+    const DType before = source.stored->dtype;
+    const std::int64_t step = step_of(source);
     for (std::int64_t begin = 0, all = product(entry.shape); begin < all; begin += step) {
-      const std::int64_t count = std::min(step, all - begin);
-      const TensorPart part{entry.name, entry.shape, begin, empty(host, {count}, dtype_, Purpose::workspace)};
-      read_numbers([&] { reader_.fill(section_, TensorParts{part}); });
-      KEEL_CHECK(dtype_ == before || size_of(dtype_) > size_of(before) || kernels::all_finite(part.values), "'",
-                 entry.name, "' has numbers that are not finite as ", dtype_, "; ", before, " keeps them as they are");
-      file.write({part.values.raw(), part.values.bytes()});
-      if (progress_) progress_(part.values.bytes());
+      const Tensor values = empty(host, {std::min(step, all - begin)}, dtype_, Purpose::workspace);
+      read(source, begin, values);
+      KEEL_CHECK(dtype_ == before || size_of(dtype_) > size_of(before) || kernels::all_finite(values), "'", entry.name,
+                 "' has numbers that are not finite as ", dtype_, "; ", before, " keeps them as they are");
+      file.write({values.raw(), values.bytes()});
+      if (progress_) progress_(values.bytes());
     }
   }
   file.commit();

@@ -10,16 +10,27 @@
 #include "keel/data/safetensors.h"
 #include "keel/dist/checkpoint/extent_reader.h"
 #include "keel/dist/checkpoint/manifest.h"
+#include "keel/nn/hub_tensor.h"
 
 namespace keel {
 
-// One section of a checkpoint, in `dtype`. Memory: a few extents.
+// How the files call their tensors, and which parts of the section's these are.
+struct WrittenTensors {
+  std::vector<HubTensor> tensors = {};
+  Metadata metadata = {};
+};
+
+// One section of a checkpoint, in `dtype`. Memory: a few extents. The manifest must outlive it.
 class WeightsWriter {
  public:
+  // Every tensor of the section by its own name.
   WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
                 std::function<void(std::uint64_t bytes)> progress);
+  // A tensor that has no numbers in the section, or of another shape, is an Error.
+  WeightsWriter(const std::string& folder, const Manifest& manifest, std::string_view section, DType dtype,
+                std::function<void(std::uint64_t bytes)> progress, WrittenTensors written);
 
-  // All of the section, in the order of safetensors files.
+  // All of them, in the order of safetensors files.
   const std::vector<SafetensorsEntry>& tensors() const { return tensors_; }
   // Where extents have no hashes, files as wholes may: that no bit has changed. An UnreadableCheckpoint where one has.
   void verify() const;
@@ -27,13 +38,23 @@ class WeightsWriter {
   void write(const std::string& target, std::vector<SafetensorsEntry> tensors) const;
 
  private:
+  struct Source {
+    HubTensor tensor;
+    const StoredTensor* stored;
+  };
+  // Where a tensor of the file may be cut, in elements.
+  static std::int64_t step_of(const Source& source);
+  // Elements [begin, begin + numel) of a tensor of the file.
+  void read(const Source& source, std::int64_t begin, const Tensor& values) const;
+
   std::string section_;
   DType dtype_;
   bool has_hashes_;
   std::function<void(std::uint64_t bytes)> progress_;
   ExtentReader reader_;
   std::vector<SafetensorsEntry> tensors_;
-  std::map<std::string, DType, std::less<>> stored_;  // by name
+  std::map<std::string, Source, std::less<>> sources_;  // by name in the file
+  Metadata metadata_;
 };
 
 }  // namespace keel

@@ -1,0 +1,132 @@
+// Files of Hugging Face's form, and what their tensors are of a model.
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "keel/dist/checkpoint/hub_weights.h"
+#include "keel/dist/checkpoint/weight_shards.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/printable.h"
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostNames = 40;  // of an Error or a note
+
+bool has_file(const std::string& folder, std::string_view name) {
+  std::error_code ignored;
+  return fs::exists(concat(folder, '/', name), ignored);
+}
+
+std::string listed_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+    text += concat(i == 0 ? "" : ", ", printable(names[i], 256));
+  return names.size() > kMostNames ? concat(text, " and ", names.size() - kMostNames, " more") : text;
+}
+
+bool begins_with_one_of(std::string_view name, const std::vector<std::string>& beginnings) {
+  return std::ranges::any_of(beginnings, [&](const std::string& each) { return name.starts_with(each); });
+}
+
+bool ends_with_one_of(std::string_view name, const std::vector<std::string>& endings) {
+  return std::ranges::any_of(endings, [&](const std::string& each) { return name.ends_with(each); });
+}
+
+// A name as files may have it: as it is, without the base model's prefix, or with it.
+std::vector<std::string> spellings(const std::string& name, const std::string& prefix) {
+  if (prefix.empty()) return {name};
+  if (name.starts_with(prefix)) return {name, name.substr(prefix.size())};
+  return {name, concat(prefix, name)};
+}
+
+class Matching {
+ public:
+  Matching(const Manifest& manifest, const HubNames& names) : names_(names) {
+    for (const StoredTensor& tensor : manifest.tensors) stored_.emplace(tensor.name, &tensor);
+  }
+
+  void take(const HubTensor& tensor) {
+    std::vector<const StoredTensor*> found;
+    add_found(tensor.name, found);
+    for (const std::string& name : tensor.also) add_found(name, found);
+    if (found.empty()) {
+      const bool may = begins_with_one_of(tensor.parameter, names_.may_begin_anew);
+      (may ? anew_ : missing_).push_back(tensor.name);
+      return;
+    }
+    for (const StoredTensor* each : found) {
+      if (each->shape != tensor.shape)
+        reshaped_.push_back(concat(each->name, ' ', each->shape, " instead of ", tensor.shape));
+      else if (!is_floating(each->dtype)) reshaped_.push_back(concat(each->name, " of dtype ", each->dtype));
+      if (each != found.front()) match_.twice.emplace_back(found.front()->name, each->name);
+    }
+    match_.tensors.push_back(tensor);
+    match_.tensors.back().name = found.front()->name;
+  }
+
+  HubMatch finish(const std::string& folder) && {
+    std::vector<std::string> unknown, unused;
+    for (const auto& [name, tensor] : stored_) {
+      if (taken_.contains(name) || ends_with_one_of(name, names_.ignored)) continue;
+      (begins_with_one_of(name, names_.may_be_unused) ? unused : unknown).push_back(name);
+    }
+    std::string wrong;
+    const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
+      if (!names.empty()) wrong += concat(wrong.empty() ? "" : "; ", what, ": ", listed_names(names));
+    };
+    add("missing", missing_);
+    add("unknown to the model", unknown);
+    add("of another shape or dtype", reshaped_);
+    KEEL_CHECK(wrong.empty(), "the weights in '", folder, "' are not those of the model that its ", kHubConfig,
+               " describes; ", wrong, "; take both from one place");
+    if (!anew_.empty())
+      match_.notes.push_back(concat("'", folder, "' has no ", listed_names(anew_), ": they begin at random"));
+    if (!unused.empty())
+      match_.notes.push_back(concat("the model has no place for ", listed_names(unused), " of '", folder, "'"));
+    return std::move(match_);
+  }
+
+ private:
+  void add_found(const std::string& name, std::vector<const StoredTensor*>& found) {
+    for (const std::string& each : spellings(name, names_.base_prefix))
+      if (const auto place = stored_.find(each); place != stored_.end() && taken_.insert(each).second)
+        found.push_back(place->second);
+  }
+
+  const HubNames& names_;
+  std::map<std::string, const StoredTensor*> stored_;
+  std::set<std::string> taken_;
+  std::vector<std::string> missing_, anew_, reshaped_;
+  HubMatch match_;
+};
+
+}  // namespace
+
+bool is_hub_folder(const std::string& folder) {
+  return has_file(folder, kHubConfig) && !has_file(folder, "config.yaml") && !is_checkpoint(folder);
+}
+
+Manifest describe_hub_weights(const std::string& folder) {
+  const std::string file = kHubWeights;
+  if (has_file(folder, file)) return describe_files(folder, "weights", std::span(&file, 1));
+  if (has_file(folder, kShardIndex)) return describe_shards(concat(folder, '/', kShardIndex), "weights");
+  for (const std::string_view other : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    KEEL_CHECK(!has_file(folder, other), "'", folder, "' has its weights as ", other,
+               ", which only Python can read; `scripts/convert-weights ", folder, "` writes safetensors beside it");
+  throw Error(concat("'", folder, "' has no weights; looked for were ", kHubWeights, " and ", kShardIndex),
+              ErrorKind::io);
+}
+
+HubMatch match_hub_tensors(const Manifest& manifest, const HubNames& names, const std::string& folder) {
+  Matching matching(manifest, names);
+  for (const HubTensor& tensor : names.tensors) matching.take(tensor);
+  return std::move(matching).finish(folder);
+}
+
+}  // namespace keel

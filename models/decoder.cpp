@@ -1,0 +1,116 @@
+#include "keel/models/decoder.h"
+
+#include <bit>
+
+#include "keel/autograd/functions.h"
+
+namespace keel {
+namespace {
+
+bool depends_on_length(RotaryScaling scaling) {
+  return scaling == RotaryScaling::dynamic || scaling == RotaryScaling::longrope;
+}
+
+// Texts of the same number here are turned by the same frequencies.
+std::int64_t length_class(const RotaryOptions& options, std::int64_t length) {
+  const std::int64_t original = options.original_positions > 0 ? options.original_positions : options.max_positions;
+  if (options.scaling == RotaryScaling::dynamic) return std::max(length, options.max_positions);
+  return length > original ? original + 1 : original;
+}
+
+}  // namespace
+
+std::int64_t DecoderOptions::window(int i) const {
+  return !windowed.empty() && windowed[static_cast<std::size_t>(i)] ? layer.window : 0;
+}
+
+double training_flops_of_token(const DecoderOptions& options, std::int64_t parameters) {
+  const DecoderLayerOptions& layer = options.layer;
+  const double time = static_cast<double>(options.block);
+  double keys = 0;
+  for (int i = 0; i < options.layers; ++i) {
+    const std::int64_t window = options.window(i);
+    const double seen = window == 0 ? time : std::min(static_cast<double>(window), time);
+    keys += seen - seen * seen / (2 * time);
+  }
+  const std::int64_t looked_up = options.tied ? 0 : options.vocabulary * layer.width;
+  return 6 * static_cast<double>(parameters - looked_up) +
+         12 * keys * static_cast<double>(layer.heads * layer.head_size);
+}
+
+Decoder::Decoder(const DecoderOptions& given)
+    : options(given),
+      embed_tokens(given.vocabulary, given.layer.width, Initializer::normal(given.layer.deviation)),
+      norm(given.layer.width, given.layer.epsilon),
+      lm_head(given.tied
+                  ? embed_tokens.weight.tie()
+                  : Parameter({given.vocabulary, given.layer.width}, Initializer::normal(given.layer.deviation))) {
+  KEEL_CHECK(given.vocabulary > 0 && given.block > 0 && given.layers > 0,
+             "a decoder needs a vocabulary, a block and layers of at least 1");
+  KEEL_CHECK(given.windowed.empty() || std::ssize(given.windowed) == given.layers, "a decoder of ", given.layers,
+             " layers got windows of ", given.windowed.size());
+  options.rotary.head_size = given.layer.head_size;
+  (void)rotary_frequencies(options.rotary, given.block);
+  for (int i = 0; i < given.layers; ++i) {
+    DecoderLayerOptions layer = given.layer;
+    layer.window = given.window(i);
+    layers.emplace_back(layer);
+  }
+}
+
+Rotary Decoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
+  KEEL_CHECK(tokens.rank() == 2, "a decoder reads tokens (batch, time), got ", tokens);
+  const std::int64_t end = first + tokens.dim(1);
+  KEEL_CHECK(end <= options.block, "the sequence reaches position ", end, ", but the model's block is ", options.block);
+  const bool varies = depends_on_length(options.rotary.scaling);
+  const std::int64_t length = varies ? length_class(options.rotary, end) : options.block;
+  const Context& context = embed_tokens.weight.value().context();
+  if (!turns_ || turns_->positions < end || turns_->length != length ||
+      turns_->table.cosines.device() != context.device()) {
+    const auto rounded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(end)));
+    const std::int64_t positions = std::min(rounded, options.block);
+    turns_ = {positions, length, rotary_table(context, options.rotary, positions, length)};
+  }
+  return {.table = turns_->table, .first = first};
+}
+
+Variable Decoder::states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
+  Rotary rotary = rotary_of(tokens, 0);
+  if (documents.spans) {
+    KEEL_CHECK(documents.positions.defined() && documents.positions.shape() == tokens.shape(),
+               "packed documents have a position for each token of ", tokens);
+    rotary.positions = documents.positions;
+  }
+  ResidualStream stream{Dropout(options.layer.dropout)(embed_tokens(tokens), pass)};
+  for (const DecoderLayer& layer : layers) {
+    const auto through = [&layer, &pass, rotary, spans = documents.spans](const ResidualStream& in) {
+      return layer(in, pass, rotary, spans);
+    };
+    stream = pass_through(through, stream, pass, recompute);
+  }
+  return advance(stream, norm);
+}
+
+KeyValueCache Decoder::make_cache(std::int64_t batch, std::int64_t positions) const {
+  return make_key_value_cache(embed_tokens.weight.value(), {.layers = options.layers,
+                                                            .batch = batch,
+                                                            .kv_heads = options.layer.kv_heads,
+                                                            .positions = cache_positions(positions),
+                                                            .head_size = options.layer.head_size});
+}
+
+Variable Decoder::next_states(const Tensor& tokens, KeyValueCache& cache) const {
+  const Rotary rotary = rotary_of(tokens, cache.length);
+  ResidualStream stream{embed_tokens(tokens)};
+  for (std::size_t i = 0; i < layers.size(); ++i) stream = layers[i](stream, rotary, cache, i);
+  return advance(stream, norm);
+}
+
+void Decoder::visit(Visitor& v) {
+  v("model.embed_tokens", embed_tokens);
+  v("model.layers", layers);
+  v("model.norm", norm);
+  v("lm_head.weight", lm_head);
+}
+
+}  // namespace keel

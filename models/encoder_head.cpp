@@ -1,0 +1,163 @@
+#include "keel/models/encoder_head.h"
+
+#include "keel/autograd/functions.h"
+#include "keel/models/encoder.h"
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+Linear encoder_linear(std::int64_t in, std::int64_t out) {
+  return Linear(in, out, /*with_bias=*/true, Initializer::normal(0.02));
+}
+
+// Numbers of the rows that have a label.
+std::vector<std::int64_t> labelled_rows(const Tensor& labels) {
+  std::vector<std::int64_t> rows;
+  const auto collect = [&](const auto& values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i] != -100) rows.push_back(static_cast<std::int64_t>(i));
+  };
+  if (labels.dtype() == DType::i32) collect(labels.to_vector<std::int32_t>());
+  else collect(labels.to_vector<std::int64_t>());
+  return rows;
+}
+
+class MaskedHeadPart : public EncoderHeadPart {
+ public:
+  MaskedHeadPart(const EncoderOptions& options, const Parameter& words)
+      : names_(options.family->masked),
+        activation_(names_.always_gelu ? ActivationKind::gelu : options.activation),
+        dense_(encoder_linear(options.width, options.embedding_width())),
+        norm_(options.embedding_width(), /*with_bias=*/true, options.epsilon),
+        decoder_(words.tie()),
+        bias_({options.vocabulary}, Initializer::zeros()) {}
+
+  Variable operator()(const Variable& states, Forward& /*pass*/) const override {
+    return linear(transformed(states), decoder_, bias_);
+  }
+
+  CrossEntropyLoss masked_loss(const Variable& states, const Tensor& labels) const override {
+    KEEL_CHECK(labels.numel() * states.dim(-1) == states.value().numel(), "labels ", labels, " do not fit the states ",
+               states.shape());
+    Variable rows = view(states, {-1, states.dim(-1)});
+    Tensor targets = labels.view({-1});
+    if (labels.device().type == DeviceType::cpu) {
+      std::vector<std::int64_t> labelled = labelled_rows(labels);
+      if (labelled.empty()) labelled.push_back(0);  // one that does not count
+      const Tensor index = from_values(labels.context(), labelled, {std::ssize(labelled)});
+      rows = index_select(rows, 0, index);
+      targets = index_select(Variable(targets), 0, index).value();
+    }
+    return cross_entropy(linear(transformed(rows), decoder_, bias_), targets, {.overwrite_logits = true});
+  }
+
+  void visit(Visitor& v) override {
+    v(names_.dense, dense_);
+    v(names_.norm, norm_);
+    v(names_.decoder, decoder_);
+    v(names_.bias, bias_);
+  }
+
+ private:
+  Variable transformed(const Variable& states) const { return norm_(activated(dense_, activation_, states)); }
+
+  EncoderFamily::MaskedHead names_;
+  ActivationKind activation_;
+  Linear dense_;
+  LayerNorm norm_;
+  Parameter decoder_, bias_;
+};
+
+class SequenceHeadPart : public EncoderHeadPart {
+ public:
+  SequenceHeadPart(const EncoderOptions& options, std::int64_t outputs)
+      : names_(options.family->sequence),
+        dense_(encoder_linear(options.width, options.width)),
+        out_(encoder_linear(options.width, outputs)),
+        dropout_(options.head_dropout) {}
+
+  Variable operator()(const Variable& states, Forward& pass) const override {
+    Variable first = slice(states, 1, 0, 1);
+    if (names_.drops_input) first = dropout_(first, pass);
+    first = dropout_(activated(dense_, names_.activation, first), pass);
+    return view(out_(first), {states.dim(0), -1});
+  }
+
+  void visit(Visitor& v) override {
+    v(names_.dense, dense_);
+    v(names_.out, out_);
+  }
+
+ private:
+  EncoderFamily::SequenceHead names_;
+  Linear dense_, out_;
+  Dropout dropout_;
+};
+
+class TokensHeadPart : public EncoderHeadPart {
+ public:
+  TokensHeadPart(const EncoderOptions& options, std::int64_t outputs)
+      : out_(encoder_linear(options.width, outputs)),
+        dropout_(options.family->drops_tokens_as_layers ? options.dropout : options.head_dropout) {}
+
+  Variable operator()(const Variable& states, Forward& pass) const override { return out_(dropout_(states, pass)); }
+  void visit(Visitor& v) override { v("classifier", out_); }
+
+ private:
+  Linear out_;
+  Dropout dropout_;
+};
+
+class ReplacedHeadPart : public EncoderHeadPart {
+ public:
+  explicit ReplacedHeadPart(const EncoderOptions& options)
+      : names_(options.family->replaced),
+        activation_(options.activation),
+        dense_(encoder_linear(options.width, options.width)),
+        out_(encoder_linear(options.width, 1)) {}
+
+  Variable operator()(const Variable& states, Forward& /*pass*/) const override {
+    return view(out_(activated(dense_, activation_, states)), {states.dim(0), states.dim(1)});
+  }
+  void visit(Visitor& v) override {
+    v(names_.dense, dense_);
+    v(names_.out, out_);
+  }
+
+ private:
+  EncoderFamily::ReplacedHead names_;
+  ActivationKind activation_;
+  Linear dense_, out_;
+};
+
+}  // namespace
+
+Variable activated(const Linear& layer, ActivationKind activation, const Variable& x) {
+  if (activation == ActivationKind::gelu_tanh && layer.bias.defined()) return linear_gelu(x, layer.weight, layer.bias);
+  return Activation(activation)(layer(x));
+}
+
+CrossEntropyLoss EncoderHeadPart::masked_loss(const Variable& /*states*/, const Tensor& /*labels*/) const {
+  throw Error("this encoder's head does not say which token stood where; make it with EncoderHead::masked_language");
+}
+
+std::unique_ptr<EncoderHeadPart> make_encoder_head(const EncoderOptions& options, const HeadOptions& head,
+                                                   const Parameter& words) {
+  const bool counts = head.head == EncoderHead::sequence || head.head == EncoderHead::tokens;
+  KEEL_CHECK(!counts || head.outputs > 0, "the head of an encoder needs outputs of at least 1, got ", head.outputs);
+  switch (head.head) {
+    case EncoderHead::none: return nullptr;
+    case EncoderHead::masked_language: return std::make_unique<MaskedHeadPart>(options, words);
+    case EncoderHead::sequence: return std::make_unique<SequenceHeadPart>(options, head.outputs);
+    case EncoderHead::tokens: return std::make_unique<TokensHeadPart>(options, head.outputs);
+    case EncoderHead::replaced:
+      if (options.family->replaced.dense.empty())
+        throw Error(concat(options.family->name, " has no head that tells replaced tokens; electra has one"),
+                    ErrorKind::unsupported);
+      return std::make_unique<ReplacedHeadPart>(options);
+  }
+  throw Error("unknown head of an encoder");
+}
+
+}  // namespace keel

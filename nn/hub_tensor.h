@@ -1,0 +1,35 @@
+#pragma once
+// Which tensor of Hugging Face's files holds which part of which parameter: what a model says of itself, so that layers
+// which know no model read and write such files.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "keel/runtime/dims.h"
+
+namespace keel {
+
+// One tensor of the file: rows [first_row, first_row + shape[0]) of a parameter, or all of it.
+struct HubTensor {
+  std::string name;       // in the file
+  std::string parameter;  // in the model
+  Dims shape;             // in the file
+  std::int64_t first_row = 0;
+  bool transposed = false;             // the file has (in, out) where the parameter has (out, in); then all of it
+  std::vector<std::string> also = {};  // other names of the same numbers, which files may have beside it or instead
+};
+
+// How files hold a model. All of its parameters are there, tied ones once.
+struct HubNames {
+  std::vector<HubTensor> tensors = {};
+  // What the files of a model without its head leave out in front of names, or have there in addition.
+  std::string base_prefix = {};
+  std::vector<std::string> ignored = {};  // endings of names: tensors that the model computes by itself
+  // Beginnings of parameters that files may be without: a new head. They keep their initial numbers.
+  std::vector<std::string> may_begin_anew = {};
+  // Beginnings of names of tensors that the model may leave aside: the head of another task.
+  std::vector<std::string> may_be_unused = {};
+};
+
+}  // namespace keel

@@ -1,0 +1,127 @@
+#include "keel/tasks/hub_files.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+#include "keel/runtime/hub_cache.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
+
+namespace keel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 3> kTokenNumbers = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+// What special tokens are called in published vocabularies, the likelier ones first.
+struct SpecialRole {
+  std::string_view role;
+  std::vector<std::string_view> texts;
+};
+const std::vector<SpecialRole>& special_roles() {
+  static const std::vector<SpecialRole> roles = {{"bos_token", {"<s>", "<|begin_of_text|>", "<|endoftext|>"}},
+                                                 {"eos_token", {"</s>", "<|end_of_text|>", "<|endoftext|>"}},
+                                                 {"unk_token", {"<unk>", "[UNK]"}},
+                                                 {"pad_token", {"<pad>", "[PAD]"}},
+                                                 {"cls_token", {"[CLS]"}},
+                                                 {"sep_token", {"[SEP]"}},
+                                                 {"mask_token", {"<mask>", "[MASK]"}}};
+  return roles;
+}
+
+// Of the tokenizer's vocabulary; none: no such token.
+std::optional<std::string_view> special_text(const Tokenizer& tokenizer, const SpecialRole& special) {
+  for (const std::string_view text : special.texts)
+    if (tokenizer.token_of(text)) return text;
+  return std::nullopt;
+}
+
+std::string_view torch_name(DType dtype) {
+  return dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
+}
+
+// The folder of published files that the name means; empty: it means none.
+std::string published_folder_of(const std::string& name) {
+  if (name.empty() || is_made_of_text(name)) return {};
+  const std::string place = with_home_folder(name);
+  return fs::is_directory(place) ? place : fs::exists(place) ? std::string() : hub_folder(name);
+}
+
+bool is_same_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
+  try {
+    return load_tokenizer(folder)->to_json() == tokenizer.to_json();
+  } catch (const Error&) { return false; }
+}
+
+void add_own_files(const Tokenizer& tokenizer, std::int64_t length, HubFiles& all) {
+  all.files.emplace_back("tokenizer.json", tokenizer.to_json());
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"model_max_length", length},
+                 {"clean_up_tokenization_spaces", false}};
+  for (const SpecialRole& each : special_roles())
+    if (const auto text = special_text(tokenizer, each)) config[each.role] = *text;
+  all.files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+}
+
+void add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
+  if (!options.tokenizer) {
+    all.notes.emplace_back("the run has no tokenizer, and none is written");
+    return;
+  }
+  const Tokenizer& tokenizer = *options.tokenizer;
+  const std::string folder = published_folder_of(options.tokenizer_name);
+  if (!folder.empty() && is_same_tokenizer(folder, tokenizer)) {
+    for (const std::string& name : tokenizer_files(folder))
+      all.files.emplace_back(name, read_text_file(concat(folder, '/', name)));
+    return;
+  }
+  if (tokenizer.to_json().find("\"keel tokenizer\"") == std::string::npos) return add_own_files(tokenizer, length, all);
+  all.notes.push_back(
+      concat("no tokenizer is written: keel's tokenizer '", tokenizer.name(), "' has no form that transformers reads"));
+}
+
+// Numbers of special tokens, as far as the tokenizer has them.
+void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
+  for (const SpecialRole& each : special_roles()) {
+    const std::string key = concat(each.role, "_id");
+    const auto text = special_text(tokenizer, each);
+    if (text && std::ranges::find(kTokenNumbers, key) != kTokenNumbers.end() && !config.contains(key))
+      config[key] = std::int64_t{*tokenizer.token_of(*text)};
+  }
+}
+
+}  // namespace
+
+std::string kept_config(const ModelSpec& spec, const std::string& from) {
+  Json config = spec.hub_config();
+  if (!from.empty()) {
+    const Json before = Json::parse(read_text_file(concat(from, "/config.json")));
+    for (const std::string_view key : kTokenNumbers)
+      if (const Json* number = before.find(key); number != nullptr && !number->is_null()) config[key] = *number;
+  }
+  return config.dump(2) + "\n";
+}
+
+HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {
+  HubFiles all{.why_not = spec.why_no_hub_config()};
+  if (!all.why_not.empty()) return all;
+  Json config = options.kept.empty() ? spec.hub_config() : Json::parse(options.kept);
+  if (options.tokenizer) add_token_numbers(*options.tokenizer, config);
+  config["torch_dtype"] = torch_name(options.dtype);
+  Json generation = {{"_from_model_config", true}};
+  for (const std::string_view key : kTokenNumbers)
+    if (const Json* number = config.find(key)) generation[key] = *number;
+  all.files.emplace_back("config.json", config.dump(2) + "\n");
+  if (spec.entry().kind == ModelKind::decoder)
+    all.files.emplace_back("generation_config.json", generation.dump(2) + "\n");
+  add_tokenizer(options, spec.block(), all);
+  return all;
+}
+
+}  // namespace keel

@@ -1,0 +1,28 @@
+#pragma once
+// Small files of a folder of Hugging Face's form: config.json, generation_config.json and the tokenizer's.
+
+#include <cstdint>
+#include <string>
+
+#include "keel/models/catalog.h"
+#include "keel/tasks/task.h"
+#include "keel/tokenizers/tokenizer.h"
+
+namespace keel {
+
+// The config.json that a run keeps. Numbers of special tokens are those of `from`, the folder that the model began
+// with, if any. The same text at every call.
+std::string kept_config(const ModelSpec& spec, const std::string& from);
+
+struct HubFilesOptions {
+  std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any
+  TokenizerPtr tokenizer = {};  // null: the model has none
+  // What data.tokenizer says: a folder or a name in the local cache, whose own files are taken where they are the same
+  // tokenizer.
+  std::string tokenizer_name = {};
+  DType dtype = DType::f32;  // of the weights
+};
+// A tokenizer that other programs cannot read is left out, with a note.
+HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options);
+
+}  // namespace keel

@@ -1,0 +1,91 @@
+// Small files of a folder of Hugging Face's form.
+
+#include "keel/tasks/hub_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "keel/runtime/file.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
+#include "tests/temporary_folder.h"
+
+namespace keel {
+namespace {
+
+using testing::TemporaryFolder;
+
+constexpr const char* kWordsTokenizer = R"({
+  "version": "1.0", "truncation": null, "padding": null,
+  "added_tokens": [{"id": 2, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": true}],
+  "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+  "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "<|endoftext|>": 2}, "unk_token": "a"}})";
+constexpr const char* kTinyConfig = R"({"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2,
+  "n_positions": 16, "vocab_size": 61, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 7})";
+
+std::map<std::string, std::string> files_by_name(const HubFiles& all) { return {all.files.begin(), all.files.end()}; }
+
+TEST(HubFiles, OfATokenizerOfKeelsHaveItsSpecialTokensAndTheLongestText) {
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  const auto files =
+      files_by_name(hub_files(*spec, {.tokenizer = parse_tokenizer(kWordsTokenizer, "words"), .dtype = DType::bf16}));
+  ASSERT_EQ(files.size(), 4u);
+  const Json beside = Json::parse(files.at("tokenizer_config.json"));
+  EXPECT_EQ(beside.at("model_max_length").integer(), 16);
+  EXPECT_EQ(beside.at("eos_token").string(), "<|endoftext|>");
+  EXPECT_EQ(beside.at("bos_token").string(), "<|endoftext|>");
+  EXPECT_FALSE(beside.contains("mask_token"));
+  EXPECT_EQ(parse_tokenizer(files.at("tokenizer.json"), "written")->encode("b a"), (std::vector<std::uint32_t>{1, 0}));
+  const Json config = Json::parse(files.at("config.json"));
+  EXPECT_EQ(config.at("torch_dtype").string(), "bfloat16");
+  EXPECT_EQ(config.at("eos_token_id").integer(), 2);
+  EXPECT_EQ(Json::parse(files.at("generation_config.json")).at("eos_token_id").integer(), 2);
+  EXPECT_EQ(read_hub_spec(files.at("config.json"), "written")->hub_config().dump(), spec->hub_config().dump());
+}
+
+TEST(HubFiles, KeepTheNumbersOfTokensThatTheModelBeganWith) {
+  const TemporaryFolder place;
+  write_text_file(place / "config.json", kTinyConfig);
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  const std::string kept = kept_config(*spec, place.path());
+  EXPECT_EQ(Json::parse(kept).at("eos_token_id").integer(), 7);
+  EXPECT_EQ(kept_config(*spec, place.path()), kept);
+  EXPECT_FALSE(Json::parse(kept_config(*spec, "")).contains("eos_token_id"));
+  const auto files =
+      files_by_name(hub_files(*spec, {.kept = kept, .tokenizer = parse_tokenizer(kWordsTokenizer, "words")}));
+  EXPECT_EQ(Json::parse(files.at("config.json")).at("eos_token_id").integer(), 7);
+}
+
+TEST(HubFiles, OfAPublishedTokenizerAreItsOwnAsLongAsItIsTheSame) {
+  const TemporaryFolder place;
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  write_text_file(place / "tokenizer.json", kWordsTokenizer);
+  write_text_file(place / "tokenizer_config.json", R"({"model_max_length": 77, "chat_template": "x"})");
+  write_text_file(place / "other.txt", "no file of a tokenizer");
+  const TokenizerPtr tokenizer = load_tokenizer(place.path());
+  auto files = files_by_name(hub_files(*spec, {.tokenizer = tokenizer, .tokenizer_name = place.path()}));
+  EXPECT_EQ(files.at("tokenizer.json"), kWordsTokenizer);
+  EXPECT_EQ(files.at("tokenizer_config.json"), R"({"model_max_length": 77, "chat_template": "x"})");
+  EXPECT_EQ(files.size(), 4u);
+  std::string other = kWordsTokenizer;
+  other.replace(other.find("\"b\": 1"), 6, "\"c\": 1");
+  write_text_file(place / "tokenizer.json", other);
+  files = files_by_name(hub_files(*spec, {.tokenizer = tokenizer, .tokenizer_name = place.path()}));
+  EXPECT_EQ(files.at("tokenizer.json"), tokenizer->to_json());
+  EXPECT_EQ(Json::parse(files.at("tokenizer_config.json")).at("model_max_length").integer(), 16);
+}
+
+TEST(HubFiles, SayThatATokenizerOfBytesHasNoSuchForm) {
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  const HubFiles all = hub_files(*spec, {.tokenizer = find_tokenizer("byte", "")});
+  EXPECT_EQ(files_by_name(all).count("tokenizer.json"), 0u);
+  ASSERT_EQ(all.notes.size(), 1u);
+  EXPECT_EQ(all.notes[0], "no tokenizer is written: keel's tokenizer 'byte' has no form that transformers reads");
+  EXPECT_EQ(hub_files(*spec, {}).notes.at(0), "the run has no tokenizer, and none is written");
+}
+
+}  // namespace
+}  // namespace keel

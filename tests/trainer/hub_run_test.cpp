@@ -1,0 +1,291 @@
+// Runs that begin with a model of Hugging Face's form, what becomes of it, and the way back: without Python, by a
+// folder that the test writes itself.
+
+#include <gtest/gtest.h>
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "keel/data/safetensors.h"
+#include "keel/dist/checkpoint/hub_export.h"
+#include "keel/dist/checkpoint/hub_weights.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/models/gpt.h"
+#include "keel/models/hub_tensors.h"
+#include "keel/optim/optimizer.h"
+#include "keel/runtime/random.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/evaluate_run.h"
+#include "keel/trainer/generate.h"
+#include "keel/trainer/hub_form.h"
+#include "tests/error_of.h"
+#include "tests/support.h"
+#include "tests/tiny_gpt.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+const std::shared_ptr<const HubNames>& gpt_names() {
+  static const auto names = [] {
+    Gpt model(tiny_gpt());
+    return std::make_shared<const HubNames>(hub_names(model, find_model("gpt")->naming));
+  }();
+  return names;
+}
+
+// The weights of the golden GPT-2 (tests/golden/README.md) as transformers has them: named from "transformer." on, with
+// linear layers as (in, out).
+std::vector<NamedTensor> published_weights(DType dtype = DType::f32) {
+  const Context host = testing::context(1);
+  std::vector<NamedTensor> tensors;
+  for (const HubTensor& each : gpt_names()->tensors) {
+    const bool bias = each.parameter.ends_with(".bias");
+    const float scale = bias ? 0.1F : 0.2F, offset = each.parameter.find("ln_") != std::string::npos && !bias ? 1 : 0;
+    std::vector<float> values(static_cast<std::size_t>(product(each.shape)));
+    fill_uniform(values, 1, each.parameter);
+    for (float& value : values) value = (2 * value - 1) * scale + offset;
+    Tensor whole = from_values(host, values, each.transposed ? Dims{each.shape[1], each.shape[0]} : each.shape);
+    if (each.transposed) whole = kernels::clone(whole.transpose(0, 1));
+    tensors.emplace_back(each.name, kernels::cast(whole, dtype));
+  }
+  return tensors;
+}
+
+constexpr const char* kPublishedConfig = R"({
+  "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 16,
+  "n_ctx": 16, "vocab_size": 61, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 5,
+  "bos_token_id": 5, "task_specific_params": {"text-generation": {"do_sample": true}}})";
+
+// A folder with config.json and weights.
+std::string published(const TemporaryFolder& place, const std::vector<NamedTensor>& tensors = published_weights(),
+                      const std::string& name = "hub") {
+  const std::string folder = place / name;
+  std::filesystem::create_directories(folder);
+  write_text_file(folder + "/config.json", kPublishedConfig);
+  write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+  return folder;
+}
+
+// One step that moves no number of fp32.
+Config still_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
+  const std::string text = place / "text.txt";
+  if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
+  more.push_back(concat("run=", place / run));
+  more.push_back(concat("data.path=", text));
+  return parse_config(R"(
+steps: 1
+data: {type: text, tokenizer: character}
+batch: {global: 4, micro: 2}
+optimizer: {lr: 1e-30}
+eval: {every: 0}
+checkpoint: {every: 0}
+threads: 1
+)",
+                      "still.yaml", more);
+}
+
+// The run's newest checkpoint in Hugging Face's form.
+HubForm exported(const Config& config, const std::string& target, DType dtype = DType::f32) {
+  const Checkpoint checkpoint = find_checkpoint(config.run, std::nullopt, [](std::string_view) {});
+  HubForm form = hub_form_of(checkpoint, config.run, "", dtype, keel_keys());
+  export_hub(checkpoint.path, checkpoint.manifest, target,
+             {.tensors = form.names->tensors, .files = form.files.files, .dtype = dtype});
+  return form;
+}
+
+std::map<std::string, std::vector<double>> tensors_of(const std::string& folder) {
+  std::map<std::string, std::vector<double>> found;
+  for (const auto& [name, values] : SafetensorsFile(folder + "/model.safetensors").views(testing::context(1)))
+    found[concat(name, values.shape(), values.dtype())] = doubles(values);
+  return found;
+}
+
+TEST(HubRun, AGpt2OfTransformersFormHasPyTorchsLogits) {
+  const TemporaryFolder place;
+  const std::string folder = published(place);
+  const SafetensorsFile golden(KEEL_SOURCE_DIR "/tests/golden/gpt2_tiny.safetensors");
+  run_ranks(1, [&](Communicator& ranks) {
+    const Context context = testing::context(1);
+    Gpt model(tiny_gpt());
+    Sharded engine(model, context, ranks, make_sgd(), {});
+    EXPECT_TRUE(load_hub_weights(folder, describe_hub_weights(folder), *gpt_names(), engine, ranks).empty());
+    Forward pass;
+    const Tensor tokens = kernels::cast(golden.tensor("tokens", context), DType::i64);
+    EXPECT_LT(relative_error(doubles(model(tokens, pass).value()), doubles(golden.tensor("logits", context))), 1e-5);
+  });
+}
+
+TEST(HubRun, BeginsWithTheWeightsInEveryStageAndGivesThemBackToTheBit) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const TemporaryFolder place;
+    const std::string folder = published(place, published_weights(dtype));
+    for (const char* stage : {"ddp", "zero1", "zero2", "zero3"}) {
+      const Config config =
+          still_run(place, concat("run-", stage), {"model.from=" + folder, concat("strategy=", stage)});
+      const auto told = train_by(dtype == DType::f32 ? 3 : 2, config);
+      EXPECT_NE(told[0]->messages.find(concat("the model begins with the weights in '", folder, "'")),
+                std::string::npos)
+          << told[0]->messages;
+      const std::string out = place / concat("out-", stage);
+      const HubForm form = exported(config, out, dtype);
+      EXPECT_TRUE(tensors_of(out) == tensors_of(folder)) << dtype << ' ' << stage;
+      EXPECT_NE(form.files.notes.at(0).find("keel's tokenizer"), std::string::npos) << form.files.notes.at(0);
+      const Json kept = Json::parse(read_text_file(out + "/config.json"));
+      EXPECT_EQ(kept.at("torch_dtype").string(), dtype == DType::f32    ? "float32"
+                                                 : dtype == DType::bf16 ? "bfloat16"
+                                                                        : "float16");
+      EXPECT_EQ(kept.at("eos_token_id").integer(), 5);
+      EXPECT_EQ(kept.at("vocab_size").integer(), 61);
+      EXPECT_EQ(Json::parse(read_text_file(out + "/generation_config.json")).at("eos_token_id").integer(), 5);
+    }
+    // And from there again.
+    const Config again = still_run(place, "again", {"model.from=" + (place / "out-zero3")});
+    train_by(1, again);
+    exported(again, place / "out-again", dtype);
+    EXPECT_TRUE(tensors_of(place / "out-again") == tensors_of(folder)) << dtype;
+  }
+}
+
+TEST(HubRun, GoesOnWithWhatItHasLearntAndTakesNoShapeButTheRuns) {
+  const TemporaryFolder place;
+  const std::string folder = published(place);
+  const std::vector<std::string> settings = {"model.from=" + folder, "steps=4", "checkpoint.every=2",
+                                             "optimizer.lr=1e-2"};
+  const Config whole = still_run(place, "whole", settings), broken = still_run(place, "broken", settings);
+  train_by(2, whole);
+  train_by(2, broken, 2);
+  std::vector<NamedTensor> other = published_weights();
+  for (const auto& [name, values] : other) kernels::scale(values, 0.5);
+  published(place, other);
+  const auto told = train_by(2, still_run(place, "broken", [&] {
+                               std::vector<std::string> more = settings;
+                               more.push_back("resume=auto");
+                               return more;
+                             }()));
+  EXPECT_EQ(told[0]->messages.find("begins with"), std::string::npos) << told[0]->messages;
+  EXPECT_EQ(weights_of(broken).size(), weights_of(whole).size());
+  EXPECT_TRUE(weights_of(broken) == weights_of(whole));
+}
+
+TEST(HubRun, TakesTheShapeAloneWhereItIsToldSo) {
+  const TemporaryFolder place;
+  const std::string folder = published(place);
+  std::filesystem::remove(folder + "/model.safetensors");
+  const Config shaped = still_run(place, "shaped", {"model.from=" + folder, "model.weights=false"});
+  const Config keyed = still_run(
+      place, "keyed", {"model.layers=2", "model.heads=4", "model.width=32", "model.block=16", "model.vocabulary=61"});
+  train_by(1, shaped);
+  train_by(1, keyed);
+  EXPECT_TRUE(weights_of(shaped) == weights_of(keyed));
+  EXPECT_NE(error_of([&] {
+              train_by(2, still_run(place, "none", {"model.from=" + folder}));
+            }).find("has no weights; looked for were"),
+            std::string::npos);
+}
+
+TEST(HubRun, RefusesWeightsThatAreNotFiniteByName) {
+  const TemporaryFolder place;
+  std::vector<NamedTensor> tensors = published_weights();
+  const auto found = std::ranges::find(tensors, "transformer.h.1.mlp.c_fc.weight", &NamedTensor::first);
+  found->second.data<float>()[70] = std::numeric_limits<float>::infinity();
+  const std::string folder = published(place, tensors);
+  for (const int n : {1, 3})
+    EXPECT_NE(error_of([&] {
+                train_by(n, still_run(place, "run", {"model.from=" + folder, "strategy=zero3"}));
+              }).find(concat("'", folder, "': h.1.mlp.c_fc.weight has numbers that are not finite")),
+              std::string::npos);
+}
+
+TEST(HubRun, SaysWhatIsWrongWithAFolderOrAName) {
+  const TemporaryFolder place;
+  const auto expect_error = [&](const std::string& from, std::string_view words) {
+    const std::string error = error_of([&] { train_by(1, still_run(place, "run", {"model.from=" + from})); });
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
+  const std::string folder = published(place);
+  std::filesystem::remove(folder + "/config.json");
+  expect_error(folder, "has no config.json");
+  write_text_file(folder + "/config.json", R"({"model_type": "unheard"})");
+  expect_error(folder, "config.json: model_type: keel has no model 'unheard'; it has ");
+  expect_error("unheard/of", "is neither a folder nor a model of the local cache");
+  expect_error("unheard/of", "`scripts/fetch-model NAME` brings a model there");
+}
+
+TEST(HubRun, KeepsAConfigOfEveryModelThatHasOneAndMissesNoneOfOldRuns) {
+  const TemporaryFolder place;
+  const std::vector<std::string> shape = {"model.layers=2", "model.heads=2",      "model.width=16",
+                                          "model.block=16", "checkpoint.every=1", "steps=2"};
+  const Config config = still_run(place, "run", shape);
+  train_by(1, config, 1);
+  const std::string kept = config.run + "/config.json", text = read_text_file(kept);
+  EXPECT_EQ(read_hub_spec(text, "kept")->hub_config().dump(2) + "\n", text);
+  std::filesystem::remove(kept);  // as runs before there was any
+  EXPECT_EQ(exported(config, place / "out").files.files.front().first, "config.json");
+  std::vector<std::string> more = shape;
+  more.push_back("resume=auto");
+  train_by(1, still_run(place, "run", more));
+  EXPECT_EQ(read_text_file(kept), text);
+
+  more = shape;
+  more.push_back("model.bias=false");
+  const Config without = still_run(place, "without", more);
+  train_by(1, without);
+  EXPECT_FALSE(std::filesystem::exists(without.run + "/config.json"));
+  EXPECT_NE(error_of([&] {
+              exported(without, place / "refused");
+            }).find("model.bias is false, and transformers' GPT-2 has biases"),
+            std::string::npos);
+}
+
+TEST(HubRun, AFolderAnswersAsTheRunThatBeganWithIt) {
+  const TemporaryFolder place;
+  const std::string folder = published(place);
+  const Config config = still_run(place, "run", {"model.from=" + folder});
+  train_by(1, config);
+  std::filesystem::copy_file(config.run + "/tokenizer.json", folder + "/tokenizer.json");
+  const auto said = [&](const std::string& path, int n, const std::string& strategy) {
+    std::string text;
+    run_ranks(n, [&](Communicator& ranks) {
+      generate(
+          {.run = path, .prompt = "line 3", .tokens = 12, .temperature = 0, .strategy = strategy},
+          [&](std::string_view piece) { text += piece; }, ranks);
+    });
+    return text;
+  };
+  const std::string expected = said(config.run, 1, "");
+  EXPECT_GT(expected.size(), 6u);
+  EXPECT_EQ(said(folder, 1, ""), expected);
+  EXPECT_EQ(said(folder, 3, "zero3"), expected);
+  const std::string cache = place / "cache/hub/models--org--tiny";
+  std::filesystem::create_directories(cache + "/refs");
+  std::filesystem::create_directories(cache + "/snapshots");
+  write_text_file(cache + "/refs/main", "abc");
+  std::filesystem::copy(folder, cache + "/snapshots/abc");
+  ASSERT_EQ(::setenv("HF_HUB_CACHE", (place / "cache/hub").c_str(), 1), 0);
+  EXPECT_EQ(said("org/tiny", 1, ""), expected);
+  ASSERT_EQ(::unsetenv("HF_HUB_CACHE"), 0);
+
+  const auto loss = [&](const std::string& path) {
+    std::string text;
+    run_ranks(1, [&](Communicator& ranks) {
+      TrainedModel trained(
+          {.path = path,
+           .changes = {concat("data.path=", place / "text.txt"), "batch.global=4", "batch.micro=2", "device=cpu"}},
+          ranks, [](LogLevel, std::string_view) {});
+      text = evaluate_run(trained, "").json().at("sets").dump();
+    });
+    return text;
+  };
+  EXPECT_EQ(loss(folder), loss(config.run));
+  EXPECT_NE(error_of([&] { said(place / "nothing", 1, ""); }), "");
+}
+
+}  // namespace
+}  // namespace keel

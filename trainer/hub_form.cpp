@@ -1,0 +1,29 @@
+#include "keel/trainer/hub_form.h"
+
+#include <algorithm>
+
+#include "keel/runtime/error.h"
+#include "keel/trainer/config_keys.h"
+#include "keel/trainer/make_task.h"
+#include "keel/trainer/stack_models.h"
+
+namespace keel {
+
+HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, DType dtype,
+                    const std::shared_ptr<const ConfigKeys>& keys) {
+  check_has_configuration(checkpoint);
+  const Config config = parse_config(keys, checkpoint.state.config, checkpoint.path);
+  const std::unique_ptr<TaskBase> task = make_task(config, Context::create({.threads = 1}), run);
+  const StackModels models(*task);
+  const auto trained = models.trained();
+  const auto found = std::ranges::find(trained, model, &StackModel::name);
+  KEEL_CHECK(found != trained.end(), "the task ", config.task, " trains no model '", model, "'");
+  HubForm form{found->hub, task->hub_files(dtype)};
+  if (!form.names || !form.files.why_not.empty())
+    throw Error(concat("--format hf: '", checkpoint.path, "' is of the task ", config.task, ": ",
+                       form.files.why_not.empty() ? "this model has no form of Hugging Face's" : form.files.why_not),
+                ErrorKind::unsupported);
+  return form;
+}
+
+}  // namespace keel

@@ -1,0 +1,23 @@
+#pragma once
+// A run's model in the form that Hugging Face's programs read, for `keel get --format hf`.
+
+#include <memory>
+#include <string>
+
+#include "keel/tasks/task.h"
+#include "keel/trainer/checkpoint.h"
+#include "keel/trainer/config.h"
+
+namespace keel {
+
+struct HubForm {
+  std::shared_ptr<const HubNames> names;
+  HubFiles files;
+};
+
+// Of the model of this name ("": the only one) that the checkpoint has, with weights of the dtype. `run`: the folder of
+// its run, whose files stand for those of the data. An Error where the task or the model has no such form.
+HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, DType dtype,
+                    const std::shared_ptr<const ConfigKeys>& keys);
+
+}  // namespace keel
