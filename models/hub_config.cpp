@@ -136,7 +136,10 @@ Json HubConfig::value(std::string_view key) {
 
 void HubConfig::expect(std::string_view key, const Json& only) {
   const Json* const found = find(key);
-  if (found != nullptr && found->dump() != only.dump())
+  const auto is_same = [&] {  // 0 is 0.0
+    return found->is_number() && only.is_number() ? found->number() == only.number() : found->dump() == only.dump();
+  };
+  if (found != nullptr && !is_same())
     refuse(key, concat("is ", printable(found->dump(), 64), ", and keel's ", model_type_, " computes with ",
                        only.dump(), " alone"));
 }

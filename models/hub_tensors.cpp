@@ -64,6 +64,11 @@ std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
 HubNames hub_names(Module& model, const HubNaming& naming) {
   HubNames names = {.tensors = hub_tensors(model, naming), .base_prefix = std::string(naming.base_prefix)};
   for (const std::string_view ending : split_choices(naming.ignored)) names.ignored.emplace_back(ending);
+  for (const std::string_view pair : split_choices(naming.renamed)) {
+    const std::size_t sign = pair.find('=');
+    names.renamed.emplace_back(pair.substr(0, sign), pair.substr(sign + 1));
+  }
+  for (const std::string_view beginning : split_choices(naming.heads)) names.heads.emplace_back(beginning);
   return names;
 }
 

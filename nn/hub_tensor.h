@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "keel/runtime/dims.h"
@@ -26,10 +27,11 @@ struct HubNames {
   // What the files of a model without its head leave out in front of names, or have there in addition.
   std::string base_prefix = {};
   std::vector<std::string> ignored = {};  // endings of names: tensors that the model computes by itself
-  // Beginnings of parameters that files may be without: a new head. They keep their initial numbers.
-  std::vector<std::string> may_begin_anew = {};
-  // Beginnings of names of tensors that the model may leave aside: the head of another task.
-  std::vector<std::string> may_be_unused = {};
+  // Endings of names in older files, and what they are called now.
+  std::vector<std::pair<std::string, std::string>> renamed = {};
+  // Beginnings of names, behind the prefix, of heads. Files may be without those of the model, which keep their initial
+  // numbers then, and may have others.
+  std::vector<std::string> heads = {};
 };
 
 }  // namespace keel

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "keel/models/hub_tensors.h"
+#include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/hub_cache.h"
@@ -100,12 +102,20 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
 
 std::string kept_config(const ModelSpec& spec, const std::string& from) {
   Json config = spec.hub_config();
-  if (!from.empty()) {
-    const Json before = Json::parse(read_text_file(concat(from, "/config.json")));
+  if (const std::string place = concat(from, "/config.json"); !from.empty() && fs::exists(place)) {
+    const Json before = Json::parse(read_text_file(place));
     for (const std::string_view key : kTokenNumbers)
       if (const Json* number = before.find(key); number != nullptr && !number->is_null()) config[key] = *number;
   }
   return config.dump(2) + "\n";
+}
+
+Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run) {
+  // A run whose model is asked has weights of its own.
+  const bool begins = run.empty() && settings.text("model.from") != "none" && settings.flag("model.weights");
+  const bool has_form = spec.why_no_hub_config().empty();
+  return {.weights = begins ? hub_model_folder(settings) : "",
+          .hub = has_form ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming)) : nullptr};
 }
 
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {

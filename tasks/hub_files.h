@@ -10,9 +10,14 @@
 
 namespace keel {
 
-// The config.json that a run keeps. Numbers of special tokens are those of `from`, the folder that the model began
-// with, if any. The same text at every call.
+// The config.json that a run keeps. Numbers of special tokens are those that the config.json of the folder `from` has:
+// of the model that it began with, or of the run whose model is asked; empty, or without one: none. The same text at
+// every call.
 std::string kept_config(const ModelSpec& spec, const std::string& from);
+
+// Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
+// task's site.
+Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run);
 
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any

@@ -11,7 +11,6 @@
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/models/generation.h"
-#include "keel/models/hub_tensors.h"
 #include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
@@ -75,17 +74,13 @@ class LanguageTask : public Task {
     if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
     const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
     if (shape->why_no_hub_config().empty())
-      data.files.emplace_back(kModelFile, kept_config(*shape, hub_model_folder(site_.settings)));
+      data.files.emplace_back(kModelFile,
+                              kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
     return data;
   }
 
   Beginning beginning() override {
-    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
-    const bool has_form = shape->why_no_hub_config().empty();
-    return {.weights = has_hub_model() && site_.run.empty() && site_.settings.flag("model.weights")
-                           ? hub_model_folder(site_.settings)
-                           : "",
-            .hub = has_form ? std::make_shared<HubNames>(hub_names(model(), shape->entry().naming)) : nullptr};
+    return beginning_of(site_.settings, *spec(has_hub_model() ? 0 : vocabulary()), model(), site_.run);
   }
 
   HubFiles hub_files(DType dtype) override {

@@ -85,7 +85,10 @@ Checkpoint TrainedModel::find_published(const std::string& folder) const {
   found.path = folder;
   for (const TaskEntry& task : source_.keys->tasks().entries()) {
     if (task.of_hub == nullptr) continue;
-    if (found.state.config = task.of_hub(folder); !found.state.config.empty()) return found;
+    const std::string config = task.of_hub(folder);
+    if (config.empty()) continue;
+    found.state.config = concat("steps: 1\n", config);  // a run has some; nothing here is trained
+    return found;
   }
   throw Error(concat("'", folder, "' has a model of Hugging Face's form that none of these tasks has: `keel tasks`"),
               ErrorKind::unsupported);

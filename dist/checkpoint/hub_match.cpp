@@ -48,7 +48,7 @@ std::vector<std::string> spellings(const std::string& name, const std::string& p
 class Matching {
  public:
   Matching(const Manifest& manifest, const HubNames& names) : names_(names) {
-    for (const StoredTensor& tensor : manifest.tensors) stored_.emplace(tensor.name, &tensor);
+    for (const StoredTensor& tensor : manifest.tensors) stored_.emplace(name_now(tensor.name), &tensor);
   }
 
   void take(const HubTensor& tensor) {
@@ -56,8 +56,7 @@ class Matching {
     add_found(tensor.name, found);
     for (const std::string& name : tensor.also) add_found(name, found);
     if (found.empty()) {
-      const bool may = begins_with_one_of(tensor.parameter, names_.may_begin_anew);
-      (may ? anew_ : missing_).push_back(tensor.name);
+      (is_of_head(tensor.name) ? anew_ : missing_).push_back(tensor.name);
       return;
     }
     for (const StoredTensor* each : found) {
@@ -74,7 +73,7 @@ class Matching {
     std::vector<std::string> unknown, unused;
     for (const auto& [name, tensor] : stored_) {
       if (taken_.contains(name) || ends_with_one_of(name, names_.ignored)) continue;
-      (begins_with_one_of(name, names_.may_be_unused) ? unused : unknown).push_back(name);
+      (is_of_head(name) ? unused : unknown).push_back(tensor->name);
     }
     std::string wrong;
     const auto add = [&](std::string_view what, const std::vector<std::string>& names) {
@@ -93,6 +92,16 @@ class Matching {
   }
 
  private:
+  // What a tensor of an older file is called now.
+  std::string name_now(const std::string& name) const {
+    for (const auto& [before, now] : names_.renamed)
+      if (name.ends_with(before)) return concat(name.substr(0, name.size() - before.size()), now);
+    return name;
+  }
+  bool is_of_head(std::string_view name) const {
+    if (name.starts_with(names_.base_prefix)) name.remove_prefix(names_.base_prefix.size());
+    return begins_with_one_of(name, names_.heads);
+  }
   void add_found(const std::string& name, std::vector<const StoredTensor*>& found) {
     for (const std::string& each : spellings(name, names_.base_prefix))
       if (const auto place = stored_.find(each); place != stored_.end() && taken_.insert(each).second)
@@ -100,7 +109,7 @@ class Matching {
   }
 
   const HubNames& names_;
-  std::map<std::string, const StoredTensor*> stored_;
+  std::map<std::string, const StoredTensor*> stored_;  // by the names of now
   std::set<std::string> taken_;
   std::vector<std::string> missing_, anew_, reshaped_;
   HubMatch match_;

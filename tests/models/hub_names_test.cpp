@@ -45,7 +45,13 @@ struct NamedWhole : Module {
 
 TEST(HubNames, HaveThePrefixOnceAndRowsOfPackedLayersByTheirParts) {
   NamedWhole model;
-  const HubNames names = hub_names(model, {.base_prefix = "model.", .ignored = "inv_freq"});
+  const HubNames names = hub_names(model, {.base_prefix = "model.",
+                                           .ignored = "inv_freq",
+                                           .renamed = "norm.gamma=norm.weight|norm.beta=norm.bias",
+                                           .heads = "cls.|score."});
+  EXPECT_EQ(names.heads, (std::vector<std::string>{"cls.", "score."}));
+  EXPECT_EQ(names.renamed, (std::vector<std::pair<std::string, std::string>>{{"norm.gamma", "norm.weight"},
+                                                                             {"norm.beta", "norm.bias"}}));
   std::string told;
   for (const HubTensor& each : names.tensors)
     told += concat(each.name, ' ', each.parameter, ' ', each.shape, ' ', each.first_row, '\n');

@@ -60,7 +60,7 @@ std::vector<NamedTensor> published_weights(DType dtype = DType::f32) {
 
 constexpr const char* kPublishedConfig = R"({
   "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 16,
-  "n_ctx": 16, "vocab_size": 61, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 5,
+  "n_ctx": 16, "vocab_size": 61, "resid_pdrop": 0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 5,
   "bos_token_id": 5, "task_specific_params": {"text-generation": {"do_sample": true}}})";
 
 // A folder with config.json and weights.
@@ -254,7 +254,7 @@ TEST(HubRun, AFolderAnswersAsTheRunThatBeganWithIt) {
     std::string text;
     run_ranks(n, [&](Communicator& ranks) {
       generate(
-          {.run = path, .prompt = "line 3", .tokens = 12, .temperature = 0, .strategy = strategy},
+          {.run = path, .prompt = "line 3", .tokens = 60, .temperature = 1, .strategy = strategy},
           [&](std::string_view piece) { text += piece; }, ranks);
     });
     return text;

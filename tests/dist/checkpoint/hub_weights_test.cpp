@@ -200,6 +200,12 @@ TEST(HubWeights, HaveTheBaseModelsPrefixOrNotAndATiedHeadOnceOrTwice) {
   more.emplace_back("head.weight", file.tensors.front().second);
   more.emplace_back("base.h.0.mask", uniform_tensor(testing::context(1), {4, 4}, 7));
   expect_loads(more, "the head twice, and what is computed");
+  HubNames older = names;
+  older.renamed = {{"score.gamma", "score.weight"}, {"score.beta", "score.bias"}};
+  write_hub(place / "hub", renamed([](const std::string& name) {
+              return name == "score.weight" ? "score.gamma" : name == "score.bias" ? "score.beta" : name;
+            }));
+  EXPECT_TRUE(loaded_by(2, place / "hub", older, stage(3)) == file.parameters) << "older names";
   more[more.size() - 2].second = uniform_tensor(testing::context(1), {kWords, kIn}, 99);
   write_hub(place / "hub", more);
   EXPECT_NE(error_of([&] {
@@ -208,7 +214,7 @@ TEST(HubWeights, HaveTheBaseModelsPrefixOrNotAndATiedHeadOnceOrTwice) {
             std::string::npos);
 }
 
-TEST(HubWeights, OfANewHeadBeginAtRandomWhereTheTaskSaysSo) {
+TEST(HubWeights, OfANewHeadBeginAtRandomWhereTheModelSaysSo) {
   const TemporaryFolder place;
   HubNames names = names_of_net();
   HubFile file = random_file(names, {DType::f32});
@@ -218,8 +224,7 @@ TEST(HubWeights, OfANewHeadBeginAtRandomWhereTheTaskSaysSo) {
   const std::string error = error_of([&] { loaded_by(1, place / "hub", names, stage(0)); });
   EXPECT_NE(error.find("missing: score.weight, score.bias; unknown to the model: other.weight;"), std::string::npos)
       << error;
-  names.may_begin_anew = {"score."};
-  names.may_be_unused = {"other."};
+  names.heads = {"score.", "other."};
   std::vector<std::string> notes;
   std::map<std::string, std::vector<double>> loaded = loaded_by(3, place / "hub", names, stage(2), &notes);
   HubNet fresh;
