@@ -2,6 +2,7 @@
 
 #include "keel/autograd/functions.h"
 #include "keel/kernels/elementwise.h"
+#include "keel/nn/transformer.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -25,12 +26,6 @@ Variable added_and_normalised(const Variable& x, const Variable& branch, const L
   return add_norm(NormKind::layer, x, branch, norm.weight, norm.bias, norm.epsilon).out;
 }
 
-AttentionDropout dropout_of(double probability, Forward& pass) {
-  if (!pass.training || probability == 0) return {};
-  KEEL_CHECK(pass.sample_ids.defined(), "training with dropout needs the batch's sample ids (Forward::sample_ids)");
-  return {.probability = probability, .key = pass.random.next(), .sample_ids = pass.sample_ids};
-}
-
 }  // namespace
 
 EncoderLayer::EncoderLayer(const EncoderOptions& options)
@@ -50,7 +45,7 @@ EncoderLayer::EncoderLayer(const EncoderOptions& options)
 
 Variable EncoderLayer::operator()(const Variable& x, const Tensor& lengths, Forward& pass) const {
   const Scope scope(*this);
-  const AttentionOptions attends = {.lengths = lengths, .dropout = dropout_of(attention_dropout_, pass)};
+  const AttentionOptions attends = {.lengths = lengths, .dropout = attention_dropout(attention_dropout_, pass)};
   const Variable attended = attention_output(attention_packed(qkv(x), heads_, heads_, attends));
   const Variable y = added_and_normalised(x, dropout_(attended, pass), attention_norm);
   return added_and_normalised(y, dropout_(outer(activated(inner, activation_, y)), pass), norm);

@@ -11,16 +11,23 @@ Linear encoder_linear(std::int64_t in, std::int64_t out) {
   return Linear(in, out, /*with_bias=*/true, Initializer::normal(0.02));
 }
 
-// Numbers of the rows that have a label.
-std::vector<std::int64_t> labelled_rows(const Tensor& labels) {
-  std::vector<std::int64_t> rows;
+// The rows that have a label, and their labels; one that does not count where there are none.
+struct LabelledRows {
+  std::vector<std::int64_t> rows, labels;
+};
+LabelledRows labelled_rows(const Tensor& labels) {
+  LabelledRows found;
   const auto collect = [&](const auto& values) {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (values[i] != -100) rows.push_back(static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] == -100) continue;
+      found.rows.push_back(static_cast<std::int64_t>(i));
+      found.labels.push_back(static_cast<std::int64_t>(values[i]));
+    }
   };
   if (labels.dtype() == DType::i32) collect(labels.to_vector<std::int32_t>());
   else collect(labels.to_vector<std::int64_t>());
-  return rows;
+  if (found.rows.empty()) found = {{0}, {-100}};
+  return found;
 }
 
 class MaskedHeadPart : public EncoderHeadPart {
@@ -43,13 +50,13 @@ class MaskedHeadPart : public EncoderHeadPart {
     Variable rows = view(states, {-1, states.dim(-1)});
     Tensor targets = labels.view({-1});
     if (labels.device().type == DeviceType::cpu) {
-      std::vector<std::int64_t> labelled = labelled_rows(labels);
-      if (labelled.empty()) labelled.push_back(0);  // one that does not count
-      const Tensor index = from_values(labels.context(), labelled, {std::ssize(labelled)});
-      rows = index_select(rows, 0, index);
-      targets = index_select(Variable(targets), 0, index).value();
+      const LabelledRows found = labelled_rows(labels);
+      const Context& context = states.value().context();
+      const Dims count = {std::ssize(found.rows)};
+      rows = index_select(rows, 0, from_values(context, found.rows, count));
+      targets = from_values(context, found.labels, count);
     }
-    return cross_entropy(linear(transformed(rows), decoder_, bias_), targets, {.overwrite_logits = true});
+    return linear_cross_entropy(transformed(rows), decoder_, bias_, targets);
   }
 
   void visit(Visitor& v) override {

@@ -51,7 +51,9 @@ class EncoderModel : public Module {
   Variable states(const EncoderInput& input, Forward& pass) const;
   // What the head gives; see EncoderHead. An Error without a head.
   Variable operator()(const EncoderInput& input, Forward& pass) const;
-  // Of masked_language: mean cross-entropy of the labels (batch, time) that are not -100, without logits of the others.
+  // Of masked_language: mean cross-entropy of the labels (batch, time), i32 or i64, that are not -100, without logits
+  // of the others. Labels in the processor's memory, which those of a model on a device may be, leave the others out of
+  // the head's other layers, too.
   CrossEntropyLoss masked_loss(const EncoderInput& input, const Tensor& labels, Forward& pass) const;
 
   // Keep only each layer's input and compute it again during backward.
