@@ -96,8 +96,6 @@ class RotaryKeys {
                        concat("keel does not know its key ", printable(key, 64), " where the scaling is ", kind.name));
   }
 
-  [[noreturn]] void refuse(std::string_view why) const { config_.refuse(name_, why); }
-
  private:
   const Json* find(std::string_view key) const {
     const Json* const found = object_.find(key);
@@ -137,13 +135,7 @@ RotaryOptions read_rotary(HubConfig& config, RotaryOptions standard) {
   const std::int64_t original = config.integer(kOriginal, keys.integer(kOriginal, 0));
   if (kind.keys.find(kOriginal) != std::string_view::npos)
     options.original_positions = original > 0 ? original : options.max_positions;
-  if (!kind.keys.empty()) {
-    const bool follows = kind.scaling == RotaryScaling::yarn || kind.scaling == RotaryScaling::longrope;
-    const std::optional<double> factor = keys.number("factor");
-    if (!factor && !follows) keys.refuse(concat("the scaling ", kind.name, " needs a factor"));
-    options.factor = factor.value_or(static_cast<double>(options.max_positions) /
-                                     static_cast<double>(std::max<std::int64_t>(original_of(options), 1)));
-  }
+  options.factor = keys.number("factor");
   options.attention_factor = keys.number("attention_factor");
   options.beta_fast = keys.number("beta_fast", options.beta_fast);
   options.beta_slow = keys.number("beta_slow", options.beta_slow);
@@ -167,11 +159,12 @@ void write_rotary(Json& config, const RotaryOptions& options) {
     return;
   }
   const ScalingKind& kind = *std::ranges::find(kScalingKinds, options.scaling, &ScalingKind::scaling);
-  Json scaling = {{"rope_type", kind.name}, {"factor", options.factor}};
+  Json scaling = {{"rope_type", kind.name}};
   const auto write = [&](std::string_view key, const std::optional<double>& value) {
     if (value) scaling[key] = *value;
   };
   if (kind.keys.find(kOriginal) != std::string_view::npos) scaling[kOriginal] = original_of(options);
+  write("factor", options.factor);
   write("attention_factor", options.attention_factor);
   write("mscale", options.mscale);
   write("mscale_all_dim", options.mscale_all_dim);
@@ -193,7 +186,7 @@ void write_rotary(Json& config, const RotaryOptions& options) {
 
 std::int64_t longest_text(const RotaryOptions& options) {
   if (options.scaling == RotaryScaling::none) return options.max_positions;
-  const double stretched = std::floor(options.factor * static_cast<double>(original_of(options)));
+  const double stretched = std::floor(options.factor.value_or(1) * static_cast<double>(original_of(options)));
   return std::max(options.max_positions, static_cast<std::int64_t>(std::min(stretched, 0x1p40)));
 }
 

@@ -305,11 +305,15 @@ Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass) 
 }
 
 void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics) {
+  const auto add_loss = [&](const CrossEntropyLoss& loss) {
+    metrics.at<MeanMetric>("loss").update(loss.loss.value().item(), batch.weight(kTokenWeight));
+  };
+  // Answers alone need all logits.
+  if (!metrics.has("exact_match"))
+    return add_loss(model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)));
   const Variable logits = model(batch[kInputIds], pass, documents_of(batch));
-  if (metrics.has("exact_match"))
-    metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
-  metrics.at<MeanMetric>("loss").update(cross_entropy(logits, batch[kLabels]).loss.value().item(),
-                                        batch.weight(kTokenWeight));
+  metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
+  add_loss(cross_entropy(logits, batch[kLabels]));
 }
 
 }  // namespace keel

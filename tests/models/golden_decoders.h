@@ -1,8 +1,11 @@
 #pragma once
 // The decoders of tests/golden/decoders.json, with the weights that the file's generator makes from names.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +67,8 @@ inline NamedTensors golden_weights(const Context& context, Module& model, const 
   return weights;
 }
 
+using NamedNumbers = std::map<std::string, std::vector<double>>;
+
 struct GoldenDecoder {
   Context context = testing::context(1);
   std::string name;
@@ -79,6 +84,16 @@ struct GoldenDecoder {
     std::vector<FlatBuffer> buffers = keel::materialize(*model, context);
     load_state(*model, buffers, weights());
     return buffers;
+  }
+  // The file's tensors, by name, of the parameters' elements.
+  NamedNumbers by_hub_name(const NamedNumbers& parameters) const {
+    NamedNumbers tensors;
+    for (const HubTensor& tensor : hub_tensors(*model, spec->entry().naming)) {
+      const std::vector<double>& all = parameters.at(tensor.parameter);
+      const std::int64_t count = product(tensor.shape), first = tensor.first_row * (count / tensor.shape[0]);
+      tensors[tensor.name] = {all.begin() + first, all.begin() + first + count};
+    }
+    return tensors;
   }
 };
 
@@ -131,6 +146,12 @@ inline double sample_error(const std::string& name, const std::vector<double>& v
   }
   const double usual = expected[0] * std::sqrt(static_cast<double>(expected.size() - 1) / std::ssize(values));
   return std::max(std::abs(norm - expected[0]) / expected[0], std::sqrt(distance) / usual);
+}
+
+inline void expect_samples(const NamedNumbers& tensors, const Json& stored, double limit, const std::string& name) {
+  ASSERT_EQ(tensors.size(), stored.members().size()) << name;
+  for (const auto& [tensor, expected] : stored.members())
+    EXPECT_LT(sample_error(tensor, tensors.at(tensor), expected), limit) << name << ": " << tensor;
 }
 
 }  // namespace keel::testing

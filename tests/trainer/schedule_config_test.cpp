@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "keel/models/gpt.h"
+#include "keel/models/model_keys.h"
 #include "keel/nn/layers.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/assembly.h"
@@ -220,6 +221,19 @@ TEST(LearningRate, LayersOfAModelThatIsNoGptHaveTheirsFromItsOwnLayers) {
     EXPECT_EQ(groups("layers.1.bias", {4}).lr_factor, 0.5);
     EXPECT_EQ(groups("layers.2.weight", {4, 4}).lr_factor, 1);
   }
+}
+
+TEST(LearningRate, LayersOfALlamaHaveTheirFactors) {
+  const Config config = parse_config(
+      "steps: 100\nmodel: {type: llama, layers: 3}\ndata: {type: addition}\noptimizer: {layer_decay: 0.5}\n", "c.yaml");
+  const auto model = model_spec(config, 20)->make_decoder();
+  const GroupRule groups = engine_options(config, 1, *model).groups;
+  const auto factor = [&](std::string_view name) { return groups(name, {8, 8}).lr_factor; };
+  EXPECT_EQ(factor("lm_head.weight"), 1);
+  EXPECT_EQ(factor("model.norm.weight"), 1);
+  EXPECT_EQ(factor("model.layers.2.mlp.gate_up_proj.weight"), 0.5);
+  EXPECT_EQ(factor("model.layers.0.self_attn.qkv_proj.weight"), 0.125);
+  EXPECT_EQ(factor("model.embed_tokens.weight"), 0.0625);
 }
 
 TEST(ScheduleConfig, TheCommittedReferencePageIsTheGeneratedOne) {

@@ -1,0 +1,203 @@
+// The laws of decoders with rotary positions, on small ones: caches, documents in a row, recomputation, what is
+// counted.
+
+#include "keel/models/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include "keel/autograd/backward.h"
+#include "keel/autograd/flops.h"
+#include "keel/nn/state.h"
+#include "tests/error_of.h"
+#include "tests/support.h"
+
+namespace keel {
+namespace {
+
+using testing::doubles;
+using testing::error_of;
+using testing::relative_error;
+
+// As a Qwen3 whose second layer has a window.
+DecoderOptions small_decoder() {
+  DecoderOptions options;
+  options.vocabulary = 61;
+  options.block = 16;
+  options.layers = 2;
+  options.layer = {.width = 24, .hidden = 40, .heads = 4, .kv_heads = 2, .head_size = 8};
+  options.layer.head_norms = true;
+  options.layer.qkv_bias = true;
+  options.layer.window = 3;
+  options.layer.deviation = 0.2;
+  options.windowed = {false, true};
+  options.rotary.max_positions = 16;
+  return options;
+}
+
+Tensor tokens_of(const Context& context, const Dims& shape) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < product(shape); ++i) ids.push_back(i * i * 7 % 61);
+  return from_values(context, ids, shape);
+}
+
+TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
+  const Context context = testing::context(1);
+  for (const RotaryScaling scaling : {RotaryScaling::none, RotaryScaling::linear}) {
+    DecoderOptions options = small_decoder();
+    options.rotary.scaling = scaling;
+    options.rotary.factor = scaling == RotaryScaling::none ? 1 : 2;
+    Decoder model(options);
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const Tensor tokens = tokens_of(context, {2, 12});
+    Forward pass;
+    const Tensor whole = model(tokens, pass).value();
+    KeyValueCache cache = model.make_cache(2, 12);
+    EXPECT_EQ(cache.capacity, 12);
+    EXPECT_EQ(cache.keys[1].shape(), (Dims{2, 2, 12, 8}));
+    model.next_logits(tokens.slice(1, 0, 5), cache);
+    model.next_logits(tokens.slice(1, 5, 7), cache);
+    for (std::int64_t t = 7; t < 12; ++t)
+      EXPECT_LT(
+          relative_error(doubles(model.next_logits(tokens.slice(1, t, t + 1), cache)), doubles(whole.select(1, t))),
+          1e-5);
+    EXPECT_EQ(model.make_cache(1).capacity, 16);
+    EXPECT_EQ(model.make_cache(1, 100).capacity, 16);
+    EXPECT_NE(error_of([&] { model.next_logits(tokens.slice(1, 0, 1), cache); }).find("holds 12 positions; 13"),
+              std::string::npos);
+  }
+}
+
+// Rows of a matrix product, here by keel's own kernels, have the same bits whatever other rows there are.
+TEST(Decoders, DocumentsInARowHaveTheBitsOfEachAlone) {
+  const Context context = testing::context(2, KernelChoice::plain);
+  Decoder model(small_decoder());
+  const std::vector<FlatBuffer> buffers = materialize(model, context);
+  const Tensor tokens = tokens_of(context, {2, 16});
+  std::vector<std::int32_t> documents(32, -1), positions(32, 0);
+  const std::vector<AttentionSpan> spans = {{0, 0, 5}, {0, 5, 14}, {1, 0, 16}};
+  for (std::size_t d = 0; d < spans.size(); ++d)
+    for (std::int64_t t = spans[d].begin; t < spans[d].end; ++t) {
+      const auto at = static_cast<std::size_t>(16 * spans[d].row + t);
+      documents[at] = static_cast<std::int32_t>(d);
+      positions[at] = static_cast<std::int32_t>(t - spans[d].begin);
+    }
+  const PackedDocuments packed = {spans_of(from_values(context, documents, {2, 16})),
+                                  from_values(context, positions, {2, 16})};
+  ASSERT_EQ(*packed.spans, spans);
+  Forward pass;
+  const Tensor logits = model(tokens, pass, packed).value();
+  for (const AttentionSpan& span : spans) {
+    const Tensor alone = tokens.slice(0, span.row, span.row + 1).slice(1, span.begin, span.end);
+    EXPECT_EQ(doubles(model(alone, pass).value().select(0, 0)),
+              doubles(logits.select(0, span.row).slice(0, span.begin, span.end)))
+        << span.row << ' ' << span.begin;
+  }
+}
+
+// With dropout of the stream and of attention, so that masks are drawn again as they were.
+TEST(Decoders, ComputedAgainHaveTheSameGradientsInLessMemory) {
+  const Context context = testing::context(1);
+  const Tensor tokens = tokens_of(context, {2, 16}), ids = from_values<std::int64_t>(context, {0, 1}, {2});
+  const auto train = [&](bool recompute, bool drops, std::size_t& kept) {
+    DecoderOptions options = small_decoder();
+    options.layers = 4;
+    options.windowed = {false, true, false, true};
+    if (drops) options.layer.dropout = options.layer.attention_dropout = 0.25;
+    Decoder model(options);
+    model.recompute = recompute;
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const std::size_t before = context.memory().total.current;
+    Forward pass{.training = true, .random = {.seed = 3}, .sample_ids = ids};
+    const CrossEntropyLoss loss = model.loss(tokens, tokens, pass);
+    kept = context.memory().total.current - before;
+    backward(loss.loss);
+    std::vector<double> all = doubles(loss.loss.value());
+    for (const FlatBuffer& buffer : buffers)
+      for (const double value : doubles(buffer.gradient)) all.push_back(value);
+    return all;
+  };
+  std::size_t kept = 0, kept_of_all = 0;
+  const std::vector<double> dropped = train(true, true, kept);
+  EXPECT_EQ(dropped, train(false, true, kept_of_all));
+  EXPECT_LT(2 * kept, kept_of_all);
+  EXPECT_NE(dropped, train(false, false, kept_of_all));
+}
+
+TEST(Decoders, TakeABlockOfTokensAndNoMore) {
+  const Context context = testing::context(1);
+  Decoder model(small_decoder());
+  const std::vector<FlatBuffer> buffers = materialize(model, context);
+  const auto refusal = [&](const Dims& shape) {
+    return error_of([&] {
+      Forward pass;
+      model(zeros(context, shape, DType::i64), pass);
+    });
+  };
+  EXPECT_EQ(refusal({2, 16}), "");
+  EXPECT_EQ(refusal({2, 17}), "the sequence reaches position 17, but the model's block is 16");
+  EXPECT_NE(refusal({16}).find("a decoder reads tokens (batch, time)"), std::string::npos);
+}
+
+TEST(Decoders, RefuseShapesThatAreNone) {
+  const auto refusal = [](const auto& change) {
+    DecoderOptions options = small_decoder();
+    change(options);
+    return error_of([&] { Decoder model(options); });
+  };
+  EXPECT_EQ(refusal([](DecoderOptions&) {}), "");
+  EXPECT_EQ(refusal([](DecoderOptions& o) { o.layer.kv_heads = 3; }),
+            "4 heads are not a multiple of 3 key/value heads");
+  EXPECT_NE(refusal([](DecoderOptions& o) { o.layer.head_size = 7; }), "");
+  EXPECT_NE(refusal([](DecoderOptions& o) { o.layer.hidden = 0; }).find("hidden size of at least 1"),
+            std::string::npos);
+  EXPECT_NE(refusal([](DecoderOptions& o) { o.layers = 0; }).find("of at least 1"), std::string::npos);
+  EXPECT_EQ(refusal([](DecoderOptions& o) { o.layers = 3; }), "a decoder of 3 layers got windows of 2");
+  EXPECT_NE(
+      refusal([](DecoderOptions& o) { o.layer.attention_dropout = 1; }).find("attention dropout must be in [0, 1)"),
+      std::string::npos);
+}
+
+// Tables of a dynamic scaling follow the length; what a short text gave before is what it gives afterwards.
+TEST(Decoders, LongTextsDoNotChangeShortOnes) {
+  const Context context = testing::context(1);
+  DecoderOptions options = small_decoder();
+  options.rotary.scaling = RotaryScaling::dynamic;
+  options.rotary.factor = 4;
+  options.rotary.max_positions = 8;
+  Decoder model(options);
+  const std::vector<FlatBuffer> buffers = materialize(model, context);
+  Forward pass;
+  const auto logits = [&](std::int64_t time) { return doubles(model(tokens_of(context, {1, time}), pass).value()); };
+  const std::vector<double> before = logits(6), begin_of_long = logits(15);
+  EXPECT_EQ(logits(6), before);
+  EXPECT_EQ(logits(15), begin_of_long);
+  EXPECT_GT(relative_error({begin_of_long.begin(), begin_of_long.begin() + std::ssize(before)}, before), 1e-4);
+}
+
+// Counted product by product: scores and sums of pairs that see each other, by heads of queries.
+TEST(Decoders, OperationsOfATokenAreThoseOfItsProductsAndSixForOtherParameters) {
+  for (const bool tied : {false, true}) {
+    DecoderOptions options = small_decoder();
+    options.tied = tied;
+    Decoder model(options);
+    const double width = 24, hidden = 40, heads = 32, keys = 16, vocabulary = 61, layers = 2;
+    const double matrices =
+        vocabulary * width + layers * (width * (heads + 2 * keys) + heads * width + 3 * width * hidden);
+    const double others = layers * (2 * width + 2 * 8 + heads + 2 * keys) + width;
+    const double full = 16 / 2.0, window = 3 - 3 * 3 / (2 * 16.0);
+    const double pairs = 12 * heads * (full + window);
+    EXPECT_DOUBLE_EQ(training_flops_of_token(options, count_parameters(model)), 6 * (matrices + others) + pairs);
+
+    const Context context = testing::context(1);
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const Tensor tokens = tokens_of(context, {2, 16});
+    const FlopCount count;
+    Forward pass;
+    backward(model.loss(tokens, tokens, pass).loss);
+    const double causal = 16 * 17 / 2, windowed = 3 * 16 - 3;
+    EXPECT_EQ(count.flops(), 3 * 2 * (32 * 2 * matrices / 2 + (causal + windowed) * 4 * heads)) << tied;
+  }
+}
+
+}  // namespace
+}  // namespace keel
