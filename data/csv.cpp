@@ -50,7 +50,7 @@ std::optional<std::int64_t> whole_number_in(std::string_view cell) {
 // The cells of a line, one after the other. Quotes stand around whole cells, which the index has seen to.
 class Cells {
  public:
-  Cells(std::string_view line, char separator) : line_(line), separator_(separator) {}
+  Cells(std::string_view line, char separator, bool quotes) : line_(line), separator_(separator), quotes_(quotes) {}
   bool has_next() const { return at_ <= line_.size(); }
   std::size_t at() const { return at_; }
 
@@ -65,7 +65,7 @@ class Cells {
   }
   // Without the quotes around it; in `scratch` where quotes inside are doubled.
   std::string_view next(std::string& scratch) {
-    if (at_ < line_.size() && line_[at_] == '"') {
+    if (quotes_ && at_ < line_.size() && line_[at_] == '"') {
       const auto [cell, behind] = quoted(line_, at_, separator_, scratch);
       at_ = behind + 1;
       return cell;
@@ -104,6 +104,7 @@ class Cells {
 
   std::string_view line_;
   char separator_;
+  bool quotes_;
   std::size_t at_ = 0;
 };
 
@@ -111,7 +112,10 @@ class CsvDataset final : public Dataset {
  public:
   CsvDataset(const std::string& path, const CsvOptions& options)
       : separator_(options.separator != 0 ? options.separator : separator_of(path)),
-        index_(path, {.separator = separator_, .cache_folder = options.cache_folder, .progress = options.progress}) {
+        quotes_(options.quotes),
+        index_(path, {.separator = quotes_ ? separator_ : '\0',
+                      .cache_folder = options.cache_folder,
+                      .progress = options.progress}) {
     KEEL_CHECK(separator_ != '"' && separator_ != '\n' && separator_ != '\r', "cells cannot be separated by ",
                shown({&separator_, 1}));
     read_header(options.header);
@@ -142,9 +146,15 @@ class CsvDataset final : public Dataset {
     return all;
   }
 
+  std::string place(std::int64_t i) const override {
+    check_index(i);
+    return line_of(index_, i + header_lines_);
+  }
+
   std::string fingerprint() const override {
     std::string text =
         concat("csv ", index_.hash().high, ' ', index_.hash().low, ' ', int{separator_}, ' ', header_lines_);
+    if (!quotes_) text += " without quotes";
     for (const CsvField& field : fields_) {
       text += concat(' ', field.name, ':', static_cast<int>(field.kind));
       for (const std::size_t column : field.columns) text += concat(',', column);
@@ -183,7 +193,7 @@ class CsvDataset final : public Dataset {
   template <class F>
   void each_cell(const Line& line, F&& f) const {
     checked(line, [&] {
-      Cells cells(line.text, separator_);
+      Cells cells(line.text, separator_, quotes_);
       std::string scratch;
       for (std::size_t column = 0; cells.has_next(); ++column) {
         const std::size_t at = cells.at();
@@ -237,7 +247,7 @@ class CsvDataset final : public Dataset {
 
   Example example_of(std::string_view line, std::string& scratch) const {
     std::vector<Example::Field> fields = empty_fields();
-    Cells cells(line, separator_);
+    Cells cells(line, separator_, quotes_);
     for (std::size_t column = 0; column < names_.size(); ++column) {
       if (!cells.has_next())
         throw BadCell{column, line.size(),
@@ -287,6 +297,7 @@ class CsvDataset final : public Dataset {
   }
 
   char separator_;
+  bool quotes_;
   LineIndex index_;
   std::int64_t header_lines_ = 0;
   std::vector<std::string> names_;

@@ -22,6 +22,7 @@ struct CsvOptions {
   std::vector<FieldColumns> fields = {};  // none: a field for each column, by its name
   bool header = true;                     // the first line names the columns; else they are 0, 1, ...
   char separator = 0;                     // 0: by the path's ending, a tab for .tsv and .tab, else a comma
+  bool quotes = true;                     // false: a quote is a character as any other, and cells have no line feeds
   // Where an index of a large file lies that cannot be written beside it; empty: below ~/.cache.
   std::string cache_folder = {};
   // Told how many of the file's bytes are indexed.

@@ -78,6 +78,8 @@ std::vector<Example> Dataset::examples(std::span<const std::int64_t> indices) co
   return all;
 }
 
+std::string Dataset::place(std::int64_t i) const { return concat("example ", i, " (from 0 on)"); }
+
 void Dataset::check_index(std::int64_t i) const {
   KEEL_CHECK(0 <= i && i < size(), "example ", i, " is outside the data set's ", size());
 }

@@ -75,6 +75,8 @@ class Dataset {
   // Elements of its longest field, or another number that grows with them, without reading all of it; for batches of
   // like lengths. 0: not known.
   virtual std::int64_t length(std::int64_t /*i*/) const { return 0; }
+  // Where example i lies in its file, for messages: "line 7" (from 1 on), or "example 6 (from 0 on)".
+  virtual std::string place(std::int64_t i) const;
   // Equal texts for equal examples, and different ones for others with near certainty.
   virtual std::string fingerprint() const = 0;
 

@@ -32,6 +32,11 @@ class JsonlDataset final : public Dataset {
     return all;
   }
 
+  std::string place(std::int64_t i) const override {
+    check_index(i);
+    return line_of(index_, i);
+  }
+
   std::string fingerprint() const override { return concat("jsonl ", index_.hash().high, ' ', index_.hash().low); }
 
  private:

@@ -108,4 +108,10 @@ std::int64_t LineIndex::line_at(std::uint64_t offset) const {
   return line;
 }
 
+std::string line_of(const LineIndex& index, std::int64_t number) {
+  std::string place;
+  index.read(std::span(&number, 1), [&](const Line& line) { place = concat("line ", index.line_at(line.offset)); });
+  return place;
+}
+
 }  // namespace keel

@@ -87,4 +87,7 @@ class LineIndex {
   bool was_kept_ = false;
 };
 
+// "line 7", as editors number them, of the line of this number. Reads the file up to there.
+std::string line_of(const LineIndex& index, std::int64_t number);
+
 }  // namespace keel

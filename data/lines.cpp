@@ -28,6 +28,10 @@ class LinesDataset final : public Dataset {
     });
     return all;
   }
+  std::string place(std::int64_t i) const override {
+    check_index(i);
+    return line_of(index_, i);
+  }
   std::string fingerprint() const override { return concat("lines ", index_.hash().high, ' ', index_.hash().low); }
 
  private:

@@ -58,6 +58,7 @@ class Part final : public Dataset {
     return whole_->examples(places);
   }
   std::int64_t length(std::int64_t i) const override { return whole_->length(place_of(i)); }
+  std::string place(std::int64_t i) const override { return whole_->place(place_of(i)); }
   std::string fingerprint() const override {
     return concat("part ", begin_, " to ", begin_ + size_, " by ", seed_, " of ", whole_->fingerprint());
   }
@@ -91,6 +92,7 @@ class Chosen final : public Dataset {
     return whole_->examples(numbers);
   }
   std::int64_t length(std::int64_t i) const override { return whole_->length(number_of(i)); }
+  std::string place(std::int64_t i) const override { return whole_->place(number_of(i)); }
   std::string fingerprint() const override {
     const Hash128 hash = xxh3(std::as_bytes(std::span(numbers_)));
     return concat("chosen ", size(), ' ', hash.high, ' ', hash.low, " of ", whole_->fingerprint());

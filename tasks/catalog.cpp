@@ -5,12 +5,15 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/tasks/language.h"
+#include "keel/tasks/sequence_classification.h"
 #include "keel/tasks/supervised.h"
+#include "keel/tasks/token_classification.h"
 
 namespace keel {
 
 std::span<const TaskEntry> keel_tasks() {
-  static const std::vector<TaskEntry> tasks = {language_task(), supervised_task()};
+  static const std::vector<TaskEntry> tasks = {language_task(), supervised_task(), sequence_classification_task(),
+                                               token_classification_task()};
   return tasks;
 }
 

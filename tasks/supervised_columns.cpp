@@ -14,6 +14,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/class_labels.h"
 
 namespace keel {
 namespace {
@@ -60,19 +61,6 @@ std::vector<double> numbers_of(const Example& example, const std::vector<std::st
 }
 
 bool is_text(const Value& value) { return std::holds_alternative<std::string>(value); }
-
-// One that reads as another number is another class.
-std::string class_text(const Example& example, const std::string& name) {
-  const Value& value = example[name];
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
-  const auto* number = std::get_if<double>(&value);
-  if (number != nullptr && *number == std::floor(*number) && std::abs(*number) <= 9007199254740992.0)
-    return std::to_string(static_cast<std::int64_t>(*number));
-  throw Error(concat("the field '", printable(name, 64), "' is ",
-                     number != nullptr ? concat(*number) : concat(kind_of(value)),
-                     "; a class is a whole number or a text"));
-}
 
 std::optional<std::int64_t> whole_of(std::string_view text) {
   std::int64_t number = 0;
@@ -237,9 +225,7 @@ void SupervisedColumns::find_classes(const Dataset& data) {
   });
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     if (!is_asked(i)) continue;
-    std::vector<std::string> classes(found[i].begin(), found[i].end());
-    if (std::ranges::all_of(classes, [](const std::string& text) { return whole_of(text).has_value(); }))
-      std::ranges::sort(classes, {}, [](const std::string& text) { return *whole_of(text); });
+    std::vector<std::string> classes = in_order_of_classes(found[i]);
     KEEL_CHECK(classes.size() >= 2, "model.heads: head '", heads_[i].name, "': the data has one class alone, '",
                printable(classes.front(), 64), "', and nothing is to be learnt");
     columns_[i].width = std::ssize(classes);

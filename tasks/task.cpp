@@ -25,8 +25,10 @@ Data make_data(const TaskSite& site, const DividedExamples& examples, const Coll
     data.validation.push_back({name, make_source(site.host, set, sequential(set->size(), site.validation_rows),
                                                  collator, {.varying = options.varying})});
   }
-  const SamplerPtr sampler =
-      shuffled(examples.trained->size(), {.rows = site.rows, .seed = site.data_seed, .last = options.last});
+  const SamplerOptions sampling = {.rows = site.rows, .seed = site.data_seed, .last = options.last};
+  const SamplerPtr sampler = options.length_window > 0
+                                 ? grouped_by_length(examples.trained, options.length_window, sampling)
+                                 : shuffled(examples.trained->size(), sampling);
   data.training =
       make_source(site.host, examples.trained, sampler, collator, {.seed = site.data_seed, .varying = options.varying});
   return data;

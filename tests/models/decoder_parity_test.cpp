@@ -6,7 +6,7 @@
 
 #include "keel/autograd/backward.h"
 #include "keel/models/generation.h"
-#include "tests/models/golden_decoders.h"
+#include "tests/models/golden_samples.h"
 
 namespace keel {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/dist/parallel/sharded.h"
-#include "tests/models/golden_decoders.h"
+#include "tests/models/golden_samples.h"
 
 namespace keel {
 namespace {
