@@ -9,10 +9,12 @@
 #include "keel/autograd/reduce.h"
 #include "keel/data/token_batch.h"
 #include "keel/data/walk.h"
+#include "keel/models/lora.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/xxh3.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/metrics/values.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
@@ -204,7 +206,10 @@ HeadOptions LabelTask::head_of_model() {
 
 EncoderModel& LabelTask::encoder() {
   if (!model_) {
-    model_ = model_spec(site_.settings, vocabulary(), site_.run)->make_encoder(head_of_model());
+    const ModelSpecPtr spec = model_spec(site_.settings, vocabulary(), site_.run);
+    model_ = spec->make_encoder(head_of_model());
+    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, spec->entry().naming),
+             spec->entry().naming);
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -273,6 +278,7 @@ Data LabelTask::data() {
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
   data.files = {{kKeptTokenizer, tokenizer()->to_json()},
                 {kKeptModel, model_spec(site_.settings, vocabulary(), site_.run)->hub_config(head_of_model()).dump(2)}};
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.files.push_back(std::move(file));
   if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
   return data;
 }

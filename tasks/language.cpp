@@ -11,6 +11,7 @@
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/models/generation.h"
+#include "keel/models/lora.h"
 #include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
@@ -59,7 +60,9 @@ class LanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = spec(vocabulary())->make_decoder();
+      const ModelSpecPtr shape = spec(vocabulary());
+      model_ = shape->make_decoder();
+      add_lora(*model_, lora(), shape->entry().naming);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -76,6 +79,7 @@ class LanguageTask : public Task {
     if (shape->why_no_hub_config().empty())
       data.files.emplace_back(kModelFile,
                               kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
+    for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.files.push_back(std::move(file));
     return data;
   }
 
@@ -96,7 +100,7 @@ class LanguageTask : public Task {
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return spec(0)->dropout() == 0
+    return spec(0)->dropout() == 0 && lora().dropout == 0
                ? ""
                : "model.dropout must be 0: a recorded step would drop the same activations again and again";
   }
@@ -278,6 +282,8 @@ class LanguageTask : public Task {
     on_text(prompt);
     on_text(sum ? std::to_string(*sum) : written + " (no number)");
   }
+
+  LoraOptions lora() const { return lora_options(site_.settings, site_.run); }
 
   TaskSite site_;
   std::optional<AdditionTask> addition_;
