@@ -23,10 +23,8 @@ std::optional<HubLowRank> low_rank_of(const Linear& linear, const std::string& p
   const auto found = std::ranges::find(linear.adapters, part, &LowRankAdapter::part);
   if (found == linear.adapters.end()) return std::nullopt;
   const std::string beginning = part.empty() ? concat(path, '.') : concat(path, '.', part, '.');
-  return HubLowRank{.a = concat(beginning, "lora_A.weight"),
-                    .b = concat(beginning, "lora_B.weight"),
-                    .rank = found->a.shape()[0],
-                    .scale = found->scale};
+  return HubLowRank{
+      .a = concat(beginning, "lora_A.weight"), .b = concat(beginning, "lora_B.weight"), .scale = found->scale};
 }
 
 }  // namespace

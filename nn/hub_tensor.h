@@ -18,7 +18,6 @@ inline constexpr const char *kAdapterWeights = "adapter_model.safetensors", *kAd
 // scale b a, which a merged file adds to a tensor.
 struct HubLowRank {
   std::string a, b;  // parameters (rank, in) and (rows, rank)
-  std::int64_t rank = 0;
   double scale = 1;
 };
 
