@@ -41,20 +41,6 @@ void check_target(std::string_view name, const Tensor& x, const Tensor& like) {
              " is written in place and must be dense, strides are ", x.strides());
 }
 
-// What kernels of other devices than the processor do not do yet.
-void check_device(const AttentionArgs& args) {
-  if (args.q.device().type == DeviceType::cpu) return;
-  const auto refuse = [&](bool given, std::string_view option) {
-    if (given)
-      throw Error(keel::concat("attention: the option `", option, "` is not implemented on ", args.q.device()),
-                  ErrorKind::unsupported);
-  };
-  refuse(args.bias.defined(), "bias");
-  refuse(args.starts.defined(), "starts");
-  refuse(args.window != 0, "window");
-  refuse(args.dropout.probability != 0, "dropout");
-}
-
 DType lse_dtype(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 // A number for each sample; returns it dense.
@@ -105,7 +91,6 @@ void check_inputs(AttentionArgs& args) {
   KEEL_CHECK(args.scale >= 0 && std::isfinite(args.scale),
              "attention: scale must be positive, or 0 for 1 / sqrt(head size)");
   KEEL_CHECK(args.window >= 0, "attention: window must not be negative, got ", args.window);
-  check_device(args);
   if (args.scale == 0) args.scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
   if (args.lengths.defined()) args.lengths = checked_by_sample("lengths", args.lengths, q);
   if (args.starts.defined()) args.starts = checked_by_sample("starts", args.starts, q);

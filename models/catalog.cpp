@@ -21,8 +21,8 @@ std::unique_ptr<EncoderModel> ModelSpec::make_encoder(const HeadOptions& /*head*
 std::span<const ModelEntry> keel_models() {
   static const std::vector<ModelEntry> models = [] {
     std::vector<ModelEntry> all = {gpt_entry()};
-    for (ModelEntry& entry : decoder_entries()) all.push_back(std::move(entry));
     for (ModelEntry& entry : encoder_entries()) all.push_back(std::move(entry));
+    for (ModelEntry& entry : decoder_entries()) all.push_back(std::move(entry));
     return all;
   }();
   return models;

@@ -47,13 +47,13 @@ class MaskedHeadPart : public EncoderHeadPart {
   CrossEntropyLoss masked_loss(const Variable& states, const Tensor& labels) const override {
     KEEL_CHECK(labels.numel() * states.dim(-1) == states.value().numel(), "labels ", labels, " do not fit the states ",
                states.shape());
-    Variable rows = view(states, {-1, states.dim(-1)});
-    Tensor targets = labels.view({-1});
+    Variable rows = states;
+    Tensor targets = labels;
     if (labels.device().type == DeviceType::cpu) {
       const LabelledRows found = labelled_rows(labels);
       const Context& context = states.value().context();
       const Dims count = {std::ssize(found.rows)};
-      rows = index_select(rows, 0, from_values(context, found.rows, count));
+      rows = index_select(view(states, {-1, states.dim(-1)}), 0, from_values(context, found.rows, count));
       targets = from_values(context, found.labels, count);
     }
     return linear_cross_entropy(transformed(rows), decoder_, bias_, targets);

@@ -64,8 +64,8 @@ const std::vector<Regularizer>& regularizers() {
   return all;
 }
 
-HeadOptions head_options(const Settings& head) {
-  HeadOptions options = {
+SupervisedHead head_options(const Settings& head) {
+  SupervisedHead options = {
       .name = head.text("name"),
       .type = head.text("type") == "classification" ? HeadType::classification : HeadType::regression,
       .columns = head.texts("columns"),

@@ -35,7 +35,7 @@ struct Regularizer {
 const std::vector<Regularizer>& regularizers();
 
 // What a configuration says of a head.
-struct HeadOptions {
+struct SupervisedHead {
   std::string name;
   HeadType type = HeadType::regression;
   std::vector<std::string> columns;  // of the data, at least one
@@ -49,7 +49,7 @@ struct HeadOptions {
 };
 
 // An entry of model.heads.
-HeadOptions head_options(const Settings& head);
+SupervisedHead head_options(const Settings& head);
 
 struct ChosenRegularizer {
   std::string head;

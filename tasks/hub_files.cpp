@@ -116,8 +116,8 @@ std::shared_ptr<const AdapterForm> adapter_form(const Settings& settings, const 
 
 }  // namespace
 
-std::string kept_config(const ModelSpec& spec, const std::string& from) {
-  Json config = spec.hub_config();
+std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head) {
+  Json config = spec.hub_config(head);
   if (const std::string place = concat(from, "/config.json"); !from.empty() && fs::exists(place)) {
     const Json before = Json::parse(read_text_file(place));
     for (const std::string_view key : kTokenNumbers)
@@ -144,7 +144,7 @@ std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settin
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {
   HubFiles all{.why_not = spec.why_no_hub_config()};
   if (!all.why_not.empty()) return all;
-  Json config = options.kept.empty() ? spec.hub_config() : Json::parse(options.kept);
+  Json config = options.kept.empty() ? spec.hub_config(options.head) : Json::parse(options.kept);
   if (options.tokenizer) add_token_numbers(*options.tokenizer, config);
   config["torch_dtype"] = torch_name(options.dtype);
   Json generation = {{"_from_model_config", true}};

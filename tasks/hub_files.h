@@ -14,8 +14,8 @@ namespace keel {
 
 // The config.json that a run keeps. Numbers of special tokens are those that the config.json of the folder `from` has:
 // of the model that it began with, or of the run whose model is asked; empty, or without one: none. The same text at
-// every call.
-std::string kept_config(const ModelSpec& spec, const std::string& from);
+// every call. `head`: of an encoder.
+std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head = {});
 
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
 // task's site.
@@ -32,6 +32,7 @@ struct HubFilesOptions {
   // tokenizer.
   std::string tokenizer_name = {};
   DType dtype = DType::f32;  // of the weights
+  HeadOptions head = {};     // of an encoder
 };
 // A tokenizer that other programs cannot read is left out, with a note.
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options);

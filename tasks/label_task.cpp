@@ -26,12 +26,12 @@ constexpr std::int64_t kLengthWindow = 50;  // steps
 // f32 (rows, ..., classes): what each class's negative logarithm counts, of weighted classes; and the weight of it.
 constexpr const char *kShares = "class_shares", *kShareWeight = "class_weight", *kWeightedTerm = "weighted_loss";
 
-// id2label of a config.json, in the order of its numbers; none where it has no names of its own.
+// id2label of a config.json, in the order of its numbers. Without one there are two classes, as transformers has it.
 std::vector<std::string> classes_of_config(const std::string& path) {
   const Json config = Json::parse_or_null(read_text_file(path));
   const Json* names = config.find("id2label");
   std::vector<std::string> classes;
-  if (names == nullptr || !names->is_object()) return classes;
+  if (names == nullptr || !names->is_object()) return {"LABEL_0", "LABEL_1"};
   for (std::size_t i = 0; i < names->members().size(); ++i) {
     const Json* name = names->find(std::to_string(i));
     KEEL_CHECK(name != nullptr && name->is_string(), "'", path, "': id2label has no text for the number ", i);
@@ -139,6 +139,22 @@ std::vector<SettingsComplaint> complain_of_labels(const Settings& settings, bool
   return complaints;
 }
 
+std::string label_task_of_hub(const std::string& folder, std::string_view ending,
+                              HubSections (*sections)(const HubLabels& labels)) {
+  const std::string place = concat(folder, '/', kKeptModel);
+  const Json config = Json::parse_or_null(read_text_file(place));
+  const Json *classes = config.find("architectures"), *problem = config.find("problem_type");
+  if (classes == nullptr || !classes->is_array() || classes->items().empty()) return {};
+  const Json& name = classes->items().front();
+  if (!name.is_string() || !name.string().ends_with(ending)) return {};
+  const std::string learnt = problem != nullptr && problem->is_string() ? problem->string() : std::string();
+  if (learnt == "multi_label_classification") return {};
+  const HubSections yaml = sections({.has_classes = learnt != "regression", .names = classes_of_config(place)});
+  const std::string quoted = Json(folder).dump();
+  return concat("task: {", yaml.task, "}\nmodel: {from: ", quoted, "}\ndata: {path: ", quoted,
+                yaml.data.empty() ? "" : ", ", yaml.data, "}\n");
+}
+
 LabelTask::LabelTask(const TaskSite& site) : site_(site), form_(record_form(site.settings)) {}
 
 std::string LabelTask::kept(std::string_view name) const {
@@ -206,10 +222,10 @@ HeadOptions LabelTask::head_of_model() {
 
 EncoderModel& LabelTask::encoder() {
   if (!model_) {
-    const ModelSpecPtr spec = model_spec(site_.settings, vocabulary(), site_.run);
-    model_ = spec->make_encoder(head_of_model());
-    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, spec->entry().naming),
-             spec->entry().naming);
+    const ModelSpecPtr shape = spec();
+    model_ = shape->make_encoder(head_of_model());
+    const HubNaming& naming = shape->entry().naming;
+    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, naming), naming);
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -277,10 +293,23 @@ Data LabelTask::data() {
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
   data.files = {{kKeptTokenizer, tokenizer()->to_json()},
-                {kKeptModel, model_spec(site_.settings, vocabulary(), site_.run)->hub_config(head_of_model()).dump(2)}};
+                {kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
+                                         head_of_model())}};
   for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.files.push_back(std::move(file));
   if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
   return data;
+}
+
+Task::Beginning LabelTask::beginning() { return beginning_of(site_.settings, *spec(), encoder(), site_.run); }
+
+HubFiles LabelTask::hub_files(DType dtype) {
+  const std::string file = kept(kKeptModel);
+  const std::string& name = site_.settings.text("data.tokenizer");
+  return keel::hub_files(*spec(), {.kept = file.empty() ? "" : read_text_file(file),
+                                   .tokenizer = tokenizer(),
+                                   .tokenizer_name = name == "model" ? hub_model_folder(site_.settings) : name,
+                                   .dtype = dtype,
+                                   .head = head_of_model()});
 }
 
 std::string LabelTask::why_not_recordable() const {

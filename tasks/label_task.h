@@ -25,6 +25,19 @@ KeyRow label_metrics_key();
 // Of all keys that these tasks have, those of the model and of records, too.
 std::vector<SettingsComplaint> complain_of_labels(const Settings& settings, bool has_classes);
 
+// What a config.json says of its head's outputs, and what the sections task and data have for them.
+struct HubLabels {
+  bool has_classes = true;
+  std::vector<std::string> names;
+};
+struct HubSections {
+  std::string task, data;  // inside of {}
+};
+// TaskEntry::of_hub of such a task, for a folder whose config.json names a class that ends so
+// ("ForTokenClassification"); empty for another.
+std::string label_task_of_hub(const std::string& folder, std::string_view ending,
+                              HubSections (*sections)(const HubLabels& labels));
+
 class LabelTask : public Task {
  public:
   explicit LabelTask(const TaskSite& site);
@@ -37,6 +50,8 @@ class LabelTask : public Task {
   Loss training_step(const Batch& batch, Forward& pass) override { return loss_of(outputs(batch, pass), batch); }
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override;
   std::int64_t positions() const override { return block(); }
+  Beginning beginning() override;
+  HubFiles hub_files(DType dtype) override;
 
  protected:
   // What an example needs of the task; examples are made by several threads, and outlive it.
@@ -73,6 +88,7 @@ class LabelTask : public Task {
   bool has_hub_model() const { return site_.settings.text("model.from") != "none"; }
   std::string kept(std::string_view name) const;  // a file of the run that is asked; empty: there is none
   EncoderModel& encoder();
+  ModelSpecPtr spec() { return model_spec(site_.settings, vocabulary(), site_.run); }
   HeadOptions head_of_model();
   std::int64_t outputs_of_model() { return has_classes() ? classes()->size() : std::ssize(form_.labels); }
   std::vector<std::string> classes_of_data();

@@ -102,7 +102,9 @@ class LanguageTask : public Task {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
     return spec(0)->dropout() == 0 && lora().dropout == 0
                ? ""
-               : "model.dropout must be 0: a recorded step would drop the same activations again and again";
+               : "model.dropout, model.attention_dropout and model.lora_dropout must be 0: a recorded step would drop "
+                 "the "
+                 "same again and again";
   }
 
   void make_metrics(std::string_view /*set*/, Metrics& metrics) override {

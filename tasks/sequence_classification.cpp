@@ -14,7 +14,7 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kProblem = "task.problem", kClassification = "classification", kRegression = "regression";
+constexpr std::string_view kProblem = "task.problem", kClassification = "classification";
 
 double finite_number_of(const Example& record, const std::string& field) {
   const Value& value = record[field];
@@ -116,6 +116,16 @@ std::vector<KeyRow> sequence_keys() {
   return rows;
 }
 
+// One output without a problem is a regression, as transformers has it.
+std::string sequence_of_hub(const std::string& folder) {
+  return label_task_of_hub(folder, "ForSequenceClassification", [](const HubLabels& labels) -> HubSections {
+    const std::string names = Json(labels.names).dump();
+    if (labels.has_classes && labels.names.size() > 1)
+      return {concat("type: sequence_classification, classes: ", names), {}};
+    return {"type: sequence_classification, problem: regression", concat("label: ", names)};
+  });
+}
+
 }  // namespace
 
 TaskEntry sequence_classification_task() {
@@ -124,6 +134,7 @@ TaskEntry sequence_classification_task() {
   entry.complain = [](const Settings& settings) {
     return complain_of_labels(settings, settings.text(kProblem) == kClassification);
   };
+  entry.of_hub = sequence_of_hub;
   entry.example =
       "task: {type: sequence_classification, metrics: [accuracy, f1_macro]}\n"
       "model: {type: bert, layers: 1, heads: 4, width: 128, block: 64, dropout: 0.3}\n"

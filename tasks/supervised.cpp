@@ -33,7 +33,7 @@ DatasetPtr open_examples(const std::string& path, const TaskSite& site) {
   return data;
 }
 
-MetricList metrics_of(const HeadOptions& head, std::int64_t width) {
+MetricList metrics_of(const SupervisedHead& head, std::int64_t width) {
   try {
     return {head.metrics, head.has_classes() ? MetricInput::classes : MetricInput::numbers, width,
             concat(head.name, '_')};
@@ -137,7 +137,7 @@ class SupervisedTask : public Task {
   }
   // Then an example that does not fit costs nothing.
   bool reads_all_before_training() const {
-    const auto asks = [](const HeadOptions& head) {
+    const auto asks = [](const SupervisedHead& head) {
       return head.is_scaled || (head.has_classes() && head.classes == 0);
     };
     return site_.settings.text("data.scale") == "standard" || std::ranges::any_of(heads_, asks);
@@ -248,7 +248,7 @@ class SupervisedTask : public Task {
   }
 
   TaskSite site_;
-  std::vector<HeadOptions> heads_;
+  std::vector<SupervisedHead> heads_;
   std::vector<ChosenRegularizer> regularizers_;
   DatasetPtr training_file_;
   std::map<std::string, DatasetPtr> files_of_sets_;  // by path

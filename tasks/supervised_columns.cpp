@@ -134,8 +134,8 @@ std::map<std::string, std::int64_t, std::less<>> numbered(const std::vector<std:
   return numbers;
 }
 
-std::vector<HeadOptions> expanded(std::vector<HeadOptions> heads) {
-  for (HeadOptions& head : heads) head.columns = expanded_columns(head.columns);
+std::vector<SupervisedHead> expanded(std::vector<SupervisedHead> heads) {
+  for (SupervisedHead& head : heads) head.columns = expanded_columns(head.columns);
   return heads;
 }
 
@@ -173,18 +173,19 @@ class Prepared final : public Dataset {
 }  // namespace
 
 SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs,
-                                     const std::vector<HeadOptions>& heads, const std::string& left_out)
+                                     const std::vector<SupervisedHead>& heads, const std::string& left_out)
     : heads_(expanded(heads)), inputs_(expanded_columns(inputs)), numbers_(heads.size()) {
   const Example first = data.example(0);
-  for (const HeadOptions& head : heads_) {
+  for (const SupervisedHead& head : heads_) {
     require_columns(first, head.columns, concat("model.heads: head '", head.name, "'"),
                     head.columns.size() == 1 && head.columns.front() == head.name ? "; name them by columns" : "");
     add_head(first, head);
   }
   require_columns(first, inputs_, "data.inputs", "");
   const auto is_a_heads = [&](const std::string& name) {
-    return std::ranges::any_of(
-        heads_, [&](const HeadOptions& head) { return std::ranges::find(head.columns, name) != head.columns.end(); });
+    return std::ranges::any_of(heads_, [&](const SupervisedHead& head) {
+      return std::ranges::find(head.columns, name) != head.columns.end();
+    });
   };
   for (const std::string& name : inputs_)
     KEEL_CHECK(!is_a_heads(name), "data.inputs: '", printable(name, 64), "' is what a head learns");
@@ -195,7 +196,7 @@ SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std:
   KEEL_CHECK(width_ > 0, "there are no numbers beside what the heads learn, so nothing for the model to read");
 }
 
-void SupervisedColumns::add_head(const Example& first, const HeadOptions& head) {
+void SupervisedColumns::add_head(const Example& first, const SupervisedHead& head) {
   HeadColumns& made = columns_.emplace_back();
   if (!head.has_classes()) {
     made.width = std::ssize(numbers_of(first, head.columns));
@@ -235,7 +236,7 @@ void SupervisedColumns::find_classes(const Dataset& data) {
 }
 
 void SupervisedColumns::find_scales(const Dataset& trained, bool of_inputs) {
-  const bool of_heads = std::ranges::any_of(heads_, &HeadOptions::is_scaled);
+  const bool of_heads = std::ranges::any_of(heads_, &SupervisedHead::is_scaled);
   if (!of_inputs && !of_heads) return;
   Moments inputs;
   std::vector<Moments> heads(heads_.size());
@@ -258,7 +259,7 @@ void SupervisedColumns::find_scales(const Dataset& trained, bool of_inputs) {
     if (heads_[i].is_scaled) columns_[i].scale = heads[i].scale();
 }
 
-SupervisedColumns::SupervisedColumns(std::string_view json, const std::vector<HeadOptions>& heads)
+SupervisedColumns::SupervisedColumns(std::string_view json, const std::vector<SupervisedHead>& heads)
     : heads_(expanded(heads)) {
   const Json all = Json::parse(json);
   inputs_ = texts_of(all.at("inputs"));
@@ -279,7 +280,7 @@ SupervisedColumns::SupervisedColumns(std::string_view json, const std::vector<He
                "scale or classes of the head '", printable(names.back(), 64), "' are not of its width ", head.width);
     numbers_.push_back(numbered(head.classes));
   }
-  KEEL_CHECK(std::ranges::equal(names, heads_, {}, {}, &HeadOptions::name), "has other heads than model.heads");
+  KEEL_CHECK(std::ranges::equal(names, heads_, {}, {}, &SupervisedHead::name), "has other heads than model.heads");
 }
 
 std::string SupervisedColumns::json() const {

@@ -37,10 +37,10 @@ class SupervisedColumns {
  public:
   // What the first example has: `inputs`, or all numbers but the heads' and the field `left_out`. A field that is not
   // there, or is no number, is an Error that names it. Ranges of names (p0..p9) are expanded.
-  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs, const std::vector<HeadOptions>& heads,
-                    const std::string& left_out = {});
+  SupervisedColumns(const Dataset& data, const std::vector<std::string>& inputs,
+                    const std::vector<SupervisedHead>& heads, const std::string& left_out = {});
   // Of json(). An Error where it does not fit the heads.
-  SupervisedColumns(std::string_view json, const std::vector<HeadOptions>& heads);
+  SupervisedColumns(std::string_view json, const std::vector<SupervisedHead>& heads);
   std::string json() const;
 
   // Classes by name: all that the data has, numbers by size, words by their letters. Reads every example where a head
@@ -57,10 +57,10 @@ class SupervisedColumns {
   Example prepared(const Example& example, bool has_targets) const;
 
  private:
-  void add_head(const Example& first, const HeadOptions& head);
+  void add_head(const Example& first, const SupervisedHead& head);
   std::int64_t class_of(const Example& example, std::size_t head) const;
 
-  std::vector<HeadOptions> heads_;
+  std::vector<SupervisedHead> heads_;
   std::vector<std::string> inputs_;
   std::int64_t width_ = 0;  // of all inputs together
   ColumnScale scale_;

@@ -104,7 +104,7 @@ const KeyParts& regularizer_keys() {
 }
 
 // Names that keel makes of a head's, with what they are: of metrics, and in predictions.
-std::vector<std::pair<std::string, std::string>> names_made_of(const HeadOptions& head) {
+std::vector<std::pair<std::string, std::string>> names_made_of(const SupervisedHead& head) {
   std::vector<std::pair<std::string, std::string>> made;
   for (const std::string& metric : head.metrics) made.emplace_back(concat(head.name, '_', metric), "metric");
   if (head.has_classes()) made.emplace_back(head.name + "_probability", "probability in predictions");
@@ -112,8 +112,8 @@ std::vector<std::pair<std::string, std::string>> names_made_of(const HeadOptions
 }
 
 // Where a term's name is one that keel makes of a head's; empty: nowhere.
-std::string clash_of(std::string_view term, const std::vector<HeadOptions>& heads) {
-  for (const HeadOptions& head : heads)
+std::string clash_of(std::string_view term, const std::vector<SupervisedHead>& heads) {
+  for (const SupervisedHead& head : heads)
     for (const auto& [name, what] : names_made_of(head)) {
       // Those of each class, as in sky_f1_per_class_0, and of pairs of them.
       const bool is_of_a_class = term.size() > name.size() + 1 && term.starts_with(name) && term[name.size()] == '_' &&
@@ -124,7 +124,7 @@ std::string clash_of(std::string_view term, const std::vector<HeadOptions>& head
   return "";
 }
 
-std::string complaint_about_metrics(const HeadOptions& head) {
+std::string complaint_about_metrics(const SupervisedHead& head) {
   // How many classes the data has, a metric is asked before anything is made; here, whether it is there at all.
   return head.has_classes()
              ? MetricList::complaint(head.metrics, MetricInput::classes, std::max<std::int64_t>(2, head.classes))
@@ -143,7 +143,7 @@ std::string complaint_about_columns(const std::vector<std::string>& columns) {
 }
 
 // Empty: nothing.
-std::string complaint_about_head(const HeadOptions& head, const std::vector<HeadOptions>& earlier) {
+std::string complaint_about_head(const SupervisedHead& head, const std::vector<SupervisedHead>& earlier) {
   const std::string name = concat("head '", printable(head.name, 64), "'");
   if (!is_name(head.name)) return concat(name, ": a name is letters, digits and _");
   if (head.name == kInputs)
@@ -151,7 +151,7 @@ std::string complaint_about_head(const HeadOptions& head, const std::vector<Head
                   ": batches have what the model reads under this name; name it otherwise, and its column by columns");
   if (is_record_name(head.name))
     return concat(name, ": records have keel's own number of this name; name it otherwise, and its column by columns");
-  if (std::ranges::find(earlier, head.name, &HeadOptions::name) != earlier.end())
+  if (std::ranges::find(earlier, head.name, &SupervisedHead::name) != earlier.end())
     return concat("two heads are named '", head.name, "'; name each otherwise, and its column by columns");
   if (head.loss->type != head.type)
     return concat(name, ": the loss ", head.loss->name, " is for ",
@@ -230,33 +230,33 @@ std::vector<KeyRow> supervised_keys() {
 
 std::vector<SettingsComplaint> complain_of_supervised(const Settings& settings) {
   std::vector<SettingsComplaint> complaints = complain_of_validation(settings);
-  std::vector<HeadOptions> heads;
+  std::vector<SupervisedHead> heads;
   const auto complain = [&](std::vector<std::string_view> keys, std::string wrong) {
     if (!wrong.empty()) complaints.push_back({std::move(keys), std::move(wrong)});
   };
   for (const Settings& part : settings.parts("model.heads")) {
-    HeadOptions head = head_options(part);
+    SupervisedHead head = head_options(part);
     complain({"model.heads"}, complaint_about_head(head, heads));
     heads.push_back(std::move(head));
   }
   if (heads.empty()) complain({"model.heads"}, "there are none; name at least one, as in [{name: price}]");
-  else if (std::ranges::all_of(heads, [](const HeadOptions& head) { return head.weight == 0; }))
+  else if (std::ranges::all_of(heads, [](const SupervisedHead& head) { return head.weight == 0; }))
     complain({"model.heads"}, "every head has the weight 0, so none would learn; give one a weight above 0");
-  for (const HeadOptions& head : heads)
+  for (const SupervisedHead& head : heads)
     if (const std::string clash = clash_of(head.name, heads); !clash.empty())
       complain({"model.heads"}, concat("head '", head.name, "': ", clash));
   complain({"data.inputs"}, complaint_about_columns(settings.texts("data.inputs")));
   std::vector<std::string> terms;
   for (const Settings& part : settings.parts("task.regularizers")) {
     const ChosenRegularizer chosen = chosen_regularizer(part);
-    if (std::ranges::find(heads, chosen.head, &HeadOptions::name) == heads.end()) {
+    if (std::ranges::find(heads, chosen.head, &SupervisedHead::name) == heads.end()) {
       complain({"task.regularizers", "model.heads"},
                concat("there is no head '", printable(chosen.head, 64), "'; name one of model.heads"));
       continue;
     }
     const std::string term = chosen.term();
     std::string wrong = clash_of(term, heads);
-    if (std::ranges::find(heads, term, &HeadOptions::name) != heads.end())
+    if (std::ranges::find(heads, term, &SupervisedHead::name) != heads.end())
       wrong = "a head has this name; name it otherwise, and its column by columns";
     if (std::ranges::find(terms, term) != terms.end()) wrong = "is there twice; add up the weights in one";
     if (!wrong.empty()) complain({"task.regularizers", "model.heads"}, concat("the term '", term, "': ", wrong));

@@ -106,6 +106,12 @@ std::vector<KeyRow> token_keys() {
   return rows;
 }
 
+std::string tokens_of_hub(const std::string& folder) {
+  return label_task_of_hub(folder, "ForTokenClassification", [](const HubLabels& labels) -> HubSections {
+    return {concat("type: token_classification, classes: ", Json(labels.names).dump()), {}};
+  });
+}
+
 }  // namespace
 
 TaskEntry token_classification_task() {
@@ -116,6 +122,7 @@ TaskEntry token_classification_task() {
       complaints.push_back({{"data.text"}, "names several columns, and words are in one; leave the others out"});
     return complaints;
   };
+  entry.of_hub = tokens_of_hub;
   entry.example =
       "task: {type: token_classification, metrics: [accuracy, f1_macro]}\n"
       "model: {type: bert, layers: 2, heads: 4, width: 128, block: 128}\n"

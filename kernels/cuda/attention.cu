@@ -11,14 +11,16 @@ struct ForwardParameters {
   AttentionShape shape;
   HeadRows q, k, v, out;
   float* lse;
+  AttentionOptions options;
 };
 
 struct Larger {  // NaN is passed over here; it comes out of the exponentials
   __device__ float operator()(float a, float b) const { return a < b ? b : a; }
 };
 
-// One block of kTile queries against all keys that they see, kTile at a time.
-template <int kTile, int kSize>
+// One block of kTile queries against all keys that they see, kTile at a time. kOptions: a bias and dropout may be
+// given.
+template <int kTile, int kSize, bool kOptions>
 __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParameters p, int tiles) {
   using Own = Tiles<kTile, kSize>;
   constexpr int kQuery = 0, kKeys = 1, kTilesHeld = 2;  // keys make room for values
@@ -29,6 +31,9 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
   const int first = (tiles - 1 - part.tile) * kTile, kv_head = part.head / shape.group;
   const int end = first + kTile < shape.queries ? first + kTile : shape.queries;
   const int limit = shape.key_limit(part.b), keys_seen = shape.visible(limit, end - 1);
+  const int start = shape.key_start(part.b, limit), first_key = shape.begin(start, first) / kTile * kTile;
+  const KeptTile<kTile> kept(Own::bytes(kTilesHeld));
+  const bool drops = kOptions && p.options.dropout.samples != nullptr;
 
   own.load(kQuery, p.q, p.q.heads.at(part.b, part.head), first, end);
   float sums[Own::kEach][Own::kQuads][4] = {}, largest[Own::kEach], total[Own::kEach];
@@ -37,23 +42,29 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
     largest[e] = -INFINITY;
     total[e] = 0;
   }
-  for (int key = 0; key < keys_seen; key += kTile) {
+  for (int key = first_key; key < keys_seen; key += kTile) {
     __syncthreads();  // the values before were read
-    own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit);
+    own.load(kKeys, p.k, p.k.heads.at(part.b, kv_head), key, limit, start);
+    if (drops) kept.fill(p.options.dropout.of(part.b, part.head), first, key);
     __syncthreads();
     float scores[Own::kEach][Own::kEach];
     own.multiply_rows(kQuery, kKeys, shape.size, scores);
     __syncthreads();
-    own.load(kKeys, p.v, p.v.heads.at(part.b, kv_head), key, limit);
+    own.load(kKeys, p.v, p.v.heads.at(part.b, kv_head), key, limit, start);
+    if constexpr (kOptions)
+      scale_and_add(p.options.bias, part.b, part.head, shape.scale, scores, [&](int e, int f) {
+        return ScorePlace{first + own.y + kSide * e, key + own.x + kSide * f};
+      });
 
 #pragma unroll
     for (int e = 0; e < Own::kEach; ++e) {
-      const int seen = shape.visible(limit, first + own.y + kSide * e);
+      const int query = first + own.y + kSide * e, seen = shape.visible(limit, query), from = shape.begin(start, query);
       float block_largest = -INFINITY;
 #pragma unroll
       for (int f = 0; f < Own::kEach; ++f) {
         float& score = scores[e][f];
-        score = key + own.x + kSide * f < seen ? score * shape.scale : -INFINITY;
+        const int column = key + own.x + kSide * f;
+        score = column < seen && column >= from ? (kOptions ? score : score * shape.scale) : -INFINITY;
         block_largest = Larger{}(block_largest, score);
       }
       const float before = largest[e];
@@ -64,6 +75,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
 #pragma unroll
       for (int f = 0; f < Own::kEach; ++f) block_total += scores[e][f] = math::exp_flushed(scores[e][f] - shift);
       total[e] = math::fma(total[e], rescale, reduce_row(block_total, Sum{}));
+      if (drops) {
+#pragma unroll
+        for (int f = 0; f < Own::kEach; ++f)
+          if (!kept(own.y + kSide * e, own.x + kSide * f)) scores[e][f] = 0;
+      }
 #pragma unroll
       for (int c = 0; c < Own::kQuads; ++c)
         for (int i = 0; i < 4; ++i) sums[e][c][i] *= rescale;
@@ -76,7 +92,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_kernel(ForwardParam
 #pragma unroll
   for (int e = 0; e < Own::kEach; ++e) {
     const int query = first + own.y + kSide * e;
-    const float inverse = total[e] == 0 ? 0 : 1 / total[e];
+    const float inverse = total[e] == 0 ? 0 : (kOptions ? p.options.dropout.factor : 1) / total[e];
 #pragma unroll
     for (int c = 0; c < Own::kQuads; ++c)
       for (int i = 0; i < 4; ++i) sums[e][c][i] *= inverse;
@@ -91,8 +107,13 @@ void run(const ForwardParameters& parameters, const Tensor& q) {
   const AttentionShape& shape = parameters.shape;
   const auto tiles = static_cast<int>(ceil_div(shape.queries, kTile));
   const unsigned blocks = grid_of(std::int64_t{tiles} * shape.heads * shape.batch);
-  launch("attention", attention_kernel<kTile, kSize>, {blocks, kTileThreads, Tiles<kTile, kSize>::bytes(2)},
-         stream_of(q), parameters, tiles);
+  const std::size_t bytes = Tiles<kTile, kSize>::bytes(2);
+  if (parameters.options.any())
+    launch("attention", attention_kernel<kTile, kSize, true>, {blocks, kTileThreads, bytes + KeptTile<kTile>::kBytes},
+           stream_of(q), parameters, tiles);
+  else
+    launch("attention", attention_kernel<kTile, kSize, false>, {blocks, kTileThreads, bytes}, stream_of(q), parameters,
+           tiles);
 }
 
 }  // namespace
@@ -100,7 +121,8 @@ void run(const ForwardParameters& parameters, const Tensor& q) {
 void attention(const AttentionArgs& args) {
   check_attention("attention", args.q, args.k.dim(2));
   if (tensor_cores_take(args)) return attention_on_tensor_cores(args);
-  const ForwardParameters parameters = {AttentionShape(args), args.q, args.k, args.v, args.out, args.lse.data<float>()};
+  const ForwardParameters parameters = {AttentionShape(args),  args.q, args.k, args.v, args.out, args.lse.data<float>(),
+                                        AttentionOptions(args)};
   if (parameters.shape.size <= 64) run<64, 64>(parameters, args.q);
   else if (parameters.shape.size <= 128) run<64, 128>(parameters, args.q);
   else run<32, 256>(parameters, args.q);

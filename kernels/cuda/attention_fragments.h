@@ -1,8 +1,9 @@
 #pragma once
 // Tiles of bf16 or f16 rows in shared memory, and how a warp's products read and write them.
 //
-// A row of 64 or 128 elements is 8 or 16 pieces of 16 bytes. Piece c of row r lies at place c ^ (r % 8) of its row, so
-// that one piece of eight neighbouring rows, which is what a matrix load reads, covers all banks once.
+// A row of 64 or 128 elements, of which those past the head size are zero, is 8 or 16 pieces of 16 bytes. Piece c of
+// row r lies at place c ^ (r % 8) of its row, so that one piece of eight neighbouring rows, which is what a matrix load
+// reads, covers all banks once.
 
 #include "keel/kernels/cuda/attention_shape.h"
 #include "keel/runtime/cuda/fast_math.h"
@@ -22,8 +23,9 @@ template <class T>
 struct HeadView {
   T* data;
   std::int64_t stride;
+  int pieces;  // of a row
   __device__ HeadView(const Heads& heads, int b, int head)
-      : data(reinterpret_cast<T*>(heads.data) + heads.at(b, head)), stride(heads.time_stride) {}
+      : data(reinterpret_cast<T*>(heads.data) + heads.at(b, head)), stride(heads.time_stride), pieces(heads.size / 8) {}
 };
 
 // All offsets count bytes. Those that depend on the lane are computed once; the loops add constants to them, or one
@@ -57,24 +59,30 @@ struct FragmentTile {
     return memory + (first + row * kPitch + step / 4 * 128 + (lane_offset ^ step % 4 * 32));
   }
 
-  // A thread's part of the rows of a head from `row` on, to be fetched in order.
+  // A thread's part of the rows of a head from `row` on, to be fetched in order. kWhole: the head size is kSize.
+  template <bool kWhole>
   struct Source {
     const T* next;
     std::int64_t step;
-    __device__ Source(const HeadView<T>& head, int row) : step(kRowsAtOnce * head.stride) {
+    int pieces;
+    __device__ Source(const HeadView<T>& head, int row) : step(kRowsAtOnce * head.stride), pieces(head.pieces) {
       const int thread = static_cast<int>(threadIdx.x);
       next = head.data + (row + thread / kPieces) * head.stride + thread % kPieces * 8;
     }
   };
-  // Starts copies of the next kRows rows, of which the first is row `row`; those past `end` become zero. By the whole
-  // block.
-  template <int kRows>
-  __device__ void fetch(Source& source, int row, int end) const {
+  // Starts copies of the next kRows rows, of which the first is row `row`; those before `begin` and past `end` become
+  // zero. By the whole block.
+  template <int kRows, bool kWhole>
+  __device__ void fetch(Source<kWhole>& source, int row, int end, int begin = 0) const {
     static_assert(kRows % kRowsAtOnce == 0);
-    row += static_cast<int>(threadIdx.x) / kPieces;
+    const int thread = static_cast<int>(threadIdx.x);
+    row += thread / kPieces - begin;
+    end -= begin;
+    if (!kWhole && thread % kPieces >= source.pieces) end = 0;
 #pragma unroll
     for (int i = 0; i < kRows; i += kRowsAtOnce, source.next += source.step)
-      copy_async(memory + (first + i * kPitch + copied), source.next, row + i < end ? 16 : 0);
+      copy_async(memory + (first + i * kPitch + copied), source.next,
+                 static_cast<unsigned>(row + i) < static_cast<unsigned>(end) ? 16 : 0);
   }
 
   // The (16, 16) operand a: rows from `row` on, columns from 16 step on.
@@ -199,7 +207,7 @@ __device__ void store_rows(const Sums<kRowBlocks, kSize / 8>& sums, const Fragme
 #pragma unroll
   for (unsigned i = 0; i < 16 * kRowBlocks; i += kRowsAtOnce) {
     const unsigned r = i + lane / Tile::kPieces;
-    if (first + static_cast<int>(r) < end)
+    if (first + static_cast<int>(r) < end && static_cast<int>(piece) < to.pieces)
       *reinterpret_cast<uint4*>(to.data + (first + static_cast<int>(r)) * to.stride + piece * 8) =
           packs[start + r * Tile::kPieces + (piece & 8) + ((piece ^ r) & 7)];
   }

@@ -5,7 +5,7 @@
 // x + 16 f. So the 16 threads of one y hold a whole row: they reduce it by shuffles, and a tile of scores that they
 // write is read by themselves alone.
 
-#include "keel/kernels/cuda/attention_shape.h"
+#include "keel/kernels/cuda/attention_options.h"
 
 namespace keel::cuda {
 
@@ -70,6 +70,59 @@ struct HeadRows {
   }
 };
 
+// P and dS of one pair of a query and a key that it sees.
+struct ScorePair {
+  float weight, grad;
+  __device__ ScorePair(float product, float grad_product, float scale, const QueryStats& query) {
+    weight = math::exp(math::fma(product, scale, -query.lse));
+    grad = weight * (grad_product - query.delta);
+  }
+};
+
+// Which weights of a tile of queries by keys are kept, in shared memory behind `bytes` others: a word for each query
+// and eight keys.
+template <int kTile>
+struct KeptTile {
+  static constexpr int kBlocks = kTile / 8, kWords = kTile * kBlocks, kBytes = 4 * kWords;
+
+  decltype(dynamic_span<unsigned>()) memory = dynamic_span<unsigned>();
+  int first;
+  __device__ explicit KeptTile(std::size_t bytes) : first(static_cast<int>(bytes) / 4) {}
+
+  // By the whole block; readable behind a barrier.
+  __device__ void fill(const HeadDropout& dropout, int query, int key) const {
+    for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kTileThreads)
+      memory[first + i] = dropout.keeps(query + i / kBlocks, key + i % kBlocks * 8);
+  }
+  __device__ bool operator()(int query, int key) const {
+    const unsigned kept = memory[first + query * kBlocks + key / 8];
+    return (kept >> key % 8 & 1) != 0;
+  }
+};
+
+struct ScorePlace {
+  int query, key;
+};
+
+// Scales scores and adds the bias to them: that of (e, f) belongs to the query and the key place(e, f).
+template <int kEach, class Place>
+__device__ void scale_and_add(const AttentionBias& bias, int b, int head, float scale, float (&scores)[kEach][kEach],
+                              const Place& place) {
+  const auto add = [&](auto bias_at) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+#pragma unroll
+      for (int f = 0; f < kEach; ++f) scores[e][f] = math::fma(scores[e][f], scale, bias_at(place(e, f)));
+  };
+  if (bias.data == nullptr) return add([](ScorePlace) { return 0.0f; });
+  const HeadBias own = bias.of(b, head);
+  switch (bias.dtype) {
+    case DType::bf16: return add([&](ScorePlace at) { return own.at<bf16>(at.query, at.key); });
+    case DType::f16: return add([&](ScorePlace at) { return own.at<f16>(at.query, at.key); });
+    default: return add([&](ScorePlace at) { return own.at<float>(at.query, at.key); });
+  }
+}
+
 // Tiles of kTile rows by kSize columns, and of kTile by kTile scores, in one array of shared memory. A row ends with
 // four unused numbers, so that 16-byte accesses to one column of eight rows meet different banks.
 template <int kTile, int kSize>
@@ -86,12 +139,12 @@ struct Tiles {
   decltype(dynamic_span<float>()) numbers = dynamic_span<float>();
   int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
 
-  // Rows [first, end) of a head become the tile; rows past `end` are zero.
-  __device__ void load(int tile, const HeadRows& from, std::int64_t head, int first, int end) const {
+  // Rows [first, end) of a head become the tile; rows past `end`, and before `begin`, are zero.
+  __device__ void load(int tile, const HeadRows& from, std::int64_t head, int first, int end, int begin = 0) const {
     for (int i = static_cast<int>(threadIdx.x); i < kTile * (kSize / 4); i += kTileThreads) {
       const int row = i / (kSize / 4), quad = i % (kSize / 4);
       float4 value = {0, 0, 0, 0};
-      if (first + row < end && 4 * quad < from.size)
+      if (first + row < end && first + row >= begin && 4 * quad < from.size)
         value = from.load(head + (first + row) * from.heads.time_stride, 4 * quad);
       quads[tile * kQuadsOfTile + row * kRow + quad] = value;
     }
@@ -131,6 +184,10 @@ struct Tiles {
       for (int f = 0; f < kEach; ++f)
         numbers[4 * (tiles * kQuadsOfTile + (y + kSide * e) * kScoreRow) + x + kSide * f] = scores[e][f];
     __syncwarp();
+  }
+
+  __device__ float score(int tiles, int row, int column) const {
+    return numbers[4 * (tiles * kQuadsOfTile + row * kScoreRow) + column];
   }
 
   // sums(row, column) += scores(row, j) times tile b's (j, column); `size` columns count.

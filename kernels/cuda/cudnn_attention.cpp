@@ -146,7 +146,17 @@ bool lies_aligned(const Tensor& x) {
   return true;
 }
 
+// The first option that cuDNN is not asked for; empty where there is none.
+std::string_view option_of(const AttentionArgs& args) {
+  if (args.bias.defined()) return "bias";
+  if (args.starts.defined()) return "starts";
+  if (args.window != 0) return "window";
+  if (args.dropout.probability != 0) return "dropout";
+  return {};
+}
+
 bool takes(const AttentionArgs& args) {
+  if (!option_of(args).empty()) return false;
   const DType dtype = args.q.dtype();
   if (dtype != DType::bf16 && dtype != DType::f16) return false;
   if (args.q.dim(3) % 8 != 0 || args.q.dim(3) > 128 || args.q.numel() == 0 || args.k.numel() == 0) return false;
@@ -221,6 +231,8 @@ void attention_backward_by_cudnn(const AttentionBackwardArgs& args) {
 // `forward`: the arguments, or a part of them.
 template <class Args>
 std::string backend_of(const Args& args, const AttentionArgs& forward) {
+  if (const std::string_view option = option_of(forward); !option.empty())
+    return concat("keel: cuDNN is not asked for the option `", option, '`');
   if (!takes(args)) return "keel: cuDNN is not asked for such a dtype, head size, length or alignment";
   const Context& context = forward.q.context();
   const std::string why_not = context.resource<State>().why_not(context, AttentionCase(args));

@@ -19,7 +19,7 @@ class HubCommands : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     sandbox_ = new Sandbox;
-    const Outcome trained = sandbox_->keel("train text.yaml checkpoint.keep=5");
+    const Outcome trained = sandbox_->keel("train text.yaml run=text checkpoint.keep=5");
     ASSERT_EQ(trained.code, 0) << trained.err;
   }
   static void TearDownTestSuite() { delete sandbox_; }

@@ -61,7 +61,7 @@ TEST(Train, OnATextLeavesMetricsModelTokenizerAndCheckpoints) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* file :
-       {"config.yaml", "tokenizer.json", "model.safetensors", "checkpoints/step-00000006/manifest.json",
+       {"config.yaml", "config.json", "tokenizer.json", "model.safetensors", "checkpoints/step-00000006/manifest.json",
         "checkpoints/step-00000012/optimizer.safetensors"})
     EXPECT_TRUE(sandbox.has(concat("made/", file))) << file;
   EXPECT_EQ(sandbox.read("made/model.safetensors"), sandbox.read("made/checkpoints/step-00000012/model.safetensors"));

@@ -57,7 +57,10 @@ TEST(ExampleLoader, TakesOneRowOfOneTokenOfOneExampleAndNoLess) {
   EXPECT_EQ(loader(1, 1, 1).steps(), 1);
   EXPECT_EQ(doubles(loader(1, 1, 1).load_all(0)[kLabels]), std::vector<double>{8});
   for (const auto& [rows, block, count] : {std::tuple{0, 1, 1}, {1, 0, 1}, {1, 1, 0}})
-    EXPECT_NE(error_of([&] { loader(rows, block, count); }).find("each must be at least 1"), std::string::npos);
+    EXPECT_NE(error_of([&, rows = rows, block = block, count = count] {
+                loader(rows, block, count);
+              }).find("each must be at least 1"),
+              std::string::npos);
 }
 
 TEST(ShuffledExamples, GivesEachExampleOnceAnEpoch) {

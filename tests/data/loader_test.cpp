@@ -168,7 +168,8 @@ TEST(Loaders, TakeOneRowOfOneTokenAndNoLess) {
     };
     EXPECT_EQ(starts_of(of(1, 1).load_all(0)), std::vector<std::int64_t>{0});
     for (const auto& [rows, block] : {std::pair{0, 1}, {1, 0}})
-      EXPECT_NE(error_of([&] { of(rows, block); }).find("both must be at least 1"), std::string::npos);
+      EXPECT_NE(error_of([&, rows = rows, block = block] { of(rows, block); }).find("both must be at least 1"),
+                std::string::npos);
   };
   check(static_cast<RandomWindowLoader*>(nullptr));
   check(static_cast<SequentialLoader*>(nullptr));

@@ -26,10 +26,9 @@ void for_each_golden(const std::function<void(const std::string& family, const s
     for (const auto& [head, expected] : heads.members()) f(family, head);
 }
 
-// Errors of all tensors of transformers' model, by their names there; each must be there once.
-double worst_of_tensors(const GoldenEncoder& golden, const std::map<std::string, Tensor>& by_parameter,
-                        const Json& expected, const std::string& left_out = "none") {
-  double worst = 0;
+// All tensors of transformers' model, by their names there; each must be there once.
+void expect_tensors(const GoldenEncoder& golden, const std::map<std::string, Tensor>& by_parameter,
+                    const Json& expected, double limit, const std::string& left_out = "none") {
   std::size_t compared = 0;
   for (const HubTensor& tensor : golden.tensors()) {
     if (!expected.contains(tensor.name)) {
@@ -40,12 +39,9 @@ double worst_of_tensors(const GoldenEncoder& golden, const std::map<std::string,
     if (tensor.name.find(left_out) != std::string::npos) continue;
     const Tensor whole = by_parameter.at(tensor.parameter);
     const Tensor part = whole.slice(0, tensor.first_row, tensor.first_row + tensor.shape[0]);
-    const double error = golden_error(golden_summary(tensor.name, doubles(part)), expected.at(tensor.name));
-    EXPECT_LT(error, 1e-5) << tensor.name;
-    worst = std::max(worst, error);
+    EXPECT_LT(golden_error(golden_summary(tensor.name, doubles(part)), expected.at(tensor.name)), limit) << tensor.name;
   }
   EXPECT_EQ(compared, expected.members().size());
-  return worst;
 }
 
 // Rows of every length up to the longest, pairs with types where there are some.
@@ -74,7 +70,7 @@ TEST(EncoderParity, StatesLogitsLossAndEveryGradientAreThoseOfTransformers) {
       for (const FlatBuffer& buffer : buffers)
         for (const Segment& segment : buffer.segments)
           gradients.emplace(segment.name, segment.parameter->variable.grad());
-      worst_of_tensors(golden, gradients, golden.expected->at("gradients"));
+      expect_tensors(golden, gradients, golden.expected->at("gradients"), 1e-5);
     }
   });
 }
@@ -91,14 +87,14 @@ TEST(EncoderParity, TwentyAdamWStepsAreThoseOfTransformers) {
     for (std::size_t step = 0; step < losses.size(); ++step) {
       Forward pass;
       const Variable loss = golden.loss(pass);
-      EXPECT_NEAR(loss.value().item(), losses[step].number(), 2e-5) << step;
+      EXPECT_NEAR(loss.value().item(), losses[step].number(), 1e-4) << step;
       engine.backward(loss, {.weight = 1});
       engine.step(1e-3).get();
     }
     std::map<std::string, Tensor> weights;
     for (const auto& [name, tensor] : whole_tensors(engine.weights())) weights.emplace(name, tensor);
     const bool distilbert = family == "distilbert";
-    worst_of_tensors(golden, weights, golden.expected->at("weights"), distilbert ? "k_lin.bias" : "key.bias");
+    expect_tensors(golden, weights, golden.expected->at("weights"), 1e-4, distilbert ? "k_lin.bias" : "key.bias");
   });
 }
 

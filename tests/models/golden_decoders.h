@@ -17,8 +17,8 @@
 
 namespace keel::testing {
 
-inline constexpr std::uint64_t kGoldenSeed = 12;
-inline constexpr std::int64_t kGoldenVocabulary = 97;
+inline constexpr std::uint64_t kDecoderSeed = 12;
+inline constexpr std::int64_t kDecoderVocabulary = 97;
 
 inline const Json& golden_decoders() {
   static const Json file = Json::parse(read_text_file(KEEL_SOURCE_DIR "/tests/golden/decoders.json"));
@@ -35,7 +35,7 @@ inline std::vector<float> golden_weight(const std::string& name, std::int64_t ra
   const bool is_bias = name.ends_with(".bias");
   const float scale = is_bias ? 0.1F : 0.2F, offset = rank == 1 && !is_bias ? 1.0F : 0.0F;
   std::vector<float> values(static_cast<std::size_t>(count));
-  fill_uniform(values, kGoldenSeed, name);
+  fill_uniform(values, kDecoderSeed, name);
   for (float& value : values) value = (2 * value - 1) * scale + offset;
   return values;
 }
@@ -108,7 +108,7 @@ struct GoldenBatch {
     const auto drawn = [&](std::string_view name) {
       std::vector<std::int64_t> ids;
       for (std::int64_t i = 0; i < product(shape); ++i)
-        ids.push_back(stream_word(key_of(kGoldenSeed, name), static_cast<std::uint64_t>(i)) % kGoldenVocabulary);
+        ids.push_back(stream_word(key_of(kDecoderSeed, name), static_cast<std::uint64_t>(i)) % kDecoderVocabulary);
       return ids;
     };
     std::vector<std::int64_t> wanted = drawn("targets");
@@ -139,7 +139,7 @@ inline double sample_error(const std::string& name, const std::vector<double>& v
   if (expected[0] == 0) return norm;
   double distance = 0;
   for (std::size_t i = 1; i < expected.size(); ++i) {
-    const std::uint32_t word = stream_word(key_of(kGoldenSeed, "sample." + name), i - 1);
+    const std::uint32_t word = stream_word(key_of(kDecoderSeed, "sample." + name), i - 1);
     const double difference = values[word % values.size()] - expected[i];
     distance += difference * difference;
   }

@@ -50,7 +50,7 @@ TEST(Json, NumbersComeBackToTheBit) {
   EXPECT_FALSE(Json::parse("18446744073709551615").is_integer());
   EXPECT_EQ(Json::parse("18446744073709551615").number(), std::ldexp(1.0, 64));
   EXPECT_EQ(Json(std::nan("")).dump(), "null");
-  EXPECT_NE(error_of([] { Json(std::numeric_limits<std::uint64_t>::max()); }), "");
+  EXPECT_NE(error_of([] { Json{std::numeric_limits<std::uint64_t>::max()}; }), "");
 }
 
 TEST(Json, AValueOfAnotherKindIsAnErrorThatShowsIt) {

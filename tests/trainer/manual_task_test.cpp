@@ -252,9 +252,10 @@ TEST(ManualTask, IsRefusedWhatTasksWithOneModelMayAskFor) {
         {"ema.decay=0.9", "ema.decay: averages of weights are for tasks with one model"},
         {"stacks.critic=[batch.micro=1]", "stacks.critic: 'batch.micro=1' is not of optimizer"},
         {"stacks.critic=[optimizer.lr=x]", "optimizer.lr"}}) {
+    const std::vector<std::string> changes = {"stacks.critic=[]", change};
     const std::string told = error_of([&] {
       TrainObserver silent;
-      train(gan_run(place, "run", {"stacks.critic=[]", change}), silent);
+      train(gan_run(place, "run", changes), silent);
     });
     EXPECT_NE(told.find(why), std::string::npos) << told;
   }

@@ -88,7 +88,8 @@ void expect_messages(const Scene& scene, const Fault& fault, const Session::End&
 // What a run that is whole has in its folder.
 void expect_no_strays(const Scene& scene) {
   static constexpr const char* kOwn =
-      "^(checkpoints/latest|config\\.yaml|metrics\\.jsonl|tokenizer\\.json|model\\.safetensors|checkpoints|logs|logs/"
+      "^(checkpoints/"
+      "latest|config\\.(yaml|json)|metrics\\.jsonl|tokenizer\\.json|model\\.safetensors|checkpoints|logs|logs/"
       "rank-[0-9]+\\.log|"
       "checkpoints/step-[0-9]{8}(/(manifest\\.json|(model|optimizer)(-[0-9]-of-[0-9])?\\.safetensors))?)$";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(scene.folder.path())) {

@@ -190,7 +190,6 @@ TEST(Zero, FrozenSharedAndRecomputedParametersKeepTheBits) {
 }
 
 TEST(Zero, AParameterThatOneRankDoesNotUseGetsTheMeanWithZeros) {
-  std::mutex mutex;
   for (const int number : {0, 1, 2, 3}) {
     std::vector<std::vector<double>> weights;
     run_ranks(4, [&](Communicator& comm) {
