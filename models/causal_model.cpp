@@ -1,5 +1,6 @@
 #include "keel/models/causal_model.h"
 
+#include "keel/autograd/functions.h"
 #include "keel/autograd/linear_cross_entropy.h"
 #include "keel/autograd/matmul.h"
 #include "keel/runtime/error.h"
@@ -19,6 +20,13 @@ CrossEntropyLoss CausalModel::loss(const Tensor& tokens, const Tensor& targets, 
 
 CrossEntropyLoss CausalModel::loss_of(const Variable& states, const Tensor& targets) const {
   return linear_cross_entropy(states, head(), {}, targets);
+}
+
+Variable CausalModel::logits_at(const Tensor& positions, const Tensor& tokens, Forward& pass,
+                                const PackedDocuments& documents) const {
+  const Scope scope(*this);
+  const Variable all = states(tokens, pass, documents);
+  return linear(index_select(view(all, {-1, all.dim(-1)}), 0, positions), head(), {});
 }
 
 Tensor CausalModel::next_logits(const Tensor& tokens, KeyValueCache& cache) const {

@@ -28,6 +28,10 @@ class CausalModel : public Module {
   CrossEntropyLoss loss(const Tensor& tokens, const Tensor& targets, Forward& pass,
                         const PackedDocuments& documents = {}) const;
 
+  // Logits (n, vocabulary) of n positions, i64 (n), each counted through all of (batch, time).
+  Variable logits_at(const Tensor& positions, const Tensor& tokens, Forward& pass,
+                     const PackedDocuments& documents = {}) const;
+
   // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
   Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
   // Room for so many positions, but no more than block(); 0: block().

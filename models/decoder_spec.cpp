@@ -161,7 +161,8 @@ void read_windows(HubConfig& config, const DecoderFamily& family, DecoderOptions
   }
   if (config.has("sliding_window") && config.integer("sliding_window") < 1)
     config.refuse("sliding_window", "expects at least 1, or null where there is none");
-  if (family.windows == Windows::all) options.windowed.assign(static_cast<std::size_t>(options.layers), true);
+  if (family.windows == Windows::all)
+    options.windowed.assign(static_cast<std::size_t>(options.layers), options.layer.window > 0);
   if (std::ranges::find(options.windowed, true) == options.windowed.end()) {
     options.windowed.clear();
     options.layer.window = 0;

@@ -51,6 +51,8 @@ class EncoderModel : public Module {
   Variable states(const EncoderInput& input, Forward& pass) const;
   // What the head gives; see EncoderHead. An Error without a head.
   Variable operator()(const EncoderInput& input, Forward& pass) const;
+  // What the head gives of states, of which masked_language takes any number of positions, (..., width).
+  Variable head_of(const Variable& states, const EncoderInput& input, Forward& pass) const;
   // Of masked_language: mean cross-entropy of the labels (batch, time), i32 or i64, that are not -100, without logits
   // of the others. Labels in the processor's memory, which those of a model on a device may be, leave the others out of
   // the head's other layers, too.

@@ -65,6 +65,19 @@ std::vector<std::string> target_modules(Module& model, const HubNaming& naming) 
   return {chosen.begin(), chosen.end()};
 }
 
+// Modules whose own parameters are trained, but for adapters.
+std::vector<std::string> trained_wholes(Module& model, const HubNaming& naming) {
+  const std::string_view prefix = missing_prefix(model, naming);
+  std::vector<std::string> modules;
+  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    const std::size_t dot = path.rfind('.');
+    if (!parameter.trainable() || path.find(".lora_") != std::string::npos || dot == std::string::npos) return;
+    std::string module = concat(prefix, path.substr(0, dot));
+    if (modules.empty() || modules.back() != module) modules.push_back(std::move(module));
+  });
+  return modules;
+}
+
 }  // namespace
 
 std::string adapter_config(Module& model, const LoraOptions& options, const HubNaming& naming, const AdapterUse& use) {
@@ -73,6 +86,7 @@ std::string adapter_config(Module& model, const LoraOptions& options, const HubN
   const std::vector<HubTensor> tensors = hub_tensors(model, naming);
   const bool turned =
       std::ranges::any_of(tensors, [](const HubTensor& each) { return each.transposed && each.low_rank.has_value(); });
+  const std::vector<std::string> saved = trained_wholes(model, naming);
   const Json json = {{"base_model_name_or_path", text_or_null(use.base)},
                      {"bias", "none"},
                      {"fan_in_fan_out", turned},
@@ -80,7 +94,7 @@ std::string adapter_config(Module& model, const LoraOptions& options, const HubN
                      {"init_lora_weights", true},
                      {"lora_alpha", is_whole ? Json(static_cast<std::int64_t>(options.alpha)) : Json(options.alpha)},
                      {"lora_dropout", options.dropout},
-                     {"modules_to_save", options.trained.empty() ? Json() : Json(options.trained)},
+                     {"modules_to_save", saved.empty() ? Json() : Json(saved)},
                      {"peft_type", "LORA"},
                      {"r", options.rank},
                      {"target_modules", Json(target_modules(model, naming))},

@@ -4,7 +4,9 @@
 
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/fine_tuning.h"
 #include "keel/tasks/language.h"
+#include "keel/tasks/masked_language.h"
 #include "keel/tasks/sequence_classification.h"
 #include "keel/tasks/supervised.h"
 #include "keel/tasks/token_classification.h"
@@ -12,8 +14,9 @@
 namespace keel {
 
 std::span<const TaskEntry> keel_tasks() {
-  static const std::vector<TaskEntry> tasks = {language_task(), supervised_task(), sequence_classification_task(),
-                                               token_classification_task()};
+  static const std::vector<TaskEntry> tasks = {
+      language_task(),        supervised_task(), sequence_classification_task(), token_classification_task(),
+      masked_language_task(), fine_tuning_task()};
   return tasks;
 }
 

@@ -102,9 +102,8 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
 std::shared_ptr<const AdapterForm> adapter_form(const Settings& settings, const ModelSpec& spec, Module& model,
                                                 const std::string& run) {
   const HubNaming& naming = spec.entry().naming;
-  LoraOptions options = lora_options(settings, run);
+  const LoraOptions options = lora_options(settings, run);
   if (options.rank == 0) return nullptr;
-  if (spec.entry().kind == ModelKind::encoder) options = with_heads(std::move(options), model, naming);
   const std::string& from = settings.text("model.from");
   const AdapterUse use{.base = from == "none" ? "" : from,
                        .task_type = spec.entry().kind == ModelKind::decoder ? "CAUSAL_LM" : ""};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/models/catalog.h"
+#include "keel/models/encoder_model.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 

@@ -1,6 +1,5 @@
 #include "keel/tasks/language.h"
 
-#include <filesystem>
 #include <optional>
 
 #include "keel/data/addition.h"
@@ -11,24 +10,20 @@
 #include "keel/data/token_fingerprint.h"
 #include "keel/kernels/reduce.h"
 #include "keel/models/generation.h"
-#include "keel/models/lora.h"
-#include "keel/models/model_keys.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/tasks/catalog_model.h"
 #include "keel/tasks/data_keys.h"
-#include "keel/tasks/hub_files.h"
 #include "keel/tasks/language_data.h"
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
+#include "keel/tasks/text_source_keys.h"
 #include "keel/tokenizers/find_tokenizer.h"
-#include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
 namespace {
-
-constexpr const char *kTokenizerFile = "tokenizer.json", *kModelFile = "config.json";
 
 // Rows of the model's embedding that belong to no token.
 std::string unused_rows_note(std::int64_t rows, std::int64_t vocabulary) {
@@ -39,15 +34,9 @@ std::string unused_rows_note(std::int64_t rows, std::int64_t vocabulary) {
                 " rows of the embedding belong to none; model.vocabulary=", vocabulary, " leaves them out");
 }
 
-// None where the rows of the batch are one text each.
-PackedDocuments documents_of(const Batch& batch) {
-  if (!batch.has(kDocuments)) return {};
-  return {spans_of(batch[kDocuments]), batch[kPositions]};
-}
-
 // How a decoder of others answers.
 std::string language_of_hub(const std::string& folder) {
-  const std::string place = concat(folder, '/', kModelFile);
+  const std::string place = concat(folder, "/config.json");
   if (hub_kind(read_text_file(place), place) != ModelKind::decoder) return {};
   const std::string quoted = Json(folder).dump();
   return concat("task: {type: language}\nmodel: {from: ", quoted, "}\ndata: {type: text, path: ", quoted,
@@ -60,9 +49,9 @@ class LanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      const ModelSpecPtr shape = spec(vocabulary());
-      model_ = shape->make_decoder();
-      add_lora(*model_, lora(), shape->entry().naming);
+      const ModelSpecPtr made = spec(vocabulary());
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -74,37 +63,25 @@ class LanguageTask : public Task {
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
-    if (tokenizer) data.files.emplace_back(kTokenizerFile, tokenizer->to_json());
-    const ModelSpecPtr shape = spec(has_hub_model() ? 0 : vocabulary());
-    if (shape->why_no_hub_config().empty())
-      data.files.emplace_back(kModelFile,
-                              kept_config(*shape, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run));
-    for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.files.push_back(std::move(file));
+    data.files = base_.files(*shape(), tokenizer);
     return data;
   }
 
-  Beginning beginning() override {
-    return beginning_of(site_.settings, *spec(has_hub_model() ? 0 : vocabulary()), model(), site_.run);
-  }
+  Beginning beginning() override { return base_.beginning(model(), *shape()); }
 
   HubFiles hub_files(DType dtype) override {
-    const std::string kept = concat(site_.run, '/', kModelFile);
-    return keel::hub_files(*spec(has_hub_model() ? 0 : vocabulary()),
-                           {.kept = !site_.run.empty() && std::filesystem::exists(kept) ? read_text_file(kept) : "",
-                            .tokenizer = tokenizer(),
-                            .tokenizer_name = has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
-                            .dtype = dtype});
+    return base_.hub_files(*shape(), tokenizer(), has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
+                           dtype);
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return spec(0)->dropout() == 0 && lora().dropout == 0
+    return spec(0)->dropout() == 0 && base_.lora().dropout == 0
                ? ""
                : "model.dropout, model.attention_dropout and model.lora_dropout must be 0: a recorded step would drop "
-                 "the "
-                 "same again and again";
+                 "the same again and again";
   }
 
   void make_metrics(std::string_view /*set*/, Metrics& metrics) override {
@@ -140,7 +117,7 @@ class LanguageTask : public Task {
   }
 
   std::string_view unit() const override { return kTokenWeight; }
-  std::int64_t positions() const override { return sequence_length(site_.settings, site_.run); }
+  std::int64_t positions() const override { return base_.positions(); }
 
   std::vector<std::string> notes() override {
     const std::int64_t tokens = vocabulary();
@@ -149,8 +126,8 @@ class LanguageTask : public Task {
   }
 
  private:
-  bool has_hub_model() const { return site_.settings.text("model.from") != "none"; }
-  ModelSpecPtr spec(std::int64_t vocabulary) const { return model_spec(site_.settings, vocabulary, site_.run); }
+  ModelSpecPtr spec(std::int64_t vocabulary) const { return base_.spec(vocabulary); }
+  ModelSpecPtr shape() { return spec(base_.is_published() ? 0 : vocabulary()); }
 
   bool is_addition() const { return site_.settings.text("data.type") == "addition"; }
 
@@ -166,7 +143,7 @@ class LanguageTask : public Task {
         .sources = {},
         .packing = is_packed(),
         .tokenizer = site_.settings.text("data.tokenizer"),
-        .run_tokenizer = has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
+        .run_tokenizer = base_.has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
         .block = positions(),
         .division = division(),
         .last = is_packed() ? last_rows(site_.settings) : LastRows::join,
@@ -194,24 +171,22 @@ class LanguageTask : public Task {
       const SplitOptions split{.validation = division().fraction, .block = positions()};
       const std::string& path = site_.settings.text("data.path");
       if (site_.settings.text("data.type") == "tokens") text_ = open_tokens(path, split);
-      else if (has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
+      else if (base_.has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
       else text_ = open_text(path, site_.settings.text("data.tokenizer"), split);
     }
     return *text_;
   }
 
-  std::string run_tokenizer() const { return concat(site_.run, '/', kTokenizerFile); }
   // One that is there before the text is.
   bool has_named_tokenizer() const {
     return site_.settings.text("data.type") == "text" && !is_made_of_text(site_.settings.text("data.tokenizer"));
   }
-  bool has_run_tokenizer() const { return !site_.run.empty() && std::filesystem::exists(run_tokenizer()); }
 
   // Null for a token file without one. Opens the data where nothing else says it.
   const std::shared_ptr<const Tokenizer>& tokenizer() {
     if (tokenizer_) return tokenizer_;
     if (is_addition()) tokenizer_ = addition().tokenizer();
-    else if (has_run_tokenizer()) tokenizer_ = load_tokenizer(run_tokenizer());
+    else if (base_.has_run_tokenizer()) tokenizer_ = base_.run_tokenizer();
     else if (has_named_tokenizer()) tokenizer_ = find_tokenizer(site_.settings.text("data.tokenizer"), "");
     else return has_examples() ? examples().tokenizer() : text().tokenizer;
     return tokenizer_;
@@ -224,9 +199,9 @@ class LanguageTask : public Task {
   // Of the data.
   std::int64_t vocabulary() {
     const Settings& settings = site_.settings;
-    if (is_addition() || has_run_tokenizer()) return tokenizer()->vocabulary_size();
+    if (is_addition() || base_.has_run_tokenizer()) return tokenizer()->vocabulary_size();
     // Where the file says nothing more, it need not be there yet.
-    if (!text_ && !examples_ && (has_hub_model() || settings.integer("model.vocabulary") > 0)) return 0;
+    if (!text_ && !examples_ && (base_.is_published() || settings.integer("model.vocabulary") > 0)) return 0;
     if (!text_ && has_named_tokenizer()) return tokenizer()->vocabulary_size();
     return has_examples() ? examples().vocabulary() : text().train.vocabulary_size();
   }
@@ -285,9 +260,8 @@ class LanguageTask : public Task {
     on_text(sum ? std::to_string(*sum) : written + " (no number)");
   }
 
-  LoraOptions lora() const { return lora_options(site_.settings, site_.run); }
-
   TaskSite site_;
+  CatalogModel base_{site_};
   std::optional<AdditionTask> addition_;
   std::optional<TextDataset> text_;
   std::optional<LanguageData> examples_;
@@ -308,8 +282,13 @@ TaskEntry language_task() {
   return entry;
 }
 
+PackedDocuments packed_documents(const Batch& batch) {
+  if (!batch.has(kDocuments)) return {};
+  return {spans_of(batch[kDocuments]), batch[kPositions]};
+}
+
 Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass) {
-  return {model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)), std::string(kTokenWeight)};
+  return {model.loss(batch[kInputIds], batch[kLabels], pass, packed_documents(batch)), std::string(kTokenWeight)};
 }
 
 void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics) {
@@ -318,8 +297,8 @@ void validate_language(const CausalModel& model, const Batch& batch, Forward& pa
   };
   // Answers alone need all logits.
   if (!metrics.has("exact_match"))
-    return add_loss(model.loss(batch[kInputIds], batch[kLabels], pass, documents_of(batch)));
-  const Variable logits = model(batch[kInputIds], pass, documents_of(batch));
+    return add_loss(model.loss(batch[kInputIds], batch[kLabels], pass, packed_documents(batch)));
+  const Variable logits = model(batch[kInputIds], pass, packed_documents(batch));
   metrics.at<ExactMatch>("exact_match").update(kernels::argmax(logits.value(), -1), batch[kLabels]);
   add_loss(cross_entropy(logits, batch[kLabels]));
 }

@@ -16,6 +16,9 @@ TaskEntry language_task();
 // The mean cross-entropy of the labels that count.
 Loss language_loss(const CausalModel& model, const Batch& batch, Forward& pass);
 
+// Documents that rows are packed of; none where the rows of the batch are one text each.
+PackedDocuments packed_documents(const Batch& batch);
+
 // Feeds "loss" and, where it is there, "exact_match".
 void validate_language(const CausalModel& model, const Batch& batch, Forward& pass, Metrics& metrics);
 

@@ -27,18 +27,45 @@ std::string all_texts(const Dataset& documents) {
   return all;
 }
 
+// 1 where a token begins a word.
+std::vector<std::int64_t> beginnings_of_words(const Encoding& encoded) {
+  std::vector<std::int64_t> begins;
+  for (std::size_t i = 0; i < encoded.size(); ++i)
+    begins.push_back(i == 0 || encoded.word_ids[i] != encoded.word_ids[i - 1] ? 1 : 0);
+  return begins;
+}
+
+Example encoded_document(const Tokenizer& tokenizer, const std::string& text, bool words) {
+  if (!words) {
+    const std::vector<std::uint32_t> tokens = tokenizer.encode(text);
+    return Example().set("input_ids", Integers{{std::ssize(tokens)}, {tokens.begin(), tokens.end()}});
+  }
+  const Encoding encoded = tokenizer.encode({text, std::nullopt}, {.specials = false});
+  const std::int64_t size = std::ssize(encoded.ids);
+  return Example()
+      .set("input_ids", Integers{{size}, {encoded.ids.begin(), encoded.ids.end()}})
+      .set("words", Integers{{size}, beginnings_of_words(encoded)});
+}
+
 DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const Tokenizer>& tokenizer,
-                     const std::string& path) {
+                     const std::string& path, bool words) {
   return map_each(
       documents,
-      [tokenizer, path](const Example& example) {
-        std::vector<std::uint32_t> tokens;
+      [tokenizer, path, words](const Example& example) {
         try {
-          tokens = tokenizer->encode(example.text("text"));
+          return encoded_document(*tokenizer, example.text("text"), words);
         } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
-        return Example().set("input_ids", Integers{{std::ssize(tokens)}, {tokens.begin(), tokens.end()}});
       },
-      concat("tokens of ", tokenizer->to_json()));
+      concat(words ? "tokens and words of " : "tokens of ", tokenizer->to_json()));
+}
+
+TextRows next_token_rows(const LanguageDataOptions& options) {
+  const auto of_documents = [rows = PackOptions{.length = options.block, .progress = options.progress}](
+                                const DatasetPtr& documents) { return pack(documents, rows); };
+  const auto of_tokens = [block = options.block](const Tokens& tokens, const std::string& fingerprint) {
+    return token_windows(tokens, block, fingerprint);
+  };
+  return {.of_documents = of_documents, .of_tokens = of_tokens, .training = next_tokens(), .validation = next_tokens()};
 }
 
 std::string name_of_tokenizer(const std::shared_ptr<const Tokenizer>& of) {
@@ -82,7 +109,11 @@ LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(opt
              options_.sources.size(), "; take another one, such as byte");
   KEEL_CHECK(!options_.sources.empty(), "data.mixture has no sources; name at least one, as in [{path: a.txt}]");
   for (const LanguageSource& source : options_.sources)
-    parts_.push_back(options_.packing ? documents_of(source) : windows_of(source));
+    parts_.push_back(is_of_documents(source.path) ? documents_of(source) : windows_of(source));
+}
+
+bool LanguageData::is_of_documents(const std::string& path) const {
+  return options_.packing && (!options_.rows || kind_of_file(files_at(path).front()) != DataKind::tokens);
 }
 
 void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
@@ -91,6 +122,7 @@ void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
     first_ = source.path;
     vocabulary_ = vocabulary;
     tokenizer_ = tokenizer;
+    rows_ = options_.rows ? options_.rows(tokenizer) : next_token_rows(options_);
     return;
   }
   const bool is_same =
@@ -112,12 +144,12 @@ DividedExamples LanguageData::windows_of(const LanguageSource& source) {
   join(source, text.train.vocabulary_size(), text.tokenizer);
   if (!text.note.empty()) notes_.push_back(text.note);
   const std::string whole = fingerprint_of(text.whole);
-  DividedExamples part = {.trained = token_windows(text.train, options_.block, whole), .validation = {}};
+  DividedExamples part = {.trained = rows_.of_tokens(text.train, whole), .validation = {}};
   if (held_out > 0) {
     KEEL_CHECK(text.validation.size() > options_.block, "'", source.path, "' has ", text.validation.size(),
                " tokens to validate on, and a window of ", options_.block, " needs ", options_.block + 1,
                "; use a longer text, or data.validation=0");
-    part.validation.push_back({"", token_windows(text.validation, options_.block, whole)});
+    part.validation.push_back({"", rows_.of_tokens(text.validation, whole)});
   }
   return part;
 }
@@ -130,9 +162,10 @@ DatasetPtr LanguageData::open_documents(const std::string& path) const {
   return documents;
 }
 
-DatasetPtr LanguageData::packed_file(const std::string& path) const {
-  return pack(tokens_of(open_documents(path), tokenizer_, path),
-              {.length = options_.block, .progress = options_.progress});
+DatasetPtr LanguageData::rows_of_file(const std::string& path) const {
+  if (is_of_documents(path)) return rows_.of_documents(tokens_of(open_documents(path), tokenizer_, path, rows_.words));
+  const Tokens tokens = tokens_to_validate_on(path, tokenizer_, vocabulary_);
+  return rows_.of_tokens(tokens, fingerprint_of(tokens));
 }
 
 DividedExamples LanguageData::documents_of(const LanguageSource& source) {
@@ -144,13 +177,12 @@ DividedExamples LanguageData::documents_of(const LanguageSource& source) {
   DivisionOptions options = options_.division;
   std::erase_if(options.sets, [](const HeldOutSet& set) { return !set.path.empty(); });
   const double held_out = options.fraction;
-  DividedExamples divided =
-      Division(std::move(options), *documents, source.path).of(tokens_of(documents, tokenizer, source.path), {});
+  DividedExamples divided = Division(std::move(options), *documents, source.path)
+                                .of(tokens_of(documents, tokenizer, source.path, rows_.words), {});
   KEEL_CHECK(divided.trained->size() > 0 && (held_out == 0 || !divided.validation.empty()), "'", source.path, "' has ",
              documents->size(), " documents, too few to hold back data.validation=", held_out, " of them");
-  const PackOptions rows = {.length = options_.block, .progress = options_.progress};
-  divided.trained = pack(divided.trained, rows);
-  for (ExampleSet& set : divided.validation) set.examples = pack(set.examples, rows);
+  divided.trained = rows_.of_documents(divided.trained);
+  for (ExampleSet& set : divided.validation) set.examples = rows_.of_documents(set.examples);
   return divided;
 }
 
@@ -160,21 +192,21 @@ std::vector<ValidationSet> LanguageData::validation(const TaskSite& site) const 
   if (sets.empty()) sets.emplace_back();  // the fraction
   std::vector<ValidationSet> made;
   for (const HeldOutSet& set : sets) {
-    if (!set.path.empty() && !options_.packing) {
+    if (!set.path.empty() && !options_.packing && !options_.rows) {
       made.push_back(
           windows_in_order(site, set.name, tokens_to_validate_on(set.path, tokenizer_, vocabulary_), options_.block));
       continue;
     }
     std::vector<DatasetPtr> rows;
-    if (!set.path.empty()) rows.push_back(packed_file(set.path));
+    if (!set.path.empty()) rows.push_back(rows_of_file(set.path));
     for (const DividedExamples& part : parts_)
       for (const ExampleSet& held : part.validation)
         if (set.path.empty() && held.name == set.name) rows.push_back(held.examples);
     if (rows.empty()) continue;
     const DatasetPtr all = concatenated(std::move(rows));
     KEEL_CHECK(all->size() > 0, "the validation set '", set.name, "' has no tokens");
-    made.push_back(
-        {set.name, make_source(site.host, all, sequential(all->size(), site.validation_rows), next_tokens())});
+    made.push_back({set.name, make_source(site.host, all, sequential(all->size(), site.validation_rows),
+                                          rows_.validation, {.seed = site.data_seed, .varying = rows_.varying})});
   }
   return made;
 }
@@ -192,8 +224,8 @@ Data LanguageData::data(const TaskSite& site) const {
   const SamplerOptions sampling = {.rows = site.rows, .seed = site.data_seed, .last = options_.last};
   const SamplerPtr sampler =
       options_.stages.empty() ? mixed(sizes, weights, sampling) : mixed_in_stages(sizes, options_.stages, sampling);
-  data.training =
-      make_source(site.host, concatenated(trained), sampler, next_tokens(), {.seed = site.data_seed, .varying = {}});
+  data.training = make_source(site.host, concatenated(trained), sampler, rows_.training,
+                              {.seed = site.data_seed, .varying = rows_.varying});
   data.validation = validation(site);
   for (const std::string& note : notes_) data.note += concat(data.note.empty() ? "" : "\n", note);
   return data;

@@ -1,5 +1,6 @@
 #pragma once
-// Data of the task `language` that has examples: documents packed into rows, and mixtures of several sources.
+// Data of tasks that learn language by examples: documents or windows of tokens as rows, and mixtures of several
+// sources.
 
 #include <cstdint>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "keel/data/collator.h"
 #include "keel/data/mixture.h"
 #include "keel/data/tokens.h"
 #include "keel/tasks/data_keys.h"
@@ -19,6 +21,19 @@ struct LanguageSource {
   std::string path;
   double weight = 1;
 };
+
+// What becomes of documents and of files of tokens.
+struct TextRows {
+  // Documents have the field input_ids and, where `words` is true, one `words` of as many numbers: 1 where a token
+  // begins a word of the tokenizer.
+  std::function<DatasetPtr(const DatasetPtr& documents)> of_documents;
+  std::function<DatasetPtr(const Tokens& tokens, const std::string& fingerprint)> of_tokens;
+  Collator training, validation;
+  std::vector<std::string> varying = {};  // as SourceOptions::varying
+  bool words = false;
+};
+// `tokenizer`: null of files of tokens without one.
+using MakeTextRows = std::function<TextRows(const std::shared_ptr<const Tokenizer>& tokenizer)>;
 
 struct LanguageDataOptions {
   std::vector<LanguageSource> sources;    // one or more
@@ -34,6 +49,8 @@ struct LanguageDataOptions {
   DivisionOptions division = {};
   LastRows last = LastRows::join;  // of documents of one source; a mixture's steps join rounds
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};  // as TaskSite::progress
+  // None: next tokens. Else texts are documents (`packing`), and files of tokens may stand beside them.
+  MakeTextRows rows = {};
 };
 
 // All tokens of a file of text, which this tokenizer encodes, or of tokens, which are those of the vocabulary; and of
@@ -44,7 +61,7 @@ Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<cons
 ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tokens& tokens, std::int64_t block);
 
 // Opened files. Rows of training come by the sources' weights (mixed(), in keel/data/mixture.h), those of validation in
-// order. Batches have the fields of next_tokens().
+// order. Batches have the fields of next_tokens(), or those that options.rows gives them.
 class LanguageData {
  public:
   // A source that is missing, too short or malformed is an Error, and so are tokens of different vocabularies.
@@ -57,7 +74,8 @@ class LanguageData {
   DividedExamples windows_of(const LanguageSource& source);
   DividedExamples documents_of(const LanguageSource& source);
   DatasetPtr open_documents(const std::string& path) const;
-  DatasetPtr packed_file(const std::string& path) const;
+  DatasetPtr rows_of_file(const std::string& path) const;
+  bool is_of_documents(const std::string& path) const;
   std::vector<ValidationSet> validation(const TaskSite& site) const;
   void join(const LanguageSource& source, std::int64_t vocabulary, const std::shared_ptr<const Tokenizer>& tokenizer);
 
@@ -65,6 +83,7 @@ class LanguageData {
   std::vector<DividedExamples> parts_;  // of each source; sets of a file of their own are not among them
   std::vector<std::string> notes_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  TextRows rows_;
   std::string first_;  // the source whose vocabulary holds for all
   std::int64_t vocabulary_ = 0;
 };

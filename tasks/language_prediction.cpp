@@ -20,17 +20,11 @@ namespace {
 
 using EncodedText = std::vector<std::uint32_t>;
 
-DatasetPtr open_texts(const std::string& path) {
-  const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  return is_json ? open_jsonl(path) : open_lines(path);
-}
-
 // Batches of texts, as `fill` makes them of what `encode` makes of each.
 template <class Encode, class Fill>
 std::shared_ptr<const BatchSource> batches_of(const TaskSite& site, const std::string& path, Encode encode, Fill fill,
                                               const std::vector<std::string>& varying = {}) {
-  const DatasetPtr texts = open_texts(path);
-  KEEL_CHECK(texts->size() > 0, "'", path, "' has no text to predict");
+  const DatasetPtr texts = open_texts_to_predict(path);
   const Collator collator = [path, encode, fill](std::span<const CollatedRow> rows, const CollateInfo& info,
                                                  Batch& batch) {
     std::vector<EncodedText> encoded;
@@ -68,6 +62,13 @@ Tensor piece_of(const Tensor& field, std::int64_t begin, std::int64_t end) {
 }
 
 }  // namespace
+
+DatasetPtr open_texts_to_predict(const std::string& path) {
+  const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  DatasetPtr texts = is_json ? open_jsonl(path) : open_lines(path);
+  KEEL_CHECK(texts->size() > 0, "'", path, "' has no text to predict");
+  return texts;
+}
 
 std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const std::string& path,
                                                   std::shared_ptr<const Tokenizer> tokenizer) {

@@ -7,12 +7,17 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/batch.h"
+#include "keel/data/dataset.h"
 #include "keel/models/causal_model.h"
 #include "keel/tasks/predictions.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
+
+// The texts of a file as examples with the field `text`: objects where the path ends in .jsonl or .ndjson, else lines
+// that are not empty. None is an Error.
+DatasetPtr open_texts_to_predict(const std::string& path);
 
 // The texts of a file, in order, in batches of validation: the field "text" of each line of JSON where the path ends in
 // .jsonl or .ndjson, else each line. Lines that are empty are left out. Fields input_ids and labels, i32 (rows, time),

@@ -8,7 +8,7 @@ set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLoc
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 set(suites_seen)
-foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda)
+foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda nccl)
   foreach(case IN LISTS test_${layer}_TESTS)
     string(REGEX MATCH "^[^.]*" suite "${case}")
     if(suite MATCHES "^Slow")
@@ -18,7 +18,7 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
     if(NOT suite IN_LIST suites_seen)
       list(APPEND suites_seen "${suite}")
       set_tests_properties("${case}" PROPERTIES LABELS "quick;sanitize")
-    elseif(layer MATCHES "^(emulation|cuda)$")
+    elseif(layer MATCHES "^(emulation|cuda|nccl)$")
       # One order of threads is enough there, and one way between devices: all take minutes.
       if(NOT case MATCHES "/(reverse|shuffled|StagedDevices)|TwentySteps")
         set_tests_properties("${case}" PROPERTIES LABELS sanitize)
@@ -26,7 +26,7 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
     elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all
       set_tests_properties("${case}" PROPERTIES LABELS sanitize)
     endif()
-    if(suite MATCHES "${matrix_suites}" AND NOT layer STREQUAL "cuda")
+    if(suite MATCHES "${matrix_suites}" AND NOT layer MATCHES "^(cuda|nccl)$")
       set_tests_properties("${case}" PROPERTIES LABELS avx2)
     endif()
   endforeach()

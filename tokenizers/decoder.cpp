@@ -145,7 +145,7 @@ class Fuse final : public Decoder {
   void decode(std::vector<std::string>& tokens) const override {
     std::string text;
     for (const std::string& token : tokens) text += token;
-    tokens.assign(1, std::move(text));
+    tokens.assign(1, text);
   }
 };
 

@@ -46,7 +46,7 @@ TokenModelPtr make_unigram(const ComponentFields& fields, ModelTokens& tokens) {
   const auto size = static_cast<std::int64_t>(tokens.by_score.size());
   if (fields.has("unk_id")) options.unknown = static_cast<std::uint32_t>(fields["unk_id"].integer(0, size - 1));
   options.byte_fallback = fields["byte_fallback"].boolean();
-  return token_models::unigram(std::move(tokens.by_score), options);
+  return token_models::unigram(tokens.by_score, options);
 }
 
 }  // namespace

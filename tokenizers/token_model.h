@@ -63,7 +63,7 @@ struct UnigramOptions {
   std::optional<std::uint32_t> unknown = {};
   bool byte_fallback = false;
 };
-TokenModelPtr unigram(std::vector<std::pair<std::string, double>> tokens, const UnigramOptions& options);
+TokenModelPtr unigram(const std::vector<std::pair<std::string, double>>& tokens, const UnigramOptions& options);
 
 }  // namespace token_models
 }  // namespace keel

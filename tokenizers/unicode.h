@@ -47,6 +47,8 @@ enum class Category : std::uint8_t {
 
 class CharacterClass {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): bits to be joined, named as constants beside functions of the same
+  // words
   enum Flag : std::uint32_t {
     kWhiteSpace = 1u << 5,
     kWord = 1u << 6,
@@ -63,6 +65,7 @@ class CharacterClass {
     kJoins = 1u << 17,
     kStaysBesideAccents = 1u << 18,  // has a combining class, itself or decomposed, that is no accent of BERT's
   };
+  // NOLINTEND(readability-identifier-naming)
   static constexpr unsigned kCombiningClassShift = 24;
 
   constexpr CharacterClass() = default;

@@ -161,7 +161,8 @@ class Unigram final : public TokenModel {
 
 }  // namespace
 
-TokenModelPtr token_models::unigram(std::vector<std::pair<std::string, double>> tokens, const UnigramOptions& options) {
+TokenModelPtr token_models::unigram(const std::vector<std::pair<std::string, double>>& tokens,
+                                    const UnigramOptions& options) {
   return std::make_shared<Unigram>(tokens, options);
 }
 

@@ -42,8 +42,9 @@ proven() {
   case "$1" in
     *" -"*)
       read -r compiler option <<<"$1"
-      printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n' |
-        "$compiler" -x c++ "$option" -o /dev/null - >/dev/null 2>&1
+      # libFuzzer has a main() of its own.
+      printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }
+        __attribute__((weak)) int main() { return 0; }\n' | "$compiler" -x c++ "$option" -o /dev/null - >/dev/null 2>&1
       ;;
     *.*)
       for folder in ${KEEL_DEPS:+"$KEEL_DEPS/include"} /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"; do

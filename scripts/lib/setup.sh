@@ -28,6 +28,20 @@ find_nvcc() {
   return 1
 }
 
+# find_clang SANITIZERS: the first clang++ that links a program with them; fails where none does.
+find_clang() {
+  local name
+  for name in ${CXX:+"$CXX"} clang++ clang++-{21..14}; do
+    case "$name" in *clang*) ;; *) continue ;; esac
+    command -v "$name" >/dev/null || continue
+    if proven "$name -fsanitize=$1"; then
+      say "$name"
+      return
+    fi
+  done
+  return 1
+}
+
 # architecture_of CAPABILITY: what nvcc compiles for a card of that number ("9.0"), in CMake's words; fails where it is none.
 # 9.0 has instructions of its own, under 90a.
 architecture_of() {

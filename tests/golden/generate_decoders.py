@@ -123,7 +123,7 @@ def documents_logits(model, tokens):
 
     positions = torch.stack([torch.cat([torch.arange(length), torch.arange(tokens.shape[1] - length)]) for length in LENGTHS])
     with torch.no_grad():
-        return model(input_ids=tokens, position_ids=positions).logits
+        return model(input_ids=tokens, position_ids=positions, use_cache=False).logits
 
 
 def greedy(model, tokens):
@@ -189,7 +189,8 @@ def generate():
         if "greedy" in extras:
             case["greedy"], margin = greedy(model, tokens)
             assert margin > 1e-4, f"{name}: two tokens are equally likely, but for {margin}"
-        case.update(train(model, tokens, targets, mask))
+        # A model keeps the frequencies of the longest text that it has seen.
+        case.update(train(make_model(kind, options), tokens, targets, mask))
         cases.append(case)
     return {"lengths": LENGTHS, "cases": cases}
 

@@ -54,8 +54,7 @@ TEST(HubRun, BeginsWithTheWeightsInEveryStageAndGivesThemBackToTheBit) {
     const std::string folder = published(place, published_weights(dtype));
     for (const std::string stage : {"ddp", "zero1", "zero2", "zero3"}) {
       if (dtype != DType::f32 && stage != "zero3") continue;
-      const Config config =
-          still_run(place, concat("run-", stage), {"model.from=" + folder, concat("strategy=", stage)});
+      const Config config = hub_run(place, concat("run-", stage), {"model.from=" + folder, concat("strategy=", stage)});
       const auto told = train_by(dtype == DType::f32 ? 3 : 2, config);
       EXPECT_NE(told[0]->messages.find(concat("the model begins with the weights in '", folder, "'")),
                 std::string::npos)
@@ -73,7 +72,7 @@ TEST(HubRun, BeginsWithTheWeightsInEveryStageAndGivesThemBackToTheBit) {
       EXPECT_EQ(Json::parse(read_text_file(out + "/generation_config.json")).at("eos_token_id").integer(), 5);
     }
     // And from there again.
-    const Config again = still_run(place, "again", {"model.from=" + (place / "out-zero3")});
+    const Config again = hub_run(place, "again", {"model.from=" + (place / "out-zero3")});
     train_by(1, again);
     exported(again, place / "out-again", dtype);
     EXPECT_TRUE(tensors_of(place / "out-again") == tensors_of(folder)) << dtype;
@@ -85,13 +84,13 @@ TEST(HubRun, GoesOnWithWhatItHasLearntAndTakesNoShapeButTheRuns) {
   const std::string folder = published(place);
   const std::vector<std::string> settings = {"model.from=" + folder, "steps=4", "checkpoint.every=2",
                                              "optimizer.lr=1e-2"};
-  const Config whole = still_run(place, "whole", settings), broken = still_run(place, "broken", settings);
+  const Config whole = hub_run(place, "whole", settings), broken = hub_run(place, "broken", settings);
   train_by(2, whole);
   train_by(2, broken, 2);
   std::vector<NamedTensor> other = published_weights();
   for (const auto& [name, values] : other) kernels::scale(values, 0.5);
   published(place, other);
-  const auto told = train_by(2, still_run(place, "broken", [&] {
+  const auto told = train_by(2, hub_run(place, "broken", [&] {
                                std::vector<std::string> more = settings;
                                more.push_back("resume=auto");
                                return more;
@@ -105,14 +104,14 @@ TEST(HubRun, TakesTheShapeAloneWhereItIsToldSo) {
   const TemporaryFolder place;
   const std::string folder = published(place);
   std::filesystem::remove(folder + "/model.safetensors");
-  const Config shaped = still_run(place, "shaped", {"model.from=" + folder, "model.weights=false"});
-  const Config keyed = still_run(
+  const Config shaped = hub_run(place, "shaped", {"model.from=" + folder, "model.weights=false"});
+  const Config keyed = hub_run(
       place, "keyed", {"model.layers=2", "model.heads=4", "model.width=32", "model.block=16", "model.vocabulary=61"});
   train_by(1, shaped);
   train_by(1, keyed);
   EXPECT_TRUE(weights_of(shaped) == weights_of(keyed));
   EXPECT_NE(error_of([&] {
-              train_by(2, still_run(place, "none", {"model.from=" + folder}));
+              train_by(2, hub_run(place, "none", {"model.from=" + folder}));
             }).find("has no weights; looked for were"),
             std::string::npos);
 }
@@ -125,7 +124,7 @@ TEST(HubRun, RefusesWeightsThatAreNotFiniteByName) {
   const std::string folder = published(place, tensors);
   for (const int n : {1, 3})
     EXPECT_NE(error_of([&] {
-                train_by(n, still_run(place, "run", {"model.from=" + folder, "strategy=zero3"}));
+                train_by(n, hub_run(place, "run", {"model.from=" + folder, "strategy=zero3"}));
               }).find(concat("'", folder, "': h.1.mlp.c_fc.weight has numbers that are not finite")),
               std::string::npos);
 }
@@ -133,7 +132,7 @@ TEST(HubRun, RefusesWeightsThatAreNotFiniteByName) {
 TEST(HubRun, SaysWhatIsWrongWithAFolderOrAName) {
   const TemporaryFolder place;
   const auto expect_error = [&](const std::string& from, std::string_view words) {
-    const std::string error = error_of([&] { train_by(1, still_run(place, "run", {"model.from=" + from})); });
+    const std::string error = error_of([&] { train_by(1, hub_run(place, "run", {"model.from=" + from})); });
     EXPECT_NE(error.find(words), std::string::npos) << error;
   };
   const std::string folder = published(place);
@@ -149,7 +148,7 @@ TEST(HubRun, KeepsAConfigOfEveryModelThatHasOneAndMissesNoneOfOldRuns) {
   const TemporaryFolder place;
   const std::vector<std::string> shape = {"model.layers=2", "model.heads=2",      "model.width=16",
                                           "model.block=16", "checkpoint.every=1", "steps=2"};
-  const Config config = still_run(place, "run", shape);
+  const Config config = hub_run(place, "run", shape);
   train_by(1, config, 1);
   const std::string kept = config.run + "/config.json", text = read_text_file(kept);
   EXPECT_EQ(read_hub_spec(text, "kept")->hub_config().dump(2) + "\n", text);
@@ -157,12 +156,12 @@ TEST(HubRun, KeepsAConfigOfEveryModelThatHasOneAndMissesNoneOfOldRuns) {
   EXPECT_EQ(exported(config, place / "out").files.files.front().first, "config.json");
   std::vector<std::string> more = shape;
   more.push_back("resume=auto");
-  train_by(1, still_run(place, "run", more));
+  train_by(1, hub_run(place, "run", more));
   EXPECT_EQ(read_text_file(kept), text);
 
   more = shape;
   more.push_back("model.bias=false");
-  const Config without = still_run(place, "without", more);
+  const Config without = hub_run(place, "without", more);
   train_by(1, without);
   EXPECT_FALSE(std::filesystem::exists(without.run + "/config.json"));
   EXPECT_NE(error_of([&] {
@@ -174,7 +173,7 @@ TEST(HubRun, KeepsAConfigOfEveryModelThatHasOneAndMissesNoneOfOldRuns) {
 TEST(HubRun, AFolderAnswersAsTheRunThatBeganWithIt) {
   const TemporaryFolder place;
   const std::string folder = published(place);
-  const Config config = still_run(place, "run", {"model.from=" + folder});
+  const Config config = hub_run(place, "run", {"model.from=" + folder});
   train_by(1, config);
   std::filesystem::copy_file(config.run + "/tokenizer.json", folder + "/tokenizer.json");
   const auto said = [&](const std::string& path, int n, const std::string& strategy) {

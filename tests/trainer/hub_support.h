@@ -65,7 +65,7 @@ inline std::string published(const TemporaryFolder& place,
 }
 
 // One step that moves no number of fp32.
-inline Config still_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
+inline Config hub_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
   const std::string text = place / "text.txt";
   if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
   more.push_back(concat("run=", place / run));

@@ -23,7 +23,7 @@ Config adapted_run(const TemporaryFolder& place, const std::string& name, std::v
   std::vector<std::string> all = kAdapted;
   all.push_back("model.from=" + place / "hub");
   all.insert(all.end(), more.begin(), more.end());
-  return still_run(place, name, all);
+  return hub_run(place, name, all);
 }
 
 std::map<std::string, std::vector<double>> numbers_of_run(const Config& config) {
@@ -46,7 +46,7 @@ std::string answer_of(const Config& config, int n, const std::string& strategy =
 TEST(LoraRun, TrainsAdaptersAloneWithTheSameBitsInEveryStage) {
   const TemporaryFolder place;
   published(place);
-  const Config still = still_run(place, "still", {"model.from=" + place / "hub"});
+  const Config still = hub_run(place, "still", {"model.from=" + place / "hub"});
   train_by(1, still);
   const std::map<std::string, std::vector<double>> before = numbers_of_run(still);
   std::string reference;
@@ -100,9 +100,9 @@ TEST(LoraRun, GivesPeftsFolderAndTakesItBackToTheBit) {
   EXPECT_EQ(json.at("task_type").string(), "CAUSAL_LM");
 
   for (const int n : {1, 2}) {
-    const Config back = still_run(place, concat("back-", n),
-                                  {"model.from=" + place / "hub", "model.lora_from=" + place / "adapters",
-                                   n == 1 ? "strategy=ddp" : "strategy=zero3"});
+    const Config back = hub_run(place, concat("back-", n),
+                                {"model.from=" + place / "hub", "model.lora_from=" + place / "adapters",
+                                 n == 1 ? "strategy=ddp" : "strategy=zero3"});
     const auto told = train_by(n, back);
     EXPECT_NE(told[0]->messages.find("begins with the adapters in"), std::string::npos) << told[0]->messages;
     exported(back, place / concat("again-", n), DType::f32, HubFormat::adapters);
@@ -146,7 +146,7 @@ TEST(LoraRun, MergesIntoTheWeightsInFp32AndRoundsOnce) {
   }
   // The merged model, which has no adapters any more, says the same.
   std::filesystem::copy_file(config.run + "/tokenizer.json", place / "merged-f32/tokenizer.json");
-  const Config again = still_run(place, "again", {"model.from=" + place / "merged-f32"});
+  const Config again = hub_run(place, "again", {"model.from=" + place / "merged-f32"});
   train_by(1, again);
   EXPECT_EQ(answer_of(again, 1), answer_of(config, 2, "zero3"));
 }
@@ -157,7 +157,7 @@ TEST(LoraRun, SaysWhatIsWrong) {
   const auto expect_error = [&](const std::vector<std::string>& settings, std::string_view words) {
     std::vector<std::string> all = {"model.from=" + place / "hub"};
     all.insert(all.end(), settings.begin(), settings.end());
-    const std::string error = error_of([&] { train_by(1, still_run(place, "refused", all)); });
+    const std::string error = error_of([&] { train_by(1, hub_run(place, "refused", all)); });
     EXPECT_NE(error.find(words), std::string::npos) << error;
   };
   expect_error({"model.lora_rank=2", "model.lora_targets=[q_proj]"},
@@ -176,7 +176,7 @@ TEST(LoraRun, SaysWhatIsWrong) {
   write_text_file(place / "adapters/adapter_config.json", json.dump());
   expect_error({"model.lora_from=" + place / "adapters"},
                "unknown to the model: base_model.model.transformer.h.0.mlp.");
-  const Config plain = still_run(place, "plain", {"model.from=" + place / "hub"});
+  const Config plain = hub_run(place, "plain", {"model.from=" + place / "hub"});
   train_by(1, plain);
   EXPECT_NE(error_of([&] {
               exported(plain, place / "none", DType::f32, HubFormat::adapters);

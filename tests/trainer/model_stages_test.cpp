@@ -1,4 +1,4 @@
-// Every decoder of the catalog in runs: stages, ranks, resumption and recomputation do not change what is learnt.
+// Decoders of the catalog in runs: stages, ranks, resumption and recomputation do not change what is learnt.
 
 #include <gtest/gtest.h>
 
@@ -67,14 +67,8 @@ TEST_P(ModelStages, RecomputedAndResumedRunsLearnTheSame) {
   }
 }
 
-std::vector<std::string> decoders_of_the_catalog() {
-  std::vector<std::string> names;
-  for (const ModelEntry& entry : keel_models())
-    if (entry.kind == ModelKind::decoder) names.emplace_back(entry.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Decoders, ModelStages, ::testing::ValuesIn(decoders_of_the_catalog()),
+// Without head norms and windows, and with both; GPT-2 is in all other tests of runs.
+INSTANTIATE_TEST_SUITE_P(Decoders, ModelStages, ::testing::Values("llama", "qwen3"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -28,8 +28,6 @@ std::vector<nlohmann::json> records_of(const std::string& run) {
   return records;
 }
 
-std::string weights_of(const Config& config) { return read_text_file(RunFolder(config.run).model()); }
-
 TEST(TrackedRun, TellsTrackersWhatItWritesDown) {
   const TemporaryFolder folder;
   const Config config = small_run(folder, "run", {"tracker=jsonl"});
@@ -62,7 +60,7 @@ TEST(TrackedRun, GivesTheBitsOfOneWithoutTrackers) {
     std::filesystem::remove_all(tracked.run);
     train_by(ranks, plain);
     const auto recorders = train_by(ranks, tracked);
-    EXPECT_EQ(weights_of(tracked), weights_of(plain));
+    EXPECT_EQ(testing::weights_of(tracked), testing::weights_of(plain));
     for (const std::string failed : {"tracker command: ", "tracker csv-2: "}) {
       const std::string& messages = recorders.front()->messages;
       const std::size_t at = messages.find(failed);

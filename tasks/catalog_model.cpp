@@ -1,0 +1,81 @@
+#include "keel/tasks/catalog_model.h"
+
+#include <filesystem>
+
+#include "keel/models/model_keys.h"
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
+#include "keel/tasks/hub_files.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
+
+namespace keel {
+namespace {
+
+constexpr const char *kRunTokenizer = "tokenizer.json", *kRunModel = "config.json";
+
+}  // namespace
+
+bool CatalogModel::is_published() const { return site_.settings.text("model.from") != "none"; }
+
+ModelSpecPtr CatalogModel::spec(std::int64_t vocabulary) const {
+  return model_spec(site_.settings, vocabulary, site_.run);
+}
+
+std::int64_t CatalogModel::positions() const { return sequence_length(site_.settings, site_.run); }
+
+std::string CatalogModel::in_run(std::string_view file) const {
+  const std::string path = concat(site_.run, '/', file);
+  return !site_.run.empty() && std::filesystem::exists(path) ? path : "";
+}
+
+bool CatalogModel::has_run_tokenizer() const { return !in_run(kRunTokenizer).empty(); }
+
+TokenizerPtr CatalogModel::run_tokenizer() const {
+  return has_run_tokenizer() ? load_tokenizer(in_run(kRunTokenizer)) : nullptr;
+}
+
+TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
+  if (has_run_tokenizer()) return run_tokenizer();
+  if (name == kModelTokenizer) {
+    KEEL_CHECK(is_published(),
+               "data.tokenizer=model is the tokenizer of model.from, which is none; name a folder or a "
+               "file, such as one that `keel tokenizer train` has made");
+    return load_tokenizer(hub_model_folder(site_.settings));
+  }
+  KEEL_CHECK(!is_made_of_text(name), "data.tokenizer=", name,
+             " is made of one text, and this task has records; take another one, such as byte");
+  return find_tokenizer(name, "");
+}
+
+std::vector<std::pair<std::string, std::string>> CatalogModel::files(const ModelSpec& spec,
+                                                                     const TokenizerPtr& tokenizer) const {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (tokenizer) all.emplace_back(kRunTokenizer, tokenizer->to_json());
+  if (spec.why_no_hub_config().empty())
+    all.emplace_back(kRunModel,
+                     kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) all.push_back(std::move(file));
+  return all;
+}
+
+LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, site_.run); }
+
+void CatalogModel::adapt(Module& model, const ModelSpec& spec) const { add_lora(model, lora(), spec.entry().naming); }
+
+Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
+  return beginning_of(site_.settings, spec, model, site_.run);
+}
+
+HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,
+                                 DType dtype) const {
+  const std::string kept = in_run(kRunModel);
+  const std::string named = name == kModelTokenizer ? site_.settings.text("model.from") : name;
+  return keel::hub_files(spec, {.kept = kept.empty() ? "" : read_text_file(kept),
+                                .tokenizer = tokenizer,
+                                .tokenizer_name = named,
+                                .dtype = dtype,
+                                .head = head_});
+}
+
+}  // namespace keel

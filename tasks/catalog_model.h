@@ -1,0 +1,58 @@
+#pragma once
+// What tasks that train a model of the catalog on texts have in common: its shape, where its weights begin, the
+// tokenizer that is there before the data is, and the files that a run keeps of all that.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "keel/models/catalog.h"
+#include "keel/models/encoder_model.h"
+#include "keel/models/lora.h"
+#include "keel/nn/module.h"
+#include "keel/tasks/task.h"
+#include "keel/tokenizers/tokenizer.h"
+
+namespace keel {
+
+class CatalogModel {
+ public:
+  // `head`: of an encoder.
+  explicit CatalogModel(const TaskSite& site, const HeadOptions& head = {}) : site_(site), head_(head) {}
+
+  // Whether model.from names a model.
+  bool is_published() const;
+  // As model_spec(). `vocabulary`: of the data; 0: not known, or model.from says it.
+  ModelSpecPtr spec(std::int64_t vocabulary) const;
+  // Tokens of a row at most.
+  std::int64_t positions() const;
+
+  // Of the run that is asked.
+  bool has_run_tokenizer() const;
+  TokenizerPtr run_tokenizer() const;
+  // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else is
+  // as find_tokenizer() has it. One that is made of a text is an Error.
+  TokenizerPtr tokenizer_of(const std::string& name) const;
+
+  LoraOptions lora() const;
+  // Gives a model of this shape the adapters that the settings say.
+  void adapt(Module& model, const ModelSpec& spec) const;
+
+  // What Data::files has of it. Null: there is no tokenizer.
+  std::vector<std::pair<std::string, std::string>> files(const ModelSpec& spec, const TokenizerPtr& tokenizer) const;
+  Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
+  // `name`: what data.tokenizer says; empty: nothing that has files.
+  HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype) const;
+
+ private:
+  std::string in_run(std::string_view file) const;  // empty: the run has none, or none is asked
+
+  const TaskSite& site_;
+  HeadOptions head_;
+};
+
+// "model", what data.tokenizer is where it is not given.
+inline constexpr std::string_view kModelTokenizer = "model";
+
+}  // namespace keel

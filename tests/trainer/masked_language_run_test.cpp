@@ -1,0 +1,178 @@
+// The task `masked_language` in runs.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "keel/data/token_file.h"
+#include "keel/runtime/json.h"
+#include "keel/trainer/evaluate_run.h"
+#include "keel/trainer/predict_run.h"
+#include "tests/error_of.h"
+#include "tests/trainer/run_support.h"
+
+namespace keel {
+namespace {
+
+using namespace testing;
+
+// Words of the sample text for WordPiece: numbers are cut into digits.
+void write_word_pieces(const TemporaryFolder& place) {
+  std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nline\nof\n";
+  for (int digit = 0; digit < 10; ++digit) vocabulary += concat(digit, "\n##", digit, '\n');
+  write_text_file(place / "vocab.txt", vocabulary);
+}
+
+Config masked_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
+  if (!std::filesystem::exists(place / "vocab.txt")) write_word_pieces(place);
+  if (!std::filesystem::exists(place / "text.txt")) write_text_file(place / "text.txt", sample_text());
+  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "text.txt"),
+                             concat("data.tokenizer=", place / "vocab.txt")});
+  return parse_config(R"(
+steps: 6
+task: {type: masked_language}
+model: {layers: 2, heads: 2, width: 16, block: 24, dropout: 0.1, attention_dropout: 0.1}
+batch: {global: 6, micro: 2}
+optimizer: {lr: 1e-2}
+eval: {every: 3}
+checkpoint: {every: 3}
+log: {every: 1}
+threads: 1
+)",
+                      "masked.yaml", more);
+}
+
+TEST(MaskedLanguageRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
+  const std::vector<std::string> forms[] = {{"task.masking=tokens"},
+                                            {"task.masking=words", "data.rows=documents"},
+                                            {"task.masking=budget", "model.type=roberta", "model.padding_token=0"}};
+  for (const std::vector<std::string>& form : forms)
+    for (const int n : {1, 2, 3}) {
+      const TemporaryFolder place;
+      const auto run = [&](const std::string& name, std::vector<std::string> more) {
+        more.insert(more.end(), form.begin(), form.end());
+        return masked_run(place, name, std::move(more));
+      };
+      std::vector<double> losses;
+      for (const char* stage : {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"}) {
+        const auto told = train_by(n, run(stage, {concat("strategy=", stage)}));
+        if (losses.empty()) losses = told[0]->losses;
+        EXPECT_EQ(told[0]->losses, losses) << stage << ' ' << n;
+      }
+      const std::string bits = weights_of(run("ddp-fp32", {}));
+      for (const char* stage : {"zero1-fp32", "zero2-fp32", "zero3-fp32"})
+        EXPECT_TRUE(weights_of(run(stage, {})) == bits) << stage << ' ' << n;
+      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 4);
+      train_by(n, run("resumed", {"strategy=zero3-fp32", "resume=auto"}));
+      EXPECT_TRUE(weights_of(run("resumed", {})) == bits) << form[0] << n;
+    }
+}
+
+TEST(MaskedLanguageRun, LearnsThatLinesFollowOneForm) {
+  const TemporaryFolder place;
+  Recorder told;
+  train(masked_run(place, "r",
+                   {"steps=120", "eval.every=120", "checkpoint.every=0", "model.dropout=0", "data.rows=documents"}),
+        told);
+  EXPECT_LT(told.losses.back(), 0.75 * told.losses.front());
+}
+
+std::vector<NamedNumber> masked_evaluation(const std::string& run, int ranks) {
+  std::vector<NamedNumber> values;
+  run_ranks(ranks, [&](Communicator& group) {
+    TrainedModel trained({.path = run}, group, [](LogLevel, std::string_view) {});
+    const EvaluatedRun all = evaluate_run(trained);
+    if (group.rank() == 0) values = all.sets.at(0).values;
+  });
+  return values;
+}
+
+TEST(MaskedLanguageRun, IsEvaluatedAndFillsMasksAlikeByAnyNumberOfRanks) {
+  const TemporaryFolder place;
+  train_by(1, masked_run(place, "run", {"data.rows=documents", "task.masking=words"}));
+  std::string asked;
+  for (int i = 0; i < 17; ++i) asked += concat("line [MASK] of ", i, i % 3 == 0 ? " [MASK]\n" : "\n");
+  write_text_file(place / "asked.txt", asked);
+  const std::vector<NamedNumber> alone = masked_evaluation(place / "run", 1);
+  const auto value = [&](std::string_view name) {
+    for (const NamedNumber& each : alone)
+      if (each.name == name) return each.value;
+    ADD_FAILURE() << name;
+    return 0.0;
+  };
+  EXPECT_NEAR(value("perplexity"), std::exp(value("validation_loss")), 1e-4 * value("perplexity"));
+  EXPECT_TRUE(value("accuracy") >= 0 && value("accuracy") <= 1);
+  std::string predicted;
+  for (const int n : {1, 2, 3}) {
+    const std::vector<NamedNumber> values = masked_evaluation(place / "run", n);
+    ASSERT_EQ(values.size(), alone.size());
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].value, alone[i].value) << values[i].name << n;
+    run_ranks(n, [&](Communicator& group) {
+      TrainedModel trained({.path = place / "run"}, group, [](LogLevel, std::string_view) {});
+      predict_run(trained, {.input = place / "asked.txt", .out = place / concat("out", n)});
+    });
+    const std::string lines = read_text_file(place / concat("out", n));
+    if (n == 1) predicted = lines;
+    EXPECT_EQ(lines, predicted) << n;
+  }
+  const Json first = Json::parse(predicted.substr(0, predicted.find('\n')));
+  EXPECT_EQ(first.at("example").integer(), 0);
+  ASSERT_EQ(first.at("masks").items().size(), 2U);
+  const Json::Array& guesses = first.at("masks").items()[0].items();
+  ASSERT_EQ(guesses.size(), 5U);
+  double before = 1, sum = 0;
+  for (const Json& guess : guesses) {
+    EXPECT_LE(guess.at("probability").number(), before);
+    before = guess.at("probability").number();
+    sum += before;
+    EXPECT_FALSE(guess.at("token").string().empty());
+  }
+  EXPECT_LE(sum, 1);
+  EXPECT_EQ(std::ranges::count(predicted, '\n'), 17);
+}
+
+TEST(MaskedLanguageRun, ReadsMixturesAndFilesOfTokens) {
+  const TemporaryFolder place;
+  write_text_file(place / "b.jsonl",
+                  "{\"text\": \"line 1 of 2\"}\n{\"text\": \"line 33 of 4\"}\n{\"text\": \"of line\"}\n");
+  Recorder told;
+  train(masked_run(
+            place, "mixed",
+            {"data.type=mixture", "data.validation=0", "eval.every=0", "data.path=",
+             concat("data.mixture=[{path: ", place / "text.txt", ", weight: 3}, {path: ", place / "b.jsonl", "}]")}),
+        told);
+  EXPECT_EQ(told.losses.size(), 6U);
+}
+
+TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {
+  const TemporaryFolder place;
+  const auto expect = [&](std::vector<std::string> settings, std::string_view what) {
+    Recorder silent;
+    const std::string message = error_of([&] { train(masked_run(place, "r", std::move(settings)), silent); });
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  expect({"task.masked=0.7"}, "the shares of tokens that are masked, replaced and kept add up to 0.9, not 1");
+  expect({"task.probability=0"}, "task.probability");
+  expect({"data.tokenizer=byte"}, "the tokenizer has none of [MASK], <mask> and <|mask|>");
+  expect({"task.mask_token=[HOLE]"}, "task.mask_token: the tokenizer has no token '[HOLE]'");
+  expect({"data.tokenizer=model"}, "data.tokenizer=model is the tokenizer of model.from, which is none");
+  expect({"model.block=2"}, "model.block is 2, and the tokenizer puts 2 special tokens around each text");
+  expect({"data.type=tokens", "task.masking=words"}, "a file of tokens does not say where words begin");
+  EXPECT_FALSE(std::filesystem::exists(place / "r"));
+  train_by(1, masked_run(place, "run"));
+  write_text_file(place / "asked.txt", "line [MASK] of 3\n\nline 4 of 3\n");
+  run_ranks(1, [&](Communicator& group) {
+    TrainedModel trained({.path = place / "run"}, group, [](LogLevel, std::string_view) {});
+    const std::string message =
+        error_of([&] { predict_run(trained, {.input = place / "asked.txt", .out = place / "out"}); });
+    EXPECT_NE(message.find("asked.txt', line 3: the text has no [MASK]; write it where a token shall be guessed"),
+              std::string::npos)
+        << message;
+  });
+}
+
+}  // namespace
+}  // namespace keel
