@@ -196,9 +196,10 @@ TEST(Lora, FindsLayersAsPeftDoes) {
   EXPECT_EQ(layers_of(adapted_gpt(), {"c_attn"}), (std::set<std::string>{"h.0.attn.c_attn", "h.1.attn.c_attn"}));
   EXPECT_EQ(layers_of(adapted_gpt(), {"attn.c_proj", "transformer.h.1.mlp.c_proj"}),
             (std::set<std::string>{"h.0.attn.c_proj", "h.1.attn.c_proj", "h.1.mlp.c_proj"}));
-  EXPECT_EQ(layers_of(adapted_decoder(), {"v_proj", "1.mlp.gate_up_proj"}),
-            (std::set<std::string>{"layers.0.self_attn.qkv_proj.v_proj", "layers.1.self_attn.qkv_proj.v_proj",
-                                   "layers.1.mlp.gate_up_proj.gate_proj", "layers.1.mlp.gate_up_proj.up_proj"}));
+  EXPECT_EQ(
+      layers_of(adapted_decoder(), {"v_proj", "1.mlp.gate_up_proj"}),
+      (std::set<std::string>{"model.layers.0.self_attn.qkv_proj.v_proj", "model.layers.1.self_attn.qkv_proj.v_proj",
+                             "model.layers.1.mlp.gate_up_proj.gate_proj", "model.layers.1.mlp.gate_up_proj.up_proj"}));
   EXPECT_EQ(layers_of(adapted_encoder(), {"pooler.dense"}), (std::set<std::string>{"bert.pooler.dense"}));
 }
 
@@ -208,7 +209,7 @@ TEST(Lora, SaysWhatThereIsWhereANameFitsNothing) {
   };
   EXPECT_EQ(refused(adapted_decoder(), {.rank = 2, .targets = {"q_proj", "proj"}}),
             "LoRA: no linear layer of the model is called 'proj'; there are down_proj, gate_proj, k_proj, o_proj, "
-            "q_proj, up_proj, v_proj, names as long as layers.0.self_attn.q_proj, and all");
+            "q_proj, up_proj, v_proj, names as long as model.layers.0.self_attn.q_proj, and all");
   EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .trained = {"score"}})
                 .find("no module of the model is called 'score', which is to be trained as a whole; there are "),
             std::string::npos);
