@@ -137,7 +137,8 @@ TEST(Lora, IsTheModelWhoseWeightsHaveTheProducts) {
         ++products;
       }
       EXPECT_EQ(products, name == "llama" ? 14u : name == "bert" ? 12u : 8u) << name;
-      EXPECT_LT(relative_error(outputs_of(adapted, context), outputs_of(merged, context)), 1e-12) << name;
+      // Factors of products are numbers of fp32.
+      EXPECT_LT(relative_error(outputs_of(adapted, context), outputs_of(merged, context)), 1e-7) << name;
     }
 }
 
