@@ -15,10 +15,13 @@
 #include "keel/kernels/matmul.h"
 #include "keel/models/decoder.h"
 #include "keel/models/hub_tensors.h"
+#include "keel/models/model_keys.h"
 #include "keel/nn/state.h"
+#include "keel/runtime/file.h"
 #include "tests/error_of.h"
 #include "tests/models/tiny_encoder.h"
 #include "tests/support.h"
+#include "tests/temporary_folder.h"
 #include "tests/tiny_gpt.h"
 
 namespace keel {
@@ -255,6 +258,36 @@ TEST(Lora, NamesFilesAsPeftDoes) {
   const HubNames of_bert = adapter_names(*bert.module, bert.naming);
   EXPECT_EQ(of_bert.tensors.at(4).name, "base_model.model.classifier.weight");
   EXPECT_EQ(of_bert.tensors.at(0).name, "base_model.model.bert.encoder.layer.0.attention.self.key.lora_A.weight");
+}
+
+TEST(Lora, FollowsFromKeysOrFromPeftsFile) {
+  using Given = std::vector<std::pair<std::string, std::string>>;
+  for (const ModelKind kind : {ModelKind::decoder, ModelKind::encoder}) {
+    const bool decodes = kind == ModelKind::decoder;
+    const std::vector<KeyRow> rows = model_keys(kind, decodes ? "gpt" : "bert");
+    EXPECT_EQ(complaint_about(rows, {}), "");
+    EXPECT_EQ(lora_options(Settings(rows)).rank, 0);
+    const LoraOptions keyed = lora_options(Settings(rows, Given{{"model.lora_rank", "4"},
+                                                                {"model.lora_alpha", "2.5"},
+                                                                {"model.lora_targets", "[q_proj, v_proj]"},
+                                                                {"model.lora_rank_stabilised", "true"},
+                                                                {"model.lora_trains", "[classifier]"}}));
+    EXPECT_EQ(keyed.rank, 4);
+    EXPECT_DOUBLE_EQ(keyed.scale(), 1.25);
+    EXPECT_EQ(keyed.targets, (std::vector<std::string>{"q_proj", "v_proj"}));
+    EXPECT_EQ(keyed.trained, std::vector<std::string>{"classifier"});
+    const testing::TemporaryFolder place;
+    write_text_file(place / kAdapterConfig,
+                    R"({"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["c_attn"]})");
+    const LoraOptions read = lora_options(Settings(rows, Given{{"model.lora_from", place / ""}}));
+    EXPECT_EQ(read.rank, 8);
+    EXPECT_EQ(read.scale(), 2);
+    EXPECT_EQ(read.targets, std::vector<std::string>{"c_attn"});
+    EXPECT_NE(error_of([&] {
+                Settings(rows, Given{{"model.lora_from", place / ""}, {"model.lora_rank", "4"}});
+              }).find("model.lora_rank"),
+              std::string::npos);
+  }
 }
 
 TEST(Lora, ReadsWhatItWritesAndRefusesWhatItDoesNotCompute) {
