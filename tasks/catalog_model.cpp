@@ -53,7 +53,13 @@ void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenize
   if (spec.why_no_hub_config().empty())
     data.derived.emplace_back(
         kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
 }
+}
+
+LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, site_.run); }
+
+void CatalogModel::adapt(Module& model, const ModelSpec& spec) const { add_lora(model, lora(), spec.entry().naming); }
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
   return beginning_of(site_.settings, spec, model, site_.run);

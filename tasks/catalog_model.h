@@ -9,6 +9,7 @@
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
+#include "keel/models/lora.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
@@ -33,6 +34,10 @@ class CatalogModel {
   // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else is
   // as find_tokenizer() has it. One that is made of a text is an Error.
   TokenizerPtr tokenizer_of(const std::string& name) const;
+
+  LoraOptions lora() const;
+  // Gives a model of this shape the adapters that the settings say.
+  void adapt(Module& model, const ModelSpec& spec) const;
 
   // What a run keeps of it. Null: there is no tokenizer.
   void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const;

@@ -41,7 +41,9 @@ class FineTuningTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = shape()->make_decoder();
+      const ModelSpecPtr made = shape();
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
@@ -18,7 +20,11 @@ std::string kept_config(const ModelSpec& spec, const std::string& from, const He
 
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
 // task's site.
+// The model has the adapters that the settings say.
 Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run);
+
+// What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: likewise.
+std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run);
 
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any

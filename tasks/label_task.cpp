@@ -9,6 +9,7 @@
 #include "keel/autograd/reduce.h"
 #include "keel/data/token_batch.h"
 #include "keel/data/walk.h"
+#include "keel/models/lora.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
@@ -221,7 +222,10 @@ HeadOptions LabelTask::head_of_model() {
 
 EncoderModel& LabelTask::encoder() {
   if (!model_) {
-    model_ = spec()->make_encoder(head_of_model());
+    const ModelSpecPtr shape = spec();
+    model_ = shape->make_encoder(head_of_model());
+    const HubNaming& naming = shape->entry().naming;
+    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, naming), naming);
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -295,6 +299,7 @@ Data LabelTask::data() {
     data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
     data.note = concat(classes()->size(), " classes: ", classes()->listed());
   }
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
   return data;
 }
 

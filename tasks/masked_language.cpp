@@ -114,7 +114,9 @@ class MaskedLanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = shape()->make_encoder(kMaskedHead);
+      const ModelSpecPtr made = shape();
+      model_ = made->make_encoder(kMaskedHead);
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;

@@ -110,6 +110,13 @@ struct AnswerOptions {
   std::uint64_t seed = 1;
 };
 
+// Adapters of a model (keel/models/lora.h) as files of PEFT's form have them.
+struct AdapterForm {
+  HubNames names = {};
+  std::string config = {};   // adapter_config.json
+  std::string weights = {};  // folder of those that the model begins with, beside its weights; empty: initial numbers
+};
+
 // A model of a task. Its module, and all that is said of it, is the same on every rank.
 struct StackModel {
   std::string name = {};  // letters, digits and _; "": the only one that is trained
@@ -124,6 +131,7 @@ struct StackModel {
   std::string weights = {};
   // How files of that form hold it; null: none do.
   std::shared_ptr<const HubNames> hub = {};
+  std::shared_ptr<const AdapterForm> adapters = {};  // null: it has none, or no form of PEFT's
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };
 
@@ -205,6 +213,7 @@ class Task : public TaskBase {
   struct Beginning {
     std::string weights = {};
     std::shared_ptr<const HubNames> hub = {};
+    std::shared_ptr<const AdapterForm> adapters = {};
   };
   virtual Beginning beginning() { return {}; }
 
