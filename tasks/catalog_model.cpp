@@ -48,6 +48,11 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
   return find_tokenizer(name, "");
 }
 
+std::vector<std::int64_t> CatalogModel::end_tokens() const {
+  const std::string folder = !site_.run.empty() ? site_.run : is_published() ? hub_model_folder(site_.settings) : "";
+  return folder.empty() ? std::vector<std::int64_t>() : end_tokens_of(folder);
+}
+
 std::vector<std::pair<std::string, std::string>> CatalogModel::files(const ModelSpec& spec,
                                                                      const TokenizerPtr& tokenizer) const {
   std::vector<std::pair<std::string, std::string>> all;
