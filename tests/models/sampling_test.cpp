@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include "keel/runtime/file.h"
+#include "keel/runtime/json.h"
 #include "tests/error_of.h"
 
 namespace keel {
@@ -118,6 +120,45 @@ TEST(Sampling, GoesThroughTheLikeliestTokensInOrder) {
       }
     }
     EXPECT_EQ(chooser.choose(logits, options, 0), static_cast<std::int64_t>(order[0]));
+  }
+}
+
+// tests/golden/generate_sampling.py: each token has the stretch of draws that transformers' probabilities give it.
+TEST(Sampling, LeavesWhatTransformersLeaves) {
+  const Json golden = Json::parse(read_text_file(KEEL_SOURCE_DIR "/tests/golden/sampling.json"));
+  std::vector<std::int64_t> text;
+  for (const Json& token : golden.at("text").items()) text.push_back(token.integer());
+  std::ranges::sort(text);
+  text.erase(std::unique(text.begin(), text.end()), text.end());
+  TokenChooser chooser;
+  for (const Json& each : golden.at("cases").items()) {
+    const auto number = [&](const char* name, double standard) {
+      return each.contains(name) ? each.at(name).number() : standard;
+    };
+    const SamplingOptions options{.temperature = number("temperature", 1),
+                                  .top_k = static_cast<std::int64_t>(number("top_k", 0)),
+                                  .top_p = number("top_p", 1),
+                                  .min_p = number("min_p", 0),
+                                  .repetition_penalty = number("repetition_penalty", 1)};
+    std::vector<float> logits;
+    for (const Json& logit : golden.at("logits").items()) logits.push_back(static_cast<float>(logit.number()));
+    penalize_repetition(logits, text, options.repetition_penalty);
+    std::vector<std::pair<double, std::int64_t>> shares;
+    for (std::int64_t token = 0; const Json& share : each.at("probabilities").items()) {
+      if (share.number() > 0) shares.emplace_back(share.number(), token);
+      ++token;
+    }
+    std::ranges::stable_sort(shares, std::ranges::greater(), [](const auto& share) { return share.first; });
+    ASSERT_FALSE(shares.empty());
+    double below = 0;
+    for (const auto& [share, token] : shares) {
+      if (share > 1e-4) {
+        EXPECT_EQ(chooser.choose(logits, options, static_cast<float>(below + 0.01 * share)), token) << each.dump();
+        EXPECT_EQ(chooser.choose(logits, options, static_cast<float>(below + 0.99 * share)), token) << each.dump();
+      }
+      below += share;
+    }
+    EXPECT_EQ(chooser.choose(logits, options, 0x1.fffffep-1f), shares.back().second) << each.dump();
   }
 }
 
