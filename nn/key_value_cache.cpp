@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/error.h"
 
@@ -84,7 +85,7 @@ Tensor CachedRows::attend(const PackedViews& views, std::size_t layer, std::int6
     AttentionArgs args = attention_args(views.q.slice(0, begin, end), keys.slice(2, 0, last), values.slice(2, 0, last),
                                         {.causal = true, .q_offset = first, .window = window});
     args.out = out.slice(0, begin, end).transpose(1, 2);
-    kernels::attention(args);
+    count_flops(attention_flops(kernels::attention(args)));
   }
   return out.view({size(), time, heads * head_size});
 }

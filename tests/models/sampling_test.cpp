@@ -158,7 +158,10 @@ TEST(Sampling, LeavesWhatTransformersLeaves) {
       }
       below += share;
     }
-    EXPECT_EQ(chooser.choose(logits, options, 0x1.fffffep-1f), shares.back().second) << each.dump();
+    // The largest draw is 2^-24 below 1.
+    if (shares.back().first > 1e-6) {
+      EXPECT_EQ(chooser.choose(logits, options, 0x1.fffffep-1f), shares.back().second) << each.dump();
+    }
   }
 }
 
