@@ -47,22 +47,17 @@ Variable DecoderAttention::operator()(const Variable& x, Forward& pass, const Ro
   return o_proj(attention_rotary(qkv_proj(x, pass), heads_, kv_heads_, rotary, spans, options, norms), pass);
 }
 
-Variable DecoderAttention::operator()(const Variable& x, const Rotary& rotary, KeyValueCache& cache,
+Variable DecoderAttention::operator()(const Variable& x, const Rotary& rotary, const CachedRows& rows,
                                       std::size_t layer) const {
-  const std::int64_t batch = x.dim(0), time = x.dim(1), begin = cache.length, end = begin + time;
-  KEEL_CHECK(end <= cache.capacity, "the key/value cache holds ", cache.capacity, " positions; ", end, " are needed");
   const Tensor qkv = qkv_proj(x).value();
-  const PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
+  PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
   const auto turned = [&](const Tensor& heads, const RMSNorm& norm) {
     return head_norms_ ? rotary_norm(Variable(heads), norm.weight, rotary, norm.epsilon)
                        : keel::rotary(Variable(heads), rotary);
   };
-  kernels::copy_into(cache.keys[layer].slice(2, begin, end), turned(views.k, k_norm).value());
-  kernels::copy_into(cache.values[layer].slice(2, begin, end), views.v);
-  const Variable out =
-      attention(turned(views.q, q_norm), Variable(cache.keys[layer].slice(2, 0, end)),
-                Variable(cache.values[layer].slice(2, 0, end)), {.causal = true, .q_offset = begin, .window = window_});
-  return o_proj(view(transpose(out, 1, 2), {batch, time, -1}));
+  views.k = turned(views.k, k_norm).value();
+  views.q = turned(views.q, q_norm).value();
+  return o_proj(Variable(rows.attend(views, layer, window_)));
 }
 
 void DecoderAttention::visit(Visitor& v) {
@@ -103,11 +98,11 @@ ResidualStream DecoderLayer::operator()(ResidualStream stream, Forward& pass, co
   return stream;
 }
 
-ResidualStream DecoderLayer::operator()(ResidualStream stream, const Rotary& rotary, KeyValueCache& cache,
+ResidualStream DecoderLayer::operator()(ResidualStream stream, const Rotary& rotary, const CachedRows& rows,
                                         std::size_t layer) const {
   const Scope scope(*this);
-  stream.branch = self_attn(advance(stream, input_layernorm), rotary, cache, layer);
   Forward pass;
+  stream.branch = self_attn(advance(stream, input_layernorm), rotary, rows, layer);
   stream.branch = mlp(advance(stream, post_attention_layernorm), pass);
   return stream;
 }

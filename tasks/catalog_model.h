@@ -35,6 +35,10 @@ class CatalogModel {
   // as find_tokenizer() has it. One that is made of a text is an Error.
   TokenizerPtr tokenizer_of(const std::string& name) const;
 
+  // Tokens that end a text: eos_token_id of the folder's generation_config.json, or else of its config.json. Of the run
+  // that is asked, or of model.from; none: they say none.
+  std::vector<std::int64_t> end_tokens() const;
+
   LoraOptions lora() const;
   // Gives a model of this shape the adapters that the settings say.
   void adapt(Module& model, const ModelSpec& spec) const;

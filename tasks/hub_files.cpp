@@ -125,6 +125,27 @@ std::string kept_config(const ModelSpec& spec, const std::string& from, const He
   return config.dump(2) + "\n";
 }
 
+std::vector<std::int64_t> end_tokens_of(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string place = concat(folder, '/', name);
+    if (!fs::exists(place)) continue;
+    const Json config = Json::parse(read_text_file(place));
+    const Json* ends = config.is_object() ? config.find("eos_token_id") : nullptr;
+    if (ends == nullptr || ends->is_null()) continue;
+    std::vector<std::int64_t> tokens;
+    const auto take = [&](const Json& number) {
+      KEEL_CHECK(number.is_integer(), "'", place, "': eos_token_id must be a token's number or a list of such, got ",
+                 ends->dump());
+      tokens.push_back(number.integer());
+    };
+    if (ends->is_array())
+      for (const Json& each : ends->items()) take(each);
+    else take(*ends);
+    return tokens;
+  }
+  return {};
+}
+
 Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run) {
   // A run whose model is asked has weights of its own.
   const bool begins = run.empty() && settings.text("model.from") != "none" && settings.flag("model.weights");

@@ -18,6 +18,10 @@ namespace keel {
 // every call. `head`: of an encoder.
 std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head = {});
 
+// Tokens that end a text: eos_token_id, a number or a list of them, of the folder's generation_config.json, or else of
+// its config.json; none: they say none. Anything else there is an Error.
+std::vector<std::int64_t> end_tokens_of(const std::string& folder);
+
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
 // task's site.
 // The model has the adapters that the settings say.

@@ -106,4 +106,13 @@ void TaskBase::answer(std::string_view /*prompt*/, const AnswerOptions& /*option
   throw Error("this task does not continue texts", ErrorKind::unsupported);
 }
 
+void TaskBase::answer_all(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                          const std::function<void(std::size_t, std::string_view)>& on_text) {
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    AnswerOptions own = options;
+    own.first_row += i;
+    answer(prompts[i], own, pass, [&](std::string_view text) { on_text(i, text); });
+  }
+}
+
 }  // namespace keel

@@ -108,6 +108,12 @@ struct AnswerOptions {
   double temperature = 0.8;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // 0: among all
   std::uint64_t seed = 1;
+  // See keel/models/sampling.h.
+  double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
+  std::vector<std::string> stop = {};  // the answer ends before the first of these; none is empty
+  std::uint64_t first_row = 0;         // number of the first prompt among all
 };
 
 // Adapters of a model (keel/models/lora.h) as files of PEFT's form have them.
@@ -180,6 +186,10 @@ class TaskBase {
   // on_text as often, also with nothing; the first one's is heard. The default refuses: ErrorKind::unsupported.
   virtual void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
                       const std::function<void(std::string_view)>& on_text);
+  // The same of several texts at once, where on_text is called with the prompt's place among them: each has the answer
+  // that it has alone as row first_row + place. The default lets answer() make one after the other.
+  virtual void answer_all(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                          const std::function<void(std::size_t prompt, std::string_view)>& on_text);
 
   // For `keel get --format hf`, with weights of the dtype. Needs stacks(), and no data() before.
   virtual HubFiles hub_files(DType dtype);
