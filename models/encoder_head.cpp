@@ -56,7 +56,7 @@ class MaskedHeadPart : public EncoderHeadPart {
       rows = index_select(view(states, {-1, states.dim(-1)}), 0, from_values(context, found.rows, count));
       targets = from_values(context, found.labels, count);
     }
-    return linear_cross_entropy(transformed(rows), decoder_, bias_, targets);
+    return linear_cross_entropy(transformed(rows), decoder_, bias_, targets, {.kept_bytes = kLogitsWorthKeeping});
   }
 
   void visit(Visitor& v) override {
