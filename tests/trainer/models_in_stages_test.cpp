@@ -21,7 +21,7 @@ using testing::tiny_encoder;
 using testing::tiny_gpt;
 using testing::token_numbers;
 
-constexpr std::int64_t kRows = 7, kTime = 9;
+constexpr std::int64_t kStagedRows = 7, kStagedTime = 9;
 
 // Rows of a global batch.
 struct StageBatch {
@@ -35,17 +35,18 @@ struct StageBatch {
 StageBatch stage_batch(const Context& context, int step) {
   const auto seed = static_cast<std::uint64_t>(10 * step);
   std::vector<std::int64_t> lengths, ids;
-  std::vector<double> labels = testing::uniform(kRows * kTime, seed + 1, 2, 61);
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    lengths.push_back(3 + (r + step) % (kTime - 2));
-    ids.push_back(kRows * step + r);
-    for (std::int64_t t = 0; t < kTime; ++t)
-      if (t >= lengths.back() || (r + t) % 3 == 0) labels[static_cast<std::size_t>(r * kTime + t)] = -100;
+  std::vector<double> labels = testing::uniform(kStagedRows * kStagedTime, seed + 1, 2, 61);
+  for (std::int64_t r = 0; r < kStagedRows; ++r) {
+    lengths.push_back(3 + (r + step) % (kStagedTime - 2));
+    ids.push_back(kStagedRows * step + r);
+    for (std::int64_t t = 0; t < kStagedTime; ++t)
+      if (t >= lengths.back() || (r + t) % 3 == 0) labels[static_cast<std::size_t>(r * kStagedTime + t)] = -100;
   }
   for (double& label : labels) label = static_cast<double>(static_cast<std::int64_t>(label));
-  return {token_numbers(context, {kRows, kTime}, seed), testing::tensor_of(context, labels, {kRows, kTime}, DType::i64),
-          token_numbers(context, {kRows, kTime}, seed + 2, 0, 2), from_values(context, lengths, {kRows}),
-          from_values(context, ids, {kRows})};
+  return {token_numbers(context, {kStagedRows, kStagedTime}, seed),
+          testing::tensor_of(context, labels, {kStagedRows, kStagedTime}, DType::i64),
+          token_numbers(context, {kStagedRows, kStagedTime}, seed + 2, 0, 2),
+          from_values(context, lengths, {kStagedRows}), from_values(context, ids, {kStagedRows})};
 }
 
 // A model and how it is learnt.
@@ -73,7 +74,7 @@ std::vector<double> train_in_stage(const std::function<StagedModel()>& make, con
     Sharded engine(*made.model, context, comm, make_adamw(), options);
     std::vector<double> numbers;
     for (int step = 0; step < 4; ++step) {
-      const Span mine = part({0, kRows}, comm.size(), comm.rank());
+      const Span mine = part({0, kStagedRows}, comm.size(), comm.rank());
       const StageBatch batch = stage_batch(context, step).part(mine.begin, mine.end);
       Forward pass{.training = true,
                    .random = {.seed = static_cast<std::uint64_t>(step)},
