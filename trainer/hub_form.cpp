@@ -27,7 +27,7 @@ HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const 
         ErrorKind::unsupported);
   if (format == HubFormat::whole) return {found->hub->tensors, kHubWeights, std::move(files)};
   KEEL_CHECK(found->adapters, "--format peft: the model of '", checkpoint.path,
-             "' has no adapters (model.lora_rank); --format hf writes all of it");
+             "' has no adapters; --format hf writes all of it");
   return {found->adapters->names.tensors, kAdapterWeights, {.files = {{kAdapterConfig, found->adapters->config}}}};
 }
 
