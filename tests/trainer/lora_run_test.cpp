@@ -178,9 +178,7 @@ TEST(LoraRun, SaysWhatIsWrong) {
                "unknown to the model: base_model.model.transformer.h.0.mlp.");
   const Config plain = hub_run(place, "plain", {"model.from=" + place / "hub"});
   train_by(1, plain);
-  EXPECT_NE(error_of([&] {
-              exported(plain, place / "none", DType::f32, HubFormat::adapters);
-            }).find("has no adapters (model.lora_rank)"),
+  EXPECT_NE(error_of([&] { exported(plain, place / "none", DType::f32, HubFormat::adapters); }).find("has no adapters"),
             std::string::npos);
 }
 

@@ -156,7 +156,7 @@ TEST(ModelsInStages, FrozenWeightsStayAndHaveNeitherGradientsNorState) {
       for (const TensorPart& part : engine.optimizer_state())
         EXPECT_TRUE(part.name.find("lora_") != std::string::npos || part.name.find("ln_f") != std::string::npos)
             << part.name;
-      const Span mine = part({0, kRows}, comm.size(), comm.rank());
+      const Span mine = part({0, kStagedRows}, comm.size(), comm.rank());
       const StageBatch batch = stage_batch(context, 1).part(mine.begin, mine.end);
       for (int step = 0; step < 2; ++step) {  // in the first one B is 0, and A has no gradient
         Forward pass{.training = true, .random = {.seed = 1}, .sample_ids = batch.ids};
