@@ -37,13 +37,13 @@ Config masked_run(const TemporaryFolder& place, const std::string& run, std::vec
   if (!has("data.type=mixture")) more.insert(more.begin(), concat("data.path=", place / "text.txt"));
   if (!has("data.type=tokens")) more.insert(more.begin(), concat("data.tokenizer=", place / "vocab.txt"));
   return parse_config(R"(
-steps: 6
+steps: 4
 task: {type: masked_language}
 model: {layers: 2, heads: 2, width: 16, block: 24, dropout: 0.1, attention_dropout: 0.1}
 batch: {global: 6, micro: 2}
 optimizer: {lr: 1e-2}
-eval: {every: 3}
-checkpoint: {every: 3}
+eval: {every: 2}
+checkpoint: {every: 2}
 log: {every: 1}
 threads: 1
 )",
@@ -70,7 +70,7 @@ TEST(MaskedLanguageRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
       const std::string bits = weights_of(run("ddp-fp32", {}));
       for (const char* stage : {"zero1-fp32", "zero2-fp32", "zero3-fp32"})
         EXPECT_TRUE(weights_of(run(stage, {})) == bits) << stage << ' ' << n;
-      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 4);
+      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 3);
       train_by(n, run("resumed", {"strategy=zero3-fp32", "resume=auto"}));
       EXPECT_TRUE(weights_of(run("resumed", {})) == bits) << form[0] << n;
     }
@@ -149,7 +149,7 @@ TEST(MaskedLanguageRun, ReadsMixturesAndFilesOfTokens) {
             {"data.type=mixture", "data.validation=0", "eval.every=0",
              concat("data.mixture=[{path: ", place / "text.txt", ", weight: 3}, {path: ", place / "b.jsonl", "}]")}),
         told);
-  EXPECT_EQ(told.losses.size(), 6U);
+  EXPECT_EQ(told.losses.size(), 4U);
 
   const TokenizerPtr tokenizer = load_tokenizer(place / "vocab.txt");
   std::filesystem::create_directories(place / "tokens");
@@ -159,7 +159,7 @@ TEST(MaskedLanguageRun, ReadsMixturesAndFilesOfTokens) {
   const Config config =
       masked_run(place, "tokens_run", {"data.type=tokens", concat("data.path=", place / "tokens/corpus.bin")});
   train(config, of_tokens);
-  EXPECT_EQ(of_tokens.losses.size(), 6U);
+  EXPECT_EQ(of_tokens.losses.size(), 4U);
   EXPECT_TRUE(std::filesystem::exists(config.run + "/tokenizer.json"));
   std::filesystem::remove(place / "tokens/tokenizer.json");
   Recorder silent;
