@@ -22,9 +22,10 @@ struct AnsweringTask {
     write_text_file(place / "text.txt", "the cat sat on the mat, and the dog \u20ac\u00e9 sat by it.\nthe end\n");
     write_text_file(place / "records.jsonl", "{\"prompt\": \"the cat\", \"response\": \"sat\"}\n");
     const bool is_language = name == "language";
-    const TaskEntry& entry = *TaskCatalog().find(name);
+    static const TaskCatalog catalog;
+    const TaskEntry& entry = *catalog.find(name);
     TaskSite site;
-    const std::vector<std::pair<std::string, std::string>> given = {
+    std::vector<std::pair<std::string, std::string>> given = {
         {"model.layers", "2"},
         {"model.heads", "2"},
         {"model.width", "16"},
@@ -32,6 +33,7 @@ struct AnsweringTask {
         {"data.validation", "0"},
         {"data.path", place / (is_language ? "text.txt" : "records.jsonl")},
         {"data.tokenizer", is_language ? "character" : "byte"}};
+    if (!is_language) given.emplace_back("data.template", "plain");
     site.settings = Settings(entry.rows, given);
     site.host = context;
     site.run = std::move(run);
@@ -66,7 +68,7 @@ TEST(Answers, OfSeveralPromptsAreThoseOfEachAlone) {
   const TemporaryFolder place;
   for (const char* name : {"language", "fine_tuning"}) {
     AnsweringTask asked(place, name);
-    const std::vector<std::string> prompts = {"the cat", "a", "the mat", "on the mat, and the dog sat by it"};
+    const std::vector<std::string> prompts = {"the cat", "a", "the mat", "on the mat, and the"};
     for (const AnswerOptions& options :
          {AnswerOptions{.tokens = 30, .seed = 4},
           {.tokens = 30, .temperature = 0, .repetition_penalty = 1.5},
