@@ -19,7 +19,7 @@ CrossEntropyLoss CausalModel::loss(const Tensor& tokens, const Tensor& targets, 
 }
 
 CrossEntropyLoss CausalModel::loss_of(const Variable& states, const Tensor& targets) const {
-  return linear_cross_entropy(states, head(), {}, targets);
+  return linear_cross_entropy(states, head(), {}, targets, {.kept_bytes = kLogitsWorthKeeping});
 }
 
 Variable CausalModel::logits_at(const Tensor& positions, const Tensor& tokens, Forward& pass,

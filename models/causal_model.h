@@ -52,7 +52,8 @@ class CausalModel : public Module {
   // The same without gradients, of tokens behind what the rows hold, which their keys and values join.
   virtual Variable next_states(const Tensor& tokens, const CachedRows& rows) const = 0;
   virtual const Parameter& head() const = 0;  // (vocabulary, width)
-  // The default has logits of a block of rows and classes at a time (keel/autograd/linear_cross_entropy.h).
+  // The default has logits of a block of rows and classes at a time, and keeps all of them on a processor where they
+  // are few (kLogitsWorthKeeping in keel/autograd/linear_cross_entropy.h).
   virtual CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const;
 
   std::int64_t cache_positions(std::int64_t asked) const { return asked > 0 ? std::min(asked, block()) : block(); }

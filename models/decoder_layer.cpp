@@ -44,7 +44,7 @@ Variable DecoderAttention::operator()(const Variable& x, Forward& pass, const Ro
   const AttentionOptions options = {.causal = true, .window = window_, .dropout = attention_dropout(dropout_, pass)};
   HeadNorms norms;
   if (head_norms_) norms = {.query = q_norm.weight, .key = k_norm.weight, .epsilon = q_norm.epsilon};
-  return o_proj(attention_rotary(qkv_proj(x), heads_, kv_heads_, rotary, spans, options, norms));
+  return o_proj(attention_rotary(qkv_proj(x, pass), heads_, kv_heads_, rotary, spans, options, norms), pass);
 }
 
 Variable DecoderAttention::operator()(const Variable& x, const Rotary& rotary, const CachedRows& rows,
@@ -75,7 +75,9 @@ GatedFeedForward::GatedFeedForward(const DecoderLayerOptions& options)
       gate_(options.gate) {
   gate_up_proj.parts = {{"gate_proj", options.hidden}, {"up_proj", options.hidden}};
 }
-Variable GatedFeedForward::operator()(const Variable& x) const { return down_proj(gated(gate_up_proj(x), gate_)); }
+Variable GatedFeedForward::operator()(const Variable& x, Forward& pass) const {
+  return down_proj(gated(gate_up_proj(x, pass), gate_), pass);
+}
 void GatedFeedForward::visit(Visitor& v) {
   v("gate_up_proj", gate_up_proj);
   v("down_proj", down_proj);
@@ -92,15 +94,16 @@ ResidualStream DecoderLayer::operator()(ResidualStream stream, Forward& pass, co
                                         const AttentionSpans& spans) const {
   const Scope scope(*this);
   stream.branch = dropout(self_attn(advance(stream, input_layernorm), pass, rotary, spans), pass);
-  stream.branch = dropout(mlp(advance(stream, post_attention_layernorm)), pass);
+  stream.branch = dropout(mlp(advance(stream, post_attention_layernorm), pass), pass);
   return stream;
 }
 
 ResidualStream DecoderLayer::operator()(ResidualStream stream, const Rotary& rotary, const CachedRows& rows,
                                         std::size_t layer) const {
   const Scope scope(*this);
+  Forward pass;
   stream.branch = self_attn(advance(stream, input_layernorm), rotary, rows, layer);
-  stream.branch = mlp(advance(stream, post_attention_layernorm));
+  stream.branch = mlp(advance(stream, post_attention_layernorm), pass);
   return stream;
 }
 

@@ -51,7 +51,7 @@ class GatedFeedForward : public Module {
   Linear gate_up_proj;  // parts gate_proj, up_proj
   Linear down_proj;
   explicit GatedFeedForward(const DecoderLayerOptions& options);
-  Variable operator()(const Variable& x) const;
+  Variable operator()(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
 
  private:

@@ -42,7 +42,7 @@ MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
 
 Variable MultiHeadAttention::operator()(const Variable& x, Forward& pass, const AttentionSpans& spans) const {
   const AttentionOptions options = {.causal = causal_, .dropout = attention_dropout(dropout, pass)};
-  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, options));
+  return c_proj(attention_packed(c_attn(x, pass), heads_, kv_heads_, spans, options), pass);
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x, const CachedRows& rows, std::size_t layer) const {
@@ -58,9 +58,8 @@ void MultiHeadAttention::visit(Visitor& v) {
 FeedForward::FeedForward(const BlockOptions& options)
     : c_fc(options.width, 4 * options.width, options.bias, Initializer::normal(options.deviation)),
       c_proj(into_stream(4 * options.width, options)) {}
-Variable FeedForward::operator()(const Variable& x) const {
-  const Variable hidden = c_fc.bias.defined() ? linear_gelu(x, c_fc.weight, c_fc.bias) : gelu_tanh(c_fc(x));
-  return c_proj(hidden);
+Variable FeedForward::operator()(const Variable& x, Forward& pass) const {
+  return c_proj(c_fc.forward_gelu(x, pass), pass);
 }
 void FeedForward::visit(Visitor& v) {
   v("c_fc", c_fc);
@@ -108,14 +107,15 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
 ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans) const {
   const Scope scope(*this);
   stream.branch = dropout(attn(advance(stream, ln_1), pass, spans), pass);
-  stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
+  stream.branch = dropout(mlp(advance(stream, ln_2), pass), pass);
   return stream;
 }
 
 ResidualStream TransformerBlock::operator()(ResidualStream stream, const CachedRows& rows, std::size_t layer) const {
   const Scope scope(*this);
+  Forward pass;
   stream.branch = attn(advance(stream, ln_1), rows, layer);
-  stream.branch = mlp(advance(stream, ln_2));
+  stream.branch = mlp(advance(stream, ln_2), pass);
   return stream;
 }
 

@@ -52,7 +52,7 @@ class FeedForward : public Module {
  public:
   Linear c_fc, c_proj;
   explicit FeedForward(const BlockOptions& options);
-  Variable operator()(const Variable& x) const;
+  Variable operator()(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
 };
 

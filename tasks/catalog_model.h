@@ -9,6 +9,7 @@
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
+#include "keel/models/lora.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
@@ -38,8 +39,12 @@ class CatalogModel {
   // that is asked, or of model.from; none: they say none.
   std::vector<std::int64_t> end_tokens() const;
 
-  // What Data::files has of it. Null: there is no tokenizer.
-  std::vector<std::pair<std::string, std::string>> files(const ModelSpec& spec, const TokenizerPtr& tokenizer) const;
+  LoraOptions lora() const;
+  // Gives a model of this shape the adapters that the settings say.
+  void adapt(Module& model, const ModelSpec& spec) const;
+
+  // What a run keeps of it. Null: there is no tokenizer.
+  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
   // `name`: what data.tokenizer says; empty: nothing that has files.
   HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype) const;

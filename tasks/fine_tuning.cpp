@@ -43,7 +43,9 @@ class FineTuningTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = shape()->make_decoder();
+      const ModelSpecPtr made = shape();
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -77,7 +79,7 @@ class FineTuningTask : public Task {
       data.note = concat(left_out, left_out == 1 ? " record has" : " records have",
                          " no answer within model.block=", positions(), " tokens and ", left_out == 1 ? "is" : "are",
                          " left out");
-    data.files = base_.files(*shape(), tokenizer());
+    base_.add_files(*shape(), tokenizer(), data);
     return data;
   }
 
@@ -253,6 +255,7 @@ TaskEntry fine_tuning_task() {
       task_entry<FineTuningTask>("fine_tuning", "answers to messages, from records with roles", fine_tuning_keys());
   entry.complain = complain_of_fine_tuning;
   entry.example =
+      "task: {type: fine_tuning}\n"
       "model: {from: models/qwen2}\n"
       "data: {path: chats.jsonl, template: chatml, packing: true, validation: 0.1}\n";
   return entry;

@@ -8,6 +8,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/special_tokens.h"
 
 namespace keel {
 namespace {
@@ -113,7 +114,7 @@ std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& 
 }
 
 ChatTokens tokens_of_chat(const Tokenizer& tokenizer, const WrittenChat& chat) {
-  const Encoding encoded = tokenizer.encode({chat.text, std::nullopt}, {.specials = false});
+  const Encoding encoded = tokenizer.encode({chat.text, std::nullopt}, uncut(/*specials=*/false));
   ChatTokens tokens{{encoded.ids.begin(), encoded.ids.end()}, {}};
   for (std::size_t i = 0; i < encoded.size(); ++i) {
     const TextSpan& at = encoded.offsets[i];

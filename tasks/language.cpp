@@ -52,7 +52,9 @@ class LanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = spec(vocabulary())->make_decoder();
+      const ModelSpecPtr made = spec(vocabulary());
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -64,7 +66,7 @@ class LanguageTask : public Task {
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
-    data.files = base_.files(*shape(), tokenizer);
+    base_.add_files(*shape(), tokenizer, data);
     return data;
   }
 
@@ -79,9 +81,10 @@ class LanguageTask : public Task {
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return spec(0)->dropout() == 0 ? ""
-                                   : "model.dropout and model.attention_dropout must be 0: a recorded step would drop "
-                                     "the same again and again";
+    return spec(0)->dropout() == 0 && base_.lora().dropout == 0
+               ? ""
+               : "model.dropout, model.attention_dropout and model.lora_dropout must be 0: a recorded step would drop "
+                 "the same again and again";
   }
 
   void make_metrics(std::string_view /*set*/, Metrics& metrics) override {

@@ -77,7 +77,8 @@ void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
 std::vector<StackModel> Task::stacks() {
   Module& trained = model();
   const Beginning begins = beginning();
-  std::vector<StackModel> all = {{.module = &trained, .weights = begins.weights, .hub = begins.hub}};
+  std::vector<StackModel> all = {
+      {.module = &trained, .weights = begins.weights, .hub = begins.hub, .adapters = begins.adapters}};
   if (const Teacher frozen = teacher(); frozen.module != nullptr)
     all.push_back(
         {.name = "teacher", .module = frozen.module, .frozen = true, .weights = frozen.weights, .hub = frozen.hub});

@@ -64,6 +64,8 @@ struct Data {
   // Small files that belong to what was learnt, by name and text, such as "tokenizer.json". A run's folder keeps them,
   // and a run that goes on with another text is an Error. Plain names, none of the run folder's own.
   std::vector<std::pair<std::string, std::string>> files = {};
+  // Likewise, of what the configuration says anyway: written anew by each session.
+  std::vector<std::pair<std::string, std::string>> derived = {};
 };
 
 struct ExampleSet {
@@ -114,6 +116,13 @@ struct AnswerOptions {
   std::uint64_t first_row = 0;         // number of the first prompt among all
 };
 
+// Adapters of a model (keel/models/lora.h) as files of PEFT's form have them.
+struct AdapterForm {
+  HubNames names = {};
+  std::string config = {};   // adapter_config.json
+  std::string weights = {};  // folder of those that the model begins with, beside its weights; empty: initial numbers
+};
+
 // A model of a task. Its module, and all that is said of it, is the same on every rank.
 struct StackModel {
   std::string name = {};  // letters, digits and _; "": the only one that is trained
@@ -128,6 +137,7 @@ struct StackModel {
   std::string weights = {};
   // How files of that form hold it; null: none do.
   std::shared_ptr<const HubNames> hub = {};
+  std::shared_ptr<const AdapterForm> adapters = {};  // null: it has none, or no form of PEFT's
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };
 
@@ -213,6 +223,7 @@ class Task : public TaskBase {
   struct Beginning {
     std::string weights = {};
     std::shared_ptr<const HubNames> hub = {};
+    std::shared_ptr<const AdapterForm> adapters = {};
   };
   virtual Beginning beginning() { return {}; }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -154,6 +156,29 @@ inline double golden_error(const GoldenSummary& mine, const Json& expected) {
   const double norm = expected.items()[0].number();
   const double worst = std::max(std::abs(mine.norm - norm), std::abs(mine.product - expected.items()[1].number()));
   return norm > 0 ? worst / norm : worst < 1e-6 ? 0 : INFINITY;
+}
+
+inline void for_each_golden(const std::function<void(const std::string& family, const std::string& head)>& f) {
+  for (const auto& [family, heads] : golden_encoders().members())
+    for (const auto& [head, expected] : heads.members()) f(family, head);
+}
+
+// All tensors of transformers' model, by their names there; each must be there once.
+inline void expect_golden_tensors(const GoldenEncoder& golden, const std::map<std::string, Tensor>& by_parameter,
+                                  const Json& expected, double limit, const std::string& left_out = "none") {
+  std::size_t compared = 0;
+  for (const HubTensor& tensor : golden.tensors()) {
+    if (!expected.contains(tensor.name)) {
+      ADD_FAILURE() << "transformers has no " << tensor.name;
+      continue;
+    }
+    ++compared;
+    if (tensor.name.find(left_out) != std::string::npos) continue;
+    const Tensor whole = by_parameter.at(tensor.parameter);
+    const Tensor part = whole.slice(0, tensor.first_row, tensor.first_row + tensor.shape[0]);
+    EXPECT_LT(golden_error(golden_summary(tensor.name, doubles(part)), expected.at(tensor.name)), limit) << tensor.name;
+  }
+  EXPECT_EQ(compared, expected.members().size());
 }
 
 // Of rows of a batch, (batch, time, ...), zeros at padding.
