@@ -180,7 +180,7 @@ TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {
   expect({"task.masked=0.7"}, "the shares of tokens that are masked, replaced and kept add up to 0.9, not 1");
   expect({"task.probability=0"}, "task.probability");
   expect({"data.tokenizer=byte"}, "the tokenizer has none of [MASK], <mask> and <|mask|>");
-  expect({"task.mask_token=[HOLE]"}, "task.mask_token: the tokenizer has no token '[HOLE]'");
+  expect({"task.mask_token=<hole>"}, "task.mask_token: the tokenizer has no token '<hole>'");
   expect({"data.tokenizer=model"}, "data.tokenizer=model is the tokenizer of model.from, which is none");
   expect({"model.block=2"}, "model.block is 2, and the tokenizer puts 2 special tokens around each text");
   expect({"data.type=tokens", "task.masking=words"}, "a file of tokens does not say where words begin");
