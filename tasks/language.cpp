@@ -249,6 +249,7 @@ class LanguageTask : public Task {
                       const std::function<void(std::size_t, std::string_view)>& on_text) {
     check_tokenizer();
     const SamplingOptions sampling = sampling_options(options);
+    check_sampling(sampling);
     check_stops(options.stop);
     std::vector<std::vector<std::int64_t>> tokens;
     std::vector<TextStream> texts;
