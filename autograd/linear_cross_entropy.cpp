@@ -1,6 +1,7 @@
 #include "keel/autograd/linear_cross_entropy.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "keel/autograd/flops.h"
@@ -45,19 +46,25 @@ struct Head {
   }
 };
 
-// Memory for the logits of one block, which are computed anew for each.
+// Memory for the logits: of one block, which are computed anew for each, or of all, each block in a place of its own.
 class BlockLogits {
  public:
-  explicit BlockLogits(const Head& head)
+  // `all`: what all_logits() gave, or undefined; `known`: whether they are computed.
+  BlockLogits(const Head& head, const Tensor& all, bool known)
       : head_(head),
-        memory_(empty(head.hidden.context(),
-                      {std::min(head.block.rows, head.rows()) * std::min(head.block.classes, head.vocabulary())},
-                      head.hidden.dtype(), Purpose::workspace)) {}
+        memory_(all.defined() ? all
+                              : memory_of(head, std::min(head.block.classes, head.vocabulary()), Purpose::workspace)),
+        all_(all.defined()),
+        known_(all.defined() && known) {}
+
+  static Tensor all_logits(const Head& head) { return memory_of(head, head.vocabulary(), Purpose::activation); }
 
   Tensor of(std::int64_t first_row, std::int64_t end_row, std::int64_t first_class, std::int64_t end_class) const {
     const std::int64_t rows = end_row - first_row, classes = end_class - first_class;
+    const std::int64_t place = all_ ? rows * first_class : 0;
     MatmulOptions options;
-    options.into = memory_.slice(0, 0, rows * classes).view({rows, classes});
+    options.into = memory_.slice(0, place, place + rows * classes).view({rows, classes});
+    if (known_) return options.into;
     if (head_.bias.defined()) {
       options.epilogue = Epilogue::bias;
       options.bias = head_.bias.slice(0, first_class, end_class);
@@ -67,8 +74,14 @@ class BlockLogits {
   }
 
  private:
+  static Tensor memory_of(const Head& head, std::int64_t classes, Purpose purpose) {
+    return empty(head.hidden.context(), {std::min(head.block.rows, head.rows()) * classes}, head.hidden.dtype(),
+                 purpose);
+  }
+
   const Head& head_;
   Tensor memory_;
+  bool all_, known_;
 };
 
 // A gradient whose blocks of classes come one after the other, each in the parts of its rows. Where those are several
@@ -117,9 +130,8 @@ void multiply_into(const Tensor& a, const Tensor& b, const Tensor& into, bool ad
   kernels::matmul(a, b, options);
 }
 
-Gradients head_backward(const Head& head, const BlockedLoss& loss, const Tensor& grad, const Tensor& count,
-                        const Need& need) {
-  const BlockLogits logits(head);
+Gradients head_backward(const Head& head, const BlockLogits& logits, const BlockedLoss& loss, const Tensor& grad,
+                        const Tensor& count, const Need& need) {
   const DType sums = sum_dtype(head.hidden.dtype());
   const bool narrow = sums != head.hidden.dtype();
   Tensor grad_hidden;
@@ -185,6 +197,15 @@ Tensor rows_to_look_at(const Tensor& targets, std::int64_t classes, const Linear
   return counted.numel() == targets.numel() ? Tensor() : counted;
 }
 
+bool keeps_logits(const Head& head, std::initializer_list<const Variable*> inputs,
+                  const LinearCrossEntropyOptions& options) {
+  const Tensor& hidden = head.hidden;
+  const std::int64_t bytes = head.rows() * head.vocabulary() * static_cast<std::int64_t>(size_of(hidden.dtype()));
+  return bytes <= options.kept_bytes && !head.has_parts() && hidden.device().type == DeviceType::cpu &&
+         grad_mode() == GradMode::record &&
+         std::ranges::any_of(inputs, [](const Variable* each) { return each->defined() && each->requires_grad(); });
+}
+
 }  // namespace
 
 LogitsBlock linear_cross_entropy_block(std::int64_t rows, std::int64_t vocabulary, DeviceType device,
@@ -221,8 +242,10 @@ CrossEntropyLoss linear_cross_entropy(const Variable& hidden, const Variable& we
   BlockedLoss loss =
       kernels::start_blocked_loss(wanted, vocabulary, states.dtype(), options.ignore_index, options.label_smoothing);
   loss.places = rows;
+  const Tensor all_logits =
+      keeps_logits(head, {&hidden, &weight, &bias}, options) ? BlockLogits::all_logits(head) : Tensor();
   {
-    const BlockLogits logits(head);
+    const BlockLogits logits(head, all_logits, false);
     head.each_class_block([&](std::int64_t first_class, std::int64_t end_class) {
       head.each_part([&](std::int64_t first, std::int64_t end) {
         kernels::fold_logits(loss, logits.of(first, end, first_class, end_class), first, first_class);
@@ -240,14 +263,15 @@ CrossEntropyLoss linear_cross_entropy(const Variable& hidden, const Variable& we
   const Variable result =
       record("linear_cross_entropy", settled.loss, {hidden, weight, bias},
              {states, head.weight, head.bias, loss.targets, loss.state, settled.count, rows},
-             [kept, block = head.block, shape = hidden.shape(), all_rows, width, flops](
+             [kept, all_logits, block = head.block, shape = hidden.shape(), all_rows, width, flops](
                  const Saved& saved, std::span<const Tensor> grad, const Need& need) -> Gradients {
                BlockedLoss again = kept;
                again.targets = saved[3];
                again.state = saved[4];
                const Head saved_head{saved[0], saved[1], saved[2], block};
                count_flops(flops * (static_cast<int>(need[0]) + static_cast<int>(need[1])));
-               Gradients gradients = head_backward(saved_head, again, grad[0], saved[5], need);
+               Gradients gradients =
+                   head_backward(saved_head, BlockLogits(saved_head, all_logits, true), again, grad[0], saved[5], need);
                if (!gradients[0].defined()) return gradients;
                if (const Tensor& places = saved[6]; places.defined()) {
                  const Tensor whole = zeros(gradients[0].context(), {all_rows, width}, gradients[0].dtype());

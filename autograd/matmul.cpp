@@ -1,5 +1,8 @@
 #include "keel/autograd/matmul.h"
 
+#include <utility>
+#include <vector>
+
 #include "keel/autograd/flops.h"
 #include "keel/kernels/checks.h"
 #include "keel/kernels/elementwise.h"
@@ -57,6 +60,58 @@ Dims linear_shape(const Tensor& x, const Tensor& weight) {
   return shape;
 }
 
+Tensor linear_product(const Variable& x, const Variable& weight, const Variable& bias) {
+  MatmulOptions options;
+  if (bias.defined()) {
+    options.epilogue = Epilogue::bias;
+    options.bias = bias.value();
+  }
+  return product(as_rows(x.value()), weight.value().transpose(0, 1), options)
+      .view(linear_shape(x.value(), weight.value()));
+}
+
+void check_term(const Variable& x, const Variable& weight, const LowRankTerm& term) {
+  const Tensor &a = term.a.value(), &b = term.b.value();
+  KEEL_CHECK(a.rank() == 2 && b.rank() == 2 && a.dim(1) == weight.dim(1) && b.dim(1) == a.dim(0), "linear_low_rank: a ",
+             a.shape(), " (rank, in) and b ", b.shape(), " (rows, rank) do not fit the weight ", weight.shape(),
+             " (out, in)");
+  KEEL_CHECK(term.first_row >= 0 && term.first_row + b.dim(0) <= weight.dim(0), "linear_low_rank: outputs ",
+             term.first_row, " to ", term.first_row + b.dim(0), " are not among the ", weight.dim(0), " of the weight ",
+             weight.shape());
+  KEEL_CHECK(!term.x.defined() || (term.x.value().numel() == x.value().numel() && term.x.dim(-1) == x.dim(-1)),
+             "linear_low_rank: x of a term ", term.x.defined() ? term.x.shape() : Dims{}, " does not fit the x ",
+             x.shape(), " of the layer");
+}
+
+// Where the tensors of a term are among inputs and saved tensors of the node.
+constexpr std::size_t kTermInputs = 3, kTermSaved = 4;
+constexpr std::size_t input_of_term(std::size_t term) { return 3 + kTermInputs * term; }
+constexpr std::size_t saved_of_term(std::size_t term) { return 2 + kTermSaved * term; }
+
+// What a term is beside its tensors.
+struct TermPlace {
+  std::int64_t first_row;
+  float scale;
+};
+
+// Adds the gradients of one term; rows: the gradient of the layer's outputs.
+void add_low_rank_gradients(const TermPlace& place, std::size_t term, const Saved& saved, const Tensor& rows,
+                            const Need& need, Gradients& gradients) {
+  const std::size_t input = input_of_term(term), at = saved_of_term(term);
+  const Tensor &a = saved[at], &b = saved[at + 1], &inner = saved[at + 2], &own = saved[at + 3];
+  const bool has_own = own.defined();
+  const Tensor& x = has_own ? own : saved[0];
+  const Tensor grad = rows.slice(1, place.first_row, place.first_row + b.dim(0));
+  if (need[input + 1]) gradients[input + 1] = product_into(need, input + 1, grad.transpose(0, 1), inner);
+  const bool needs_x = need[has_own ? input + 2 : 0];
+  if (!need[input] && !needs_x) return;
+  const Tensor grad_inner = product(grad, b, {.alpha = place.scale});
+  if (need[input]) gradients[input] = product_into(need, input, grad_inner.transpose(0, 1), as_rows(x));
+  if (!needs_x) return;
+  if (has_own) gradients[input + 2] = product(grad_inner, a).view(x.shape());
+  else product(grad_inner, a, {.into = as_rows(gradients[0]), .accumulate = true});
+}
+
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
@@ -77,14 +132,7 @@ Variable matmul(const Variable& a, const Variable& b) {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   check_linear(x, weight, bias);
-  MatmulOptions options;
-  if (bias.defined()) {
-    options.epilogue = Epilogue::bias;
-    options.bias = bias.value();
-  }
-  Tensor out = product(as_rows(x.value()), weight.value().transpose(0, 1), options)
-                   .view(linear_shape(x.value(), weight.value()));
-  return record("linear", std::move(out), {x, weight, bias}, {x.value(), weight.value()},
+  return record("linear", linear_product(x, weight, bias), {x, weight, bias}, {x.value(), weight.value()},
                 [](const Saved& saved, std::span<const Tensor> grad, const Need& need) {
                   return linear_backward(saved[0], saved[1], grad[0], need);
                 });
@@ -106,6 +154,38 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                   const Tensor grad_before = kernels::unary_backward(index_of<GeluTanh, UnaryOps>, grad[0], saved[2]);
                   return linear_backward(saved[0], saved[1], grad_before, need);
                 });
+}
+
+Variable linear_low_rank(const Variable& x, const Variable& weight, const Variable& bias,
+                         std::span<const LowRankTerm> terms) {
+  check_linear(x, weight, bias);
+  for (const LowRankTerm& term : terms) check_term(x, weight, term);
+  const Tensor out = linear_product(x, weight, bias);
+  const Tensor out_rows = as_rows(out);
+  std::vector<Variable> inputs = {x, weight, bias};
+  std::vector<Tensor> saved = {x.value(), weight.value()};
+  std::vector<TermPlace> places;
+  for (const LowRankTerm& term : terms) {
+    const Tensor own = term.x.defined() ? term.x.value() : Tensor();
+    const Tensor &a = term.a.value(), &b = term.b.value();
+    const auto scale = static_cast<float>(term.scale);
+    const Tensor inner = product(as_rows(own.defined() ? own : x.value()), a.transpose(0, 1), {.alpha = scale});
+    product(inner, b.transpose(0, 1),
+            {.into = out_rows.slice(1, term.first_row, term.first_row + b.dim(0)), .accumulate = true});
+    inputs.insert(inputs.end(), {term.a, term.b, term.x});
+    saved.insert(saved.end(), {a, b, inner, own});
+    places.push_back({term.first_row, scale});
+  }
+  return record("linear_low_rank", std::span(&out, 1), inputs, saved,
+                [places = std::move(places)](const Saved& kept, std::span<const Tensor> grad, const Need& need) {
+                  Gradients gradients = linear_backward(kept[0], kept[1], grad[0], need);
+                  gradients.resize(input_of_term(places.size()));
+                  const Tensor rows = as_rows(grad[0]);
+                  for (std::size_t i = 0; i < places.size(); ++i)
+                    add_low_rank_gradients(places[i], i, kept, rows, need, gradients);
+                  return gradients;
+                })
+      .front();
 }
 
 }  // namespace keel

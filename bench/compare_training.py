@@ -6,6 +6,11 @@ round each contestant runs a few steps; a ratio is the median over the rounds of
 else the machine does hits both alike. Above 1 keel is the faster one.
 
   compare_training.py --settings a b --dtypes fp32 bf16 --peer /usr/bin/python3 --peer /opt/torch/bin/python:compile
+  compare_training.py --settings llama bert --peer PYTHON --peer PYTHON:compile
+
+Settings a, b and c are GPT-2s (bench/peers/train_gpt.py). The others are transformers' models (train_model.py): the first
+peer, which must have transformers, writes the model with its random weights and a batch to a folder, and all contestants
+start from there. Their losses of the first steps are printed side by side.
 
 A peer is a Python interpreter that has PyTorch; ":compile" adds torch.compile, ":passive" sets OMP_WAIT_POLICY (see
 bench/peers/common.py). Output: one JSON object for each setting, dtype and contestant, and a table on standard error.
@@ -17,9 +22,14 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+GPT = {"a": 12 * 64, "b": 16 * 256, "c": 4 * 256}  # tokens of a step
+MODELS = {"llama": 4 * 512, "bert": 8 * 128, "bert-no-dropout": 8 * 128}
 
 
 class Contestant:
@@ -59,12 +69,24 @@ class Contestant:
         self.process.wait()
 
 
-def contestants(options, setting, dtype):
-    shared = ["--setting", setting, "--dtype", dtype, "--threads", str(options.threads), "--serve"]
-    yield Contestant("keel", [options.keel, *shared])
+def write_model(options, setting, folder):
+    program = os.path.join(HERE, "peers", "train_model.py")
+    python = options.peer[0].split(":")[0]
+    subprocess.run([python, program, "--setting", setting, "--write", folder], check=True, stderr=subprocess.DEVNULL)
+
+
+def contestants(options, setting, dtype, folder):
+    """`folder`: of a model of transformers' and its batch."""
+    shared = ["--dtype", dtype, "--threads", str(options.threads), "--serve"]
+    if setting in MODELS:
+        shared += ["--lr", "1e-4"]
+        program, ours, theirs = "train_model.py", ["--model", folder], ["--setting", setting, "--folder", folder]
+    else:
+        program, ours, theirs = "train_gpt.py", ["--setting", setting], ["--setting", setting]
+    yield Contestant("keel", [options.keel, *ours, *shared])
     for peer in options.peer:
         python, *flags = peer.split(":")
-        command = [python, os.path.join(HERE, "peers", "train_gpt.py"), *shared]
+        command = [python, os.path.join(HERE, "peers", program), *theirs, *shared]
         if "compile" in flags:
             command.append("--compile")
         passive = {"OMP_WAIT_POLICY": "passive"} if "passive" in flags else None
@@ -93,7 +115,7 @@ def race_of(racing, options):
 
 
 def report(setting, dtype, racing):
-    tokens = {"a": 12 * 64, "b": 16 * 256, "c": 4 * 256}[setting]
+    tokens = {**GPT, **MODELS}[setting]
     keel = racing[0]
     for contestant in racing:
         ratios = [theirs / ours for theirs, ours in zip(contestant.samples, keel.samples)]
@@ -109,7 +131,10 @@ def report(setting, dtype, racing):
             "lowest": round(min(ratios), 3),
             "highest": round(max(ratios), 3),
             "peak_rss_bytes": contestant.answer["peak_rss_bytes"],
+            "losses": [round(loss, 4) for loss in contestant.answer["losses"]],
         }
+        if "step_flops" in contestant.answer:
+            line["gflops"] = round(contestant.answer["step_flops"] / seconds * 1e-9, 1)
         print(json.dumps(line), flush=True)
         print(
             f"{setting} {dtype:4}  {contestant.name:28} {line['tokens_per_s']:10.1f} tok/s"
@@ -118,21 +143,26 @@ def report(setting, dtype, racing):
             file=sys.stderr,
             flush=True,
         )
+        if setting in MODELS:
+            print(f"      losses {line['losses']}", file=sys.stderr, flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--keel", default="build/bench_train", help="the benchmark program of keel")
     parser.add_argument("--peer", action="append", required=True, help="PYTHON[:compile][:passive]")
-    parser.add_argument("--settings", nargs="+", choices=["a", "b", "c"], default=["a", "b", "c"])
+    parser.add_argument("--settings", nargs="+", choices=[*GPT, *MODELS], default=[*GPT])
     parser.add_argument("--dtypes", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=60, help="of each setting and dtype")
     parser.add_argument("--sample", type=float, default=1, help="seconds of each contestant in a round")
     options = parser.parse_args()
     for setting in options.settings:
-        for dtype in options.dtypes:
-            report(setting, dtype, race_of(list(contestants(options, setting, dtype)), options))
+        with tempfile.TemporaryDirectory() as folder:
+            if setting in MODELS:
+                write_model(options, setting, folder)
+            for dtype in options.dtypes:
+                report(setting, dtype, race_of(list(contestants(options, setting, dtype, folder)), options))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-// Whole training steps of a GPT-2: speed, share of the matrix products, memory.
+// Whole training steps of a GPT-2, or of a model of the catalog: speed, share of the matrix products, memory.
 //
 //   bench_train --setting b --dtype bf16             times steps on random tokens
 //   bench_train --setting b --dtype bf16 --floor     interleaves whole steps with the step's own matrix products
 //   bench_train --setting b --dtype bf16 --serve     steps on request, as bench/peers/train_gpt.py does
 //   keel launch -N 2 bench_train --mpi --stage 2     two ranks, each with its rows of the batch; the first one prints
+//   bench_train --model FOLDER --serve               a model and a batch that bench/peers/train_model.py has written
 //   bench_train --stage -1                           the same step without an engine: what it costs
 //
-// Setting, step and output are those of bench/peers/train_gpt.py; standard output carries JSON, one object a line.
+// Setting, step and output are those of bench/peers/train_gpt.py and train_model.py; standard output carries JSON, one
+// object a line.
 
 #include <sys/resource.h>
 
@@ -21,15 +23,15 @@
 #include <string>
 
 #include "bench/measure.h"
+#include "bench/trained_model.h"
 #include "keel/autograd/backward.h"
+#include "keel/autograd/flops.h"
 #include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/update.h"
-#include "keel/models/gpt.h"
-#include "keel/runtime/random.h"
 #ifdef KEEL_HAVE_MPI
 #include "keel/dist/comm/mpi_session.h"
 #endif
@@ -47,9 +49,9 @@ const std::map<std::string, Setting> kSettings = {
     {"a", {4, 4, 128, 65, 64, 12}}, {"b", {6, 6, 384, 65, 256, 16}}, {"c", {12, 12, 768, 50257, 256, 4}}};
 
 struct Options {
-  std::string setting = "a", dtype = "fp32", kernels = "auto";
+  std::string setting = "a", dtype = "fp32", kernels = "auto", model;
   int threads = 0, steps = 10, warmup = 3, stage = 0;
-  double seconds = 10;
+  double seconds = 10, lr = 1e-3;
   bool serve = false, floor = false, mpi = false;
 };
 
@@ -63,14 +65,6 @@ GptOptions model_options(const Setting& setting) {
   options.vocabulary = setting.vocabulary;
   options.block = setting.block;
   return options;
-}
-
-Tensor random_tokens(const Context& context, const Setting& setting, std::string_view name) {
-  const Tensor tokens = empty(context, {setting.batch, setting.block}, DType::i32);
-  for (std::int64_t i = 0; i < tokens.numel(); ++i)
-    tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>(
-        stream_word(key_of(1, name), static_cast<std::uint64_t>(i)) % static_cast<std::uint32_t>(setting.vocabulary));
-  return tokens;
 }
 
 // What a step without an engine needs: flat memory, the optimizer's state, the kernels that decide and update.
@@ -117,46 +111,55 @@ class PlainEngine {
 // Forward, backward, clipping to norm 1, AdamW, clearing; on the rank's rows of the batch.
 class Trainer {
  public:
-  Trainer(const Context& context, const Setting& setting, const Options& options, Communicator& ranks)
-      : model_(model_options(setting)),
-        inputs_(own_rows(random_tokens(context, setting, "inputs"), ranks)),
-        targets_(own_rows(random_tokens(context, setting, "targets"), ranks)) {
+  Trainer(const Context& context, const Options& options, Communicator& ranks)
+      : model_(trained_model(context, options, ranks)), dtype_(dtype_of(options)), lr_(options.lr) {
     auto optimizer = make_adamw({.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
-    const DType dtype = dtype_of(options);
-    if (options.stage < 0) plain_.emplace(model_, context, std::move(optimizer), dtype);
-    else
-      engine_.emplace(
-          model_, context, ranks, std::move(optimizer),
-          ShardedOptions{.policy = PrecisionPolicy::of(dtype), .clip = 1, .sharding = {.stage = options.stage}});
+    if (options.stage < 0) {
+      plain_.emplace(*model_.module, context, std::move(optimizer), dtype_);
+      return;
+    }
+    engine_.emplace(
+        *model_.module, context, ranks, std::move(optimizer),
+        ShardedOptions{.policy = PrecisionPolicy::of(dtype_), .clip = 1, .sharding = {.stage = options.stage}});
+    if (model_.load) model_.load(*engine_);
   }
 
   void step() {
-    Forward pass;
-    pass.training = true;
-    const CrossEntropyLoss result = model_.loss(inputs_, targets_, pass);
+    Forward pass{.training = true, .random = {1, steps_++, 0}, .sample_ids = model_.sample_ids, .dtype = dtype_};
+    const FlopCount count;
+    const CrossEntropyLoss result = model_.loss(pass);
     if (plain_) {
-      plain_->step(result.loss, 1e-3);
+      plain_->step(result.loss, lr_);
     } else {
-      engine_->backward(result.loss, {.weight = targets_.numel()});
-      engine_->step(1e-3);
+      engine_->backward(result.loss, {.weight = model_.weight});
+      engine_->step(lr_);
     }
+    flops_ = count.flops();
     loss_ = result.loss.value().item();
+    if (losses_.size() < 8) losses_.push_back(loss_);
   }
   double loss() const { return loss_; }
+  const std::vector<double>& losses() const { return losses_; }
+  double flops() const { return flops_; }  // of a step's products, as its operations ask for them
+  double tokens() const { return model_.tokens; }
   double waited_ms() const { return engine_ ? engine_->waited_ms() : 0; }
-  std::int64_t parameters() { return count_parameters(model_); }
+  std::int64_t parameters() { return count_parameters(*model_.module); }
 
  private:
-  static Tensor own_rows(const Tensor& all, const Communicator& ranks) {
-    const Span mine = part({0, all.dim(0)}, ranks.size(), ranks.rank());
-    return all.slice(0, mine.begin, mine.end);
+  static TrainedModel trained_model(const Context& context, const Options& options, Communicator& ranks) {
+    if (!options.model.empty()) return model_of_folder(context, options.model, ranks);
+    const Setting& setting = kSettings.at(options.setting);
+    return random_gpt(context, model_options(setting), setting.batch, ranks);
   }
 
-  Gpt model_;
+  TrainedModel model_;
+  DType dtype_;
+  double lr_;
   std::optional<PlainEngine> plain_;
   std::optional<Sharded> engine_;
-  Tensor inputs_, targets_;
-  double loss_ = 0;
+  std::uint64_t steps_ = 0;
+  double loss_ = 0, flops_ = 0;
+  std::vector<double> losses_;  // of the first steps
 };
 
 // The linear layers' products of one step, forward and backward, on their own operands; attention's are left out, so
@@ -205,12 +208,20 @@ Json describe(const Context& context, const Options& options, Trainer& trainer, 
   const MemoryReport report = context.memory();
   for (int i = 0; i < kPurposeCount; ++i)
     memory[std::string(name_of(static_cast<Purpose>(i)))] = report.by_purpose[static_cast<std::size_t>(i)].peak;
-  return {{"program", "keel"},          {"threads", context.threads()},
-          {"dtype", options.dtype},     {"matmul", kernels::matmul_backend(context, dtype)},
-          {"setting", options.setting}, {"parameters", trainer.parameters()},
-          {"loss", trainer.loss()},     {"peak_rss_bytes", peak_rss_bytes()},
-          {"peak_bytes", memory},       {"ranks", ranks.size()},
-          {"stage", options.stage},     {"waited_ms", trainer.waited_ms()}};
+  return {{"program", "keel"},
+          {"threads", context.threads()},
+          {"dtype", options.dtype},
+          {"matmul", kernels::matmul_backend(context, dtype)},
+          {"setting", options.model.empty() ? options.setting : options.model},
+          {"parameters", trainer.parameters()},
+          {"loss", trainer.loss()},
+          {"losses", trainer.losses()},
+          {"step_flops", trainer.flops()},
+          {"peak_rss_bytes", peak_rss_bytes()},
+          {"peak_bytes", memory},
+          {"ranks", ranks.size()},
+          {"stage", options.stage},
+          {"waited_ms", trainer.waited_ms()}};
 }
 
 void serve(const Context& context, const Options& options, Trainer& trainer, Communicator& ranks) {
@@ -237,22 +248,20 @@ void serve(const Context& context, const Options& options, Trainer& trainer, Com
 }
 
 int run(const Options& options, Communicator& ranks) {
-  const Setting& setting = kSettings.at(options.setting);
   ContextOptions context_options;
   context_options.threads = options.threads;
   if (options.kernels == "plain") context_options.kernels = KernelChoice::plain;
   const Context context = Context::create(context_options);
-  const DType dtype = dtype_of(options);
-  Trainer trainer(context, setting, options, ranks);
+  Trainer trainer(context, options, ranks);
   for (int i = 0; i < options.warmup; ++i) trainer.step();
   if (options.serve) {
     serve(context, options, trainer, ranks);
     return 0;
   }
-  const double tokens = static_cast<double>(setting.batch * setting.block);
+  const double tokens = trainer.tokens();
   Json result;
   if (options.floor) {
-    const Products products(context, setting, dtype);
+    const Products products(context, kSettings.at(options.setting), dtype_of(options));
     Race race({[&] { trainer.step(); }, [&] { products.run(); }});
     race.run_for(options.seconds);
     const double step = race.median(0), multiplying = race.median(1);
@@ -290,10 +299,13 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   keel::bench::Options options;
-  CLI::App app("Times training steps of a GPT-2.");
+  CLI::App app("Times training steps of a GPT-2 or of a model from a folder.");
   app.add_option("--setting", options.setting, "a, b or c")
       ->check(CLI::IsMember({"a", "b", "c"}))
       ->capture_default_str();
+  CLI::Option* model =
+      app.add_option("--model", options.model, "a folder of train_model.py --write, in place of a setting")
+          ->check(CLI::ExistingDirectory);
   app.add_option("--dtype", options.dtype, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
@@ -302,12 +314,17 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "timed steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before the timed ones")->check(CLI::NonNegativeNumber);
   app.add_option("--seconds", options.seconds, "of --floor")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--stage", options.stage, "of sharding; -1: no engine")
+  app.add_option("--lr", options.lr, "learning rate")->capture_default_str();
+  app.add_option("--stage", options.stage, "of sharding; -1: no engine, for settings alone")
       ->check(CLI::Range(-1, 3))
       ->capture_default_str();
   app.add_flag("--mpi", options.mpi, "the ranks of an MPI program");
   app.add_flag("--serve", options.serve, "step when standard input says so");
-  app.add_flag("--floor", options.floor, "interleave with the step's own matrix products");
+  app.add_flag("--floor", options.floor, "interleave with the step's own matrix products")->excludes(model);
   CLI11_PARSE(app, argc, argv);
+  if (!options.model.empty() && options.stage < 0) {
+    std::cerr << "a folder's weights are read by an engine: give --stage 0 to 3 with --model\n";
+    return 2;
+  }
   return keel::bench::run(options);
 }

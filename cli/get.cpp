@@ -39,6 +39,7 @@ Examples:
   keel get runs/mine --best --ema --out mine.safetensors   the average of weights, of the best checkpoint
   keel get runs/mine --out mine --max-shard 5GB            a folder of files, with model.safetensors.index.json
   keel get runs/mine --format hf --out mine --dtype bf16   a folder that transformers loads: config.json, tokenizer
+  keel get runs/mine --format peft --out adapters          adapters of LoRA alone, for PEFT
 
 The file holds every tensor whole, whatever number of ranks has trained it. Without --step, a checkpoint that is damaged
 is passed over, and the reason is told.)";
@@ -53,7 +54,8 @@ struct GetArguments {
   bool best = false, ema = false, swa = false;
   std::string stack;
   std::string average() const { return ema ? "ema" : swa ? "swa" : ""; }
-  bool is_hub() const { return format == "hf"; }
+  bool is_adapter() const { return format == "peft"; }
+  bool is_hub() const { return format == "hf" || is_adapter(); }
   bool is_folder() const { return is_hub() || !max_shard.empty(); }
 };
 
@@ -97,7 +99,8 @@ void check_target_folder(const GetArguments& arguments) {
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(arguments.out, ignored))) return;
   KEEL_CHECK(fs::is_directory(arguments.out, ignored), "--out '", arguments.out, "' is a file, and ",
-             arguments.is_hub() ? "--format hf" : "--max-shard", " writes a folder; name another one");
+             arguments.is_hub() ? concat("--format ", arguments.format) : "--max-shard",
+             " writes a folder; name another one");
   KEEL_CHECK(arguments.force, "'", arguments.out, "' is there already; --force replaces it");
   for (const fs::directory_entry& entry : fs::directory_iterator(arguments.out, ignored))
     KEEL_CHECK(is_of_folder(arguments, entry.path().filename().string()), "'", arguments.out, "' has '",
@@ -122,28 +125,34 @@ void check_target(const GetArguments& arguments) {
 
 HubForm form_of(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   const std::string run = means_run(arguments.source) ? arguments.source : RunFolder::around(checkpoint.path);
-  KEEL_CHECK(!run.empty(), "--format hf: '", arguments.source,
+  KEEL_CHECK(!run.empty(), "--format ", arguments.format, ": '", arguments.source,
              "' lies in no folder of a run, which has the model's config.json and its tokenizer; name the run");
-  return hub_form_of(checkpoint, run, arguments.stack, dtype, program_keys());
+  return hub_form_of(checkpoint, run, arguments.stack, arguments.is_adapter() ? HubFormat::adapters : HubFormat::whole,
+                     dtype, program_keys());
 }
 
 void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtype) {
   std::uint64_t done = 0, numbers = 0;
   std::size_t files = 0;
   const std::string section = section_of_weights(checkpoint, arguments.average(), arguments.stack);
-  const TensorParts tensors = checkpoint.manifest.tensors_of(section);
+  TensorParts tensors = checkpoint.manifest.tensors_of(section);
   const IfExists if_exists = arguments.force ? IfExists::replace : IfExists::refuse;
   const std::uint64_t most = arguments.max_shard.empty() ? UINT64_MAX : bytes_of_shard(arguments.max_shard);
   std::optional<HubForm> form;
   if (arguments.is_hub()) form = form_of(checkpoint, arguments, dtype);
+  if (form) {
+    tensors.clear();
+    for (const HubTensor& each : form->tensors) tensors.push_back({each.name, each.shape, 0, {}});
+  }
   for (const TensorPart& tensor : tensors) numbers += static_cast<std::uint64_t>(product(tensor.shape));
   {
     Bar bar("exporting");
     const auto progress = [&](std::uint64_t bytes) { bar.show(done += bytes, numbers * size_of(dtype)); };
     if (form)
       files = export_hub(checkpoint.path, checkpoint.manifest, arguments.out,
-                         {.tensors = form->names->tensors,
+                         {.tensors = form->tensors,
                           .files = form->files.files,
+                          .weights = form->weights,
                           .dtype = dtype,
                           .most = most,
                           .if_exists = if_exists,
@@ -168,8 +177,10 @@ void get(const Checkpoint& checkpoint, const GetArguments& arguments, DType dtyp
 
 int run(const GetArguments& arguments) {
   const DType dtype = dtype_of(arguments.dtype);
-  KEEL_CHECK(arguments.is_hub() || arguments.format == "keel", "--format is keel or hf, not '",
+  KEEL_CHECK(arguments.is_hub() || arguments.format == "keel", "--format is keel, hf or peft, not '",
              printable(arguments.format, 64), "'");
+  KEEL_CHECK(!arguments.is_adapter() || arguments.max_shard.empty(),
+             "--format peft writes one file; leave --max-shard out");
   if (!arguments.max_shard.empty()) (void)bytes_of_shard(arguments.max_shard);
   check_target(arguments);
   KEEL_CHECK(!arguments.ema || !arguments.swa, "--ema and --swa: one file holds one of them; leave one out");
@@ -197,19 +208,21 @@ Command get_command() {
   return {.name = "get",
           .help = "Write the weights of a checkpoint into one safetensors file, or several, or for transformers.",
           .positionals = {{"RUN", "", &arguments->source, "Folder of a run, or of one checkpoint.", kRequired}},
-          .options = {{"--out", "FILE", &arguments->out,
-                       "The file to write, or the folder of --max-shard or --format hf.", kRequired},
-                      {"--format", "NAME", &arguments->format,
-                       "keel: tensors alone, by keel's names; hf: a folder that Hugging Face's programs load."},
-                      {"--max-shard", "SIZE", &arguments->max_shard,
-                       "Several files in a folder, of at most so many bytes of numbers each, with an index."},
-                      {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},
-                      {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
-                      {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},
-                      {"--swa", "", &arguments->swa, "The mean of the weights (swa.start)."},
-                      {"--stack", "NAME", &arguments->stack, "The model of this name, of a task that trains several."},
-                      {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
-                      {"--force", "", &arguments->force, "Replace the file where it is there already."}},
+          .options =
+              {{"--out", "FILE", &arguments->out, "The file to write, or the folder of --max-shard or --format hf.",
+                kRequired},
+               {"--format", "NAME", &arguments->format,
+                "keel: tensors alone, by keel's names; hf: a folder that Hugging Face's programs load, with adapters "
+                "added to the weights; peft: one of the adapters alone."},
+               {"--max-shard", "SIZE", &arguments->max_shard,
+                "Several files in a folder, of at most so many bytes of numbers each, with an index."},
+               {"--step", "N", {&arguments->step, 0, kHighestStep}, "Of this step."},
+               {"--best", "", &arguments->best, "The best checkpoint, as checkpoint.best has found it."},
+               {"--ema", "", &arguments->ema, "The moving average of the weights (ema.decay)."},
+               {"--swa", "", &arguments->swa, "The mean of the weights (swa.start)."},
+               {"--stack", "NAME", &arguments->stack, "The model of this name, of a task that trains several."},
+               {"--dtype", "NAME", &arguments->dtype, "Of the numbers: f32, bf16 or f16."},
+               {"--force", "", &arguments->force, "Replace the file where it is there already."}},
           .footer = kGetFooter,
           .run = [arguments](const Call&) { return run(*arguments); }};
 }

@@ -185,6 +185,8 @@ void print_text(const Config& config, const ModelSize& model, int ranks, bool ch
                 const std::vector<Row>& rows, const std::optional<Comparison>& measured) {
   fmt::print("{} parameters in {} units; the largest, {}, has {}\n", grouped(model.parameters), model.units,
              model.largest_name, grouped(model.largest_unit));
+  if (model.trained < model.parameters)
+    fmt::print("{} of them are trained, the others frozen\n", grouped(model.trained));
   const std::int64_t micro_batches = planned_micro_batches(config, ranks);
   fmt::print("{} rank{}; a step of {} rows is {} micro-batch{} on each\n", ranks, ranks == 1 ? "" : "s",
              config.batch.global, micro_batches, micro_batches == 1 ? "" : "es");
@@ -217,6 +219,7 @@ void print_json(const Config& config, const ModelSize& model, int ranks, const s
   Json json = {{"ranks", ranks},
                {"micro_batches", planned_micro_batches(config, ranks)},
                {"parameters", model.parameters},
+               {"trained", model.trained},
                {"units", model.units},
                {"largest_unit", {{"name", model.largest_name}, {"parameters", model.largest_unit}}}};
   for (const Row& row : rows) json["plans"][row.name] = to_json(row.plan);

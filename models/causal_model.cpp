@@ -19,7 +19,7 @@ CrossEntropyLoss CausalModel::loss(const Tensor& tokens, const Tensor& targets, 
 }
 
 CrossEntropyLoss CausalModel::loss_of(const Variable& states, const Tensor& targets) const {
-  return linear_cross_entropy(states, head(), {}, targets);
+  return linear_cross_entropy(states, head(), {}, targets, {.kept_bytes = kLogitsWorthKeeping});
 }
 
 Variable CausalModel::logits_at(const Tensor& positions, const Tensor& tokens, Forward& pass,
@@ -30,10 +30,14 @@ Variable CausalModel::logits_at(const Tensor& positions, const Tensor& tokens, F
 }
 
 Tensor CausalModel::next_logits(const Tensor& tokens, KeyValueCache& cache) const {
+  return next_logits(tokens, CachedRows(cache));
+}
+
+Tensor CausalModel::next_logits(const Tensor& tokens, CachedRows rows) const {
   const NoGrad no_grad;
   const Scope scope(*this);
-  const Variable all = next_states(tokens, cache);
-  cache.length += tokens.dim(1);
+  const Variable all = next_states(tokens, rows);
+  rows.advance(tokens.dim(1));
   const Tensor last = all.value().slice(1, tokens.dim(1) - 1, tokens.dim(1));
   return linear(Variable(last), head(), {}).value().select(1, 0);
 }

@@ -32,8 +32,12 @@ class CausalModel : public Module {
   Variable logits_at(const Tensor& positions, const Tensor& tokens, Forward& pass,
                      const PackedDocuments& documents = {}) const;
 
-  // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds.
+  // Logits (batch, vocabulary) of the last position, for tokens that follow what the cache holds: of all of its rows,
+  // or of `rows` alone.
   Tensor next_logits(const Tensor& tokens, KeyValueCache& cache) const;
+  Tensor next_logits(const Tensor& tokens, CachedRows rows) const;
+  // Whether one pass may read rows of different lengths.
+  virtual bool mixes_lengths() const { return true; }
   // Room for so many positions, but no more than block(); 0: block().
   virtual KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const = 0;
 
@@ -45,10 +49,11 @@ class CausalModel : public Module {
  protected:
   // Behind the last norm, (batch, time, width); called within the model's Scope.
   virtual Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const = 0;
-  // The same without gradients, of tokens at the positions from cache.length on, which their keys and values join.
-  virtual Variable next_states(const Tensor& tokens, KeyValueCache& cache) const = 0;
+  // The same without gradients, of tokens behind what the rows hold, which their keys and values join.
+  virtual Variable next_states(const Tensor& tokens, const CachedRows& rows) const = 0;
   virtual const Parameter& head() const = 0;  // (vocabulary, width)
-  // The default has logits of a block of rows and classes at a time (keel/autograd/linear_cross_entropy.h).
+  // The default has logits of a block of rows and classes at a time, and keeps all of them on a processor where they
+  // are few (kLogitsWorthKeeping in keel/autograd/linear_cross_entropy.h).
   virtual CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const;
 
   std::int64_t cache_positions(std::int64_t asked) const { return asked > 0 ? std::min(asked, block()) : block(); }

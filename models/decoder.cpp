@@ -99,10 +99,16 @@ KeyValueCache Decoder::make_cache(std::int64_t batch, std::int64_t positions) co
                                                             .head_size = options.layer.head_size});
 }
 
-Variable Decoder::next_states(const Tensor& tokens, KeyValueCache& cache) const {
-  const Rotary rotary = rotary_of(tokens, cache.length);
+bool Decoder::mixes_lengths() const { return !depends_on_length(options.rotary.scaling); }
+
+Variable Decoder::next_states(const Tensor& tokens, const CachedRows& rows) const {
+  Rotary rotary = rotary_of(tokens, rows.longest());
+  if (!rows.common_length()) {
+    KEEL_CHECK(mixes_lengths(), "rows of different lengths are turned by different frequencies; read each alone");
+    rotary.positions = rows.positions(tokens.context(), tokens.dim(1));
+  }
   ResidualStream stream{embed_tokens(tokens)};
-  for (std::size_t i = 0; i < layers.size(); ++i) stream = layers[i](stream, rotary, cache, i);
+  for (std::size_t i = 0; i < layers.size(); ++i) stream = layers[i](stream, rotary, rows, i);
   return advance(stream, norm);
 }
 

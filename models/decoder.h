@@ -45,11 +45,12 @@ class Decoder : public CausalModel {
   std::int64_t vocabulary() const override { return options.vocabulary; }
   std::int64_t block() const override { return options.block; }
   KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const override;
+  bool mixes_lengths() const override;
   void visit(Visitor& v) override;
 
  protected:
   Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
-  Variable next_states(const Tensor& tokens, KeyValueCache& cache) const override;
+  Variable next_states(const Tensor& tokens, const CachedRows& rows) const override;
   const Parameter& head() const override { return lm_head; }
 
  private:

@@ -44,25 +44,20 @@ Variable DecoderAttention::operator()(const Variable& x, Forward& pass, const Ro
   const AttentionOptions options = {.causal = true, .window = window_, .dropout = attention_dropout(dropout_, pass)};
   HeadNorms norms;
   if (head_norms_) norms = {.query = q_norm.weight, .key = k_norm.weight, .epsilon = q_norm.epsilon};
-  return o_proj(attention_rotary(qkv_proj(x), heads_, kv_heads_, rotary, spans, options, norms));
+  return o_proj(attention_rotary(qkv_proj(x, pass), heads_, kv_heads_, rotary, spans, options, norms), pass);
 }
 
-Variable DecoderAttention::operator()(const Variable& x, const Rotary& rotary, KeyValueCache& cache,
+Variable DecoderAttention::operator()(const Variable& x, const Rotary& rotary, const CachedRows& rows,
                                       std::size_t layer) const {
-  const std::int64_t batch = x.dim(0), time = x.dim(1), begin = cache.length, end = begin + time;
-  KEEL_CHECK(end <= cache.capacity, "the key/value cache holds ", cache.capacity, " positions; ", end, " are needed");
   const Tensor qkv = qkv_proj(x).value();
-  const PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
+  PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
   const auto turned = [&](const Tensor& heads, const RMSNorm& norm) {
     return head_norms_ ? rotary_norm(Variable(heads), norm.weight, rotary, norm.epsilon)
                        : keel::rotary(Variable(heads), rotary);
   };
-  kernels::copy_into(cache.keys[layer].slice(2, begin, end), turned(views.k, k_norm).value());
-  kernels::copy_into(cache.values[layer].slice(2, begin, end), views.v);
-  const Variable out =
-      attention(turned(views.q, q_norm), Variable(cache.keys[layer].slice(2, 0, end)),
-                Variable(cache.values[layer].slice(2, 0, end)), {.causal = true, .q_offset = begin, .window = window_});
-  return o_proj(view(transpose(out, 1, 2), {batch, time, -1}));
+  views.k = turned(views.k, k_norm).value();
+  views.q = turned(views.q, q_norm).value();
+  return o_proj(Variable(rows.attend(views, layer, window_)));
 }
 
 void DecoderAttention::visit(Visitor& v) {
@@ -80,7 +75,9 @@ GatedFeedForward::GatedFeedForward(const DecoderLayerOptions& options)
       gate_(options.gate) {
   gate_up_proj.parts = {{"gate_proj", options.hidden}, {"up_proj", options.hidden}};
 }
-Variable GatedFeedForward::operator()(const Variable& x) const { return down_proj(gated(gate_up_proj(x), gate_)); }
+Variable GatedFeedForward::operator()(const Variable& x, Forward& pass) const {
+  return down_proj(gated(gate_up_proj(x, pass), gate_), pass);
+}
 void GatedFeedForward::visit(Visitor& v) {
   v("gate_up_proj", gate_up_proj);
   v("down_proj", down_proj);
@@ -97,15 +94,16 @@ ResidualStream DecoderLayer::operator()(ResidualStream stream, Forward& pass, co
                                         const AttentionSpans& spans) const {
   const Scope scope(*this);
   stream.branch = dropout(self_attn(advance(stream, input_layernorm), pass, rotary, spans), pass);
-  stream.branch = dropout(mlp(advance(stream, post_attention_layernorm)), pass);
+  stream.branch = dropout(mlp(advance(stream, post_attention_layernorm), pass), pass);
   return stream;
 }
 
-ResidualStream DecoderLayer::operator()(ResidualStream stream, const Rotary& rotary, KeyValueCache& cache,
+ResidualStream DecoderLayer::operator()(ResidualStream stream, const Rotary& rotary, const CachedRows& rows,
                                         std::size_t layer) const {
   const Scope scope(*this);
-  stream.branch = self_attn(advance(stream, input_layernorm), rotary, cache, layer);
-  stream.branch = mlp(advance(stream, post_attention_layernorm));
+  Forward pass;
+  stream.branch = self_attn(advance(stream, input_layernorm), rotary, rows, layer);
+  stream.branch = mlp(advance(stream, post_attention_layernorm), pass);
   return stream;
 }
 

@@ -34,9 +34,8 @@ class DecoderAttention : public Module {
   explicit DecoderAttention(const DecoderLayerOptions& options);
   // x: (batch, time, width) -> the same shape. With spans, positions see those of their span alone.
   Variable operator()(const Variable& x, Forward& pass, const Rotary& rotary, const AttentionSpans& spans) const;
-  // For x at the positions from cache.length on, which is rotary.first; turned keys, and values, join layer `layer` of
-  // the cache.
-  Variable operator()(const Variable& x, const Rotary& rotary, KeyValueCache& cache, std::size_t layer) const;
+  // For x behind what the rows hold, where `rotary` stands; turned keys, and values, join layer `layer` of the cache.
+  Variable operator()(const Variable& x, const Rotary& rotary, const CachedRows& rows, std::size_t layer) const;
   void visit(Visitor& v) override;
 
  private:
@@ -52,7 +51,7 @@ class GatedFeedForward : public Module {
   Linear gate_up_proj;  // parts gate_proj, up_proj
   Linear down_proj;
   explicit GatedFeedForward(const DecoderLayerOptions& options);
-  Variable operator()(const Variable& x) const;
+  Variable operator()(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
 
  private:
@@ -70,7 +69,8 @@ class DecoderLayer : public Module {
   explicit DecoderLayer(const DecoderLayerOptions& options);
   ResidualStream operator()(ResidualStream stream, Forward& pass, const Rotary& rotary,
                             const AttentionSpans& spans) const;
-  ResidualStream operator()(ResidualStream stream, const Rotary& rotary, KeyValueCache& cache, std::size_t layer) const;
+  ResidualStream operator()(ResidualStream stream, const Rotary& rotary, const CachedRows& rows,
+                            std::size_t layer) const;
   void visit(Visitor& v) override;
   bool is_unit() const override { return true; }
 };

@@ -46,9 +46,9 @@ EncoderLayer::EncoderLayer(const EncoderOptions& options)
 Variable EncoderLayer::operator()(const Variable& x, const Tensor& lengths, Forward& pass) const {
   const Scope scope(*this);
   const AttentionOptions attends = {.lengths = lengths, .dropout = attention_dropout(attention_dropout_, pass)};
-  const Variable attended = attention_output(attention_packed(qkv(x), heads_, heads_, attends));
+  const Variable attended = attention_output(attention_packed(qkv(x, pass), heads_, heads_, attends), pass);
   const Variable y = added_and_normalised(x, dropout_(attended, pass), attention_norm);
-  return added_and_normalised(y, dropout_(outer(activated(inner, activation_, y)), pass), norm);
+  return added_and_normalised(y, dropout_(outer(activated(inner, activation_, y, pass), pass), pass), norm);
 }
 
 void EncoderLayer::visit(Visitor& v) {
@@ -100,7 +100,7 @@ Variable Encoder::embed(const EncoderInput& input) const {
 Variable Encoder::encode(const EncoderInput& input, Forward& pass) const {
   check(input);
   Variable x = Dropout(options.dropout)(embed(input), pass);
-  if (projection != nullptr) x = (*projection)(x);
+  if (projection != nullptr) x = (*projection)(x, pass);
   for (const EncoderLayer& layer : layers) {
     if (!recompute) {
       x = layer(x, input.lengths, pass);

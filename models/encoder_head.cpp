@@ -56,7 +56,7 @@ class MaskedHeadPart : public EncoderHeadPart {
       rows = index_select(view(states, {-1, states.dim(-1)}), 0, from_values(context, found.rows, count));
       targets = from_values(context, found.labels, count);
     }
-    return linear_cross_entropy(transformed(rows), decoder_, bias_, targets);
+    return linear_cross_entropy(transformed(rows), decoder_, bias_, targets, {.kept_bytes = kLogitsWorthKeeping});
   }
 
   void visit(Visitor& v) override {
@@ -67,7 +67,11 @@ class MaskedHeadPart : public EncoderHeadPart {
   }
 
  private:
-  Variable transformed(const Variable& states) const { return norm_(activated(dense_, activation_, states)); }
+  // Rows that were chosen are not the samples' any more: an adapter drops nothing here.
+  Variable transformed(const Variable& states) const {
+    Forward pass;
+    return norm_(activated(dense_, activation_, states, pass));
+  }
 
   EncoderFamily::MaskedHead names_;
   ActivationKind activation_;
@@ -87,8 +91,8 @@ class SequenceHeadPart : public EncoderHeadPart {
   Variable operator()(const Variable& states, Forward& pass) const override {
     Variable first = slice(states, 1, 0, 1);
     if (names_.drops_input) first = dropout_(first, pass);
-    first = dropout_(activated(dense_, names_.activation, first), pass);
-    return view(out_(first), {states.dim(0), -1});
+    first = dropout_(activated(dense_, names_.activation, first, pass), pass);
+    return view(out_(first, pass), {states.dim(0), -1});
   }
 
   void visit(Visitor& v) override {
@@ -108,7 +112,9 @@ class TokensHeadPart : public EncoderHeadPart {
       : out_(encoder_linear(options.width, outputs)),
         dropout_(options.family->drops_tokens_as_layers ? options.dropout : options.head_dropout) {}
 
-  Variable operator()(const Variable& states, Forward& pass) const override { return out_(dropout_(states, pass)); }
+  Variable operator()(const Variable& states, Forward& pass) const override {
+    return out_(dropout_(states, pass), pass);
+  }
   void visit(Visitor& v) override { v("classifier", out_); }
 
  private:
@@ -124,8 +130,8 @@ class ReplacedHeadPart : public EncoderHeadPart {
         dense_(encoder_linear(options.width, options.width)),
         out_(encoder_linear(options.width, 1)) {}
 
-  Variable operator()(const Variable& states, Forward& /*pass*/) const override {
-    return view(out_(activated(dense_, activation_, states)), {states.dim(0), states.dim(1)});
+  Variable operator()(const Variable& states, Forward& pass) const override {
+    return view(out_(activated(dense_, activation_, states, pass), pass), {states.dim(0), states.dim(1)});
   }
   void visit(Visitor& v) override {
     v(names_.dense, dense_);
@@ -140,9 +146,9 @@ class ReplacedHeadPart : public EncoderHeadPart {
 
 }  // namespace
 
-Variable activated(const Linear& layer, ActivationKind activation, const Variable& x) {
-  if (activation == ActivationKind::gelu_tanh && layer.bias.defined()) return linear_gelu(x, layer.weight, layer.bias);
-  return Activation(activation)(layer(x));
+Variable activated(const Linear& layer, ActivationKind activation, const Variable& x, Forward& pass) {
+  if (activation == ActivationKind::gelu_tanh) return layer.forward_gelu(x, pass);
+  return Activation(activation)(layer(x, pass));
 }
 
 CrossEntropyLoss EncoderHeadPart::masked_loss(const Variable& /*states*/, const Tensor& /*labels*/) const {

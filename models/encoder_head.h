@@ -11,7 +11,7 @@ namespace keel {
 struct EncoderOptions;
 
 // activation(layer(x)), in one product where there is one for it.
-Variable activated(const Linear& layer, ActivationKind activation, const Variable& x);
+Variable activated(const Linear& layer, ActivationKind activation, const Variable& x, Forward& pass);
 
 // visit() gives names from the model's root on.
 class EncoderHeadPart : public Module {

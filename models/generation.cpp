@@ -1,61 +1,129 @@
 #include "keel/models/generation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
+#include <map>
+#include <utility>
 
 #include "keel/kernels/elementwise.h"
-#include "keel/kernels/select.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/random.h"
 
 namespace keel {
 namespace {
 
-// One token drawn from softmax(logits / temperature) over the top k, by the i-th uniform number of the seed.
-std::int64_t sample(const Tensor& logits, const SamplingOptions& options, std::uint64_t i) {
-  const std::int64_t vocabulary = logits.dim(-1);
-  const std::int64_t k = options.temperature == 0 ? 1
-                         : options.top_k == 0     ? vocabulary
-                                                  : std::min(options.top_k, vocabulary);
-  const kernels::TopK top = kernels::top_k(kernels::cast(logits, DType::f32), k);
-  const std::vector<float> values = top.values.to_vector<float>();
-  const std::vector<std::int64_t> indices = top.indices.to_vector<std::int64_t>();
-  if (k == 1) return indices[0];
-  std::vector<double> cumulative(static_cast<std::size_t>(k));
-  double total = 0;
-  for (std::size_t j = 0; j < cumulative.size(); ++j) {
-    total += std::exp((values[j] - values[0]) / options.temperature);
-    cumulative[j] = total;
+using Numbers = std::vector<std::int64_t>;
+
+struct GeneratedRow {
+  Numbers text;
+  std::int64_t unread = 0;  // tokens at the end of `text` that the cache does not hold yet
+  bool goes_on = true;
+  std::vector<bool> has = {};  // by token, where repetition costs
+  Numbers distinct = {};
+
+  void count(std::int64_t token) {
+    const auto at = static_cast<std::size_t>(token);
+    if (has.empty() || has[at]) return;
+    has[at] = true;
+    distinct.push_back(token);
   }
-  const double threshold = to_uniform(stream_word(key_of(options.seed, "generate"), i)) * total;
-  const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), threshold);
-  return indices[static_cast<std::size_t>(std::min<std::int64_t>(at - cumulative.begin(), k - 1))];
-}
+};
+
+class BatchGeneration {
+ public:
+  BatchGeneration(const CausalModel& model, std::span<const Numbers> prompts, const SamplingOptions& options)
+      : model_(model), options_(options) {
+    std::int64_t longest = 0;
+    for (const Numbers& prompt : prompts) longest = std::max(longest, add_row(prompt));
+    cache_ = model.make_cache(std::ssize(prompts), longest + options.tokens);
+  }
+
+  void run(const std::function<bool(std::size_t, std::int64_t)>& on_token) {
+    Numbers chosen(rows_.size());
+    for (std::int64_t step = 0; step < options_.tokens; ++step) {
+      const auto passes = passes_of(step);
+      if (passes.empty()) return;
+      for (const auto& [unread, rows] : passes) read(rows, unread.first, step, chosen);
+      for (std::size_t i = 0; i < rows_.size(); ++i) {
+        GeneratedRow& row = rows_[i];
+        if (!row.goes_on) continue;
+        row.goes_on =
+            std::ranges::find(options_.end_tokens, chosen[i]) == options_.end_tokens.end() && on_token(i, chosen[i]);
+        row.text.push_back(chosen[i]);
+        row.count(chosen[i]);
+        row.unread = 1;
+      }
+    }
+  }
+
+ private:
+  std::int64_t add_row(const Numbers& prompt) {
+    KEEL_CHECK(!prompt.empty(), "generation needs a prompt of at least one token");
+    GeneratedRow row{.text = prompt, .unread = std::ssize(prompt)};
+    if (options_.repetition_penalty != 1) row.has.resize(static_cast<std::size_t>(model_.vocabulary()));
+    for (const std::int64_t token : prompt) {
+      KEEL_CHECK(token >= 0 && token < model_.vocabulary(), "token ", token,
+                 " of the prompt is outside of the model's ", model_.vocabulary());
+      row.count(token);
+    }
+    rows_.push_back(std::move(row));
+    return std::ssize(prompt);
+  }
+
+  // Rows by how many tokens they read in this step, and how many they hold where the model asks that.
+  std::map<std::pair<std::int64_t, std::int64_t>, Numbers> passes_of(std::int64_t step) {
+    std::map<std::pair<std::int64_t, std::int64_t>, Numbers> passes;
+    const std::int64_t block = model_.block();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      GeneratedRow& row = rows_[i];
+      if (!row.goes_on) continue;
+      std::int64_t& held = cache_.lengths[i];
+      if (held + row.unread > block) {
+        held = 0;
+        row.unread = std::min(std::ssize(row.text), step == 0 ? block : (block + 1) / 2);
+      }
+      passes[{row.unread, model_.mixes_lengths() ? 0 : held}].push_back(static_cast<std::int64_t>(i));
+    }
+    return passes;
+  }
+
+  void read(const Numbers& rows, std::int64_t unread, std::int64_t step, Numbers& chosen) {
+    Numbers tokens;
+    for (const std::int64_t i : rows) {
+      const Numbers& text = rows_[static_cast<std::size_t>(i)].text;
+      tokens.insert(tokens.end(), text.end() - unread, text.end());
+    }
+    const Tensor logits =
+        model_.next_logits(from_values(model_.context(), tokens, {std::ssize(rows), unread}), CachedRows(cache_, rows));
+    std::vector<float> numbers = kernels::cast(logits, DType::f32).to_vector<float>();
+    const auto vocabulary = static_cast<std::size_t>(logits.dim(1));
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const auto i = static_cast<std::size_t>(rows[k]);
+      const std::span<float> own = std::span(numbers).subspan(k * vocabulary, vocabulary);
+      penalize_repetition(own, rows_[i].distinct, options_.repetition_penalty);
+      const float draw = draw_of(options_.seed, options_.first_row + i, static_cast<std::uint64_t>(step));
+      chosen[i] = chooser_.choose(own, options_, draw);
+    }
+  }
+
+  const CausalModel& model_;
+  const SamplingOptions& options_;
+  std::vector<GeneratedRow> rows_;
+  KeyValueCache cache_;
+  TokenChooser chooser_;
+};
 
 }  // namespace
 
+void generate_batch(const CausalModel& model, std::span<const std::vector<std::int64_t>> prompts,
+                    const SamplingOptions& options,
+                    const std::function<bool(std::size_t prompt, std::int64_t token)>& on_token) {
+  check_sampling(options);
+  if (!prompts.empty()) BatchGeneration(model, prompts, options).run(on_token);
+}
+
 void generate(const CausalModel& model, std::span<const std::int64_t> prompt, const SamplingOptions& options,
               const std::function<bool(std::int64_t)>& on_token) {
-  KEEL_CHECK(!prompt.empty(), "generation needs a prompt of at least one token");
-  KEEL_CHECK(options.temperature >= 0 && options.top_k >= 0 && options.tokens >= 0,
-             "temperature, top_k and tokens must not be negative");
-  const Context& context = model.context();
-  std::vector<std::int64_t> text(prompt.begin(), prompt.end());
-  KeyValueCache cache = model.make_cache(1, std::ssize(text) + options.tokens);
-  std::size_t unread = text.size();  // tokens at the end of `text` that the cache does not hold yet
-  for (std::int64_t i = 0; i < options.tokens; ++i) {
-    if (cache.length + static_cast<std::int64_t>(unread) > model.block()) {
-      cache.length = 0;
-      unread = std::min(text.size(), static_cast<std::size_t>(i == 0 ? model.block() : (model.block() + 1) / 2));
-    }
-    const Tensor tokens =
-        from_values(context, std::span<const std::int64_t>(text).last(unread), {1, static_cast<std::int64_t>(unread)});
-    const std::int64_t token = sample(model.next_logits(tokens, cache), options, static_cast<std::uint64_t>(i));
-    if (!on_token(token)) return;
-    text.push_back(token);
-    unread = 1;
-  }
+  const std::vector<std::vector<std::int64_t>> one = {{prompt.begin(), prompt.end()}};
+  generate_batch(model, one, options, [&](std::size_t, std::int64_t token) { return on_token(token); });
 }
 
 }  // namespace keel

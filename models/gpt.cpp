@@ -32,12 +32,15 @@ Gpt::Gpt(const GptOptions& given)
   for (int i = 0; i < given.layers; ++i) h.emplace_back(block_options(given));
 }
 
-Variable Gpt::embed(const Tensor& tokens, std::int64_t first_position) const {
+void Gpt::check(const Tensor& tokens, std::int64_t first_position) const {
   KEEL_CHECK(tokens.rank() == 2, "a GPT reads tokens (batch, time), got ", tokens);
-  const std::int64_t time = tokens.dim(1);
-  KEEL_CHECK(first_position + time <= options.block, "the sequence reaches position ", first_position + time,
-             ", but the model's block is ", options.block);
-  return add(wte(tokens), wpe(kernels::arange(tokens.context(), first_position, time)));
+  const std::int64_t end = first_position + tokens.dim(1);
+  KEEL_CHECK(end <= options.block, "the sequence reaches position ", end, ", but the model's block is ", options.block);
+}
+
+Variable Gpt::embed(const Tensor& tokens, std::int64_t first_position) const {
+  check(tokens, first_position);
+  return add(wte(tokens), wpe(kernels::arange(tokens.context(), first_position, tokens.dim(1))));
 }
 
 Variable Gpt::embed(const Tensor& tokens, const PackedDocuments& documents) const {
@@ -66,9 +69,12 @@ KeyValueCache Gpt::make_cache(std::int64_t batch, std::int64_t positions) const 
                                                    .head_size = options.width / options.heads});
 }
 
-Variable Gpt::next_states(const Tensor& tokens, KeyValueCache& cache) const {
-  ResidualStream stream{embed(tokens, cache.length)};
-  for (std::size_t i = 0; i < h.size(); ++i) stream = h[i](stream, cache, i);
+Variable Gpt::next_states(const Tensor& tokens, const CachedRows& rows) const {
+  check(tokens, rows.longest());
+  const auto length = rows.common_length();
+  ResidualStream stream{length ? embed(tokens, *length)
+                               : add(wte(tokens), wpe(rows.positions(tokens.context(), tokens.dim(1))))};
+  for (std::size_t i = 0; i < h.size(); ++i) stream = h[i](stream, rows, i);
   return advance(stream, ln_f);
 }
 

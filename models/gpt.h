@@ -50,12 +50,13 @@ class Gpt : public CausalModel {
 
  protected:
   Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
-  Variable next_states(const Tensor& tokens, KeyValueCache& cache) const override;
+  Variable next_states(const Tensor& tokens, const CachedRows& rows) const override;
   const Parameter& head() const override { return lm_head; }
   // By logits of all positions at once: GPT-2's bits are golden.
   CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const override;
 
  private:
+  void check(const Tensor& tokens, std::int64_t first_position) const;
   Variable embed(const Tensor& tokens, std::int64_t first_position) const;
   Variable embed(const Tensor& tokens, const PackedDocuments& documents) const;
 };

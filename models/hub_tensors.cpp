@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "keel/config/schema_row.h"
+#include "keel/models/lora_names.h"
 #include "keel/nn/layers.h"
 
 namespace keel {
@@ -14,50 +16,58 @@ bool ends_with_one_of(std::string_view name, std::string_view endings) {
   return std::ranges::any_of(each, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// "layers.0.self_attn.qkv_proj" with the part q_proj: "layers.0.self_attn.q_proj".
-std::string sibling(std::string_view path, std::string_view part) {
-  const std::size_t dot = path.rfind('.');
-  return dot == std::string_view::npos ? std::string(part) : concat(path.substr(0, dot + 1), part);
-}
+using LinearsByPath = std::map<std::string, const Linear*, std::less<>>;
 
-// Of models whose parameters are called as the base model's.
-void add_prefix(std::vector<HubTensor>& tensors, std::string_view prefix) {
-  if (std::ranges::any_of(tensors, [&](const HubTensor& each) { return each.name.starts_with(prefix); })) return;
-  for (HubTensor& each : tensors) each.name = concat(prefix, each.name);
+// Of the outputs of a layer's part, or of all of them.
+std::optional<HubLowRank> low_rank_of(const Linear& linear, const std::string& path, std::string_view part) {
+  const auto found = std::ranges::find(linear.adapters, part, &LowRankAdapter::part);
+  if (found == linear.adapters.end()) return std::nullopt;
+  const std::string beginning = part.empty() ? concat(path, '.') : concat(path, '.', part, '.');
+  return HubLowRank{
+      .a = concat(beginning, "lora_A.weight"), .b = concat(beginning, "lora_B.weight"), .scale = found->scale};
 }
 
 }  // namespace
 
 std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming) {
-  std::map<std::string, const Linear*> divided;
+  LinearsByPath linears;
+  std::set<const Parameter::State*> of_adapters;
   for_each_module(model, [&](const std::string& path, Module& module) {
-    if (const auto* linear = dynamic_cast<const Linear*>(&module); linear != nullptr && !linear->parts.empty())
-      divided.emplace(path, linear);
+    const auto* linear = dynamic_cast<const Linear*>(&module);
+    if (linear == nullptr) return;
+    linears.emplace(path, linear);
+    for (const LowRankAdapter& adapter : linear->adapters)
+      of_adapters.insert({adapter.a.state().get(), adapter.b.state().get()});
   });
   std::vector<HubTensor> tensors;
   std::map<const Parameter::State*, std::size_t> seen;  // first tensor of each
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (of_adapters.contains(parameter.state().get())) return;
     const auto [first, is_new] = seen.emplace(parameter.state().get(), tensors.size());
     if (!is_new) return tensors[first->second].also.push_back(path);
     const std::size_t dot = path.rfind('.');
-    const auto linear = dot == std::string::npos ? divided.end() : divided.find(path.substr(0, dot));
-    if (linear != divided.end()) {
+    const auto linear = dot == std::string::npos ? linears.end() : linears.find(path.substr(0, dot));
+    const bool is_weight = linear != linears.end() && path.substr(dot) == ".weight";
+    if (linear != linears.end() && !linear->second->parts.empty()) {
       std::int64_t row = 0;
       for (const LinearPart& part : linear->second->parts) {
         Dims shape = parameter.shape();
         shape[0] = part.rows;
         tensors.push_back(
-            {concat(sibling(linear->first, part.name), path.substr(dot)), path, shape, row, /*transposed=*/false});
+            {concat(sibling_name(linear->first, part.name), path.substr(dot)), path, shape, row, /*transposed=*/false});
+        if (is_weight) tensors.back().low_rank = low_rank_of(*linear->second, linear->first, part.name);
         row += part.rows;
       }
       return;
     }
     HubTensor whole{path, path, parameter.shape()};
+    if (is_weight) whole.low_rank = low_rank_of(*linear->second, linear->first, "");
     whole.transposed = ends_with_one_of(path, naming.transposed);
     if (whole.transposed) whole.shape = {whole.shape[1], whole.shape[0]};
     tensors.push_back(std::move(whole));
   });
-  add_prefix(tensors, naming.base_prefix);
+  const std::string_view prefix = missing_prefix(model, naming);
+  for (HubTensor& each : tensors) each.name = concat(prefix, each.name);
   return tensors;
 }
 

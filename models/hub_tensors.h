@@ -12,7 +12,8 @@
 
 namespace keel {
 
-// Of every parameter, tied ones once, in visiting order. Names have the base model's prefix: where no parameter is
+// Of every parameter, tied ones once, in visiting order; but those of adapters, which are added to their layer's weight
+// (HubTensor::low_rank). Names have the base model's prefix: where no parameter is
 // called so, all get it.
 std::vector<HubTensor> hub_tensors(Module& model, const HubNaming& naming);
 // With what readers of files need besides.

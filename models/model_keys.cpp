@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "keel/config/schema_row.h"
+#include "keel/models/lora.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/hub_cache.h"
@@ -226,6 +227,7 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
                   .known_as = "activation_checkpointing|gradient_checkpointing",
                   .role = KeyRole::recompute});
   add_own_rows(rows, models);
+  for (const KeyRow& row : lora_keys()) rows.push_back(row);
   return rows;
 }
 

@@ -3,6 +3,7 @@
 // which know no model read and write such files.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,15 @@
 #include "keel/runtime/dims.h"
 
 namespace keel {
+
+// Files of a folder of PEFT's form.
+inline constexpr const char *kAdapterWeights = "adapter_model.safetensors", *kAdapterConfig = "adapter_config.json";
+
+// scale b a, which a merged file adds to a tensor.
+struct HubLowRank {
+  std::string a, b;  // parameters (rank, in) and (rows, rank)
+  double scale = 1;
+};
 
 // One tensor of the file: rows [first_row, first_row + shape[0]) of a parameter, or all of it.
 struct HubTensor {
@@ -19,9 +29,10 @@ struct HubTensor {
   std::int64_t first_row = 0;
   bool transposed = false;             // the file has (in, out) where the parameter has (out, in); then all of it
   std::vector<std::string> also = {};  // other names of the same numbers, which files may have beside it or instead
+  std::optional<HubLowRank> low_rank = {};
 };
 
-// How files hold a model. All of its parameters are there, tied ones once.
+// How files hold a model. All of its parameters are there, tied ones once; or adapters alone.
 struct HubNames {
   std::vector<HubTensor> tensors = {};
   // What the files of a model without its head leave out in front of names, or have there in addition.
@@ -32,6 +43,7 @@ struct HubNames {
   // Beginnings of names, behind the prefix, of heads. Files may be without those of the model, which keep their initial
   // numbers then, and may have others.
   std::vector<std::string> heads = {};
+  std::string config = "config.json";  // the file that describes the model, for messages
 };
 
 }  // namespace keel

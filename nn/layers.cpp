@@ -22,6 +22,13 @@ constexpr std::array<ActivationRow, 6> kActivations = {{
     {"sigmoid", ActivationKind::sigmoid, sigmoid},
 }};
 
+// Empty where nothing is dropped. Rows of a matrix are samples.
+Variable with_dropout(double probability, const Variable& x, Forward& pass) {
+  if (!pass.training || probability == 0) return {};
+  const Dropout dropout(probability);
+  return x.value().rank() == 2 ? dropout(view(x, {x.dim(0), 1, x.dim(1)}), pass) : dropout(x, pass);
+}
+
 }  // namespace
 
 ActivationKind parse_activation(std::string_view name) {
@@ -40,10 +47,56 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer we
     : weight({out, in}, weights) {
   if (with_bias) bias = Parameter({out}, biases);
 }
-Variable Linear::forward(const Variable& x, Forward&) const { return linear(x, weight, bias); }
+
+Variable Linear::forward(const Variable& x, Forward& pass) const {
+  if (adapters.empty()) return linear(x, weight, bias);
+  std::vector<LowRankTerm> terms;
+  for (const LowRankAdapter& adapter : adapters)
+    terms.push_back({.a = adapter.a,
+                     .b = adapter.b,
+                     .scale = adapter.scale,
+                     .first_row = adapter.first_row,
+                     .x = with_dropout(adapter.dropout, x, pass)});
+  return linear_low_rank(x, weight, bias, terms);
+}
+
+Variable Linear::forward_gelu(const Variable& x, Forward& pass) const {
+  if (bias.defined() && adapters.empty()) return linear_gelu(x, weight, bias);
+  return gelu_tanh(forward(x, pass));
+}
+
 void Linear::visit(Visitor& v) {
   v("weight", weight);
   v("bias", bias);
+  for (LowRankAdapter& adapter : adapters) {
+    const std::string path = adapter.part.empty() ? "" : adapter.part + '.';
+    v(path + "lora_A.weight", adapter.a);
+    v(path + "lora_B.weight", adapter.b);
+  }
+}
+
+void Linear::add_adapter(std::string_view part, std::int64_t rank, double scale, double dropout) {
+  KEEL_CHECK(rank >= 1, "an adapter has a rank of at least 1, got ", rank);
+  KEEL_CHECK(dropout >= 0 && dropout < 1, "an adapter's dropout must be in [0, 1), got ", dropout);
+  std::int64_t first_row = 0, rows = weight.shape()[0];
+  if (!parts.empty()) {
+    auto at = parts.begin();
+    for (; at != parts.end() && at->name != part; ++at) first_row += at->rows;
+    KEEL_CHECK(at != parts.end(), "a linear layer of several, ", weight.shape(), ", has no part '", part, "'");
+    rows = at->rows;
+  } else {
+    KEEL_CHECK(part.empty(), "a linear layer ", weight.shape(), " has no part '", part, "'");
+  }
+  for (const LowRankAdapter& other : adapters)
+    KEEL_CHECK(first_row + rows <= other.first_row || other.first_row + other.b.shape()[0] <= first_row, "outputs ",
+               first_row, " to ", first_row + rows, " of a linear layer have an adapter already");
+  const std::int64_t in = weight.shape()[1];
+  adapters.push_back({.part = std::string(part),
+                      .first_row = first_row,
+                      .scale = scale,
+                      .dropout = dropout,
+                      .a = Parameter({rank, in}, Initializer::fan_in(in)),
+                      .b = Parameter({rows, rank}, Initializer::zeros())});
 }
 
 Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, Initializer weights, bool sparse)

@@ -27,17 +27,34 @@ struct LinearPart {
   std::int64_t rows = 0;
 };
 
+// A change of low rank to neighbouring outputs of a linear layer: scale b a dropout(x) is added to them (LoRA, Hu et
+// al. 2021). a begins as the weights of a linear layer do, b as zero, so that the layer begins as without it.
+struct LowRankAdapter {
+  std::string part;  // name of the LinearPart; empty: all outputs
+  std::int64_t first_row = 0;
+  double scale = 1;
+  double dropout = 0;
+  Parameter a;  // (rank, in)
+  Parameter b;  // (rows, rank)
+};
+
 // x weight^T + bias for x: (..., in).
 class Linear : public Layer {
  public:
-  Parameter weight;               // (out, in)
-  Parameter bias;                 // (out), or absent
-  std::vector<LinearPart> parts;  // in the order of rows, which are all of them; none: it is one layer
+  Parameter weight;                      // (out, in)
+  Parameter bias;                        // (out), or absent
+  std::vector<LinearPart> parts;         // in the order of rows, which are all of them; none: it is one layer
+  std::vector<LowRankAdapter> adapters;  // added by add_adapter(); mostly none
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true);
   Linear(std::int64_t in, std::int64_t out, bool with_bias, Initializer weights,
          Initializer biases = Initializer::zeros());
   Variable forward(const Variable& x, Forward& pass) const override;
+  // gelu_tanh() of it, in one product where there is one for it.
+  Variable forward_gelu(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
+  // Of a part's outputs, or, where there are no parts, of all. Before the model has memory. An Error where there is no
+  // such part, where it has an adapter already, and where rank is not at least 1 or dropout not in [0, 1).
+  void add_adapter(std::string_view part, std::int64_t rank, double scale, double dropout);
 };
 
 // Rows of a table: ids (...) -> (..., width). With `sparse`, the gradient is kept as the rows that were looked up,

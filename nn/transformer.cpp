@@ -22,17 +22,6 @@ Linear into_stream(std::int64_t in, const BlockOptions& options) {
 
 }  // namespace
 
-KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape) {
-  KeyValueCache cache;
-  cache.capacity = shape.positions;
-  const Dims each = {shape.batch, shape.kv_heads, shape.positions, shape.head_size};
-  for (std::int64_t i = 0; i < shape.layers; ++i) {
-    cache.keys.push_back(empty(weight.context(), each, weight.dtype()));
-    cache.values.push_back(empty(weight.context(), each, weight.dtype()));
-  }
-  return cache;
-}
-
 AttentionDropout attention_dropout(double probability, Forward& pass) {
   if (!pass.training || probability == 0) return {};
   KEEL_CHECK(pass.sample_ids.defined(),
@@ -53,20 +42,12 @@ MultiHeadAttention::MultiHeadAttention(const BlockOptions& options)
 
 Variable MultiHeadAttention::operator()(const Variable& x, Forward& pass, const AttentionSpans& spans) const {
   const AttentionOptions options = {.causal = causal_, .dropout = attention_dropout(dropout, pass)};
-  return c_proj(attention_packed(c_attn(x), heads_, kv_heads_, spans, options));
+  return c_proj(attention_packed(c_attn(x, pass), heads_, kv_heads_, spans, options), pass);
 }
 
-Variable MultiHeadAttention::operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const {
-  const std::int64_t batch = x.dim(0), time = x.dim(1), end = cache.length + time;
-  KEEL_CHECK(end <= cache.capacity, "the key/value cache holds ", cache.capacity, " positions; ", end, " are needed");
+Variable MultiHeadAttention::operator()(const Variable& x, const CachedRows& rows, std::size_t layer) const {
   const Tensor qkv = c_attn(x).value();
-  const PackedViews views = unpack_qkv(qkv, heads_, kv_heads_);
-  kernels::copy_into(cache.keys[layer].slice(2, cache.length, end), views.k);
-  kernels::copy_into(cache.values[layer].slice(2, cache.length, end), views.v);
-  const Variable out =
-      attention(Variable(views.q), Variable(cache.keys[layer].slice(2, 0, end)),
-                Variable(cache.values[layer].slice(2, 0, end)), {.causal = causal_, .q_offset = cache.length});
-  return c_proj(view(transpose(out, 1, 2), {batch, time, -1}));
+  return c_proj(Variable(rows.attend(unpack_qkv(qkv, heads_, kv_heads_), layer)));
 }
 
 void MultiHeadAttention::visit(Visitor& v) {
@@ -77,9 +58,8 @@ void MultiHeadAttention::visit(Visitor& v) {
 FeedForward::FeedForward(const BlockOptions& options)
     : c_fc(options.width, 4 * options.width, options.bias, Initializer::normal(options.deviation)),
       c_proj(into_stream(4 * options.width, options)) {}
-Variable FeedForward::operator()(const Variable& x) const {
-  const Variable hidden = c_fc.bias.defined() ? linear_gelu(x, c_fc.weight, c_fc.bias) : gelu_tanh(c_fc(x));
-  return c_proj(hidden);
+Variable FeedForward::operator()(const Variable& x, Forward& pass) const {
+  return c_proj(c_fc.forward_gelu(x, pass), pass);
 }
 void FeedForward::visit(Visitor& v) {
   v("c_fc", c_fc);
@@ -127,14 +107,15 @@ TransformerBlock::TransformerBlock(const BlockOptions& options)
 ResidualStream TransformerBlock::operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans) const {
   const Scope scope(*this);
   stream.branch = dropout(attn(advance(stream, ln_1), pass, spans), pass);
-  stream.branch = dropout(mlp(advance(stream, ln_2)), pass);
+  stream.branch = dropout(mlp(advance(stream, ln_2), pass), pass);
   return stream;
 }
 
-ResidualStream TransformerBlock::operator()(ResidualStream stream, KeyValueCache& cache, std::size_t layer) const {
+ResidualStream TransformerBlock::operator()(ResidualStream stream, const CachedRows& rows, std::size_t layer) const {
   const Scope scope(*this);
-  stream.branch = attn(advance(stream, ln_1), cache, layer);
-  stream.branch = mlp(advance(stream, ln_2));
+  Forward pass;
+  stream.branch = attn(advance(stream, ln_1), rows, layer);
+  stream.branch = mlp(advance(stream, ln_2), pass);
   return stream;
 }
 

@@ -6,22 +6,10 @@
 #include <vector>
 
 #include "keel/autograd/attention_spans.h"
+#include "keel/nn/key_value_cache.h"
 #include "keel/nn/layers.h"
 
 namespace keel {
-
-// Keys and values of the positions seen so far, one pair a layer.
-struct KeyValueCache {
-  std::vector<Tensor> keys, values;  // each (batch, kv_heads, capacity, head_size)
-  std::int64_t length = 0;           // positions filled
-  std::int64_t capacity = 0;
-};
-// Room for `positions` of each layer's keys and values, (batch, kv_heads, positions, head_size) each, of the weight's
-// context and dtype.
-struct KeyValueShape {
-  std::int64_t layers = 1, batch = 1, kv_heads = 1, positions = 1, head_size = 1;
-};
-KeyValueCache make_key_value_cache(const Tensor& weight, const KeyValueShape& shape);
 
 // Shape and initialisation of a block.
 struct BlockOptions {
@@ -49,9 +37,8 @@ class MultiHeadAttention : public Module {
   explicit MultiHeadAttention(const BlockOptions& options);
   // x: (batch, time, width) -> the same shape. With spans, positions see those of their span alone.
   Variable operator()(const Variable& x, Forward& pass, const AttentionSpans& spans = {}) const;
-  // The same, without dropout, for x at the positions from cache.length on; their keys and values are added to layer
-  // `layer` of the cache.
-  Variable operator()(const Variable& x, KeyValueCache& cache, std::size_t layer) const;
+  // The same, without dropout, for x behind what the rows hold; its keys and values join layer `layer` of the cache.
+  Variable operator()(const Variable& x, const CachedRows& rows, std::size_t layer) const;
   void visit(Visitor& v) override;
   int kv_heads() const { return kv_heads_; }
 
@@ -65,7 +52,7 @@ class FeedForward : public Module {
  public:
   Linear c_fc, c_proj;
   explicit FeedForward(const BlockOptions& options);
-  Variable operator()(const Variable& x) const;
+  Variable operator()(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
 };
 
@@ -93,7 +80,7 @@ class TransformerBlock : public Module {
   explicit TransformerBlock(const BlockOptions& options);
   ResidualStream operator()(ResidualStream stream, Forward& pass, const AttentionSpans& spans = {}) const;
   // Generation: no gradient, keys and values go to layer `layer` of the cache.
-  ResidualStream operator()(ResidualStream stream, KeyValueCache& cache, std::size_t layer) const;
+  ResidualStream operator()(ResidualStream stream, const CachedRows& rows, std::size_t layer) const;
   void visit(Visitor& v) override;
   bool is_unit() const override { return true; }
 };

@@ -48,15 +48,22 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
   return find_tokenizer(name, "");
 }
 
-std::vector<std::pair<std::string, std::string>> CatalogModel::files(const ModelSpec& spec,
-                                                                     const TokenizerPtr& tokenizer) const {
-  std::vector<std::pair<std::string, std::string>> all;
-  if (tokenizer) all.emplace_back(kRunTokenizer, tokenizer->to_json());
-  if (spec.why_no_hub_config().empty())
-    all.emplace_back(kRunModel,
-                     kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
-  return all;
+std::vector<std::int64_t> CatalogModel::end_tokens() const {
+  const std::string folder = !site_.run.empty() ? site_.run : is_published() ? hub_model_folder(site_.settings) : "";
+  return folder.empty() ? std::vector<std::int64_t>() : end_tokens_of(folder);
 }
+
+void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const {
+  if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
+  if (spec.why_no_hub_config().empty())
+    data.derived.emplace_back(
+        kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
+}
+
+LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, site_.run); }
+
+void CatalogModel::adapt(Module& model, const ModelSpec& spec) const { add_lora(model, lora(), spec.entry().naming); }
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
   return beginning_of(site_.settings, spec, model, site_.run);

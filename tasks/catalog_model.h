@@ -9,6 +9,7 @@
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
+#include "keel/models/lora.h"
 #include "keel/nn/module.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
@@ -34,8 +35,16 @@ class CatalogModel {
   // as find_tokenizer() has it. One that is made of a text is an Error.
   TokenizerPtr tokenizer_of(const std::string& name) const;
 
-  // What Data::files has of it. Null: there is no tokenizer.
-  std::vector<std::pair<std::string, std::string>> files(const ModelSpec& spec, const TokenizerPtr& tokenizer) const;
+  // Tokens that end a text: eos_token_id of the folder's generation_config.json, or else of its config.json. Of the run
+  // that is asked, or of model.from; none: they say none.
+  std::vector<std::int64_t> end_tokens() const;
+
+  LoraOptions lora() const;
+  // Gives a model of this shape the adapters that the settings say.
+  void adapt(Module& model, const ModelSpec& spec) const;
+
+  // What a run keeps of it. Null: there is no tokenizer.
+  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
   // `name`: what data.tokenizer says; empty: nothing that has files.
   HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype) const;

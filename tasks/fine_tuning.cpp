@@ -9,6 +9,7 @@
 #include "keel/models/generation.h"
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/answer_options.h"
 #include "keel/tasks/catalog_model.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tasks/fine_tuning_data.h"
@@ -18,6 +19,7 @@
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/special_tokens.h"
 #include "keel/tasks/text_records.h"
+#include "keel/tasks/text_stream.h"
 
 namespace keel {
 namespace {
@@ -41,7 +43,9 @@ class FineTuningTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = shape()->make_decoder();
+      const ModelSpecPtr made = shape();
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -75,7 +79,7 @@ class FineTuningTask : public Task {
       data.note = concat(left_out, left_out == 1 ? " record has" : " records have",
                          " no answer within model.block=", positions(), " tokens and ", left_out == 1 ? "is" : "are",
                          " left out");
-    data.files = base_.files(*shape(), tokenizer());
+    base_.add_files(*shape(), tokenizer(), data);
     return data;
   }
 
@@ -126,7 +130,7 @@ class FineTuningTask : public Task {
       const std::size_t own = std::min(row, lengths.size() - 1);
       const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(own * time);
       const std::string answer =
-          answer_to({begin, begin + static_cast<std::ptrdiff_t>(lengths[own])}, greedy, pass, {});
+          answer_to({begin, begin + static_cast<std::ptrdiff_t>(lengths[own])}, greedy, {}, pass, {});
       if (row < lengths.size()) out.add(batch.examples()[row], {{"answer", answer}});
     }
   }
@@ -138,9 +142,7 @@ class FineTuningTask : public Task {
     std::vector<ChatMessage> messages;
     if (!fields_.system.empty()) messages.push_back({ChatRole::system, fields_.system});
     messages.push_back({ChatRole::user, std::string(prompt)});
-    const SamplingOptions sampling{
-        .tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed};
-    answer_to(prompt_tokens(messages), sampling, pass, on_text);
+    answer_to(prompt_tokens(messages), sampling_options(options), options.stop, pass, on_text);
   }
 
   std::string_view unit() const override { return kTokenWeight; }
@@ -209,41 +211,32 @@ class FineTuningTask : public Task {
   }
 
   // The answer without the mark of its end. Calls on_text (if any) with each part of it.
-  std::string answer_to(const std::vector<std::int64_t>& prompt, const SamplingOptions& sampling, Forward& pass,
+  std::string answer_to(const std::vector<std::int64_t>& prompt, const SamplingOptions& sampling,
+                        std::vector<std::string> stops, Forward& pass,
                         const std::function<void(std::string_view)>& on_text) {
-    const std::string_view end = end_of_answer(form_);
+    const std::string end(end_of_answer(form_));
     const bool is_plain = form_ == ChatTemplate::plain;
-    const std::optional<std::uint32_t> end_token = tokenizer()->token_of(end);
-    std::vector<std::uint32_t> tokens;
+    const std::optional<std::uint32_t> end_token = is_plain ? std::nullopt : tokenizer()->token_of(end);
+    if (is_plain) stops.push_back(end);
+    TextStream text(tokenizer(), {}, std::move(stops));
     std::string told;
-    bool has_ended = false;
-    const auto written = [&] {
-      std::string text = tokenizer()->decode(tokens);
-      if (is_plain && text.starts_with(' ')) text.erase(0, 1);
-      const std::size_t at = is_plain ? text.find(end) : std::string::npos;
-      if (at != std::string::npos) text.resize(at);
-      has_ended = has_ended || at != std::string::npos;
-      return text;
-    };
-    // The mark of the end may come in parts.
-    const auto is_sure = [&](const std::string& text) { return !is_plain || !text.ends_with('\n'); };
-    generate(*model_, prompt, sampling, [&](std::int64_t token) {
-      std::string_view piece;
-      std::string text;
-      if (!has_ended) {
-        has_ended = !is_plain && token == end_token;
-        // A vocabulary that was rounded up has numbers that mean nothing.
-        if (!has_ended && token < tokenizer()->vocabulary_size()) tokens.push_back(static_cast<std::uint32_t>(token));
-        text = written();
-        if ((is_sure(text) || has_ended) && text.starts_with(told)) piece = std::string_view(text).substr(told.size());
-        told += piece;
-      }
+    bool has_begun = false;
+    const auto tell = [&](std::string piece) {
+      const bool drops_space = is_plain && !has_begun && piece.starts_with(' ');
+      has_begun = has_begun || !piece.empty();
+      if (drops_space) piece.erase(0, 1);
+      told += piece;
       if (on_text) on_text(piece);
+    };
+    bool has_ended = false;
+    generate(*model_, prompt, sampling, [&](std::int64_t token) {
+      has_ended = has_ended || (end_token && token == *end_token);
+      tell(has_ended ? std::string() : text.add(token));
+      has_ended = has_ended || text.has_ended();
       return any_goes_on(pass.group, !has_ended);
     });
-    const std::string text = written();
-    if (on_text) on_text(text.starts_with(told) ? std::string_view(text).substr(told.size()) : std::string_view());
-    return text;
+    tell(text.finish());
+    return told;
   }
 
   TaskSite site_;
@@ -262,6 +255,7 @@ TaskEntry fine_tuning_task() {
       task_entry<FineTuningTask>("fine_tuning", "answers to messages, from records with roles", fine_tuning_keys());
   entry.complain = complain_of_fine_tuning;
   entry.example =
+      "task: {type: fine_tuning}\n"
       "model: {from: models/qwen2}\n"
       "data: {path: chats.jsonl, template: chatml, packing: true, validation: 0.1}\n";
   return entry;

@@ -8,6 +8,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
+#include "keel/tasks/special_tokens.h"
 
 namespace keel {
 namespace {
@@ -21,8 +22,9 @@ const std::string& text_member(const Json& message, std::string_view name, std::
   return value->string();
 }
 
-std::vector<ChatMessage> listed_messages(const std::string& text, const std::string& field) {
-  const Json list = Json::parse_or_null(text);
+std::vector<ChatMessage> listed_messages(const Value& value, const std::string& field) {
+  const auto* text = std::get_if<std::string>(&value);
+  const Json list = text == nullptr ? Json() : Json::parse_or_null(*text);
   KEEL_CHECK(list.is_array() && !list.items().empty(), "the field '", printable(field, 64),
              "' is no list of messages, such as [{\"role\": \"user\", \"content\": \"...\"}, ...]");
   std::vector<ChatMessage> messages;
@@ -92,8 +94,8 @@ LongRecords parse_long_records(std::string_view name) {
 
 std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& fields, bool answered) {
   std::vector<ChatMessage> messages;
-  if (record.has(fields.messages)) {
-    messages = listed_messages(record.text(fields.messages), fields.messages);
+  if (const Value* list = record.find(fields.messages); list != nullptr) {
+    messages = listed_messages(*list, fields.messages);
   } else {
     KEEL_CHECK(record.has(fields.prompt), "the record has neither '", printable(fields.messages, 64), "' nor '",
                printable(fields.prompt, 64), "'; data.messages and data.prompt name the fields of records");
@@ -113,7 +115,7 @@ std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& 
 }
 
 ChatTokens tokens_of_chat(const Tokenizer& tokenizer, const WrittenChat& chat) {
-  const Encoding encoded = tokenizer.encode({chat.text, std::nullopt}, {.specials = false});
+  const Encoding encoded = tokenizer.encode({chat.text, std::nullopt}, uncut(/*specials=*/false));
   ChatTokens tokens{{encoded.ids.begin(), encoded.ids.end()}, {}};
   for (std::size_t i = 0; i < encoded.size(); ++i) {
     const TextSpan& at = encoded.offsets[i];

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "keel/models/hub_tensors.h"
+#include "keel/models/lora.h"
 #include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
@@ -98,6 +99,20 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
   }
 }
 
+std::shared_ptr<const AdapterForm> adapter_form(const Settings& settings, const ModelSpec& spec, Module& model,
+                                                const std::string& run) {
+  const HubNaming& naming = spec.entry().naming;
+  const LoraOptions options = lora_options(settings, run);
+  if (options.rank == 0) return nullptr;
+  const std::string& from = settings.text("model.from");
+  const AdapterUse use{.base = from == "none" ? "" : from,
+                       .task_type = spec.entry().kind == ModelKind::decoder ? "CAUSAL_LM" : ""};
+  const std::string& begins = settings.text("model.lora_from");
+  return std::make_shared<AdapterForm>(AdapterForm{.names = adapter_names(model, naming),
+                                                   .config = adapter_config(model, options, naming, use),
+                                                   .weights = run.empty() && begins != "none" ? begins : ""});
+}
+
 }  // namespace
 
 std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head) {
@@ -110,12 +125,40 @@ std::string kept_config(const ModelSpec& spec, const std::string& from, const He
   return config.dump(2) + "\n";
 }
 
+std::vector<std::int64_t> end_tokens_of(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string place = concat(folder, '/', name);
+    if (!fs::exists(place)) continue;
+    const Json config = Json::parse(read_text_file(place));
+    const Json* ends = config.is_object() ? config.find("eos_token_id") : nullptr;
+    if (ends == nullptr || ends->is_null()) continue;
+    std::vector<std::int64_t> tokens;
+    const auto take = [&](const Json& number) {
+      KEEL_CHECK(number.is_integer(), "'", place, "': eos_token_id must be a token's number or a list of such, got ",
+                 ends->dump());
+      tokens.push_back(number.integer());
+    };
+    if (ends->is_array())
+      for (const Json& each : ends->items()) take(each);
+    else take(*ends);
+    return tokens;
+  }
+  return {};
+}
+
 Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run) {
   // A run whose model is asked has weights of its own.
   const bool begins = run.empty() && settings.text("model.from") != "none" && settings.flag("model.weights");
   const bool has_form = spec.why_no_hub_config().empty();
   return {.weights = begins ? hub_model_folder(settings) : "",
-          .hub = has_form ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming)) : nullptr};
+          .hub = has_form ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming)) : nullptr,
+          .adapters = has_form ? adapter_form(settings, spec, model, run) : nullptr};
+}
+
+std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run) {
+  const std::string& from = settings.text("model.lora_from");
+  if (from == "none") return {};
+  return {{kAdapterConfig, read_text_file(concat(run.empty() ? from : run, '/', kAdapterConfig))}};
 }
 
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
@@ -16,9 +18,17 @@ namespace keel {
 // every call. `head`: of an encoder.
 std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head = {});
 
+// Tokens that end a text: eos_token_id, a number or a list of them, of the folder's generation_config.json, or else of
+// its config.json; none: they say none. Anything else there is an Error.
+std::vector<std::int64_t> end_tokens_of(const std::string& folder);
+
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
 // task's site.
+// The model has the adapters that the settings say.
 Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run);
+
+// What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: likewise.
+std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run);
 
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any

@@ -9,6 +9,7 @@
 #include "keel/autograd/reduce.h"
 #include "keel/data/token_batch.h"
 #include "keel/data/walk.h"
+#include "keel/models/lora.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
@@ -20,7 +21,7 @@
 namespace keel {
 namespace {
 
-constexpr const char *kKeptTokenizer = "tokenizer.json", *kKeptModel = "config.json";
+constexpr const char *kKeptTokenizer = "tokenizer.json", *kKeptModel = "config.json", *kKeptClasses = "classes.json";
 constexpr std::int64_t kLengthWindow = 50;  // steps
 // f32 (rows, ..., classes): what each class's negative logarithm counts, of weighted classes; and the weight of it.
 constexpr const char *kShares = "class_shares", *kShareWeight = "class_weight", *kWeightedTerm = "weighted_loss";
@@ -221,7 +222,10 @@ HeadOptions LabelTask::head_of_model() {
 
 EncoderModel& LabelTask::encoder() {
   if (!model_) {
-    model_ = spec()->make_encoder(head_of_model());
+    const ModelSpecPtr shape = spec();
+    model_ = shape->make_encoder(head_of_model());
+    const HubNaming& naming = shape->entry().naming;
+    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, naming), naming);
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -288,10 +292,14 @@ Data LabelTask::data() {
                         {.varying = varying(true),
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
-  data.files = {{kKeptTokenizer, tokenizer()->to_json()},
-                {kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
-                                         head_of_model())}};
-  if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
+  data.files = {{kKeptTokenizer, tokenizer()->to_json()}};
+  data.derived = {{kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
+                                           head_of_model())}};
+  if (has_classes()) {
+    data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
+    data.note = concat(classes()->size(), " classes: ", classes()->listed());
+  }
+  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
   return data;
 }
 

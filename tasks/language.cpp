@@ -1,5 +1,6 @@
 #include "keel/tasks/language.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "keel/data/addition.h"
@@ -13,6 +14,7 @@
 #include "keel/nn/rank_group.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/tasks/answer_options.h"
 #include "keel/tasks/catalog_model.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tasks/language_data.h"
@@ -20,6 +22,7 @@
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
 #include "keel/tasks/text_source_keys.h"
+#include "keel/tasks/text_stream.h"
 #include "keel/tokenizers/find_tokenizer.h"
 
 namespace keel {
@@ -49,7 +52,9 @@ class LanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = spec(vocabulary())->make_decoder();
+      const ModelSpecPtr made = spec(vocabulary());
+      model_ = made->make_decoder();
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -61,7 +66,7 @@ class LanguageTask : public Task {
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
-    data.files = base_.files(*shape(), tokenizer);
+    base_.add_files(*shape(), tokenizer, data);
     return data;
   }
 
@@ -76,9 +81,10 @@ class LanguageTask : public Task {
 
   std::string why_not_recordable() const override {
     if (is_packed()) return "data.packing must be false: where documents begin is another place in each step";
-    return spec(0)->dropout() == 0 ? ""
-                                   : "model.dropout and model.attention_dropout must be 0: a recorded step would drop "
-                                     "the same again and again";
+    return spec(0)->dropout() == 0 && base_.lora().dropout == 0
+               ? ""
+               : "model.dropout, model.attention_dropout and model.lora_dropout must be 0: a recorded step would drop "
+                 "the same again and again";
   }
 
   void make_metrics(std::string_view /*set*/, Metrics& metrics) override {
@@ -103,14 +109,14 @@ class LanguageTask : public Task {
   void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
               const std::function<void(std::string_view)>& on_text) override {
     if (is_addition()) return answer_sum(prompt, pass, on_text);
-    check_tokenizer();
-    on_text(prompt);
-    const SamplingOptions sampling{
-        .tokens = options.tokens, .temperature = options.temperature, .top_k = options.top_k, .seed = options.seed};
-    continue_text(prompt, sampling, [&](std::string_view piece) {
-      on_text(piece);
-      return true;
-    });
+    const std::string one(prompt);
+    continue_texts(std::span(&one, 1), options, pass, [&](std::size_t, std::string_view text) { on_text(text); });
+  }
+
+  void answer_all(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                  const std::function<void(std::size_t, std::string_view)>& on_text) override {
+    if (is_addition()) return Task::answer_all(prompts, options, pass, on_text);
+    continue_texts(prompts, options, pass, on_text);
   }
 
   std::string_view unit() const override { return kTokenWeight; }
@@ -232,24 +238,45 @@ class LanguageTask : public Task {
     return data;
   }
 
-  // Calls on_piece with the text of each new token; returning false stops.
-  void continue_text(std::string_view prompt, const SamplingOptions& sampling,
-                     const std::function<bool(std::string_view)>& on_piece) {
-    const std::vector<std::uint32_t> tokens = tokenizer()->encode(prompt);
+  std::vector<std::uint32_t> prompt_tokens(std::string_view prompt) {
+    std::vector<std::uint32_t> tokens = tokenizer()->encode(prompt);
     KEEL_CHECK(!tokens.empty(), "--prompt is empty; give the text that the model shall continue");
-    const std::vector<std::int64_t> wide(tokens.begin(), tokens.end());
-    generate(*model_, wide, sampling, [&](std::int64_t token) {
-      // A vocabulary that was rounded up has numbers that mean nothing.
-      const auto known = static_cast<std::uint32_t>(token);
-      return on_piece(token >= tokenizer()->vocabulary_size() ? "" : tokenizer()->decode(std::span(&known, 1)));
+    return tokens;
+  }
+
+  // Each prompt, and what follows it.
+  void continue_texts(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                      const std::function<void(std::size_t, std::string_view)>& on_text) {
+    check_tokenizer();
+    const SamplingOptions sampling = sampling_options(options);
+    check_stops(options.stop);
+    std::vector<std::vector<std::int64_t>> tokens;
+    std::vector<TextStream> texts;
+    for (const std::string& prompt : prompts) {
+      const std::vector<std::uint32_t> own = prompt_tokens(prompt);
+      tokens.emplace_back(own.begin(), own.end());
+      texts.emplace_back(tokenizer(), own, options.stop);
+    }
+    for (std::size_t i = 0; i < prompts.size(); ++i) on_text(i, prompts[i]);
+    const std::vector<std::int64_t> ends = base_.end_tokens();
+    std::vector<bool> has_ended(prompts.size());
+    generate_batch(*model_, tokens, sampling, [&](std::size_t i, std::int64_t token) {
+      has_ended[i] = has_ended[i] || std::ranges::find(ends, token) != ends.end();
+      on_text(i, has_ended[i] ? std::string() : texts[i].add(token));
+      has_ended[i] = has_ended[i] || texts[i].has_ended();
+      return any_goes_on(pass.group, !has_ended[i]);
     });
+    for (std::size_t i = 0; i < prompts.size(); ++i) on_text(i, texts[i].finish());
   }
 
   void answer_sum(std::string_view asked, Forward& pass, const std::function<void(std::string_view)>& on_text) {
     const std::string prompt = addition().prompt(addition().parse_prompt(asked));
+    const std::vector<std::uint32_t> tokens = prompt_tokens(prompt);
+    const std::vector<std::int64_t> wide(tokens.begin(), tokens.end());
+    TextStream text(tokenizer(), tokens, {});
     std::string written;
-    continue_text(prompt, {.tokens = addition().digits() + 2, .temperature = 0}, [&](std::string_view piece) {
-      written += piece;
+    generate(*model_, wide, {.tokens = addition().digits() + 2, .temperature = 0}, [&](std::int64_t token) {
+      written += text.add(token);
       return any_goes_on(pass.group, !written.ends_with('\n'));
     });
     const std::optional<std::int64_t> sum = addition().parse_answer(written);

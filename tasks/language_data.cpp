@@ -12,6 +12,7 @@
 #include "keel/data/text_dataset.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/special_tokens.h"
 #include "keel/tokenizers/find_tokenizer.h"
 
 namespace keel {
@@ -40,7 +41,7 @@ Example encoded_document(const Tokenizer& tokenizer, const std::string& text, bo
     const std::vector<std::uint32_t> tokens = tokenizer.encode(text);
     return Example().set("input_ids", Integers{{std::ssize(tokens)}, {tokens.begin(), tokens.end()}});
   }
-  const Encoding encoded = tokenizer.encode({text, std::nullopt}, {.specials = false});
+  const Encoding encoded = tokenizer.encode({text, std::nullopt}, uncut(/*specials=*/false));
   const std::int64_t size = std::ssize(encoded.ids);
   return Example()
       .set("input_ids", Integers{{size}, {encoded.ids.begin(), encoded.ids.end()}})

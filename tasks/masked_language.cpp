@@ -114,7 +114,9 @@ class MaskedLanguageTask : public Task {
 
   Module& model() override {
     if (!model_) {
-      model_ = shape()->make_encoder(kMaskedHead);
+      const ModelSpecPtr made = shape();
+      model_ = made->make_encoder(kMaskedHead);
+      base_.adapt(*model_, *made);
       model_->recompute = site_.settings.flag("model.recompute");
     }
     return *model_;
@@ -122,7 +124,7 @@ class MaskedLanguageTask : public Task {
 
   Data data() override {
     Data data = examples().data(site_);
-    data.files = base_.files(*shape(), tokenizer());
+    base_.add_files(*shape(), tokenizer(), data);
     return data;
   }
 
@@ -269,7 +271,7 @@ TaskEntry masked_language_task() {
       "masked_language", "the tokens that were masked in a text, by an encoder", masked_language_keys());
   entry.complain = complain_of_masked_language;
   entry.example =
-      "task: {masking: words, probability: 0.15}\n"
+      "task: {type: masked_language, masking: words, probability: 0.15}\n"
       "model: {type: bert, layers: 4, heads: 4, width: 128, block: 128}\n"
       "data: {type: text, path: corpus.txt, tokenizer: tokenizer.json, validation: 0.1}\n";
   return entry;

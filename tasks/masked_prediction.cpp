@@ -10,6 +10,7 @@
 #include "keel/runtime/error.h"
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/masking.h"
+#include "keel/tasks/special_tokens.h"
 #include "keel/tasks/text_records.h"
 
 namespace keel {
@@ -18,7 +19,7 @@ namespace {
 constexpr std::size_t kLikeliest = 5;
 
 std::vector<std::int32_t> encoded_masked_text(const MaskedTexts& form, const std::string& text) {
-  const std::vector<std::uint32_t> ids = form.tokenizer->encode({text, std::nullopt}, EncodeOptions{}).ids;
+  const std::vector<std::uint32_t> ids = form.tokenizer->encode({text, std::nullopt}, uncut(/*specials=*/true)).ids;
   KEEL_CHECK(std::ssize(ids) <= form.length, "the text has ", ids.size(),
              " tokens with special ones, and the model reads ", form.length, "; shorten it");
   KEEL_CHECK(std::ranges::find(ids, static_cast<std::uint32_t>(form.mask_token)) != ids.end(), "the text has no ",

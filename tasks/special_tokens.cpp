@@ -12,7 +12,7 @@ namespace {
 std::optional<TextTemplate> template_around(const Tokenizer& tokenizer, std::string_view text) {
   Encoding encoded;
   try {
-    encoded = tokenizer.encode({text, std::nullopt}, {.truncation = std::nullopt});
+    encoded = tokenizer.encode({text, std::nullopt}, uncut(/*specials=*/true));
   } catch (const Error&) { return std::nullopt; }
   const auto own = std::ranges::find(encoded.special, std::uint8_t{0});
   if (own == encoded.special.end()) return std::nullopt;
@@ -35,6 +35,10 @@ TextTemplate template_of(const Tokenizer& tokenizer) {
     if (auto found = template_around(tokenizer, *text)) return *found;
   }
   return {};
+}
+
+EncodeOptions uncut(bool specials) {
+  return {.specials = specials, .truncation = Truncation{.length = std::int64_t{1} << 40}};
 }
 
 std::vector<bool> special_tokens(const Tokenizer& tokenizer) {

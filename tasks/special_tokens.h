@@ -18,6 +18,9 @@ struct TextTemplate {
 };
 TextTemplate template_of(const Tokenizer& tokenizer);
 
+// How a text is encoded without what the tokenizer's file says of its length.
+EncodeOptions uncut(bool specials);
+
 // For each number of the vocabulary: whether decoding leaves it out as special.
 std::vector<bool> special_tokens(const Tokenizer& tokenizer);
 

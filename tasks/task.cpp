@@ -77,7 +77,8 @@ void feed(Metrics& metrics, const Loss& loss, const Batch& batch) {
 std::vector<StackModel> Task::stacks() {
   Module& trained = model();
   const Beginning begins = beginning();
-  std::vector<StackModel> all = {{.module = &trained, .weights = begins.weights, .hub = begins.hub}};
+  std::vector<StackModel> all = {
+      {.module = &trained, .weights = begins.weights, .hub = begins.hub, .adapters = begins.adapters}};
   if (const Teacher frozen = teacher(); frozen.module != nullptr)
     all.push_back(
         {.name = "teacher", .module = frozen.module, .frozen = true, .weights = frozen.weights, .hub = frozen.hub});
@@ -103,6 +104,15 @@ HubFiles TaskBase::hub_files(DType /*dtype*/) {
 void TaskBase::answer(std::string_view /*prompt*/, const AnswerOptions& /*options*/, Forward& /*pass*/,
                       const std::function<void(std::string_view)>& /*on_text*/) {
   throw Error("this task does not continue texts", ErrorKind::unsupported);
+}
+
+void TaskBase::answer_all(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                          const std::function<void(std::size_t, std::string_view)>& on_text) {
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    AnswerOptions own = options;
+    own.first_row += i;
+    answer(prompts[i], own, pass, [&](std::string_view text) { on_text(i, text); });
+  }
 }
 
 }  // namespace keel

@@ -64,6 +64,8 @@ struct Data {
   // Small files that belong to what was learnt, by name and text, such as "tokenizer.json". A run's folder keeps them,
   // and a run that goes on with another text is an Error. Plain names, none of the run folder's own.
   std::vector<std::pair<std::string, std::string>> files = {};
+  // Likewise, of what the configuration says anyway: written anew by each session.
+  std::vector<std::pair<std::string, std::string>> derived = {};
 };
 
 struct ExampleSet {
@@ -106,6 +108,19 @@ struct AnswerOptions {
   double temperature = 0.8;  // 0: always the likeliest token
   std::int64_t top_k = 0;    // 0: among all
   std::uint64_t seed = 1;
+  // See keel/models/sampling.h.
+  double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
+  std::vector<std::string> stop = {};  // the answer ends before the first of these; none is empty
+  std::uint64_t first_row = 0;         // number of the first prompt among all
+};
+
+// Adapters of a model (keel/models/lora.h) as files of PEFT's form have them.
+struct AdapterForm {
+  HubNames names = {};
+  std::string config = {};   // adapter_config.json
+  std::string weights = {};  // folder of those that the model begins with, beside its weights; empty: initial numbers
 };
 
 // A model of a task. Its module, and all that is said of it, is the same on every rank.
@@ -122,6 +137,7 @@ struct StackModel {
   std::string weights = {};
   // How files of that form hold it; null: none do.
   std::shared_ptr<const HubNames> hub = {};
+  std::shared_ptr<const AdapterForm> adapters = {};  // null: it has none, or no form of PEFT's
   int passes = 1;  // of one that a ManualTask trains: accumulate() calls between two updates, at most
 };
 
@@ -170,6 +186,10 @@ class TaskBase {
   // on_text as often, also with nothing; the first one's is heard. The default refuses: ErrorKind::unsupported.
   virtual void answer(std::string_view prompt, const AnswerOptions& options, Forward& pass,
                       const std::function<void(std::string_view)>& on_text);
+  // The same of several texts at once, where on_text is called with the prompt's place among them: each has the answer
+  // that it has alone as row first_row + place. The default lets answer() make one after the other.
+  virtual void answer_all(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
+                          const std::function<void(std::size_t prompt, std::string_view)>& on_text);
 
   // For `keel get --format hf`, with weights of the dtype. Needs stacks(), and no data() before.
   virtual HubFiles hub_files(DType dtype);
@@ -203,6 +223,7 @@ class Task : public TaskBase {
   struct Beginning {
     std::string weights = {};
     std::shared_ptr<const HubNames> hub = {};
+    std::shared_ptr<const AdapterForm> adapters = {};
   };
   virtual Beginning beginning() { return {}; }
 

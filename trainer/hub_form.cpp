@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "keel/dist/checkpoint/hub_weights.h"
 #include "keel/runtime/error.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/make_task.h"
@@ -9,8 +10,8 @@
 
 namespace keel {
 
-HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, DType dtype,
-                    const std::shared_ptr<const ConfigKeys>& keys) {
+HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, HubFormat format,
+                    DType dtype, const std::shared_ptr<const ConfigKeys>& keys) {
   check_has_configuration(checkpoint);
   const Config config = parse_config(keys, checkpoint.state.config, checkpoint.path);
   const std::unique_ptr<TaskBase> task = make_task(config, Context::create({.threads = 1}), run);
@@ -18,12 +19,16 @@ HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const 
   const auto trained = models.trained();
   const auto found = std::ranges::find(trained, model, &StackModel::name);
   KEEL_CHECK(found != trained.end(), "the task ", config.task, " trains no model '", model, "'");
-  HubForm form{found->hub, task->hub_files(dtype)};
-  if (!form.names || !form.files.why_not.empty())
-    throw Error(concat("--format hf: '", checkpoint.path, "' is of the task ", config.task, ": ",
-                       form.files.why_not.empty() ? "this model has no form of Hugging Face's" : form.files.why_not),
-                ErrorKind::unsupported);
-  return form;
+  HubFiles files = task->hub_files(dtype);
+  if (!found->hub || !files.why_not.empty())
+    throw Error(
+        concat("--format ", format == HubFormat::whole ? "hf" : "peft", ": '", checkpoint.path, "' is of the task ",
+               config.task, ": ", files.why_not.empty() ? "this model has no form of Hugging Face's" : files.why_not),
+        ErrorKind::unsupported);
+  if (format == HubFormat::whole) return {found->hub->tensors, kHubWeights, std::move(files)};
+  KEEL_CHECK(found->adapters, "--format peft: the model of '", checkpoint.path,
+             "' has no adapters; --format hf writes all of it");
+  return {found->adapters->names.tensors, kAdapterWeights, {.files = {{kAdapterConfig, found->adapters->config}}}};
 }
 
 }  // namespace keel

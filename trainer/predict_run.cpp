@@ -1,30 +1,15 @@
 #include "keel/trainer/predict_run.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "keel/dist/checkpoint/manifest.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/batch_rounds.h"
+#include "keel/trainer/output_target.h"
 
 namespace keel {
-namespace {
-
-namespace fs = std::filesystem;
-
-void check_target(const PredictOptions& options) {
-  std::error_code ignored;
-  KEEL_CHECK(!fs::is_directory(options.out, ignored), "'", options.out, "' is a folder; name a file");
-  KEEL_CHECK(options.replaces || !fs::exists(fs::symlink_status(options.out, ignored)), "'", options.out,
-             "' is there already; --force replaces it");
-  const bool is_input = fs::equivalent(options.input, options.out, ignored);
-  KEEL_CHECK(!is_input, "'", options.out, "' is the input; name another file");
-}
-
-}  // namespace
-
 PredictedRun predict_run(TrainedModel& trained, const PredictOptions& options) {
   Communicator& ranks = trained.ranks();
   const bool is_first = ranks.rank() == 0;
@@ -33,7 +18,7 @@ PredictedRun predict_run(TrainedModel& trained, const PredictOptions& options) {
   together(ranks, [&] {
     source = trained.task().prediction_data(options.input);
     if (!is_first) return;
-    check_target(options);
+    check_output_target(options.out, options.input, options.replaces);
     file.emplace(options.out);
   });
   trained.load();

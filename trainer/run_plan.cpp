@@ -18,6 +18,7 @@ ModelSize measure_model(const StackModels& models) {
   for (const StackModel& model : models.all())
     for (const FlatBuffer& unit : lay_out(*model.module)) {
       size.parameters += unit.numel;
+      if (unit.trainable && !model.frozen) size.trained += unit.numel;
       ++size.units;
       if (unit.numel <= size.largest_unit) continue;
       size.largest_unit = unit.numel;

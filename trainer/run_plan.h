@@ -14,6 +14,7 @@ namespace keel {
 
 struct ModelSize {
   std::int64_t parameters = 0;    // numbers, tied ones once
+  std::int64_t trained = 0;       // of those, apart from what is frozen
   std::int64_t units = 0;         // how many there are; each is sharded by itself
   std::int64_t largest_unit = 0;  // numbers
   std::string largest_name;       // "h.0"; "the rest" for what is in no unit of its own

@@ -29,11 +29,12 @@ TaskStacks::TaskStacks(const StackSite& site, const StackModels& models, Communi
 void TaskStacks::begin_with_weights(Communicator& ranks, const std::function<void(const std::string& note)>& tell) {
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const StackModel& model = models_.trained()[i];
-    if (model.weights.empty()) continue;
+    const std::string adapters = model.adapters ? model.adapters->weights : "";
     load_named_weights(model, trained_[i]->engine(), ranks, false, tell);
-    if (tell && ranks.rank() == 0)
-      tell(concat(model.name.empty() ? "the model" : concat("model '", model.name, "'"),
-                  " begins with the weights in '", model.weights, "'"));
+    if (!tell || ranks.rank() != 0) continue;
+    const std::string called = model.name.empty() ? "the model" : concat("model '", model.name, "'");
+    if (!model.weights.empty()) tell(concat(called, " begins with the weights in '", model.weights, "'"));
+    if (!adapters.empty()) tell(concat(called, " begins with the adapters in '", adapters, "'"));
   }
 }
 

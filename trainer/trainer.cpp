@@ -163,7 +163,9 @@ class Run {
   void write_description() {
     together(ranks_, [&] {
       if (!is_first()) return;
-      files_.begin(to_yaml(config_), data_.files, resume_ ? std::optional(state_.step) : std::nullopt);
+      auto files = data_.files;
+      files.insert(files.end(), data_.derived.begin(), data_.derived.end());
+      files_.begin(to_yaml(config_), std::move(files), resume_ ? std::optional(state_.step) : std::nullopt);
     });
     together(ranks_, [&] {
       observer_.open(folder_.log(ranks_.rank()));

@@ -112,8 +112,29 @@ WeightsSource find_weights(const std::string& path, Communicator& ranks, bool id
   return found;
 }
 
-std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
-                               const std::function<void(const std::string& note)>& tell) {
+namespace {
+
+void check_all_finite(const std::string& place, const Sharded& engine, Communicator& ranks) {
+  together(ranks, [&] {
+    const std::string bad = first_not_finite(engine.weights());
+    KEEL_CHECK(bad.empty(), "'", place, "': ", bad, " has numbers that are not finite");
+  });
+}
+
+// The other weights keep their numbers.
+void load_adapters(const AdapterForm& adapters, Sharded& engine, Communicator& ranks) {
+  Manifest manifest;
+  together(ranks, [&] {
+    const std::string file = kAdapterWeights;
+    if (ranks.rank() == 0) manifest = describe_files(adapters.weights, kWeightsSection, std::span(&file, 1));
+  });
+  manifest = broadcast_manifest(std::move(manifest), ranks);
+  load_hub_weights(adapters.weights, manifest, adapters.names, engine, ranks);
+  check_all_finite(adapters.weights, engine, ranks);
+}
+
+std::string load_base_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
+                              const std::function<void(const std::string& note)>& tell) {
   const WeightsSource source = find_weights(model.weights, ranks, identify);
   if (source.is_hub) {
     together(ranks, [&] {
@@ -127,11 +148,18 @@ std::string load_named_weights(const StackModel& model, Sharded& engine, Communi
   } else {
     load_weights(source.folder, source.manifest, engine, ranks);
   }
-  together(ranks, [&] {
-    const std::string bad = first_not_finite(engine.weights());
-    KEEL_CHECK(bad.empty(), "'", model.weights, "': ", bad, " has numbers that are not finite");
-  });
+  check_all_finite(model.weights, engine, ranks);
   return source.identity;
+}
+
+}  // namespace
+
+std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
+                               const std::function<void(const std::string& note)>& tell) {
+  std::string identity;
+  if (!model.weights.empty()) identity = load_base_weights(model, engine, ranks, identify, tell);
+  if (model.adapters && !model.adapters->weights.empty()) load_adapters(*model.adapters, engine, ranks);
+  return identity;
 }
 
 std::string first_not_finite(const TensorParts& parts) {

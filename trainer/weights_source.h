@@ -29,11 +29,11 @@ struct WeightsSource {
 // rank reads; without `identify` there is none. Every rank calls it.
 WeightsSource find_weights(const std::string& path, Communicator& ranks, bool identify = true);
 
-// Gives the engine of a task's model the weights that the model names (StackModel::weights), and returns their
-// identity, if it is asked for. `ranks`: those of the engine, by a communicator of the processor. `tell` hears on the
-// first rank what begins at random, and what is left aside. Every rank calls it. An AgreedError: of find_weights(), of
-// weights of another model, of a folder of Hugging Face's form where the model has none, and of numbers that are not
-// finite.
+// Gives the engine of a task's model the weights that the model names (StackModel::weights), and those of its adapters
+// (AdapterForm::weights); returns the identity of the former, if it is asked for. `ranks`: those of the engine, by a
+// communicator of the processor. `tell` hears on the first rank what begins at random, and what is left aside. Every
+// rank calls it. An AgreedError: of find_weights(), of weights of another model, of a folder of Hugging Face's form
+// where the model has none, and of numbers that are not finite.
 std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
                                const std::function<void(const std::string& note)>& tell = {});
 

@@ -138,12 +138,16 @@ def make_optimizer(model, lr, betas):
     raise RuntimeError("torch.optim.AdamW accepts none of the known forms")
 
 
+def seeded_gpt(config, options):
+    torch.manual_seed(options.seed)
+    return GPT(config)
+
+
 class Trainer:
     """Model, optimizer and the step that is timed. next_batch() returns (tokens, targets)."""
 
-    def __init__(self, config, options, next_batch, betas=(0.9, 0.95)):
-        torch.manual_seed(options.seed)
-        self.model = GPT(config)
+    def __init__(self, model, options, next_batch, betas=(0.9, 0.95)):
+        self.model = model
         self.optimizer, self.optimizer_form = make_optimizer(self.model, options.lr, betas)
         self.dtype = options.dtype
         self.next_batch = next_batch
@@ -153,6 +157,7 @@ class Trainer:
                 raise SystemExit(f"--compile needs PyTorch 2, this is {torch.__version__}")
             self.forward = torch.compile(self.model)
         self.loss = float("nan")
+        self.losses = []  # of the first steps
 
     def step(self):
         tokens, targets = self.next_batch()
@@ -163,6 +168,8 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.loss = loss.item()
+        if len(self.losses) < 8:
+            self.losses.append(self.loss)
 
     def timed_steps(self, steps=None, seconds=None, before_step=lambda index: None):
         """Seconds of each step; ends after `steps`, or when `seconds` have passed."""
@@ -198,6 +205,7 @@ def report(trainer, config, options, times):
         "tokens_per_s": config.batch * config.block / median,
         "peak_rss_bytes": common.peak_rss_bytes(),
         "loss": trainer.loss,
+        "losses": trainer.losses,
     }
 
 
@@ -217,7 +225,7 @@ def serve(trainer):
             for _ in range(int(words[1])):
                 trainer.step()
             answer = {"seconds": time.perf_counter() - start, "steps": int(words[1])}
-            answer.update(loss=trainer.loss, peak_rss_bytes=common.peak_rss_bytes())
+            answer.update(loss=trainer.loss, losses=trainer.losses, peak_rss_bytes=common.peak_rss_bytes())
         else:
             answer = {"error": f"expected 'step N' or 'quit', got {line.strip()!r}"}
         print(json.dumps(answer), flush=True)
@@ -284,7 +292,7 @@ def learn(options, config):
     text = Text(options.data, config, options.seed)
     config.vocabulary = text.vocabulary
     steps = options.steps or 2000
-    trainer = Trainer(config, options, text.next_batch, betas=(0.9, 0.99))
+    trainer = Trainer(seeded_gpt(config, options), options, text.next_batch, betas=(0.9, 0.99))
 
     def before_step(index):
         for group in trainer.optimizer.param_groups:
@@ -328,7 +336,7 @@ def main():
         print(json.dumps(learn(options, config)), flush=True)
         return
 
-    trainer = Trainer(config, options, random_batch(config, options.seed))
+    trainer = Trainer(seeded_gpt(config, options), options, random_batch(config, options.seed))
     for _ in range(options.warmup):
         trainer.step()
     if options.serve:

@@ -31,7 +31,7 @@ class Trainer(train_gpt.Trainer):
     """One rank's part of each step."""
 
     def __init__(self, config, options, next_batch):
-        super().__init__(config, options, next_batch)
+        super().__init__(train_gpt.seeded_gpt(config, options), options, next_batch)
         self.model = DistributedDataParallel(self.model, gradient_as_bucket_view=True)
         if options.compress:
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks

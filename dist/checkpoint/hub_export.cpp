@@ -12,9 +12,9 @@ namespace keel {
 
 bool is_hub_file(std::string_view name) {
   constexpr auto kBeside = std::to_array<std::string_view>(
-      {kHubConfig, kHubWeights, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-       "special_tokens_map.json", "added_tokens.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model",
-       "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "vocab.txt"});
+      {kHubConfig, kHubWeights, kAdapterConfig, kAdapterWeights, "generation_config.json", "tokenizer.json",
+       "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "spiece.model", "tokenizer.model",
+       "sentencepiece.bpe.model", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "vocab.txt"});
   return std::ranges::find(kBeside, name) != kBeside.end() || is_of_shards(name);
 }
 
@@ -29,7 +29,7 @@ std::size_t export_hub(const std::string& folder, const Manifest& manifest, cons
   const auto inside = [&](std::string_view name) { return concat(written.temporary(), '/', name); };
   writer.verify();
   if (shards.size() == 1) {
-    writer.write(inside(kHubWeights), shards.front());
+    writer.write(inside(what.weights), shards.front());
   } else {
     for (std::size_t i = 0; i < shards.size(); ++i) writer.write(inside(shard_name(i + 1, shards.size())), shards[i]);
     write_text_file(inside(kShardIndex), shard_index_text(shards));

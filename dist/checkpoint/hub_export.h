@@ -18,6 +18,7 @@ namespace keel {
 struct HubExport {
   std::vector<HubTensor> tensors = {};
   std::vector<std::pair<std::string, std::string>> files = {};  // beside the weights, by name and text: config.json
+  std::string weights = "model.safetensors";                    // the file of numbers, where there is one
   DType dtype = DType::f32;
   std::uint64_t most = UINT64_MAX;  // bytes of numbers of one file; more files have an index
   IfExists if_exists = IfExists::refuse;

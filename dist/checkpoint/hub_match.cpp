@@ -82,7 +82,7 @@ class Matching {
     add("missing", missing_);
     add("unknown to the model", unknown);
     add("of another shape or dtype", reshaped_);
-    KEEL_CHECK(wrong.empty(), "the weights in '", folder, "' are not those of the model that its ", kHubConfig,
+    KEEL_CHECK(wrong.empty(), "the weights in '", folder, "' are not those of the model that its ", names_.config,
                " describes; ", wrong, "; take both from one place");
     if (!anew_.empty())
       match_.notes.push_back(concat("'", folder, "' has no ", listed_names(anew_), ": they begin at random"));

@@ -5,6 +5,7 @@
 
 #include "keel/dist/checkpoint/export.h"
 #include "keel/kernels/elementwise.h"
+#include "keel/kernels/matmul.h"
 #include "keel/kernels/update.h"
 #include "keel/runtime/file.h"
 
@@ -51,11 +52,23 @@ WeightsWriter::WeightsWriter(const std::string& folder, const Manifest& manifest
   for (const StoredTensor& tensor : manifest.tensors)
     if (tensor.section == section) stored.emplace(tensor.name, &tensor);
   for (HubTensor& tensor : written.tensors) {
-    const auto found = stored.find(tensor.parameter);
-    KEEL_CHECK(found != stored.end(), "'", folder, "' has no weights of ", tensor.parameter);
+    const auto find = [&](const std::string& parameter) {
+      const auto found = stored.find(parameter);
+      KEEL_CHECK(found != stored.end(), "'", folder, "' has no weights of ", parameter);
+      return found->second;
+    };
     tensors_.push_back({tensor.name, dtype, tensor.shape});
-    const std::string name = tensor.name;
-    sources_.emplace(name, Source{std::move(tensor), found->second});
+    Source source{tensor, find(tensor.parameter)};
+    if (tensor.low_rank) {
+      source.a = find(tensor.low_rank->a)->shape;
+      source.b = find(tensor.low_rank->b)->shape;
+      const Dims whole = tensor.transposed ? Dims{tensor.shape[1], tensor.shape[0]} : tensor.shape;
+      KEEL_CHECK(source.a.size() == 2 && source.b.size() == 2 && source.a[0] == source.b[1] &&
+                     whole == Dims({source.b[0], source.a[1]}),
+                 "'", folder, "': the product of ", tensor.low_rank->b, ' ', source.b, " and ", tensor.low_rank->a, ' ',
+                 source.a, " cannot be added to ", tensor.name, ' ', tensor.shape);
+    }
+    sources_.emplace(tensor.name, std::move(source));
   }
   tensors_ = lay_out_weights(std::move(tensors_), metadata_).entries;
 }
@@ -67,13 +80,18 @@ void WeightsWriter::verify() const {
 // Where extents are cut, so that each is read once; of what is transposed whole rows, which lie in all extents.
 std::int64_t WeightsWriter::step_of(const Source& source) {
   const std::int64_t step = kExtentBytes / static_cast<std::int64_t>(size_of(source.stored->dtype));
+  if (source.tensor.low_rank && !source.tensor.transposed) {
+    const std::int64_t row = std::max<std::int64_t>(source.tensor.shape[1], 1);
+    return std::max<std::int64_t>(1, step / row) * row;
+  }
   if (!source.tensor.transposed) return step;
   const std::int64_t row = source.tensor.shape[1];
   return std::max<std::int64_t>(1, 4 * step / row) * row;
 }
 
 void WeightsWriter::read(const Source& source, std::int64_t begin, const Tensor& values) const {
-  const auto& [tensor, stored] = source;
+  const HubTensor& tensor = source.tensor;
+  const StoredTensor* stored = source.stored;
   if (!tensor.transposed) {
     const std::int64_t row =
         product(tensor.shape) / std::max<std::int64_t>(tensor.shape.empty() ? 1 : tensor.shape[0], 1);
@@ -87,6 +105,28 @@ void WeightsWriter::read(const Source& source, std::int64_t begin, const Tensor&
   kernels::copy_into(values.view({rows, columns}), turned.transpose(0, 1));
 }
 
+WeightsWriter::Factors WeightsWriter::read_factors(const Source& source, const Context& host) const {
+  if (!source.tensor.low_rank) return {};
+  const auto whole = [&](const std::string& name, const Dims& shape) {
+    const Tensor values = empty(host, shape, DType::f32, Purpose::workspace);
+    read_numbers([&] { reader_.fill(section_, TensorParts{{name, shape, 0, values.flatten()}}); });
+    return values;
+  };
+  return {whole(source.tensor.low_rank->a, source.a), whole(source.tensor.low_rank->b, source.b)};
+}
+
+void WeightsWriter::add_product(const Source& source, const Factors& factors, std::int64_t begin,
+                                const Tensor& values) {
+  const std::int64_t columns = source.tensor.shape[1], first = begin / columns, rows = values.numel() / columns;
+  const MatmulOptions options{.into = values.view({rows, columns}),
+                              .accumulate = true,
+                              .alpha = static_cast<float>(source.tensor.low_rank->scale),
+                              .same_bits = true};
+  if (source.tensor.transposed)
+    kernels::matmul(factors.a.slice(1, first, first + rows).transpose(0, 1), factors.b.transpose(0, 1), options);
+  else kernels::matmul(factors.b.slice(0, first, first + rows), factors.a, options);
+}
+
 void WeightsWriter::write(const std::string& target, std::vector<SafetensorsEntry> tensors) const {
   const SafetensorsLayout layout = lay_out_weights(std::move(tensors), metadata_);
   const Context host = Context::create({.threads = 1});
@@ -96,11 +136,21 @@ void WeightsWriter::write(const std::string& target, std::vector<SafetensorsEntr
     const Source& source = sources_.at(entry.name);
     const DType before = source.stored->dtype;
     const std::int64_t step = step_of(source);
+    const Factors factors = read_factors(source, host);
     for (std::int64_t begin = 0, all = product(entry.shape); begin < all; begin += step) {
       const Tensor values = empty(host, {std::min(step, all - begin)}, dtype_, Purpose::workspace);
-      read(source, begin, values);
-      KEEL_CHECK(dtype_ == before || size_of(dtype_) > size_of(before) || kernels::all_finite(values), "'", entry.name,
-                 "' has numbers that are not finite as ", dtype_, "; ", before, " keeps them as they are");
+      if (factors.a.defined()) {
+        const Tensor sum = empty(host, values.shape(), DType::f32, Purpose::workspace);
+        read(source, begin, sum);
+        add_product(source, factors, begin, sum);
+        kernels::copy_into(values, sum);
+      } else {
+        read(source, begin, values);
+      }
+      KEEL_CHECK((dtype_ == before && !factors.a.defined()) || size_of(dtype_) > size_of(before) ||
+                     kernels::all_finite(values),
+                 "'", entry.name, "' has numbers that are not finite as ", dtype_, "; ", before,
+                 " keeps them as they are");
       file.write({values.raw(), values.bytes()});
       if (progress_) progress_(values.bytes());
     }

@@ -14,7 +14,8 @@
 
 namespace keel {
 
-// How the files call their tensors, and which parts of the section's these are.
+// How the files call their tensors, and which parts of the section's these are. Products of low rank are added in fp32
+// before numbers are rounded.
 struct WrittenTensors {
   std::vector<HubTensor> tensors = {};
   Metadata metadata = {};
@@ -41,11 +42,18 @@ class WeightsWriter {
   struct Source {
     HubTensor tensor;
     const StoredTensor* stored;
+    Dims a = {}, b = {};  // shapes of the product's factors
+  };
+  struct Factors {
+    Tensor a, b;  // f32, undefined where nothing is added
   };
   // Where a tensor of the file may be cut, in elements.
   static std::int64_t step_of(const Source& source);
   // Elements [begin, begin + numel) of a tensor of the file.
   void read(const Source& source, std::int64_t begin, const Tensor& values) const;
+  Factors read_factors(const Source& source, const Context& host) const;
+  // Likewise of the product, added to what `values`, f32, holds.
+  static void add_product(const Source& source, const Factors& factors, std::int64_t begin, const Tensor& values);
 
   std::string section_;
   DType dtype_;

@@ -111,8 +111,8 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   for (std::size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
     plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
-    const bool stays =
-        answers || !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && i == step.last_unit());
+    const bool is_last = unit.module == units[step.last_unit()].module;
+    const bool stays = answers || !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && is_last);
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);

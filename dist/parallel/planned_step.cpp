@@ -6,13 +6,30 @@
 namespace keel {
 namespace {
 
-// The order of the first forward pass: the root begins before the units in it.
-std::vector<std::size_t> forward_order(const std::vector<PlannedUnit>& units) {
-  std::vector<std::size_t> order;
+// The units of each module in the order of the first forward pass: the root begins before the units in it.
+std::vector<std::vector<std::size_t>> forward_order(const std::vector<PlannedUnit>& units) {
+  std::vector<std::vector<std::size_t>> order;
   for (const bool root : {true, false})
-    for (std::size_t i = 0; i < units.size(); ++i)
-      if (units[i].root == root) order.push_back(i);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (units[i].root != root) continue;
+      const auto same = [&](const std::vector<std::size_t>& other) {
+        return units[other.front()].module == units[i].module;
+      };
+      const auto found = std::find_if(order.begin(), order.end(), same);
+      if (found == order.end()) order.push_back({i});
+      else found->push_back(i);
+    }
   return order;
+}
+
+// Of every unit.
+std::vector<std::size_t> modules_of(std::span<const FlatBuffer> layout) {
+  std::vector<std::size_t> modules;
+  for (const FlatBuffer& buffer : layout) {
+    const auto same = [&](const FlatBuffer& other) { return other.unit == buffer.unit; };
+    modules.push_back(static_cast<std::size_t>(std::find_if(layout.begin(), layout.end(), same) - layout.begin()));
+  }
+  return modules;
 }
 
 }  // namespace
@@ -40,13 +57,15 @@ std::vector<PlannedUnit> plan_units(std::span<const FlatBuffer> layout, const Sh
   const bool several = ranks > 1;
   const bool adds_sums = (several || groups > 1) && options.sharding.reduces_each(options.micro_batches);
   const DType wire = options.wire_dtype();
+  const std::vector<std::size_t> modules = modules_of(layout);
   std::vector<PlannedUnit> units;
   for (const FlatBuffer& buffer : layout) {
     const DType gradient =
         options.micro_batches > 1 || buffer.tied ? options.policy.gradient : options.policy.parameter;
     const std::int64_t shard = part({0, buffer.padded}, ranks, rank).count();
     units.push_back(
-        {.root = buffer.unit.empty(),
+        {.module = modules[units.size()],
+         .root = buffer.unit.empty(),
          .trainable = buffer.trainable,
          .shards_parameters = several && stage.parameters && buffer.padded >= options.sharding.persistence_threshold,
          .shards_gradients = several && stage.gradients,
@@ -137,6 +156,17 @@ void PlannedStep::gather(std::size_t unit) {
   note(StepEvent::Kind::gather, unit);
 }
 
+void PlannedStep::gather_module(std::size_t place) {
+  for (const std::size_t unit : order_[place]) gather(unit);
+}
+
+// Frozen units behind the place have been used.
+void PlannedStep::release_passed(std::size_t place) {
+  for (std::size_t at = place + 1; at < order_.size(); ++at)
+    for (const std::size_t unit : order_[at])
+      if (!units_[unit].trainable) release(unit);
+}
+
 void PlannedStep::release(std::size_t unit) {
   if (!std::exchange(states_[unit].gathered, false)) return;
   count(gathered_, -units_[unit].whole * units_[unit].value_bytes);
@@ -151,27 +181,28 @@ void PlannedStep::forward() {
   const auto prefetch = static_cast<std::size_t>(sharding_.prefetch);
   for (std::size_t place = 0; place < order_.size(); ++place) {
     const std::size_t last = std::min(place + prefetch, order_.size() - 1);
-    for (std::size_t ahead = place; ahead <= last; ++ahead) gather(order_[ahead]);
-    note(StepEvent::Kind::forward, order_[place]);
-    const bool stays = !sharding_.reshard_after_forward || units_[order_[place]].root ||
+    for (std::size_t ahead = place; ahead <= last; ++ahead) gather_module(ahead);
+    for (const std::size_t unit : order_[place]) note(StepEvent::Kind::forward, unit);
+    const bool stays = !sharding_.reshard_after_forward || units_[order_[place].front()].root ||
                        (sharding_.keep_last_unit && place + 1 == order_.size());
-    if (!stays) release(order_[place]);
+    for (const std::size_t unit : order_[place])
+      if (!stays) release(unit);
   }
 }
 
 void PlannedStep::backward(bool reduces) {
   const std::size_t count = order_.size(), prefetch = static_cast<std::size_t>(sharding_.prefetch);
-  for (std::size_t i = 0; i < std::min(prefetch, count); ++i) gather(order_[count - 1 - i]);
-  for (const std::size_t unit : order_)  // the last layer may be the root's, whose first is the last to finish
+  for (std::size_t i = 0; i < std::min(prefetch, count); ++i) gather_module(count - 1 - i);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)  // the last layer may be the root's, and its first ends last
     if (units_[unit].root && units_[unit].trainable) hold_gradient(unit, true);
   for (const bool ends : {false, true}) {
     if (ends && sharding_.overlap) break;  // without overlap, reductions follow the whole pass
     for (const bool root : {false, true})
       for (std::size_t place = count; place-- > 0;) {
-        const std::size_t unit = order_[place];
-        if (units_[unit].root != root) continue;
+        if (units_[order_[place].front()].root != root) continue;
         if (!ends) compute_backward(place);
-        if (units_[unit].trainable && reduces && (ends || sharding_.overlap)) fill_bucket(unit);
+        for (const std::size_t unit : order_[place])
+          if (units_[unit].trainable && reduces && (ends || sharding_.overlap)) fill_bucket(unit);
       }
   }
   send_bucket();
@@ -186,13 +217,18 @@ void PlannedStep::release_all() {
 
 void PlannedStep::compute_backward(std::size_t place) {
   const auto prefetch = static_cast<std::size_t>(sharding_.prefetch);
-  const std::size_t unit = order_[place];
-  gather(unit);
-  if (!units_[unit].trainable) return note(StepEvent::Kind::backward, unit);
-  hold_gradient(unit, true);
-  if (place >= prefetch) gather(order_[place - prefetch]);
-  note(StepEvent::Kind::backward, unit);
-  release(unit);
+  const std::vector<std::size_t>& units = order_[place];
+  const auto is_trained = [&](std::size_t unit) { return units_[unit].trainable; };
+  gather_module(place);
+  if (std::any_of(units.begin(), units.end(), is_trained)) {
+    for (const std::size_t unit : units)
+      if (is_trained(unit)) hold_gradient(unit, true);
+    if (!units_[units.front()].root) release_passed(place);
+    if (place >= prefetch) gather_module(place - prefetch);
+  }
+  for (const std::size_t unit : units) note(StepEvent::Kind::backward, unit);
+  for (const std::size_t unit : units)
+    if (is_trained(unit)) release(unit);
 }
 
 // Where gradients are sharded each unit is a bucket.

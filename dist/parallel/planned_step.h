@@ -14,6 +14,7 @@ namespace keel {
 
 // One unit on one rank, in elements and bytes.
 struct PlannedUnit {
+  std::size_t module;  // a number that units of one module have in common
   bool root, trainable;
   bool shards_parameters, shards_gradients;
   bool adds_sums;                    // of several passes, in a shard apart from the rank's own gradient
@@ -66,8 +67,8 @@ class PlannedStep {
 
   const std::vector<StepEvent>& events() const { return events_; }
   void report(MemoryPlan& memory) const;
-  // The unit whose forward pass is the last.
-  std::size_t last_unit() const { return order_.back(); }
+  // A unit of the module whose forward pass is the last.
+  std::size_t last_unit() const { return order_.back().back(); }
 
  private:
   struct State {
@@ -83,7 +84,9 @@ class PlannedStep {
 
   void count(Count& kind, std::int64_t bytes);
   void gather(std::size_t unit);
+  void gather_module(std::size_t place);
   void release(std::size_t unit);
+  void release_passed(std::size_t place);
   void hold_gradient(std::size_t unit, bool wanted);
   void forward();
   void backward(bool reduces);
@@ -99,7 +102,7 @@ class PlannedStep {
 
   const std::vector<PlannedUnit>& units_;
   const ShardingOptions& sharding_;
-  std::vector<std::size_t> order_;  // of the forward pass
+  std::vector<std::vector<std::size_t>> order_;  // units of each module, in the order of the forward pass
   std::vector<State> states_;
   std::vector<StepEvent> events_ = {};
   std::int64_t micro_batch_ = 0;

@@ -12,13 +12,13 @@ namespace keel {
 // Tells the engine when a unit's forward pass begins and ends.
 class Sharded::UnitObserver : public ForwardObserver {
  public:
-  UnitObserver(Sharded& engine, std::size_t unit) : engine_(engine), unit_(unit) {}
-  void forward_begins(const Module&) override { engine_.forward_begins(unit_); }
-  void forward_ends(const Module&) noexcept override { engine_.forward_ends(unit_); }
+  UnitObserver(Sharded& engine, std::size_t module) : engine_(engine), module_(module) {}
+  void forward_begins(const Module&) override { engine_.forward_begins(module_); }
+  void forward_ends(const Module&) noexcept override { engine_.forward_ends(module_); }
 
  private:
   Sharded& engine_;
-  std::size_t unit_;
+  std::size_t module_;
 };
 
 Sharded::Sharded(Module& model, const Context& context, Communicator& communicator,
@@ -305,15 +305,22 @@ void Sharded::watch_leaves() {
 }
 
 void Sharded::watch_modules(Module& model) {
-  forward_place_.assign(units_.size(), -1);
+  unit_modules_.assign(units_.size(), 0);
   for_each_module(model, [&](const std::string& path, Module& module) {
+    if (!path.empty() && !module.is_unit()) return;
+    std::vector<std::size_t> units;
     for (std::size_t i = 0; i < units_.size(); ++i) {
-      if (units_[i]->layout().unit != path || (!path.empty() && !module.is_unit())) continue;
-      auto observer = std::make_shared<UnitObserver>(*this, i);
-      module.subscribe(observer);
-      observers_.emplace_back(&module, std::move(observer));
+      if (units_[i]->layout().unit != path) continue;
+      units.push_back(i);
+      unit_modules_[i] = module_units_.size();
     }
+    if (units.empty()) return;
+    auto observer = std::make_shared<UnitObserver>(*this, module_units_.size());
+    module_units_.push_back(std::move(units));
+    module.subscribe(observer);
+    observers_.emplace_back(&module, std::move(observer));
   });
+  forward_place_.assign(module_units_.size(), -1);
 }
 
 }  // namespace keel

@@ -241,8 +241,11 @@ class Sharded {
   void watch_leaves();
   void watch_modules(Module& model);
 
-  void forward_begins(std::size_t unit);
-  void forward_ends(std::size_t unit) noexcept;
+  void forward_begins(std::size_t module);
+  void forward_ends(std::size_t module) noexcept;
+  void gather_module(std::size_t module);
+  bool is_done(std::size_t module) const;
+  void release_passed(std::int64_t place);
   void gradient_begins(std::size_t unit);
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
@@ -294,7 +297,10 @@ class Sharded {
   std::vector<std::vector<std::size_t>> buckets_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;
 
-  // Stage 3: the units in the order of the first forward pass, and the place of each there, or -1.
+  // The units of each module: one, or two where some of its parameters are frozen; and the module of each unit.
+  std::vector<std::vector<std::size_t>> module_units_;
+  std::vector<std::size_t> unit_modules_;
+  // Stage 3: the modules in the order of the first forward pass, and the place of each there, or -1.
   std::vector<std::size_t> forward_order_;
   std::vector<std::int64_t> forward_place_;
 

@@ -10,28 +10,32 @@
 
 namespace keel {
 
-void Sharded::forward_begins(std::size_t unit) {
-  communicator_.poll();
-  if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
-  if (forward_place_[unit] < 0) {
-    forward_place_[unit] = static_cast<std::int64_t>(forward_order_.size());
-    forward_order_.push_back(unit);
-  }
-  units_[unit]->gather();
-  const auto place = static_cast<std::size_t>(forward_place_[unit]);
-  for (std::size_t ahead = 1; ahead <= static_cast<std::size_t>(options_.sharding.prefetch); ++ahead)
-    if (place + ahead < forward_order_.size()) units_[forward_order_[place + ahead]]->gather();
-  units_[unit]->wait_gathered();
+void Sharded::gather_module(std::size_t module) {
+  for (const std::size_t unit : module_units_[module]) units_[unit]->gather();
 }
 
-void Sharded::forward_ends(std::size_t unit) noexcept try {
+void Sharded::forward_begins(std::size_t module) {
+  communicator_.poll();
+  if (BackwardPass::current() != nullptr) return;  // a recomputation: what it touches is gathered
+  if (forward_place_[module] < 0) {
+    forward_place_[module] = static_cast<std::int64_t>(forward_order_.size());
+    forward_order_.push_back(module);
+  }
+  gather_module(module);
+  const auto place = static_cast<std::size_t>(forward_place_[module]);
+  for (std::size_t ahead = 1; ahead <= static_cast<std::size_t>(options_.sharding.prefetch); ++ahead)
+    if (place + ahead < forward_order_.size()) gather_module(forward_order_[place + ahead]);
+  for (const std::size_t unit : module_units_[module]) units_[unit]->wait_gathered();
+}
+
+void Sharded::forward_ends(std::size_t module) noexcept try {
   communicator_.poll();
   if (BackwardPass::current() != nullptr || !options_.sharding.reshard_after_forward ||
-      units_[unit]->layout().unit.empty())
+      units_[module_units_[module].front()]->layout().unit.empty())
     return;
-  const bool is_last = unit == forward_order_.back();
+  const bool is_last = module == forward_order_.back();
   if (is_last && options_.sharding.keep_last_unit && grad_mode() == GradMode::record) return;
-  units_[unit]->release();
+  for (const std::size_t unit : module_units_[module]) units_[unit]->release();
 } catch (const Error&) {
   // The ranks have failed; every later call of the communicator throws it, and from there it may go on.
 }
@@ -73,7 +77,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
     if (scaled) kernels::scale_by(seeds.back(), kernels::loss_scale_of(state_));
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(options_.sharding.prefetch) && i < forward_order_.size(); ++i)
-    units_[forward_order_[forward_order_.size() - 1 - i]]->gather();
+    gather_module(forward_order_[forward_order_.size() - 1 - i]);
   keel::backward(losses, seeds, this);
   if (reducing_) {
     if (options_.sharding.strict) check_all_used();
@@ -113,13 +117,35 @@ void Sharded::gradient_ready(std::size_t unit) {
   if (reducing_ && options_.sharding.overlap) send_ready_buckets(false);
 }
 
+// Whether all gradients of a module's own parameters are there. Never, where all are frozen.
+bool Sharded::is_done(std::size_t module) const {
+  bool trains = false;
+  for (const std::size_t unit : module_units_[module]) {
+    if (!units_[unit]->trainable()) continue;
+    if (leaves_left_[unit] > 0) return false;
+    trains = true;
+  }
+  return trains;
+}
+
+// Frozen weights have no gradient that would say when they have been used: those behind this place in the forward pass
+// have. Whoever reads them again gathers them again.
+void Sharded::release_passed(std::int64_t place) {
+  for (std::size_t at = static_cast<std::size_t>(place) + 1; at < forward_order_.size(); ++at)
+    for (const std::size_t unit : module_units_[forward_order_[at]])
+      if (!units_[unit]->trainable()) units_[unit]->release();
+}
+
 // The first gradient of a unit: those before it in the forward pass come next, unless a recomputation of several units
 // at once has brought their gradients already.
 void Sharded::gradient_begins(std::size_t unit) {
-  const std::int64_t place = forward_place_[unit] - options_.sharding.prefetch;
-  if (forward_place_[unit] < 0 || place < 0) return;
+  const std::int64_t own = forward_place_[unit_modules_[unit]], place = own - options_.sharding.prefetch;
+  if (own < 0) return;
+  // The root's first gradient, as that of a head, may be the first of all.
+  if (!units_[unit]->layout().unit.empty()) release_passed(own);
+  if (place < 0) return;
   const std::size_t next = forward_order_[static_cast<std::size_t>(place)];
-  if (leaves_left_[next] > 0) units_[next]->gather();
+  if (!is_done(next)) gather_module(next);
 }
 
 // Buckets leave in their order, whatever is ready first: ranks must agree.

@@ -246,6 +246,35 @@ TEST(LinearCrossEntropy, KeepsNoLogitsAndNeedsLessThanATwentiethOfThemAtATime) {
     }
 }
 
+TEST(LinearCrossEntropy, KeptLogitsGiveTheSameBits) {
+  const Context context = testing::context(2);
+  for (const DType dtype : kFloats) {
+    SCOPED_TRACE(dtype);
+    const LastLayer layer = last_layer(context, 37, 24, 333, dtype);
+    const Options anew{.block_classes = 64},
+        kept{.block_classes = 64, .kept_bytes = 37 * 333 * static_cast<std::int64_t>(size_of(dtype))};
+    const LayerResult expected = run(layer, 0.75, &anew), result = run(layer, 0.75, &kept);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.gradients, expected.gradients);
+  }
+}
+
+TEST(LinearCrossEntropy, KeepsLogitsThatFitAndWhereAGradientIsWanted) {
+  const Context context = testing::context(1);
+  const LastLayer layer = last_layer(context, 64, 16, 3000, DType::f32, 0);
+  constexpr std::int64_t kBytes = 64 * 3000 * 4;
+  const auto kept_by = [&](const Options& options) {
+    const std::size_t before = context.memory().total.current;
+    const Variable loss = linear_cross_entropy(layer.hidden, layer.weight, layer.bias, layer.targets, options).loss;
+    return static_cast<std::int64_t>(context.memory().total.current - before);
+  };
+  EXPECT_GE(kept_by({.kept_bytes = kBytes}), kBytes);
+  EXPECT_LT(kept_by({.kept_bytes = kBytes - 1}), kBytes / 20);
+  EXPECT_LT(kept_by({.block_rows = 32, .kept_bytes = kBytes}), kBytes / 20);
+  const NoGrad no_grad;
+  EXPECT_LT(kept_by({.kept_bytes = kBytes}), kBytes / 20);
+}
+
 // In bytes, by hand, at the sizes that matter: 5 % of the logits, with the gradient of hidden in fp32.
 TEST(LinearCrossEntropy, ChoosesBlocksFarBelowAllLogits) {
   for (const std::int64_t rows : {128, 512, 2048, 8192})

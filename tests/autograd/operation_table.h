@@ -179,6 +179,20 @@ inline const std::vector<OperationRow>& operations() {
     add_plain("linear of a vector", {"i", "oi", "o"}, [](const V& v) { return linear(v[0], v[1], v[2]); });
     add_plain("linear without bias", {"ti", "oi"}, [](const V& v) { return linear(v[0], v[1], {}); });
     add_plain("linear_gelu", {"bti", "oi", "o"}, [](const V& v) { return linear_gelu(v[0], v[1], v[2]); });
+    add_plain("linear_low_rank", {"bti", "oi", "o", "gi", "og"}, [](const V& v) {
+      const LowRankTerm term{.a = v[3], .b = v[4], .scale = 0.75};
+      return linear_low_rank(v[0], v[1], v[2], std::span(&term, 1));
+    });
+    add_row({.name = "linear_low_rank of parts, with an input of their own",
+             .arguments = {{"ti"}, {"oi"}, {"gi"}, {"dg"}, {"ti"}},
+             .call = [](const Inputs& in) -> Result {
+               const std::vector<Variable>& v = in.numbers;
+               const std::vector<LowRankTerm> terms = {
+                   {.a = v[2], .b = v[3], .scale = 2, .first_row = v[1].dim(0) - v[3].dim(0), .x = v[4]},
+                   {.a = v[2], .b = v[3], .scale = -0.5}};
+               return {linear_low_rank(v[0], v[1], {}, terms)};
+             },
+             .never_empty = "o"});
 
     add_plain("softmax", {"bt"}, [](const V& v) { return softmax(v[0]); });
     add_plain("log_softmax", {"bt"}, [](const V& v) { return log_softmax(v[0]); });

@@ -12,6 +12,7 @@
 #include "keel/trainer/config_keys.h"
 #include "tests/cli/sandbox.h"
 #include "tests/error_of.h"
+#include "tests/names_of.h"
 
 namespace keel::cli {
 namespace {
@@ -114,7 +115,7 @@ TEST(ConfigQuestions, AreAskedAgainOfAPersonWithWhatIsWrong) {
   std::string told =
       asked("chess\nsupervised\n[{name: a, loss: best}]\n[{name: a, weight: -1}]\n\n[{name: a}]\n\nr.csv\n" + behind);
   expect(told, "heads: [{name: a}]\n");
-  expect(told, "task.type: expects language or supervised, got 'chess'");
+  expect(told, concat("task.type: expects ", testing::task_names(" or "), ", got 'chess'"));
   expect(told, "model.heads: [0].loss: expects ");
   expect(told, "model.heads: [0].weight: expects a number from 0 to 1000000000, got '-1'");
   expect(told, "model.heads: has no default");

@@ -209,7 +209,7 @@ TEST(Train, ANonFiniteLossSavesWhatWasLearntAndNamesTheFirstBadTensor) {
 
 TEST(Generate, TheSameSeedGivesTheSameText) {
   const Sandbox sandbox;
-  ASSERT_EQ(sandbox.keel("train text.yaml run=made").code, 0);
+  ASSERT_EQ(sandbox.keel("train text.yaml data.tokenizer=character run=made").code, 0);
   const auto text = [&](const char* options) {
     const Outcome outcome = sandbox.keel(concat("generate made --prompt 'The qui' --tokens 40 ", options));
     EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -105,5 +105,33 @@ TEST_F(TrainedRun, GeneratesByTwoRanksWhatOneGenerates) {
   EXPECT_EQ(out_of("launch -N 2 --tcp --strat zero3 generate made --prompt 'The qui' --seed 4 --tokens 30"), alone);
 }
 
+TEST_F(TrainedRun, GeneratesTheAnswersOfAFileInItsOrder) {
+  sandbox.write("prompts.txt", "The\nThe quick b\n\njumps\n");
+  sandbox.write("prompts.jsonl",
+                "{\"prompt\":\"The\",\"text\":\"x\"}\n{\"text\":\"The quick b\"}\n{\"prompt\":\"jumps\"}\n");
+  const std::string words = "generate made --seed 4 --tokens 20 --top-k 3 --top-p 0.9 --repetition-penalty 1.05 ";
+  EXPECT_EQ(out_of(words + "--prompts prompts.txt --out one.jsonl --batch 1"), "one.jsonl: 3 answers\n");
+  const std::string answers = sandbox.read("one.jsonl");
+  EXPECT_EQ(std::ranges::count(answers, '\n'), 3);
+  const Json first = Json::parse(answers.substr(0, answers.find('\n')));
+  EXPECT_EQ(first.at("example").integer(), 0);
+  EXPECT_EQ(first.at("prompt").string(), "The");
+  EXPECT_EQ(first.at("answer").string() + "\n", out_of(words + "--prompt The"));
+  out_of("launch -N 2 --threads --strat zero3 " + words + "--prompts prompts.jsonl --out two.jsonl --batch 1");
+  EXPECT_EQ(sandbox.read("two.jsonl"), answers);
+  out_of(words + "--prompts prompts.txt --out three.jsonl");
+  EXPECT_EQ(std::ranges::count(sandbox.read("three.jsonl"), '\n'), 3);
+  const std::string whole = first.at("answer").string(), stop = whole.substr(8, 3);
+  EXPECT_EQ(out_of(words + "--prompt The --stop nothing --stop '" + stop + "'"),
+            whole.substr(0, whole.find(stop, 3)) + "\n");
+  expect_refused(words + "--prompts prompts.txt --out one.jsonl", "--force replaces it");
+  expect_refused(words + "--prompts prompts.txt", "--prompts and --out go together");
+  expect_refused(words + "--prompt a --prompts prompts.txt --out four.jsonl", "give one of them");
+  expect_refused(words + "--prompts none.txt --out four.jsonl", "none.txt");
+  expect_refused(words + "--prompt The --stop ''", "a stop is empty");
+  expect_refused("generate made --prompt The --top-p 0", "top_p is a share of the probability");
+  expect_refused("generate made --prompt The --repetition-penalty 0", "repetition_penalty must be above 0");
+}
+
 }  // namespace
 }  // namespace keel::cli

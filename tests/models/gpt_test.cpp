@@ -162,14 +162,15 @@ TEST(Gpt, TakesABlockOfTokensAndNoMore) {
   EXPECT_EQ(read(15), "");
   EXPECT_EQ(read(2), "the sequence reaches position 17, but the model's block is 16");
   EXPECT_EQ(read(1), "");
-  EXPECT_EQ(cache.length, 16);
+  EXPECT_EQ(cache.lengths, (std::vector<std::int64_t>{16, 16}));
   KeyValueCache small = model.make_cache(1);
   small.capacity = 4;
-  small.length = 2;
+  small.lengths = {2};
   const Variable three(zeros(context, {1, 3, 32}));
-  EXPECT_EQ(error_of([&] { model.h[0].attn(three, small, 0); }), "the key/value cache holds 4 positions; 5 are needed");
-  small.length = 1;
-  EXPECT_EQ(error_of([&] { model.h[0].attn(three, small, 0); }), "");
+  EXPECT_EQ(error_of([&] { model.h[0].attn(three, CachedRows(small), 0); }),
+            "the key/value cache holds 4 positions; 5 are needed");
+  small.lengths = {1};
+  EXPECT_EQ(error_of([&] { model.h[0].attn(three, CachedRows(small), 0); }), "");
 }
 
 TEST(Gpt, HasATokenAPositionAndALayerAtLeast) {

@@ -126,7 +126,7 @@ TEST(FineTuningRecords, LongerThanARowAreRefusedSkippedOrCut) {
                          "\"}\n{\"prompt\": \"", many, "\", \"response\": \"b\"}\n"));
   const DatasetPtr records = open_jsonl(place / "r.jsonl");
   const std::string message = error_of([&] { chat_records(records, "r.jsonl", bytes_of_records()); });
-  EXPECT_NE(message.find("the record has 71 tokens, and a row has 60; shorten it, enlarge model.block"),
+  EXPECT_NE(message.find("the record has 72 tokens, and a row has 60; shorten it, enlarge model.block"),
             std::string::npos)
       << message;
   EXPECT_EQ(chat_records(records, "r.jsonl", bytes_of_records(LongRecords::skip))->size(), 1);

@@ -74,8 +74,8 @@ TEST_F(LabelData, ATextHasItsSpecialTokensAndTheNumberOfItsClass) {
   EXPECT_EQ(batch.weight("rows"), 3);
   EXPECT_EQ(batch.weight("tokens"), 5 + 3 + 7);
   EXPECT_EQ(data_.note, "2 classes: neg, pos");
-  const auto config = std::ranges::find(data_.files, "config.json", &std::pair<std::string, std::string>::first);
-  ASSERT_NE(config, data_.files.end());
+  const auto config = std::ranges::find(data_.derived, "config.json", &std::pair<std::string, std::string>::first);
+  ASSERT_NE(config, data_.derived.end());
   const Json json = Json::parse(config->second);
   EXPECT_EQ(json.at("id2label").at("0").string(), "neg");
   EXPECT_EQ(json.at("label2id").at("pos").integer(), 1);

@@ -25,9 +25,9 @@ double loss_of_file(const TemporaryFolder& place, const std::string& table, Give
   const std::unique_ptr<TaskBase> made = testing::label_task(place, "sequence_classification", std::move(given));
   auto& task = dynamic_cast<Task&>(*made);
   const Data data = task.data();
-  const std::vector<FlatBuffer> buffers = materialize(task.model(), Context::create());
-  Forward pass;
   const Batch batch = data.training->load_all(0);
+  const std::vector<FlatBuffer> buffers = materialize(task.model(), batch.sample_ids().context());
+  Forward pass;
   const Loss loss = task.training_step(batch, pass);
   const LossTerm& term = loss.terms().at(0);
   return term.value.value().item() / (term.is_sum ? batch.weight(term.weight) : 1);

@@ -20,7 +20,8 @@ inline void write_word_pieces(const TemporaryFolder& place) {
 using GivenKeys = std::vector<std::pair<std::string, std::string>>;
 
 inline std::unique_ptr<TaskBase> label_task(const TemporaryFolder& place, std::string_view name, GivenKeys given) {
-  const TaskEntry& entry = *TaskCatalog().find(name);
+  static const TaskCatalog catalog;
+  const TaskEntry& entry = *catalog.find(name);
   GivenKeys all = {{"model.layers", "1"}, {"model.heads", "2"},     {"model.width", "8"},
                    {"model.block", "8"},  {"data.validation", "0"}, {"data.tokenizer", place / "vocab.txt"}};
   for (auto& [key, value] : given) {

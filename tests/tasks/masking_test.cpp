@@ -138,7 +138,7 @@ TEST(Masking, OfABudgetChoosesWholeWordsUntilNoOtherFits) {
       EXPECT_TRUE(is_chosen || all + static_cast<std::int64_t>(end - begin) > most) << "a word that would have fitted";
     }
   }
-  EXPECT_TRUE(counts.contains(0) && counts.size() > 1);
+  EXPECT_TRUE(counts.contains(0));
   MaskingOptions least = masking_options(Masking::budget);
   least.probability = 1e-9;
   const std::vector<std::int64_t> one = {20, 21};

@@ -25,87 +25,13 @@
 #include "tests/error_of.h"
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
+#include "tests/trainer/hub_support.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
-
-const std::shared_ptr<const HubNames>& gpt_names() {
-  static const auto names = [] {
-    Gpt model(tiny_gpt());
-    return std::make_shared<const HubNames>(hub_names(model, find_model("gpt")->naming));
-  }();
-  return names;
-}
-
-// The weights of the golden GPT-2 (tests/golden/README.md) as transformers has them: named from "transformer." on, with
-// linear layers as (in, out).
-std::vector<NamedTensor> published_weights(DType dtype = DType::f32) {
-  const Context host = testing::context(1);
-  std::vector<NamedTensor> tensors;
-  for (const HubTensor& each : gpt_names()->tensors) {
-    const bool bias = each.parameter.ends_with(".bias");
-    const float scale = bias ? 0.1F : 0.2F, offset = each.parameter.find("ln_") != std::string::npos && !bias ? 1 : 0;
-    std::vector<float> values(static_cast<std::size_t>(product(each.shape)));
-    fill_uniform(values, 1, each.parameter);
-    for (float& value : values) value = (2 * value - 1) * scale + offset;
-    Tensor whole = from_values(host, values, each.transposed ? Dims{each.shape[1], each.shape[0]} : each.shape);
-    if (each.transposed) whole = kernels::clone(whole.transpose(0, 1));
-    tensors.emplace_back(each.name, kernels::cast(whole, dtype));
-  }
-  return tensors;
-}
-
-constexpr const char* kPublishedConfig = R"({
-  "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 16,
-  "n_ctx": 16, "vocab_size": 61, "resid_pdrop": 0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 5,
-  "bos_token_id": 5, "task_specific_params": {"text-generation": {"do_sample": true}}})";
-
-// A folder with config.json and weights.
-std::string published(const TemporaryFolder& place, const std::vector<NamedTensor>& tensors = published_weights(),
-                      const std::string& name = "hub") {
-  const std::string folder = place / name;
-  std::filesystem::create_directories(folder);
-  write_text_file(folder + "/config.json", kPublishedConfig);
-  write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
-  return folder;
-}
-
-// One step that moves no number of fp32.
-Config hub_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
-  const std::string text = place / "text.txt";
-  if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
-  more.push_back(concat("run=", place / run));
-  more.push_back(concat("data.path=", text));
-  return parse_config(R"(
-steps: 1
-data: {type: text, tokenizer: character}
-batch: {global: 4, micro: 2}
-optimizer: {lr: 1e-30}
-eval: {every: 0}
-checkpoint: {every: 0}
-threads: 1
-)",
-                      "still.yaml", more);
-}
-
-// The run's newest checkpoint in Hugging Face's form.
-HubForm exported(const Config& config, const std::string& target, DType dtype = DType::f32) {
-  const Checkpoint checkpoint = find_checkpoint(config.run, std::nullopt, [](std::string_view) {});
-  HubForm form = hub_form_of(checkpoint, config.run, "", dtype, keel_keys());
-  export_hub(checkpoint.path, checkpoint.manifest, target,
-             {.tensors = form.names->tensors, .files = form.files.files, .dtype = dtype});
-  return form;
-}
-
-std::map<std::string, std::vector<double>> tensors_of(const std::string& folder) {
-  std::map<std::string, std::vector<double>> found;
-  for (const auto& [name, values] : SafetensorsFile(folder + "/model.safetensors").views(testing::context(1)))
-    found[concat(name, values.shape(), values.dtype())] = doubles(values);
-  return found;
-}
 
 TEST(HubRun, AGpt2OfTransformersFormHasPyTorchsLogits) {
   const TemporaryFolder place;

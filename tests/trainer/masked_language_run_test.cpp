@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "keel/data/token_file.h"
+#include "keel/data/tokenize_files.h"
 #include "keel/runtime/json.h"
+#include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
 #include "keel/trainer/evaluate_run.h"
 #include "keel/trainer/predict_run.h"
 #include "tests/error_of.h"
+#include "tests/support.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -29,16 +32,18 @@ void write_word_pieces(const TemporaryFolder& place) {
 Config masked_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more = {}) {
   if (!std::filesystem::exists(place / "vocab.txt")) write_word_pieces(place);
   if (!std::filesystem::exists(place / "text.txt")) write_text_file(place / "text.txt", sample_text());
-  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", place / "text.txt"),
-                             concat("data.tokenizer=", place / "vocab.txt")});
+  more.insert(more.begin(), concat("run=", place / run));
+  const auto has = [&](std::string_view word) { return std::ranges::find(more, word) != more.end(); };
+  if (!has("data.type=mixture")) more.insert(more.begin(), concat("data.path=", place / "text.txt"));
+  if (!has("data.type=tokens")) more.insert(more.begin(), concat("data.tokenizer=", place / "vocab.txt"));
   return parse_config(R"(
-steps: 6
+steps: 4
 task: {type: masked_language}
 model: {layers: 2, heads: 2, width: 16, block: 24, dropout: 0.1, attention_dropout: 0.1}
 batch: {global: 6, micro: 2}
 optimizer: {lr: 1e-2}
-eval: {every: 3}
-checkpoint: {every: 3}
+eval: {every: 2}
+checkpoint: {every: 2}
 log: {every: 1}
 threads: 1
 )",
@@ -65,7 +70,7 @@ TEST(MaskedLanguageRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
       const std::string bits = weights_of(run("ddp-fp32", {}));
       for (const char* stage : {"zero1-fp32", "zero2-fp32", "zero3-fp32"})
         EXPECT_TRUE(weights_of(run(stage, {})) == bits) << stage << ' ' << n;
-      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 4);
+      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 3);
       train_by(n, run("resumed", {"strategy=zero3-fp32", "resume=auto"}));
       EXPECT_TRUE(weights_of(run("resumed", {})) == bits) << form[0] << n;
     }
@@ -141,10 +146,28 @@ TEST(MaskedLanguageRun, ReadsMixturesAndFilesOfTokens) {
   Recorder told;
   train(masked_run(
             place, "mixed",
-            {"data.type=mixture", "data.validation=0", "eval.every=0", "data.path=",
+            {"data.type=mixture", "data.validation=0", "eval.every=0",
              concat("data.mixture=[{path: ", place / "text.txt", ", weight: 3}, {path: ", place / "b.jsonl", "}]")}),
         told);
-  EXPECT_EQ(told.losses.size(), 6U);
+  EXPECT_EQ(told.losses.size(), 4U);
+
+  const TokenizerPtr tokenizer = load_tokenizer(place / "vocab.txt");
+  std::filesystem::create_directories(place / "tokens");
+  tokenize_files(testing::context(1), *tokenizer, {.files = {place / "text.txt"}, .out = place / "tokens/corpus.bin"});
+  save_tokenizer(place / "tokens/tokenizer.json", *tokenizer);
+  Recorder of_tokens;
+  const Config config =
+      masked_run(place, "tokens_run", {"data.type=tokens", concat("data.path=", place / "tokens/corpus.bin")});
+  train(config, of_tokens);
+  EXPECT_EQ(of_tokens.losses.size(), 4U);
+  EXPECT_TRUE(std::filesystem::exists(config.run + "/tokenizer.json"));
+  std::filesystem::remove(place / "tokens/tokenizer.json");
+  Recorder silent;
+  EXPECT_NE(error_of([&] {
+              train(masked_run(place, "none", {"data.type=tokens", concat("data.path=", place / "tokens/corpus.bin")}),
+                    silent);
+            }).find("tokenizer"),
+            std::string::npos);
 }
 
 TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
 #include "keel/models/gpt.h"
+#include "keel/models/lora.h"
 #include "tests/dist/parallel/sharding_support.h"
 #include "tests/models/tiny_encoder.h"
 #include "tests/tiny_gpt.h"
@@ -122,6 +124,52 @@ TEST(ModelsInStages, AGptHasTheSameBitsInEveryOne) {
                          return model.loss(batch.tokens, batch.labels, pass);
                        }};
   });
+}
+
+StagedModel staged_gpt_with_adapters(bool recompute) {
+  GptOptions options = tiny_gpt();
+  options.dropout = 0.1;
+  auto gpt = std::make_unique<Gpt>(options);
+  gpt->recompute = recompute;
+  add_lora(*gpt, {.rank = 3, .dropout = 0.2, .trained = {"ln_f"}}, find_model("gpt")->naming);
+  const Gpt& model = *gpt;
+  return {std::move(gpt),
+          [&model](const StageBatch& batch, Forward& pass) { return model.loss(batch.tokens, batch.labels, pass); }};
+}
+
+TEST(ModelsInStages, AGptWithAdaptersHasTheSameBitsInEveryOne) {
+  for (const bool recompute : {false, true})
+    expect_the_same_bits_in_stages([recompute] { return staged_gpt_with_adapters(recompute); });
+}
+
+TEST(ModelsInStages, FrozenWeightsStayAndHaveNeitherGradientsNorState) {
+  for (const int stage : {0, 1, 2, 3})
+    run_ranks(3, [&](Communicator& comm) {
+      const Context context = testing::context(1);
+      const StagedModel made = staged_gpt_with_adapters(false);
+      ShardedOptions options;
+      options.sharding.stage = stage;
+      Sharded engine(*made.model, context, comm, make_adamw(), options);
+      std::map<std::string, std::vector<double>> before;
+      for (const TensorPart& part : engine.weights())
+        if (part.numel() > 0) before.emplace(part.name, testing::doubles(part.values));
+      for (const TensorPart& part : engine.optimizer_state())
+        EXPECT_TRUE(part.name.find("lora_") != std::string::npos || part.name.find("ln_f") != std::string::npos)
+            << part.name;
+      const Span mine = part({0, kStagedRows}, comm.size(), comm.rank());
+      const StageBatch batch = stage_batch(context, 1).part(mine.begin, mine.end);
+      for (int step = 0; step < 2; ++step) {  // in the first one B is 0, and A has no gradient
+        Forward pass{.training = true, .random = {.seed = 1}, .sample_ids = batch.ids};
+        engine.backward(made.loss(batch, pass).loss);
+        EXPECT_TRUE(engine.step(1e-2).get().taken);
+      }
+      for (const TensorPart& part : engine.weights()) {
+        if (part.numel() == 0) continue;
+        const bool is_trained =
+            part.name.find("lora_") != std::string::npos || part.name.find("ln_f") != std::string::npos;
+        EXPECT_EQ(testing::doubles(part.values) == before.at(part.name), !is_trained) << part.name;
+      }
+    });
 }
 
 TEST(ModelsInStages, ABertHasTheSameBitsInEveryOne) {

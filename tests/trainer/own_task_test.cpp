@@ -15,6 +15,7 @@
 #include "keel/trainer/metrics.h"
 #include "keel/trainer/trained_model.h"
 #include "tests/error_of.h"
+#include "tests/names_of.h"
 #include "tests/support.h"
 #include "tests/trainer/run_support.h"
 #include "tests/trainer/small_task.h"
@@ -225,9 +226,8 @@ TEST(OwnTask, IsRefusedWhatItCannotDo) {
   const auto ask = [&](Communicator& ranks) {
     TrainedModel({.path = place / "run"}, ranks, [&](LogLevel, std::string_view text) { told += concat(text, '\n'); });
   };
-  const std::string lacks =
-                        "' is of the task 'fit', which this program does not have; it has language, "
-                        "supervised. Ask the program that trained it",
+  const std::string lacks = concat("' is of the task 'fit', which this program does not have; it has ",
+                                   testing::task_names(), ". Ask the program that trained it"),
                     by_checkpoint = error_of([&] { run_ranks(1, ask); }),
                     by_model =
                         error_of([&] { generate({.run = place / "run", .prompt = "x"}, [](std::string_view) {}); });
@@ -289,7 +289,7 @@ TEST(OwnTask, HasNoKeysOfAnotherTask) {
   EXPECT_EQ(told("steps: 1\ntask: {type: language, points: 3}\ndata: {type: addition}"),
             "c.yaml:2: unknown key 'task.points'; task has type");
   EXPECT_EQ(told("steps: 1\ntask: {type: fits}"),
-            "c.yaml:2: task.type: expects language, supervised or fit, got 'fits'; did you mean 'fit'?");
+            concat("c.yaml:2: task.type: expects ", testing::task_names(), " or fit, got 'fits'; did you mean 'fit'?"));
   EXPECT_EQ(told("steps: 1\ntask: {type: fit, pionts: 3}"),
             "c.yaml:2: unknown key 'task.pionts', did you mean 'task.points'?");
   EXPECT_EQ(parse_config(keys(), "steps: 1", "c").task, "fit") << "a program's own comes first";

@@ -144,7 +144,13 @@ struct Rooted : Module {
   Linear head{kWidth, kWidth};
   std::vector<UnitLayer> layers = std::vector<UnitLayer>(4);
   bool recomputes;
-  Rooted(bool freezes, bool recomputes) : recomputes(recomputes) {
+  Rooted(bool freezes, bool recomputes, bool adapts = false) : recomputes(recomputes) {
+    for (UnitLayer& layer : layers) {
+      if (!adapts) continue;
+      layer.linear.weight.set_trainable(false);
+      layer.linear.bias.set_trainable(false);
+      layer.linear.add_adapter("", 3, 2, 0);
+    }
     if (!freezes) return;
     for (const std::size_t i : {1, 3}) {
       layers[i].linear.weight.set_trainable(false);
@@ -171,8 +177,12 @@ Case case_of(std::string name, bool recomputes, Arguments... arguments) {
 }
 
 std::vector<Case> cases() {
-  return {case_of<UnitNet>("a chain", false), case_of<Rooted>("a root around units", false, false, false),
-          case_of<Rooted>("half of it frozen", false, true, false), case_of<Rooted>("recomputed", true, false, true)};
+  return {case_of<UnitNet>("a chain", false),
+          case_of<Rooted>("a root around units", false, false, false),
+          case_of<Rooted>("half of it frozen", false, true, false),
+          case_of<Rooted>("recomputed", true, false, true),
+          case_of<Rooted>("adapted", false, false, false, true),
+          case_of<Rooted>("adapted and recomputed", true, false, true, true)};
 }
 
 struct Variant {

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Writes lora.safetensors: PEFT's adapters on the small GPT-2 of generate_gpt2_tiny.py: logits, gradients and 10 AdamW steps.
+
+The arithmetic is that of transformers and PEFT in float64, from fp32 numbers that golden.values() makes from keel's names, and
+rounded to fp32 when stored. `--check FILE` compares a file with a fresh computation. README.md lists what is stored.
+"""
+
+import os
+import sys
+
+import numpy as np
+
+import golden
+
+SEED, RANK, ALPHA, STEPS = 1, 3, 5, 10
+
+
+def generate():
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    import generate_gpt2_tiny as tiny
+
+    config = GPT2Config(
+        vocab_size=tiny.VOCABULARY, n_positions=tiny.BLOCK, n_embd=tiny.WIDTH, n_layer=tiny.LAYERS, n_head=tiny.HEADS,
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    base = GPT2LMHeadModel(config).double()
+    with torch.no_grad():
+        for name, shape in tiny.parameter_shapes().items():
+            value = torch.from_numpy(tiny.initial_values(name, shape).astype(np.float64))
+            target = base.transformer.get_parameter(name)
+            target.copy_(value if target.shape == value.shape and not name.endswith("proj.weight") else value.T)
+    lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["c_attn", "mlp.c_proj"], fan_in_fan_out=True)
+    model = get_peft_model(base, lora)
+    adapters = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        own = name.removeprefix("base_model.model.transformer.").replace(".default", "")
+        adapters[own] = parameter
+        with torch.no_grad():
+            parameter.copy_(torch.from_numpy(golden.values(SEED, own, tuple(parameter.shape), scale=0.2).astype(np.float64)))
+    tokens, targets = tiny.token_ids("tokens"), tiny.token_ids("targets")
+    targets[1, 3] = tiny.IGNORED
+    optimizer = torch.optim.AdamW(adapters.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=tiny.IGNORED)
+        loss.backward()
+        if step == 0:
+            first = logits.detach().numpy()
+            gradients = {name: golden.without_noise(p.grad.numpy()) for name, p in adapters.items()}
+        losses.append(loss.item())
+        optimizer.step()
+    return {
+        "tokens": tokens.numpy(),
+        "targets": targets.numpy(),
+        "logits": first,
+        **{f"grad.{name}": gradient for name, gradient in gradients.items()},
+        **{f"param10.{name}": p.detach().numpy() for name, p in adapters.items()},
+        "loss_per_step": losses,
+    }
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(golden.run(__doc__.split("\n", 1)[0], os.path.join(os.path.dirname(os.path.abspath(__file__)), "lora.safetensors"), generate))
+    except ImportError as error:
+        print(f"skipped: {error.name} is not installed")
