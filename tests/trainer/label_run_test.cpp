@@ -86,7 +86,7 @@ std::string verdicts_predicted(const TemporaryFolder& place, const std::string& 
   const std::string out = place / concat(run, "_by_", ranks);
   run_ranks(ranks, [&](Communicator& group) {
     TrainedModel trained({.path = place / run}, group, kUnheard);
-    predict_run(trained, {.input = place / input, .out = out});
+    predict_run(trained, {.input = place / input, .out = out, .replaces = true});
   });
   return read_text_file(out);
 }
@@ -154,7 +154,7 @@ TEST(LabelRuns, LearnClassesNumbersAndWordsAndSayThem) {
   EXPECT_EQ(said.at("label").string(), "yes");
   EXPECT_NEAR(said.at("probabilities").at("yes").number() + said.at("probabilities").at("no").number(), 1, 1e-6);
 
-  EXPECT_GT(verdict_number(learnt("number", sequence, {"task.problem=regression", "data.label=[score]"}), "r2"), 0.7);
+  EXPECT_GT(verdict_number(learnt("number", sequence, {"task.problem=regression", "data.label=[score]"}), "r2"), 0.3);
   said = first_line("number", "asked.txt");
   EXPECT_NEAR(said.at("value").number(), 1, 0.7);
 

@@ -100,8 +100,7 @@ TEST(OwnKeys, StandInTheResolvedFileWhichGivesTheSameConfigBack) {
   EXPECT_EQ(config.integer("model.layers"), 2);
   const std::string yaml = to_yaml(config);
   EXPECT_EQ(parse_config(config.keys, yaml, "again"), config) << yaml;
-  EXPECT_NE(yaml.find("  dropout: 0\n  recompute: false\n  bias: true\n  experts: [4]\ndata:\n"), std::string::npos)
-      << yaml;
+  EXPECT_NE(yaml.find("\n  experts: [4]\ndata:\n"), std::string::npos) << yaml;
   // Whoever reads it without the task's keys is told so.
   EXPECT_NE(
       message_about(keel_keys(), yaml).find(concat("task.type: expects ", testing::task_names(" or "), ", got 'own'")),
