@@ -66,7 +66,7 @@ TEST_F(HubCommands, GetReplacesAFolderOfTheFormAndNothingElse) {
       {"text --format hf --out again --force", "'again' has 'mine.txt', too, and --force would remove it"},
       {"text --format hf --out text --force", ", too, and --force would remove it"},
       {"text --format hf --out corpus.txt", "--out 'corpus.txt' is a file, and --format hf writes a folder"},
-      {"text --format gguf --out x", "--format is keel or hf, not 'gguf'"},
+      {"text --format gguf --out x", "--format is keel, hf or peft, not 'gguf'"},
       {"alone --format hf --out x", "'alone' lies in no folder of a run, which has the model's config.json"},
       {"text --format hf --out x --stack other", "none called 'other'"}};
   for (const auto& [arguments, words] : cases) expect("get " + arguments, 2, "", words);

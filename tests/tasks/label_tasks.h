@@ -24,9 +24,9 @@ inline std::unique_ptr<TaskBase> label_task(const TemporaryFolder& place, std::s
   const TaskEntry& entry = *catalog.find(name);
   GivenKeys all = {{"model.layers", "1"}, {"model.heads", "2"},     {"model.width", "8"},
                    {"model.block", "8"},  {"data.validation", "0"}, {"data.tokenizer", place / "vocab.txt"}};
-  for (auto& [key, value] : given) {
-    std::erase_if(all, [&](const auto& each) { return each.first == key; });
-    all.emplace_back(key, std::move(value));
+  for (auto& own : given) {
+    std::erase_if(all, [&](const auto& each) { return each.first == own.first; });
+    all.push_back(std::move(own));
   }
   TaskSite site;
   site.settings = Settings(entry.rows, all);
