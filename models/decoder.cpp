@@ -38,7 +38,7 @@ double training_flops_of_token(const DecoderOptions& options, std::int64_t param
          12 * keys * static_cast<double>(layer.heads * layer.head_size);
 }
 
-Decoder::Decoder(const DecoderOptions& given)
+RotaryDecoder::RotaryDecoder(const DecoderOptions& given)
     : options(given),
       embed_tokens(given.vocabulary, given.layer.width, Initializer::normal(given.layer.deviation)),
       norm(given.layer.width, given.layer.epsilon),
@@ -58,7 +58,7 @@ Decoder::Decoder(const DecoderOptions& given)
   }
 }
 
-Rotary Decoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
+Rotary RotaryDecoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
   KEEL_CHECK(tokens.rank() == 2, "a decoder reads tokens (batch, time), got ", tokens);
   const std::int64_t end = first + tokens.dim(1);
   KEEL_CHECK(end <= options.block, "the sequence reaches position ", end, ", but the model's block is ", options.block);
@@ -74,7 +74,7 @@ Rotary Decoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
   return {.table = turns_->table, .first = first};
 }
 
-Variable Decoder::states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
+Variable RotaryDecoder::states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
   Rotary rotary = rotary_of(tokens, 0);
   if (documents.spans) {
     KEEL_CHECK(documents.positions.defined() && documents.positions.shape() == tokens.shape(),
@@ -91,7 +91,7 @@ Variable Decoder::states(const Tensor& tokens, Forward& pass, const PackedDocume
   return advance(stream, norm);
 }
 
-KeyValueCache Decoder::make_cache(std::int64_t batch, std::int64_t positions) const {
+KeyValueCache RotaryDecoder::make_cache(std::int64_t batch, std::int64_t positions) const {
   return make_key_value_cache(embed_tokens.weight.value(), {.layers = options.layers,
                                                             .batch = batch,
                                                             .kv_heads = options.layer.kv_heads,
@@ -99,9 +99,9 @@ KeyValueCache Decoder::make_cache(std::int64_t batch, std::int64_t positions) co
                                                             .head_size = options.layer.head_size});
 }
 
-bool Decoder::mixes_lengths() const { return !depends_on_length(options.rotary.scaling); }
+bool RotaryDecoder::mixes_lengths() const { return !depends_on_length(options.rotary.scaling); }
 
-Variable Decoder::next_states(const Tensor& tokens, const CachedRows& rows) const {
+Variable RotaryDecoder::next_states(const Tensor& tokens, const CachedRows& rows) const {
   Rotary rotary = rotary_of(tokens, rows.longest());
   if (!rows.common_length()) {
     KEEL_CHECK(mixes_lengths(), "rows of different lengths are turned by different frequencies; read each alone");
@@ -112,7 +112,7 @@ Variable Decoder::next_states(const Tensor& tokens, const CachedRows& rows) cons
   return advance(stream, norm);
 }
 
-void Decoder::visit(Visitor& v) {
+void RotaryDecoder::visit(Visitor& v) {
   v("model.embed_tokens", embed_tokens);
   v("model.layers", layers);
   v("model.norm", norm);

@@ -32,7 +32,7 @@ struct DecoderOptions {
 // keys that a token sees on average: T / 2 of T, or W - W^2 / 2T within a window of W.
 double training_flops_of_token(const DecoderOptions& options, std::int64_t parameters);
 
-class Decoder : public CausalModel {
+class RotaryDecoder : public CausalModel {
  public:
   DecoderOptions options;
   Embedding embed_tokens;  // (vocabulary, width)
@@ -40,7 +40,7 @@ class Decoder : public CausalModel {
   RMSNorm norm;
   Parameter lm_head;  // (vocabulary, width); tied to embed_tokens.weight where the options say so
 
-  explicit Decoder(const DecoderOptions& options);
+  explicit RotaryDecoder(const DecoderOptions& options);
 
   std::int64_t vocabulary() const override { return options.vocabulary; }
   std::int64_t block() const override { return options.block; }

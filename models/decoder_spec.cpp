@@ -77,7 +77,7 @@ class DecoderSpec : public ModelSpec {
   double training_flops_of_token(std::int64_t parameters) const override {
     return keel::training_flops_of_token(options_, parameters);
   }
-  std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<Decoder>(options_); }
+  std::unique_ptr<CausalModel> make_decoder() const override { return std::make_unique<RotaryDecoder>(options_); }
   Json hub_config(const HeadOptions& head) const override;
 
  private:

@@ -8,8 +8,8 @@ namespace {
 
 template <class T>
 struct RotaryHeads {
-  HeadRows<const T> x;
-  HeadRows<T> out;
+  RotaryRows<const T> x;
+  RotaryRows<T> out;
   RotaryTurns turns;
   std::int64_t heads;
   bool in_place;
@@ -91,8 +91,8 @@ void rotary(const RotaryArgs& args) {
   visit_kernel_type("rotary", args.x.dtype(), args.x.device(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (args.x.numel() == 0) return;
-    RotaryHeads<T> heads{HeadRows<const T>(args.x),
-                         HeadRows<T>(args.out),
+    RotaryHeads<T> heads{RotaryRows<const T>(args.x),
+                         RotaryRows<T>(args.out),
                          RotaryTurns(args, args.inverse),
                          args.x.dim(1),
                          args.x.raw() == args.out.raw(),

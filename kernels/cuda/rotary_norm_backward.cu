@@ -9,8 +9,8 @@ namespace {
 
 template <class T>
 struct RotaryNormBack {
-  HeadRows<const T> x, grad_out;
-  HeadRows<T> grad_x;
+  RotaryRows<const T> x, grad_out;
+  RotaryRows<T> grad_x;
   RotaryTurns turns;
   std::int64_t heads, places, chunk;  // positions of all rows, and of a chunk
   const T* weight;                    // (size)
@@ -116,9 +116,9 @@ void rotary_norm_backward(const RotaryBackwardArgs& args, const Tensor& partials
       return;
     }
     const std::int64_t chunks = partials.defined() ? partials.dim(0) : places;
-    const RotaryNormBack<T> back{HeadRows<const T>(forward.x),
-                                 HeadRows<const T>(args.grad_out),
-                                 HeadRows<T>(args.grad_x),
+    const RotaryNormBack<T> back{RotaryRows<const T>(forward.x),
+                                 RotaryRows<const T>(args.grad_out),
+                                 RotaryRows<T>(args.grad_x),
                                  RotaryTurns(forward, true),
                                  forward.x.dim(1),
                                  places,

@@ -7,12 +7,12 @@ namespace keel::cuda {
 
 // A tensor (batch, heads, time, size) whose last dimension is dense.
 template <class T>
-struct HeadRows {
+struct RotaryRows {
   T* data = nullptr;
   std::int64_t batch = 0, head = 0, time = 0;  // strides
 
-  HeadRows() = default;
-  explicit HeadRows(const Tensor& x)
+  RotaryRows() = default;
+  explicit RotaryRows(const Tensor& x)
       : data(x.data<std::remove_const_t<T>>()), batch(x.stride(0)), head(x.stride(1)), time(x.stride(2)) {}
   __device__ T* at(std::int64_t b, std::int64_t h, std::int64_t t) const {
     return data + b * batch + h * head + t * time;

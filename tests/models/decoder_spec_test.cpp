@@ -27,7 +27,7 @@ Json with(Json config, const std::vector<Json::Member>& more) {
 DecoderOptions options_of(const Json& config) {
   const ModelSpecPtr spec = read_hub_spec(config.dump(), "config.json");
   const auto model = spec->make_decoder();
-  return dynamic_cast<Decoder&>(*model).options;
+  return dynamic_cast<RotaryDecoder&>(*model).options;
 }
 
 std::string refusal_of(const Json& config) {
@@ -167,7 +167,7 @@ TEST(DecoderSpecs, PackedLayersAreThreeAndTwoTensorsOfAFile) {
 DecoderOptions options_by_keys(const Keys& given) {
   const Settings settings(model_keys(ModelKind::decoder, "gpt"), given);
   const auto model = model_spec(settings, 20)->make_decoder();
-  return dynamic_cast<Decoder&>(*model).options;
+  return dynamic_cast<RotaryDecoder&>(*model).options;
 }
 
 TEST(DecoderSpecs, KeysDescribeAModelOfOnesOwn) {

@@ -46,7 +46,7 @@ TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
     DecoderOptions options = small_decoder();
     options.rotary.scaling = scaling;
     options.rotary.factor = scaling == RotaryScaling::none ? 1 : 2;
-    Decoder model(options);
+    RotaryDecoder model(options);
     const std::vector<FlatBuffer> buffers = materialize(model, context);
     const Tensor tokens = tokens_of(context, {2, 12});
     Forward pass;
@@ -70,7 +70,7 @@ TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
 // Rows of a matrix product, here by keel's own kernels, have the same bits whatever other rows there are.
 TEST(Decoders, DocumentsInARowHaveTheBitsOfEachAlone) {
   const Context context = testing::context(2, KernelChoice::plain);
-  Decoder model(small_decoder());
+  RotaryDecoder model(small_decoder());
   const std::vector<FlatBuffer> buffers = materialize(model, context);
   const Tensor tokens = tokens_of(context, {2, 16});
   std::vector<std::int32_t> documents(32, -1), positions(32, 0);
@@ -103,7 +103,7 @@ TEST(Decoders, ComputedAgainHaveTheSameGradientsInLessMemory) {
     options.layers = 4;
     options.windowed = {false, true, false, true};
     if (drops) options.layer.dropout = options.layer.attention_dropout = 0.25;
-    Decoder model(options);
+    RotaryDecoder model(options);
     model.recompute = recompute;
     const std::vector<FlatBuffer> buffers = materialize(model, context);
     const std::size_t before = context.memory().total.current;
@@ -125,7 +125,7 @@ TEST(Decoders, ComputedAgainHaveTheSameGradientsInLessMemory) {
 
 TEST(Decoders, TakeABlockOfTokensAndNoMore) {
   const Context context = testing::context(1);
-  Decoder model(small_decoder());
+  RotaryDecoder model(small_decoder());
   const std::vector<FlatBuffer> buffers = materialize(model, context);
   const auto refusal = [&](const Dims& shape) {
     return error_of([&] {
@@ -142,7 +142,7 @@ TEST(Decoders, RefuseShapesThatAreNone) {
   const auto refusal = [](const auto& change) {
     DecoderOptions options = small_decoder();
     change(options);
-    return error_of([&] { Decoder model(options); });
+    return error_of([&] { RotaryDecoder model(options); });
   };
   EXPECT_EQ(refusal([](DecoderOptions&) {}), "");
   EXPECT_EQ(refusal([](DecoderOptions& o) { o.layer.kv_heads = 3; }),
@@ -164,7 +164,7 @@ TEST(Decoders, LongTextsDoNotChangeShortOnes) {
   options.rotary.scaling = RotaryScaling::dynamic;
   options.rotary.factor = 4;
   options.rotary.max_positions = 8;
-  Decoder model(options);
+  RotaryDecoder model(options);
   const std::vector<FlatBuffer> buffers = materialize(model, context);
   Forward pass;
   const auto logits = [&](std::int64_t time) { return doubles(model(tokens_of(context, {1, time}), pass).value()); };
@@ -179,7 +179,7 @@ TEST(Decoders, OperationsOfATokenAreThoseOfItsProductsAndSixForOtherParameters) 
   for (const bool tied : {false, true}) {
     DecoderOptions options = small_decoder();
     options.tied = tied;
-    Decoder model(options);
+    RotaryDecoder model(options);
     const double width = 24, hidden = 40, heads = 32, keys = 16, vocabulary = 61, layers = 2;
     const double matrices =
         vocabulary * width + layers * (width * (heads + 2 * keys) + heads * width + 3 * width * hidden);

@@ -135,7 +135,7 @@ std::vector<Text> prompts_of_many_lengths() {
 
 TEST(Generation, OfDecodersWithWindowsIsThatOfTheWholeTextReadAgain) {
   const Context context = testing::context(1);
-  Decoder model(small_windowed(RotaryScaling::none));
+  RotaryDecoder model(small_windowed(RotaryScaling::none));
   const std::vector<FlatBuffer> buffers = spread(model, context);
   for (const Text& prompt : prompts_of_many_lengths())
     for (const SamplingOptions& options :
@@ -175,7 +175,7 @@ TEST(Generation, EachRowOfABatchHasTheTokensThatItHasAlone) {
   const std::vector<FlatBuffer> buffers = spread(gpt, context);
   expect_rows_alone(gpt);
   for (const RotaryScaling scaling : {RotaryScaling::none, RotaryScaling::dynamic}) {
-    Decoder decoder(small_windowed(scaling));
+    RotaryDecoder decoder(small_windowed(scaling));
     const std::vector<FlatBuffer> own = spread(decoder, context);
     expect_rows_alone(decoder);
   }
@@ -183,7 +183,7 @@ TEST(Generation, EachRowOfABatchHasTheTokensThatItHasAlone) {
 
 TEST(Generation, RowsOfACacheHaveTheLogitsThatEachHasAlone) {
   const Context context = testing::context(2, KernelChoice::plain);
-  Decoder model(small_windowed(RotaryScaling::none));
+  RotaryDecoder model(small_windowed(RotaryScaling::none));
   const std::vector<FlatBuffer> buffers = spread(model, context);
   const auto tokens = [&](std::int64_t rows, std::int64_t time) {
     std::vector<std::int64_t> ids;

@@ -58,8 +58,8 @@ AdaptedModel adapted_decoder() {
   options.layer = {.width = 24, .hidden = 40, .heads = 4, .kv_heads = 2, .head_size = 8};
   options.layer.deviation = 0.2;
   options.rotary.max_positions = 16;
-  auto decoder = std::make_unique<Decoder>(options);
-  const Decoder& model = *decoder;
+  auto decoder = std::make_unique<RotaryDecoder>(options);
+  const RotaryDecoder& model = *decoder;
   return {std::move(decoder), [&model](const Tensor& tokens, Forward& pass) { return model(tokens, pass); },
           find_model("llama")->naming};
 }
