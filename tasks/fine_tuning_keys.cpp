@@ -75,7 +75,7 @@ std::vector<KeyRow> fine_tuning_keys() {
        .low = 1,
        .high = 1048576,
        .on_resume = ResumeRule::ignores}};
-  for (KeyRow& each : validation_keys()) rows.push_back(std::move(each));
+  for (const KeyRow& each : validation_keys()) rows.push_back(each);
   rows.push_back(last_rows_key());
   std::vector<KeyRow> all = model_keys(ModelKind::decoder, "gpt");
   all.insert(all.end(), rows.begin(), rows.end());

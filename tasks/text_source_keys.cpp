@@ -110,7 +110,7 @@ std::vector<KeyRow> text_validation_keys(const KeyCondition& documents) {
        .when_values = kSplit,
        .known_as = "validation_fraction|val_split",
        .role = KeyRole::validation_fraction}};
-  for (KeyRow& each : validation_keys({kSourceType, kSplit}, documents)) rows.push_back(std::move(each));
+  for (const KeyRow& each : validation_keys({kSourceType, kSplit}, documents)) rows.push_back(each);
   rows.push_back(last_rows_key("join", documents));
   return rows;
 }
