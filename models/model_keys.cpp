@@ -14,9 +14,9 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kFrom = "model.from", kNone = "none", kHub = "hub", kType = "model.type",
-                           kName = "model.name", kCustom = "custom", kHeadSize = "model.head_size";
-constexpr double kMostTokens = 16777216, kLongest = 1048576;
+constexpr std::string_view kModelFrom = "model.from", kNoModel = "none", kOfHub = "hub", kModelType = "model.type",
+                           kModelName = "model.name", kCustomModel = "custom", kHeadSize = "model.head_size";
+constexpr double kMostTokensOfModel = 16777216, kLongestBlock = 1048576;
 
 // Texts that rows refer to live as long as the program.
 std::string_view kept_text(std::string text) {
@@ -49,11 +49,11 @@ std::string published_of(const std::vector<const ModelEntry*>& models) {
 KeyRow decided_by_hub(std::string_view key, ResumeRule on_resume = ResumeRule::by_section) {
   return {.key = key,
           .type = KeyType::choice,
-          .standard = kHub,
+          .standard = kOfHub,
           .help = "What config.json says.",
-          .choices = kHub,
-          .when_key = kFrom,
-          .when_values = kNone,
+          .choices = kOfHub,
+          .when_key = kModelFrom,
+          .when_values = kNoModel,
           .when_other = true,
           .on_resume = on_resume,
           .fixed = true};
@@ -67,8 +67,8 @@ KeyRow size_row(std::string_view key, std::string_view standard, std::string_vie
           .help = help,
           .low = 1,
           .high = high,
-          .when_key = kName,
-          .when_values = kCustom,
+          .when_key = kModelName,
+          .when_values = kCustomModel,
           .known_as = known_as,
           .asked = true};
 }
@@ -82,7 +82,7 @@ void add_size(std::vector<KeyRow>& rows, const KeyRow& row, const std::vector<co
                       .type = KeyType::integer,
                       .standard = kept_text(std::to_string(size.*of)),
                       .help = "As published.",
-                      .when_key = kName,
+                      .when_key = kModelName,
                       .when_values = size.name,
                       .fixed = true});
   rows.push_back(row);
@@ -107,7 +107,7 @@ void add_published(std::vector<KeyRow>& rows, KeyRow row, const std::vector<cons
 }
 
 void add_length_and_vocabulary(std::vector<KeyRow>& rows, const std::vector<const ModelEntry*>& models) {
-  KeyRow block = size_row("model.block", "64", "Longest sequence, in tokens.", kLongest,
+  KeyRow block = size_row("model.block", "64", "Longest sequence, in tokens.", kLongestBlock,
                           "block_size|context|sequence_length|seq_len");
   block.role = KeyRole::sequence_length;
   rows.push_back(block);
@@ -116,7 +116,7 @@ void add_length_and_vocabulary(std::vector<KeyRow>& rows, const std::vector<cons
   block.low = 0;
   block.known_as = {};
   block.help = "Longest sequence that is read, in tokens; 0: what config.json allows, but no more than 1024.";
-  block.when_values = kHub;
+  block.when_values = kOfHub;
   rows.push_back(block);
 
   const KeyRow vocabulary = {.key = "model.vocabulary",
@@ -124,9 +124,9 @@ void add_length_and_vocabulary(std::vector<KeyRow>& rows, const std::vector<cons
                              .standard = "0",
                              .help = "Rows of the embedding table; 0: as many as the data's tokenizer has tokens.",
                              .low = 0,
-                             .high = kMostTokens,
-                             .when_key = kName,
-                             .when_values = kCustom,
+                             .high = kMostTokensOfModel,
+                             .when_key = kModelName,
+                             .when_values = kCustomModel,
                              .known_as = "vocab_size|vocab"};
   rows.push_back(vocabulary);
   add_published(rows, vocabulary, models, &ModelEntry::Published::vocabulary);
@@ -137,7 +137,7 @@ void add_own_rows(std::vector<KeyRow>& rows, const std::vector<const ModelEntry*
   std::vector<KeyRow> own;
   for (const ModelEntry* entry : models)
     for (KeyRow row : entry->rows) {
-      row.when_key = kType;
+      row.when_key = kModelType;
       row.when_values = entry->name;
       const auto last =
           std::find_if(own.rbegin(), own.rend(), [&](const KeyRow& other) { return other.key == row.key; });
@@ -153,9 +153,9 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
   const std::vector<const ModelEntry*> models = models_of(kind);
   const std::string_view published = kept_text(published_of(models));
   std::vector<KeyRow> rows = {
-      {.key = kFrom,
+      {.key = kModelFrom,
        .type = text,
-       .standard = kNone,
+       .standard = kNoModel,
        .help =
            "A model of Hugging Face's form: a folder with config.json and safetensors, or a name in the local cache "
            "that HF_HOME names. none: the keys below describe the model, and its weights begin at random.",
@@ -170,25 +170,25 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
        .type = texts,
        .standard = "[]",
        .help = "Keys of config.json that keel does not know, and that change nothing which is computed."},
-      {.key = kType,
+      {.key = kModelType,
        .type = choice,
        .standard = standard,
        .help = "Architecture; `keel models` says what each is.",
        .choices = kept_text(types_of(models)),
-       .when_key = kFrom,
-       .when_values = kNone},
-      decided_by_hub(kType),
-      {.key = kName,
+       .when_key = kModelFrom,
+       .when_values = kNoModel},
+      decided_by_hub(kModelType),
+      {.key = kModelName,
        .type = choice,
-       .standard = kCustom,
+       .standard = kCustomModel,
        .help = "A published size, which sets layers, heads and width; custom: they are given.",
-       .choices = kept_text(published.empty() ? std::string(kCustom) : concat(kCustom, '|', published)),
-       .when_key = kFrom,
-       .when_values = kNone,
+       .choices = kept_text(published.empty() ? std::string(kCustomModel) : concat(kCustomModel, '|', published)),
+       .when_key = kModelFrom,
+       .when_values = kNoModel,
        .on_resume = ResumeRule::ignores,
        .known_as = "size",
        .asked = true},
-      decided_by_hub(kName, ResumeRule::ignores)};
+      decided_by_hub(kModelName, ResumeRule::ignores)};
   add_size(rows, size_row("model.layers", "4", "Transformer blocks.", 1024, "n_layer|num_layers|depth"), models,
            &ModelEntry::Published::layers);
   add_size(rows, size_row("model.heads", "4", "Attention heads; must divide the width.", 1024, "n_head|num_heads"),
@@ -202,8 +202,8 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
                   .help = "Probability that an activation is dropped in training.",
                   .low = 0,
                   .high = 1,
-                  .when_key = kFrom,
-                  .when_values = kNone,
+                  .when_key = kModelFrom,
+                  .when_values = kNoModel,
                   .on_resume = ResumeRule::warns,
                   .high_open = true});
   rows.push_back({.key = "model.attention_dropout",
@@ -212,8 +212,8 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
                   .help = "Probability that a weight of attention is dropped in training.",
                   .low = 0,
                   .high = 1,
-                  .when_key = kFrom,
-                  .when_values = kNone,
+                  .when_key = kModelFrom,
+                  .when_values = kNoModel,
                   .on_resume = ResumeRule::warns,
                   .known_as = "attn_pdrop|attention_probs_dropout_prob",
                   .high_open = true});
@@ -232,13 +232,13 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
 }
 
 std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
-  if (settings.text(kFrom) != kNone) return {};
+  if (settings.text(kModelFrom) != kNoModel) return {};
   std::vector<SettingsComplaint> complaints;
-  const ModelEntry& entry = *find_model(settings.text(kType));
-  const std::string& name = settings.text(kName);
-  if (name != kCustom &&
+  const ModelEntry& entry = *find_model(settings.text(kModelType));
+  const std::string& name = settings.text(kModelName);
+  if (name != kCustomModel &&
       std::ranges::find(entry.published, name, &ModelEntry::Published::name) == entry.published.end())
-    complaints.push_back({{kName, kType}, concat("there is no ", entry.name, " of this size; leave it out")});
+    complaints.push_back({{kModelName, kModelType}, concat("there is no ", entry.name, " of this size; leave it out")});
   const std::int64_t heads = settings.integer("model.heads"), width = settings.integer("model.width");
   const bool has_own_size =
       std::ranges::find(entry.rows, kHeadSize, &KeyRow::key) != entry.rows.end() && settings.integer(kHeadSize) != 0;
@@ -252,8 +252,8 @@ std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
 }
 
 std::string hub_model_folder(const Settings& settings) {
-  const std::string& from = settings.text(kFrom);
-  if (from == kNone) return {};
+  const std::string& from = settings.text(kModelFrom);
+  if (from == kNoModel) return {};
   if (std::filesystem::is_directory(from)) return from;
   std::string folder = hub_folder(from);
   KEEL_CHECK(!folder.empty(), "model.from: '", printable(from, 256),
@@ -266,7 +266,7 @@ namespace {
 
 // Where the config.json is; empty: the keys describe the model.
 std::string folder_of(const Settings& settings, const std::string& run) {
-  if (settings.text(kFrom) == kNone) return {};
+  if (settings.text(kModelFrom) == kNoModel) return {};
   return run.empty() ? hub_model_folder(settings) : run;
 }
 
@@ -284,7 +284,7 @@ ModelSpecPtr model_spec(const Settings& settings, std::int64_t vocabulary, const
     const std::int64_t asked = settings.integer("model.vocabulary");
     KEEL_CHECK(asked == 0 || asked >= vocabulary, "model.vocabulary is ", asked, ", but the data has ", vocabulary,
                " different tokens; leave it out, or make it at least as many");
-    return find_model(settings.text(kType))->of_settings(settings, asked == 0 ? vocabulary : asked);
+    return find_model(settings.text(kModelType))->of_settings(settings, asked == 0 ? vocabulary : asked);
   }
   ModelSpecPtr spec = spec_of_folder(settings, folder);
   KEEL_CHECK(spec->vocabulary() >= vocabulary, "model.from: the model in '", printable(folder, 256), "' has ",
