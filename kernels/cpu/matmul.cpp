@@ -51,8 +51,10 @@ void multiply(const MatmulArgs& args) {
   const auto multiply_range = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       GemmArgs<T, Out> one = first;
-      one.a.data += batch_offset(args.a, i);
-      one.b.data += batch_offset(args.b, i);
+      if (first.k > 0) {  // else they may have no memory
+        one.a.data += batch_offset(args.a, i);
+        one.b.data += batch_offset(args.b, i);
+      }
       one.c += batch_offset(args.out, i);
       if (one.pre_activation != nullptr) one.pre_activation += batch_offset(args.pre_activation, i);
       gemm(context, one);
