@@ -123,6 +123,18 @@ TEST(SupervisedRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
 }
 
 // Numbers and classes come from the run's own file, so the data need not be there, nor have what was learnt.
+TEST(SupervisedRun, IsEvaluatedWhateverScheduleItsEpochsHad) {
+  const TemporaryFolder place;
+  write_readings(place, 37);
+  for (const char* schedule : {"cosine", "linear_with_warmup", "inverse_sqrt"}) {
+    const Config config = readings_run(
+        place, schedule,
+        {"steps=0", "epochs=4", concat("scheduler={type: ", schedule, ", warmup: 5}"), "checkpoint.every=0"});
+    train_by(1, config);
+    EXPECT_FALSE(readings_evaluated(config.run).empty()) << schedule;
+  }
+}
+
 TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
   const TemporaryFolder place;
   write_readings(place, 31);
