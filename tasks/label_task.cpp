@@ -16,6 +16,7 @@
 #include "keel/runtime/xxh3.h"
 #include "keel/tasks/hub_files.h"
 #include "keel/tasks/metrics/values.h"
+#include "keel/tasks/word_dropout.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
@@ -102,6 +103,15 @@ std::vector<KeyRow> label_keys(const KeyCondition& when) {
     row.when_values = when.values;
     row.on_resume = row.key == "task.classes" ? ResumeRule::refuses : ResumeRule::warns;
   }
+  rows.push_back({.key = "task.word_dropout",
+                  .type = number,
+                  .standard = "0",
+                  .help = "The share of tokens in whose place training reads the token that masks, or else the unknown "
+                          "one; special tokens stay.",
+                  .low = 0,
+                  .high = 1,
+                  .high_open = true});
+  rows.back().on_resume = ResumeRule::warns;
   return rows;
 }
 
@@ -288,10 +298,13 @@ Data LabelTask::data() {
   const DividedExamples examples = division.of(whole, [&](const std::string& file) {
     return read(examples_of(open_text_records(file, form_, cells(), site_.progress), file, true));
   });
-  Data data = make_data(site_, examples, collator(true),
+  const Collator rows = collator(true);
+  const double hidden = site_.settings.number("task.word_dropout");
+  Data data = make_data(site_, examples, rows,
                         {.varying = varying(true),
                          .last = last_rows(site_.settings),
-                         .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0});
+                         .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0,
+                         .training = hidden > 0 ? hiding_words(word_dropout(*tokenizer(), hidden), rows) : rows});
   data.files = {{kKeptTokenizer, tokenizer()->to_json()}};
   data.derived = {{kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
                                            head_of_model())}};

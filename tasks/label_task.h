@@ -19,7 +19,7 @@
 
 namespace keel {
 
-// task.classes, task.class_weights and task.label_smoothing. They apply where `when` holds.
+// task.classes, task.class_weights and task.label_smoothing, which apply where `when` holds, and task.word_dropout.
 std::vector<KeyRow> label_keys(const KeyCondition& when = {});
 KeyRow label_metrics_key();
 // Of all keys that these tasks have, those of the model and of records, too.

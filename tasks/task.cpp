@@ -29,8 +29,8 @@ Data make_data(const TaskSite& site, const DividedExamples& examples, const Coll
   const SamplerPtr sampler = options.length_window > 0
                                  ? grouped_by_length(examples.trained, options.length_window, sampling)
                                  : shuffled(examples.trained->size(), sampling);
-  data.training =
-      make_source(site.host, examples.trained, sampler, collator, {.seed = site.data_seed, .varying = options.varying});
+  data.training = make_source(site.host, examples.trained, sampler, options.training ? options.training : collator,
+                              {.seed = site.data_seed, .varying = options.varying});
   return data;
 }
 

@@ -84,6 +84,7 @@ struct MakeDataOptions {
   LastRows last = LastRows::fewer;        // rows at an epoch's end
   // Above 0: rows of a training step have like lengths, sorted in windows of so many steps (grouped_by_length()).
   std::int64_t length_window = 0;
+  Collator training = {};  // of training; empty: as for validation
 };
 // Training on examples that are shuffled in each epoch, and validation on each of the sets in order. A set without
 // examples is an Error.
