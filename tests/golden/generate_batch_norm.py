@@ -5,12 +5,11 @@ The file: see README.md. Everything is computed in float64 and stored as text th
 (n, c, l) are stored with channels last, as keel has them.
 """
 
-import argparse
-import json
-import os
 import sys
 
 import torch
+
+import golden
 
 STEPS = 4
 CASES = {
@@ -48,31 +47,9 @@ def run(shape, options=None):
     return {"shape": kept, "options": options or {}, "steps": steps, "evaluated": last(layer(x))}
 
 
-def close(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    return one == other or abs(one - other) <= 1e-9 * max(1, abs(one))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "batch_norm.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    found = {name: run(**case) for name, case in CASES.items()}
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = close(found, json.load(file))
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=0)
-        file.write("\n")
-    return 0
+def generate():
+    return {name: run(**case) for name, case in CASES.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "batch_norm.json", generate, compare=golden.json_differences(1e-9, 1e-9), indent=0))

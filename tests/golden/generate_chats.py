@@ -6,12 +6,11 @@ tokenizer is a small byte-level BPE of the Tokenizers library, trained here, who
 a file with a fresh computation.
 """
 
-import argparse
 import json
-import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import golden
+
 TOKENS = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>"]
 
 LLAMA3_ROLE = "{{ '<|start_header_id|>' ~ %s ~ '<|end_header_id|>\\n\\n' }}"
@@ -84,27 +83,5 @@ def generate():
     return {"tokenizer": json.loads(bpe.to_str()), "cases": cases}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", default=os.path.join(HERE, "chats.json"))
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        found = generate()
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = json.load(file) == found
-        print(f"{arguments.check}: {'as generated' if same else 'differs from what is generated'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        file.write(json.dumps(found, separators=(",", ":"), ensure_ascii=True).replace('{"template"', '\n{"template"') + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "chats.json", generate, line_before='{"template"', separators=(",", ":")))

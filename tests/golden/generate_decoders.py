@@ -6,10 +6,8 @@ what its models always compute in fp32 (norms, softmax, angles). Stored are samp
 some of its elements. README.md says what is where. `--check FILE` compares a file with a fresh computation.
 """
 
-import argparse
 import json
 import math
-import os
 import sys
 
 import numpy as np
@@ -22,7 +20,6 @@ LENGTHS = [24, 17, 9]  # of the rows of a batch; what follows is padding
 IGNORED = -100
 STEPS = 20
 GREEDY = 200
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 LONGROPE = {
     "rope_type": "longrope", "rope_theta": 10000.0, "factor": 4.0,
@@ -208,28 +205,7 @@ def differences(expected, actual, place=""):
     return [] if expected == actual else [f"{place} is {actual!r}, not {expected!r}"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", default=os.path.join(HERE, "decoders.json"))
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    golden.verify_philox()
-    try:
-        found = generate()
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            wrong = differences(json.load(file), found)
-        print("\n".join(f"{arguments.check}: {sentence}" for sentence in wrong) or f"{arguments.check}: as generated")
-        return 1 if wrong else 0
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        file.write(json.dumps(found, separators=(",", ":"), allow_nan=False).replace('{"name"', '\n{"name"') + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(
+        __doc__, "decoders.json", generate, compare=differences, line_before='{"name"', separators=(",", ":"), allow_nan=False
+    ))

@@ -7,9 +7,7 @@ name. `--check FILE` compares a file with a fresh computation and exits with 1 i
 lists what is stored.
 """
 
-import argparse
 import json
-import os
 import sys
 
 import numpy as np
@@ -184,39 +182,5 @@ def generate():
     }
 
 
-def close(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    if isinstance(one, float):
-        return abs(one - other) <= 1e-6 * max(1e-2, abs(one))
-    return one == other
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "encoders.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        print("encoders.json: skipped: no transformers; the stored golden numbers were used unchecked")
-        return 0
-    golden.verify_philox()
-    found = generate()
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = close(found, json.load(file))
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=None, separators=(",", ":"))
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "encoders.json", generate, compare=golden.json_differences(1e-6, 1e-8), separators=(",", ":")))

@@ -7,7 +7,6 @@ rounded to fp32 when stored. `--check FILE` compares a file with a fresh computa
 """
 
 import math
-import os
 import sys
 
 import numpy as np
@@ -138,5 +137,4 @@ def generate():
 
 
 if __name__ == "__main__":
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpt2_tiny.safetensors")
-    sys.exit(golden.run(__doc__.split("\n")[0], default, generate))
+    sys.exit(golden.run(__doc__, "gpt2_tiny.safetensors", generate))

@@ -4,12 +4,11 @@
 The file: see README.md. Everything is computed in float64 and stored as text that reads back to the bit.
 """
 
-import argparse
-import json
-import os
 import sys
 
 import torch
+
+import golden
 
 STEPS = 12
 SIZE = 6
@@ -44,29 +43,16 @@ def run(options):
     return rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lbfgs.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    found = {name: {"options": options, "steps": run(options)} for name, options in CASES.items()}
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            stored = json.load(file)
-        same = stored.keys() == found.keys() and all(
-            abs(a - b) <= 1e-9 * max(1, abs(a))
-            for name in found
-            for one, other in zip(stored[name]["steps"], found[name]["steps"])
-            for a, b in zip(one["weights"], other["weights"])
-        )
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=0)
-        file.write("\n")
-    return 0
+def generate():
+    return {name: {"options": options, "steps": run(options)} for name, options in CASES.items()}
+
+
+def weights_that_differ(expected, actual):
+    def weights(file):
+        return {name: [step["weights"] for step in case["steps"]] for name, case in file.items()}
+
+    return golden.json_differences(1e-9, 1e-9)(weights(expected), weights(actual))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "lbfgs.json", generate, compare=weights_that_differ, indent=0))

@@ -4,9 +4,6 @@
 The file: see README.md. Inputs are multiples of powers of two, exact in fp32; results are computed in float64.
 """
 
-import argparse
-import json
-import os
 import sys
 import warnings
 
@@ -150,37 +147,5 @@ def plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other if isinstance(one, str) else abs(one - other) <= 1e-12 * max(1, abs(one))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        found = plain(generate())
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            agrees = same(json.load(file), found)
-        print(f"{arguments.check}: {'as generated' if agrees else 'differs'}")
-        return 0 if agrees else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "metrics.json", lambda: plain(generate()), compare=golden.json_differences(1e-12, 1e-12)))

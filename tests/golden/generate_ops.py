@@ -7,7 +7,6 @@ README.md lists what is stored.
 """
 
 import math
-import os
 import sys
 
 import numpy as np
@@ -175,5 +174,4 @@ def generate():
 
 
 if __name__ == "__main__":
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops.safetensors")
-    sys.exit(golden.run(__doc__.split("\n")[0], default, generate))
+    sys.exit(golden.run(__doc__, "ops.safetensors", generate))

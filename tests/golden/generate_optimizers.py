@@ -5,7 +5,6 @@ The file: see README.md. Cases without a PyTorch class are formulas (optimizer_f
 installed, Adafactor's is compared with its class. Everything is computed in float64 and stored in fp32.
 """
 
-import os
 import sys
 
 import numpy as np
@@ -283,9 +282,4 @@ def generate():
 
 
 if __name__ == "__main__":
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 3):
-        print(f"optimizers.safetensors: skipped, PyTorch {torch.__version__} lacks some of the optimizers; 2.3 has them")
-        sys.exit(0)
-    torch.set_default_dtype(torch.float64)
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "optimizers.safetensors")
-    sys.exit(golden.run(__doc__.split("\n")[0], default, generate))
+    sys.exit(golden.run(__doc__, "optimizers.safetensors", generate))

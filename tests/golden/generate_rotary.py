@@ -4,10 +4,9 @@
 The file: see README.md. transformers computes them in fp32; numbers are stored as text.
 """
 
-import argparse
-import json
-import os
 import sys
+
+import golden
 
 LONG = [1.0 + 0.5 * pair for pair in range(8)]
 SHORT = [1.0 + 0.0625 * pair for pair in range(8)]
@@ -130,40 +129,12 @@ def rotations():
     return found
 
 
-def close(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    if isinstance(one, str) or one is None:
-        return one == other
-    return abs(one - other) <= 2e-6 * max(1, abs(one))
+def generate():
+    import transformers
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rotary.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-    except ImportError:
-        print("rotary.json: skipped, transformers is not installed")
-        return 0
-    found = {"tables": {name: scaled(*case) for name, case in CASES.items()}, "rotations": rotations()}
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = close(found, json.load(file))
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=0)
-        file.write("\n")
-    return 0
+    transformers.logging.set_verbosity_error()
+    return {"tables": {name: scaled(*case) for name, case in CASES.items()}, "rotations": rotations()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "rotary.json", generate, compare=golden.json_differences(2e-6, 2e-6), indent=0))

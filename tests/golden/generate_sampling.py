@@ -4,10 +4,9 @@
 usage: generate_sampling.py [--output FILE | --check FILE]
 """
 
-import argparse
-import json
-import os
 import sys
+
+import golden
 
 CASES = [
     {},
@@ -42,39 +41,13 @@ def probabilities(case):
     return [round(share, 9) for share in torch.softmax(scores.double(), -1)[0].tolist()]
 
 
-def close(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    return abs(one - other) <= 1e-6
+def generate():
+    import transformers
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sampling.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-    except ImportError:
-        print("sampling.json: skipped, transformers is not installed")
-        return 0
+    transformers.logging.set_verbosity_error()
     cases = [{**case, "probabilities": probabilities(case)} for case in CASES]
-    found = {"logits": LOGITS, "text": TEXT, "cases": cases}
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = close(found, json.load(file))
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-        file.write("\n")
-    return 0
+    return {"logits": LOGITS, "text": TEXT, "cases": cases}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "sampling.json", generate, compare=golden.json_differences(absolute=1e-6)))

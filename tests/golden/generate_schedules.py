@@ -11,17 +11,16 @@ the largest difference; `--check FILE` compares a stored file with a fresh compu
 library is not installed are named and left out of a comparison; writing needs all of them.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
+import golden
 from schedule_cases import LR, STEPS, cases
 
 TOLERANCE = 1e-12
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def chosen_steps(rates):
@@ -82,9 +81,7 @@ def compare_program(program, found):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default=os.path.join(HERE, "schedules.json"), help="file to write")
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
+    parser = golden.parser(__doc__, "schedules.json")
     parser.add_argument("--program", metavar="KEEL", help="compare this program at every step, write nothing")
     options = parser.parse_args()
     found, missing = generate()

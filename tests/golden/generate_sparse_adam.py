@@ -4,7 +4,6 @@
 The file: see README.md. Everything is computed in float64 and stored in fp32.
 """
 
-import os
 import sys
 
 import numpy as np
@@ -72,8 +71,4 @@ def generate():
 
 
 if __name__ == "__main__":
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 0):
-        print(f"sparse_adam.safetensors: skipped, PyTorch {torch.__version__} has no maximize; 2.0 has it")
-        sys.exit(0)
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sparse_adam.safetensors")
-    sys.exit(golden.run(__doc__.split("\n")[0], default, generate))
+    sys.exit(golden.run(__doc__, "sparse_adam.safetensors", generate))

@@ -4,9 +4,7 @@
 The file: see README.md. Texts are drawn from the characters below, all of them older than Unicode 14.
 """
 
-import argparse
 import json
-import os
 import sys
 
 import golden
@@ -126,29 +124,5 @@ def generate():
     return {"cuts": list(cases(pre, Regex)), "replaced": replaced}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers_cuts.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        found = generate()
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            agrees = json.load(file) == found
-        print(f"{arguments.check}: {'as generated' if agrees else 'differs'}")
-        return 0 if agrees else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, ensure_ascii=False, separators=(",", ":"))
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "tokenizers_cuts.json", generate, ensure_ascii=False, separators=(",", ":")))

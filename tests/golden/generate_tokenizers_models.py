@@ -4,9 +4,7 @@
 The file: see README.md. Vocabularies, pieces and texts are drawn from the characters below.
 """
 
-import argparse
 import json
-import os
 import sys
 
 import golden
@@ -151,29 +149,5 @@ def generate():
     return {"models": cases, "training": [training_case(number) for number in range(10)]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers_models.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        found = generate()
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            agrees = json.load(file) == found
-        print(f"{arguments.check}: {'as generated' if agrees else 'differs'}")
-        return 0 if agrees else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, ensure_ascii=False, separators=(",", ":"))
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "tokenizers_models.json", generate, ensure_ascii=False, separators=(",", ":")))

@@ -5,14 +5,13 @@ The file: see README.md. Texts are drawn from pools of characters that Unicode 1
 form is made here.
 """
 
-import argparse
 import base64
-import json
-import os
 import random
 import struct
 import sys
 import unicodedata
+
+import golden
 
 SEED = 9
 
@@ -134,32 +133,11 @@ def generate():
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers_normalizers.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        found = generate()
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        if unicodedata.unidata_version != "14.0.0":
-            print(f"{arguments.check}: skipped, this Python draws from Unicode {unicodedata.unidata_version} instead of 14")
-            return 0
-        with open(arguments.check, encoding="utf-8") as file:
-            agrees = json.load(file) == found
-        print(f"{arguments.check}: {'as generated' if agrees else 'differs'}")
-        return 0 if agrees else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, separators=(",", ":"))
-        file.write("\n")
-    return 0
+def again(_):
+    if unicodedata.unidata_version != "14.0.0":
+        raise golden.CannotCheck(f"this Python draws from Unicode {unicodedata.unidata_version} instead of 14")
+    return generate()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(__doc__, "tokenizers_normalizers.json", generate, again, separators=(",", ":")))

@@ -4,9 +4,7 @@
 The file: see README.md. The files are trained on texts drawn from the words below.
 """
 
-import argparse
 import json
-import os
 import sys
 
 import golden
@@ -140,7 +138,7 @@ def case(name, made):
     return {"name": name, "file": file, "texts": singles, "pairs": pairs, "cut": cut}
 
 
-def generate(stored):
+def generate(stored=None):
     """Trains the files; of stored ones, takes them as they are, since training may depend on the order of a table."""
     import tokenizers
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: F401
@@ -152,31 +150,7 @@ def generate(stored):
     return {"cases": [case(name, each) for name, each in made]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizers_pipelines.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    stored = None
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            stored = json.load(file)
-    try:
-        found = generate(stored)
-    except ImportError as error:
-        if not arguments.check:
-            raise
-        print(f"{arguments.check}: skipped, {error.name} is not installed")
-        return 0
-    if arguments.check:
-        print(f"{arguments.check}: {'as generated' if stored == found else 'differs'}")
-        return 0 if stored == found else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, ensure_ascii=False, separators=(",", ":"))
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(
+        __doc__, "tokenizers_pipelines.json", generate, again=generate, ensure_ascii=False, separators=(",", ":")
+    ))

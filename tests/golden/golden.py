@@ -149,21 +149,88 @@ def differences(expected, actual, relative=1e-6, absolute=1e-7):
     return found
 
 
-def run(description, default_path, generate):
-    """Command line of a generator: writes its file, or compares a file with what it computes."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--output", default=default_path, help="file to write")
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    options = parser.parse_args()
+def differing_place(expected, actual, relative=0.0, absolute=0.0, place=""):
+    """Where two values of JSON differ first, as in ".steps[2].loss"; None: nowhere.
+
+    Numbers may lie apart by a share of the expected one, or by `absolute` where that is more.
+    """
+    if isinstance(expected, dict) and isinstance(actual, dict) and expected.keys() == actual.keys():
+        pairs = [(f"{place}.{key}", expected[key], actual[key]) for key in expected]
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        pairs = [(f"{place}[{i}]", *pair) for i, pair in enumerate(zip(expected, actual))]
+    elif {type(expected), type(actual)} <= {int, float}:
+        agrees = expected == actual or abs(expected - actual) <= max(absolute, relative * abs(expected))
+        return None if agrees else place or "the top"
+    else:
+        return None if expected == actual else place or "the top"
+    places = (differing_place(one, other, relative, absolute, name) for name, one, other in pairs)
+    return next((found for found in places if found), None)
+
+
+def json_differences(relative=0.0, absolute=0.0):
+    """What run_json() compares by: one sentence, or none."""
+
+    def compare(expected, actual):
+        place = differing_place(expected, actual, relative, absolute)
+        return [f"the value at {place} differs"] if place else []
+
+    return compare
+
+
+class CannotCheck(Exception):
+    """Why this machine cannot compute a file again. What is not installed is an ImportError."""
+
+
+def parser(description, name):
+    """Options that generators have in common; `name`: of the file, which lies beside them."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    options.add_argument("--output", default=default, help="file to write")
+    options.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
+    return options
+
+
+def run(description, name, generate, again=None, compare=differences, read=read_file, write=write_file):
+    """Command line of a generator: writes its file, or compares a file with what it computes.
+
+    `again`: what a file should hold, from what it holds, where that is another function than generate();
+    `compare`: sentences that say where a file, its second argument, is wrong.
+    """
+    options = parser(description.split("\n")[0], name).parse_args()
     verify_philox()
-    tensors = generate()
     if not options.check:
-        write_file(options.output, tensors)
-        print(f"{options.output}: {len(tensors)} tensors, {os.path.getsize(options.output)} bytes")
+        write(options.output, generate())
+        print(f"{options.output}: {os.path.getsize(options.output)} bytes")
         return 0
-    found = differences(tensors, read_file(options.check))
-    for sentence in found:
+    stored = read(options.check)
+    try:
+        found = again(stored) if again else generate()
+    except ImportError as error:
+        print(f"{options.check}: skipped, {error.name} is not installed")
+        return 0
+    except CannotCheck as reason:
+        print(f"{options.check}: skipped, {reason}")
+        return 0
+    sentences = compare(found, stored)
+    for sentence in sentences:
         print(f"{options.check}: {sentence}")
-    if not found:
-        print(f"{options.check}: {len(tensors)} tensors agree")
-    return 1 if found else 0
+    if not sentences:
+        print(f"{options.check}: as generated")
+    return 1 if sentences else 0
+
+
+def run_json(description, name, generate, again=None, compare=json_differences(), line_before=None, **form):
+    """The same for a file of JSON, whose form json.dumps() has; `line_before`: what begins a line of its own."""
+
+    def read(path):
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def write(path, found):
+        text = json.dumps(found, **form)
+        if line_before:
+            text = text.replace(line_before, "\n" + line_before)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+    return run(description, name, generate, again, compare, read, write)
