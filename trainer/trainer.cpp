@@ -1,12 +1,10 @@
 #include "keel/trainer/trainer.h"
 
-#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "keel/dist/comm/agreement.h"
-#include "keel/dist/comm/exchange.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
 #include "keel/trainer/batch_check.h"
@@ -24,6 +22,7 @@
 #include "keel/trainer/run_outcomes.h"
 #include "keel/trainer/run_plan.h"
 #include "keel/trainer/run_report.h"
+#include "keel/trainer/run_saves.h"
 #include "keel/trainer/run_stacks.h"
 #include "keel/trainer/run_time.h"
 #include "keel/trainer/run_trackers.h"
@@ -93,6 +92,7 @@ class Run {
                                     group_rates(stacks_->main().config(), stacks_->main().model())},
                     state_.step);
     outcomes_.emplace(RunOutcomes::Site{ranks_, observer_, *callbacks_, *report_, state_, *stacks_});
+    saves_.emplace(RunSaves::Site{ranks_, observer_, files_, *callbacks_, *checkpoints_, *stacks_, state_});
     LoopState& loop = callbacks_->loop();
     loop.step = loop.known = state_.step;
     loop.steps = config_.steps;
@@ -124,7 +124,7 @@ class Run {
     } catch (...) {
       callbacks_->tell_exception();
       // Where the other ranks do not know of it they cannot save, either.
-      if (is_thrown_by_all(ranks_) || outcomes_->failure_is_known()) save_after_failure();
+      if (is_thrown_by_all(ranks_) || outcomes_->failure_is_known()) saves_->save_after_failure(*steps_, *outcomes_);
       callbacks_->tell_end_after_failure();
       trackers_.end(RunStatus::failed);
       throw;
@@ -181,15 +181,6 @@ class Run {
     callbacks_->tell_together("resumed", &Callback::resumed);
   }
 
-  // Makes the folder again where somebody has removed it.
-  void keep_folder() {
-    bool was_made_again = false;
-    together(ranks_, [&] {
-      if (files_.has_begun()) was_made_again = files_.keep(state_.step);
-    });
-    if (gather_values(ranks_, was_made_again ? 1 : 0).front() == 1) checkpoints_->forget();
-  }
-
   void loop() {
     report_->begin(outcomes_->waited_ms(*steps_));
     time_->begin();
@@ -200,12 +191,11 @@ class Run {
       report_->go_on(outcomes_->waited_ms(*steps_));
     }
     while (state_.step < config_.steps && !has_ended_) take_step();
-    keep_folder();
+    saves_->keep_folder();
     tell_once(LogLevel::warning, stacks_->trace().finish(state_.step, ranks_, folder_));
     together(ranks_, [&] { result_.peak_resident_bytes = report_->tell_memory(state_.step); });
     if (result_.end != TrainEnd::stopped) outcomes_->check_some_step_was_taken();
-    remember_callbacks();
-    checkpoints_->save_the_last(state_);
+    saves_->save_the_last();
   }
 
   void end_by(TrainEnd end) {
@@ -230,11 +220,8 @@ class Run {
     if (last) confirm();
     if (evaluates) saves |= evaluate_now().save;
     const bool ends = last || has_ended_;
-    if (saves && !ends) save();
-    if (copies && !ends) {
-      remember_callbacks();
-      checkpoints_->copy(state_);
-    }
+    if (saves && !ends) saves_->save();
+    if (copies && !ends) saves_->copy();
     if (ends_epoch(state_.step)) tell_epoch("epoch_end", &Callback::epoch_end);
     if (ends) return;
     if (evaluates || saves || copies) report_->go_on(outcomes_->waited_ms(*steps_));
@@ -333,34 +320,6 @@ class Run {
     return agreed;
   }
 
-  void remember_callbacks() { state_.callbacks = callbacks_->save(); }
-
-  void save() {
-    keep_folder();
-    remember_callbacks();
-    checkpoints_->try_to_save(state_);
-  }
-
-  void save_after_failure() noexcept {
-    try {
-      if (const RunSteps::Turn turn = steps_->finish(); turn.outcome) outcomes_->report(*turn.outcome, *steps_);
-    } catch (const std::exception&) {}  // the error that ended the run is the one to report
-    try {
-      state_.step = steps_->step();
-      const bool are_finite = stacks_->forget_gradients();
-      checkpoints_->finish();
-      // Where they are not, the checkpoint before is worth more.
-      if (!are_finite || checkpoints_->newest() >= state_.step) return checkpoints_->drop_copies();
-      remember_callbacks();
-      checkpoints_->save_somewhere(state_, [this] { keep_folder(); });
-    } catch (const std::exception& error) {
-      if (!is_thrown_by_all(ranks_)) ranks_.fail(concat("rank ", ranks_.rank(), " could not save: ", error.what()));
-      try {
-        observer_.on_message(LogLevel::error, concat("step ", state_.step, " could not be saved: ", error.what()));
-      } catch (...) { return; }  // the error that ended the run is the one to report
-    }
-  }
-
   Config config_;  // with the precision that was chosen
   Communicator& ranks_;
   RunTrackers trackers_;  // of the first rank
@@ -379,6 +338,7 @@ class Run {
   std::optional<RunTime> time_;
   std::optional<RunReport> report_;
   std::optional<RunOutcomes> outcomes_;
+  std::optional<RunSaves> saves_;
   bool has_ended_ = false;
   TrainState state_;
   TrainResult result_;
