@@ -5,18 +5,14 @@
 
 #include <gtest/gtest.h>
 
-#include "keel/autograd/backward.h"
 #include "keel/autograd/flops.h"
 #include "keel/nn/state.h"
-#include "tests/error_of.h"
-#include "tests/support.h"
+#include "tests/models/decoder_laws.h"
 
 namespace keel {
 namespace {
 
-using testing::doubles;
-using testing::error_of;
-using testing::relative_error;
+using namespace testing;
 
 // As a Qwen3 whose second layer has a window.
 DecoderOptions small_decoder() {
@@ -34,12 +30,6 @@ DecoderOptions small_decoder() {
   return options;
 }
 
-Tensor tokens_of(const Context& context, const Dims& shape) {
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < product(shape); ++i) ids.push_back(i * i * 7 % 61);
-  return from_values(context, ids, shape);
-}
-
 TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
   const Context context = testing::context(1);
   for (const RotaryScaling scaling : {RotaryScaling::none, RotaryScaling::linear}) {
@@ -48,94 +38,50 @@ TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
     options.rotary.factor = scaling == RotaryScaling::none ? 1 : 2;
     RotaryDecoder model(options);
     const std::vector<FlatBuffer> buffers = materialize(model, context);
-    const Tensor tokens = tokens_of(context, {2, 12});
-    Forward pass;
-    const Tensor whole = model(tokens, pass).value();
     KeyValueCache cache = model.make_cache(2, 12);
     EXPECT_EQ(cache.capacity, 12);
     EXPECT_EQ(cache.keys[1].shape(), (Dims{2, 2, 12, 8}));
-    model.next_logits(tokens.slice(1, 0, 5), cache);
-    model.next_logits(tokens.slice(1, 5, 7), cache);
-    for (std::int64_t t = 7; t < 12; ++t)
-      EXPECT_LT(
-          relative_error(doubles(model.next_logits(tokens.slice(1, t, t + 1), cache)), doubles(whole.select(1, t))),
-          1e-5);
+    expect_logits_of_a_cache(model, cache, 12);
     EXPECT_EQ(model.make_cache(1).capacity, 16);
     EXPECT_EQ(model.make_cache(1, 100).capacity, 16);
-    EXPECT_NE(error_of([&] { model.next_logits(tokens.slice(1, 0, 1), cache); }).find("holds 12 positions; 13"),
+    EXPECT_NE(error_of([&] {
+                model.next_logits(token_ids(context, {2, 1}), cache);
+              }).find("holds 12 positions; 13"),
               std::string::npos);
   }
 }
 
-// Rows of a matrix product, here by keel's own kernels, have the same bits whatever other rows there are.
 TEST(Decoders, DocumentsInARowHaveTheBitsOfEachAlone) {
   const Context context = testing::context(2, KernelChoice::plain);
   RotaryDecoder model(small_decoder());
   const std::vector<FlatBuffer> buffers = materialize(model, context);
-  const Tensor tokens = tokens_of(context, {2, 16});
-  std::vector<std::int32_t> documents(32, -1), positions(32, 0);
   const std::vector<AttentionSpan> spans = {{0, 0, 5}, {0, 5, 14}, {1, 0, 16}};
-  for (std::size_t d = 0; d < spans.size(); ++d)
-    for (std::int64_t t = spans[d].begin; t < spans[d].end; ++t) {
-      const auto at = static_cast<std::size_t>(16 * spans[d].row + t);
-      documents[at] = static_cast<std::int32_t>(d);
-      positions[at] = static_cast<std::int32_t>(t - spans[d].begin);
-    }
-  const PackedDocuments packed = {spans_of(from_values(context, documents, {2, 16})),
-                                  from_values(context, positions, {2, 16})};
-  ASSERT_EQ(*packed.spans, spans);
-  Forward pass;
-  const Tensor logits = model(tokens, pass, packed).value();
-  for (const AttentionSpan& span : spans) {
-    const Tensor alone = tokens.slice(0, span.row, span.row + 1).slice(1, span.begin, span.end);
-    EXPECT_EQ(doubles(model(alone, pass).value().select(0, 0)),
-              doubles(logits.select(0, span.row).slice(0, span.begin, span.end)))
-        << span.row << ' ' << span.begin;
-  }
+  expect_bits_of_each_alone(model, token_ids(context, {2, 16}), documents_at(context, {2, 16}, spans));
 }
 
 // With dropout of the stream and of attention, so that masks are drawn again as they were.
 TEST(Decoders, ComputedAgainHaveTheSameGradientsInLessMemory) {
-  const Context context = testing::context(1);
-  const Tensor tokens = tokens_of(context, {2, 16}), ids = from_values<std::int64_t>(context, {0, 1}, {2});
-  const auto train = [&](bool recompute, bool drops, std::size_t& kept) {
+  const Tensor tokens = token_ids(testing::context(1), {2, 16});
+  const auto train = [&](bool recompute, bool drops) {
     DecoderOptions options = small_decoder();
     options.layers = 4;
     options.windowed = {false, true, false, true};
     if (drops) options.layer.dropout = options.layer.attention_dropout = 0.25;
     RotaryDecoder model(options);
-    model.recompute = recompute;
-    const std::vector<FlatBuffer> buffers = materialize(model, context);
-    const std::size_t before = context.memory().total.current;
-    Forward pass{.training = true, .random = {.seed = 3}, .sample_ids = ids};
-    const CrossEntropyLoss loss = model.loss(tokens, tokens, pass);
-    kept = context.memory().total.current - before;
-    backward(loss.loss);
-    std::vector<double> all = doubles(loss.loss.value());
-    for (const FlatBuffer& buffer : buffers)
-      for (const double value : doubles(buffer.gradient)) all.push_back(value);
-    return all;
+    return step_of(model, recompute, tokens);
   };
-  std::size_t kept = 0, kept_of_all = 0;
-  const std::vector<double> dropped = train(true, true, kept);
-  EXPECT_EQ(dropped, train(false, true, kept_of_all));
-  EXPECT_LT(2 * kept, kept_of_all);
-  EXPECT_NE(dropped, train(false, false, kept_of_all));
+  const DecoderStep again = train(true, true), kept = train(false, true);
+  EXPECT_EQ(again.results, kept.results);
+  EXPECT_LT(2 * again.kept, kept.kept);
+  EXPECT_NE(again.results, train(false, false).results);
 }
 
 TEST(Decoders, TakeABlockOfTokensAndNoMore) {
-  const Context context = testing::context(1);
   RotaryDecoder model(small_decoder());
-  const std::vector<FlatBuffer> buffers = materialize(model, context);
-  const auto refusal = [&](const Dims& shape) {
-    return error_of([&] {
-      Forward pass;
-      model(zeros(context, shape, DType::i64), pass);
-    });
-  };
-  EXPECT_EQ(refusal({2, 16}), "");
-  EXPECT_EQ(refusal({2, 17}), "the sequence reaches position 17, but the model's block is 16");
-  EXPECT_NE(refusal({16}).find("a decoder reads tokens (batch, time)"), std::string::npos);
+  const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1));
+  EXPECT_EQ(refusal_of_tokens(model, {2, 16}), "");
+  EXPECT_EQ(refusal_of_tokens(model, {2, 17}), "the sequence reaches position 17, but the model's block is 16");
+  EXPECT_NE(refusal_of_tokens(model, {16}).find("a decoder reads tokens (batch, time)"), std::string::npos);
 }
 
 TEST(Decoders, RefuseShapesThatAreNone) {
@@ -167,7 +113,7 @@ TEST(Decoders, LongTextsDoNotChangeShortOnes) {
   RotaryDecoder model(options);
   const std::vector<FlatBuffer> buffers = materialize(model, context);
   Forward pass;
-  const auto logits = [&](std::int64_t time) { return doubles(model(tokens_of(context, {1, time}), pass).value()); };
+  const auto logits = [&](std::int64_t time) { return doubles(model(token_ids(context, {1, time}), pass).value()); };
   const std::vector<double> before = logits(6), begin_of_long = logits(15);
   EXPECT_EQ(logits(6), before);
   EXPECT_EQ(logits(15), begin_of_long);
@@ -190,7 +136,7 @@ TEST(Decoders, OperationsOfATokenAreThoseOfItsProductsAndSixForOtherParameters) 
 
     const Context context = testing::context(1);
     const std::vector<FlatBuffer> buffers = materialize(model, context);
-    const Tensor tokens = tokens_of(context, {2, 16});
+    const Tensor tokens = token_ids(context, {2, 16});
     const FlopCount count;
     Forward pass;
     backward(model.loss(tokens, tokens, pass).loss);

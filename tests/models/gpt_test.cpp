@@ -6,84 +6,57 @@
 #include <set>
 #include <tuple>
 
-#include "keel/autograd/backward.h"
 #include "keel/autograd/flops.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/models/generation.h"
 #include "keel/models/gpt.h"
 #include "keel/nn/state.h"
-#include "tests/error_of.h"
-#include "tests/support.h"
+#include "tests/models/decoder_laws.h"
 #include "tests/tiny_gpt.h"
 
 namespace keel {
 namespace {
 
-using testing::doubles;
-using testing::error_of;
-using testing::relative_error;
-using testing::tiny_gpt;
+using namespace testing;
 
 TEST(Gpt, GenerationWithACacheGivesTheLogitsOfTheWholeSequence) {
-  const Context context = testing::context(1);
   Gpt model(tiny_gpt());
-  std::vector<FlatBuffer> buffers = materialize(model, context);
-  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}, {2, 8});
-  Forward pass;
-  const Tensor whole = model(tokens, pass).value();
+  const std::vector<FlatBuffer> buffers = materialize(model, testing::context(1));
   KeyValueCache cache = model.make_cache(2);
-  model.next_logits(tokens.slice(1, 0, 5), cache);
-  model.next_logits(tokens.slice(1, 5, 7), cache);
-  const Tensor last = model.next_logits(tokens.slice(1, 7, 8), cache);
-  EXPECT_EQ(last.shape(), (Dims{2, 61}));
-  EXPECT_LT(relative_error(doubles(last), doubles(whole.select(1, 7))), 1e-5);
+  expect_logits_of_a_cache(model, cache, 16);
 }
 
-// Rows of a matrix product, here by keel's own kernels, have the same bits whatever other rows there are.
 TEST(Gpt, PackedDocumentsHaveTheBitsOfEachAlone) {
   const Context context = testing::context(2, KernelChoice::plain);
+  // Three fill the first row up to two tokens of padding; another begins the second.
+  const std::vector<AttentionSpan> spans = {{0, 0, 5}, {0, 5, 7}, {0, 7, 14}, {1, 0, 4}};
+  const Tensor tokens = token_ids(context, {2, 16});
+  const PackedDocuments packed = documents_at(context, {2, 16}, spans);
+  const std::vector<std::int64_t> ids = tokens.to_vector<std::int64_t>();
+  std::vector<std::int64_t> targets(32, -100);
+  for (const AttentionSpan& span : spans)
+    for (std::int64_t t = span.begin; t + 1 < span.end; ++t) targets[16 * span.row + t] = ids[16 * span.row + t + 1];
+  constexpr double kTargets = 4 + 1 + 6 + 3;
   for (const bool recompute : {false, true}) {
     Gpt model(tiny_gpt());
     model.recompute = recompute;
-    std::vector<FlatBuffer> buffers = materialize(model, context);
-    const std::vector<std::vector<std::int32_t>> texts = {{3, 1, 4, 1, 5}, {9, 2}, {6, 5, 3, 5, 8, 9, 7}, {9, 3, 2, 3}};
-    // Documents 0, 1 and 2 fill the first row up to two tokens of padding; document 3 begins the second.
-    std::vector<std::int32_t> tokens(32, 60), documents(32, -1), positions(32, 0), targets(32, -100);
-    const std::vector<std::size_t> begins = {0, 5, 7, 16};
-    for (std::size_t d = 0; d < texts.size(); ++d)
-      for (std::size_t i = 0; i < texts[d].size(); ++i) {
-        const std::size_t at = begins[d] + i;
-        tokens[at] = texts[d][i];
-        documents[at] = d == 3 ? 0 : static_cast<std::int32_t>(d);
-        positions[at] = static_cast<std::int32_t>(i);
-        if (i + 1 < texts[d].size()) targets[at] = texts[d][i + 1];
-      }
-    const Dims shape = {2, 16};
-    const PackedDocuments packed = {spans_of(from_values(context, documents, shape)),
-                                    from_values(context, positions, shape)};
-    EXPECT_EQ(*packed.spans, (std::vector<AttentionSpan>{{0, 0, 5}, {0, 5, 7}, {0, 7, 14}, {1, 0, 4}}));
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    expect_bits_of_each_alone(model, tokens, packed);
     Forward pass;
-    const Tensor logits = model(from_values(context, tokens, shape), pass, packed).value();
-    const CrossEntropyLoss loss =
-        model.loss(from_values(context, tokens, shape), from_values(context, targets, shape), pass, packed);
     const auto gradient_of = [&](const CrossEntropyLoss& of) {
       model.h[0].attn.c_attn.weight.variable().zero_grad();
       backward(of.loss);
       return doubles(model.h[0].attn.c_attn.weight.grad());
     };
-    const std::vector<double> together = gradient_of(loss);
+    const std::vector<double> together =
+        gradient_of(model.loss(tokens, from_values(context, targets, {2, 16}), pass, packed));
     std::vector<double> separate(together.size());
-    constexpr double kTargets = 4 + 1 + 6 + 3;
-    for (std::size_t d = 0; d < texts.size(); ++d) {
-      const auto length = std::ssize(texts[d]);
-      const Tensor alone = from_values(context, texts[d], {1, length});
-      const std::int64_t row = d == 3 ? 1 : 0, begin = d == 3 ? 0 : static_cast<std::int64_t>(begins[d]);
-      EXPECT_EQ(doubles(model(alone, pass).value().select(0, 0)),
-                doubles(logits.select(0, row).slice(0, begin, begin + length)))
-          << "document " << d;
+    for (const AttentionSpan& span : spans) {
+      const Tensor alone = tokens_at(tokens, span);
+      const std::int64_t learnt = alone.dim(1) - 1;
       const std::vector<double> own =
-          gradient_of(model.loss(alone.slice(1, 0, length - 1), alone.slice(1, 1, length), pass));
-      const double share = static_cast<double>(length - 1) / kTargets;
+          gradient_of(model.loss(alone.slice(1, 0, learnt), alone.slice(1, 1, learnt + 1), pass));
+      const double share = static_cast<double>(learnt) / kTargets;
       for (std::size_t i = 0; i < own.size(); ++i) separate[i] += share * own[i];
     }
     EXPECT_LT(relative_error(together, separate), 1e-5);
@@ -146,15 +119,9 @@ TEST(Gpt, TakesABlockOfTokensAndNoMore) {
   const Context context = testing::context(1);
   Gpt model(tiny_gpt());
   const std::vector<FlatBuffer> buffers = materialize(model, context);
-  const auto refusal = [&](const Dims& shape) {
-    return error_of([&] {
-      Forward pass;
-      model(zeros(context, shape, DType::i64), pass);
-    });
-  };
-  EXPECT_EQ(refusal({2, 16}), "");
-  EXPECT_EQ(refusal({2, 17}), "the sequence reaches position 17, but the model's block is 16");
-  EXPECT_NE(refusal({16}).find("a GPT reads tokens (batch, time)"), std::string::npos);
+  EXPECT_EQ(refusal_of_tokens(model, {2, 16}), "");
+  EXPECT_EQ(refusal_of_tokens(model, {2, 17}), "the sequence reaches position 17, but the model's block is 16");
+  EXPECT_NE(refusal_of_tokens(model, {16}).find("a GPT reads tokens (batch, time)"), std::string::npos);
   KeyValueCache cache = model.make_cache(2);
   const auto read = [&](std::int64_t time) {
     return error_of([&] { model.next_logits(zeros(context, {2, time}, DType::i64), cache); });
@@ -185,30 +152,18 @@ TEST(Gpt, HasATokenAPositionAndALayerAtLeast) {
 
 // With dropout, so that masks are drawn again as they were.
 TEST(Gpt, ComputedAgainHasTheSameGradientsInLessMemory) {
-  const Context context = testing::context(1);
-  const Tensor tokens = from_values<std::int64_t>(context, {3, 1, 4, 1, 5, 9, 2, 6}, {2, 4}),
-               ids = from_values<std::int64_t>(context, {0, 1}, {2});
-  const auto train = [&](bool recompute, std::size_t& kept) {
+  const Tensor tokens = token_ids(testing::context(1), {2, 4});
+  const auto train = [&](bool recompute) {
     GptOptions options = tiny_gpt();
     options.dropout = 0.25;
     options.attention_dropout = 0.4;
     options.layers = 3;
     Gpt model(options);
-    model.recompute = recompute;
-    const std::vector<FlatBuffer> buffers = materialize(model, context);
-    const std::size_t before = context.memory().total.current;
-    Forward pass{.training = true, .random = {.seed = 3}, .sample_ids = ids};
-    const CrossEntropyLoss loss = model.loss(tokens, tokens, pass);
-    kept = context.memory().total.current - before;
-    backward(loss.loss);
-    std::vector<double> all = doubles(loss.loss.value());
-    for (const FlatBuffer& buffer : buffers)
-      for (const double value : doubles(buffer.gradient)) all.push_back(value);
-    return all;
+    return step_of(model, recompute, tokens);
   };
-  std::size_t kept = 0, kept_of_all = 0;
-  EXPECT_EQ(train(true, kept), train(false, kept_of_all));
-  EXPECT_LT(2 * kept, kept_of_all);
+  const DecoderStep again = train(true), kept = train(false);
+  EXPECT_EQ(again.results, kept.results);
+  EXPECT_LT(2 * again.kept, kept.kept);
 }
 
 TEST(Gpt, DropsWeightsOfAttentionInTrainingAlone) {
