@@ -2,23 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "keel/runtime/random.h"
-#include "keel/trainer/evaluate_run.h"
-#include "keel/trainer/predict_run.h"
 #include "tests/error_of.h"
-#include "tests/trainer/run_support.h"
+#include "tests/trainer/run_laws.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
-
-const Tell kUnheard = [](LogLevel, std::string_view) {};
 
 constexpr const char* kVerdicts[] = {"fine", "dull", "long", "odd"};
 
@@ -64,48 +59,15 @@ threads: 1
                       "verdicts.yaml", more);
 }
 
-std::vector<NamedNumber> verdicts_evaluated(const std::string& run, int ranks = 1) {
-  std::vector<NamedNumber> values;
-  run_ranks(ranks, [&](Communicator& group) {
-    TrainedModel trained({.path = run}, group, kUnheard);
-    const EvaluatedRun all = evaluate_run(trained);
-    if (group.rank() == 0) values = all.sets.at(0).values;
-  });
-  return values;
-}
-
-double verdict_number(const std::vector<NamedNumber>& values, std::string_view name) {
-  for (const NamedNumber& value : values)
-    if (value.name == name) return value.value;
-  ADD_FAILURE() << "there is no " << name;
-  return std::nan("");
-}
-
-std::string verdicts_predicted(const TemporaryFolder& place, const std::string& run, const std::string& input,
-                               int ranks) {
-  const std::string out = place / concat(run, "_by_", ranks);
-  run_ranks(ranks, [&](Communicator& group) {
-    TrainedModel trained({.path = place / run}, group, kUnheard);
-    predict_run(trained, {.input = place / input, .out = out, .replaces = true});
-  });
-  return read_text_file(out);
-}
-
 class LabelRun : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LabelRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
-  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
-  const std::string task = GetParam();
   for (const int n : {1, 2, 3}) {
     const TemporaryFolder place;
     write_verdicts(place, 37);
-    for (const char* stage : kStages) train_by(n, verdict_run(place, stage, task, {concat("strategy=", stage)}));
-    const std::string bits = weights_of(verdict_run(place, kStages[0], task));
-    for (const char* stage : kStages)
-      EXPECT_TRUE(weights_of(verdict_run(place, stage, task)) == bits) << stage << ' ' << n;
-    train_by(n, verdict_run(place, "resumed", task, {"strategy=zero1-fp32"}), 4);
-    train_by(n, verdict_run(place, "resumed", task, {"strategy=zero3-fp32", "resume=auto"}));
-    EXPECT_TRUE(weights_of(verdict_run(place, "resumed", task)) == bits) << n;
+    expect_same_bits_in_every_stage(n, 4, [&](const std::string& name, std::vector<std::string> more) {
+      return verdict_run(place, name, GetParam(), std::move(more));
+    });
   }
 }
 
@@ -114,15 +76,8 @@ TEST_P(LabelRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
   const TemporaryFolder place;
   write_verdicts(place, 31);
   train_by(1, verdict_run(place, "run", task));
-  const std::vector<NamedNumber> alone = verdicts_evaluated(place / "run");
-  const std::string input = task == "token_classification" ? "v.jsonl" : "v.csv";
-  const std::string predicted = verdicts_predicted(place, "run", input, 1);
-  for (const int n : {2, 3}) {
-    const std::vector<NamedNumber> values = verdicts_evaluated(place / "run", n);
-    ASSERT_EQ(values.size(), alone.size());
-    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].value, alone[i].value) << values[i].name;
-    EXPECT_EQ(verdicts_predicted(place, "run", input, n), predicted) << n;
-  }
+  const std::string input = place / (task == "token_classification" ? "v.jsonl" : "v.csv"),
+                    predicted = expect_same_answers_by_any_ranks(place / "run", input).predicted;
   std::istringstream lines(predicted);
   std::string line;
   std::int64_t example = 0;
@@ -141,26 +96,26 @@ TEST(LabelRuns, LearnClassesNumbersAndWordsAndSayThem) {
   const auto learnt = [&](const std::string& run, const std::string& task, std::vector<std::string> words) {
     words.insert(words.begin(), longer.begin(), longer.end());
     train_by(1, verdict_run(place, run, task, words));
-    return verdicts_evaluated(place / run);
+    return evaluated_by(1, place / run);
   };
   const auto first_line = [&](const std::string& run, const std::string& input) {
-    const std::string text = verdicts_predicted(place, run, input, 1);
+    const std::string text = predicted_by(1, place / run, place / input);
     return Json::parse(text.substr(0, text.find('\n')));
   };
   const std::string sequence = "sequence_classification";
-  EXPECT_GT(verdict_number(learnt("class", sequence, {"task.metrics=[accuracy,f1_macro]"}), "accuracy"), 0.9);
+  EXPECT_GT(number_named(learnt("class", sequence, {"task.metrics=[accuracy,f1_macro]"}), "accuracy"), 0.9);
   write_text_file(place / "asked.txt", "dull dull fine\nodd long\n");
   Json said = first_line("class", "asked.txt");
   EXPECT_EQ(said.at("label").string(), "yes");
   EXPECT_NEAR(said.at("probabilities").at("yes").number() + said.at("probabilities").at("no").number(), 1, 1e-6);
 
   EXPECT_GT(
-      verdict_number(learnt("number", sequence, {"task.problem=regression", "data.label=[score]", "steps=400"}), "r2"),
+      number_named(learnt("number", sequence, {"task.problem=regression", "data.label=[score]", "steps=400"}), "r2"),
       0.7);
   said = first_line("number", "asked.txt");
   EXPECT_NEAR(said.at("value").number(), 1, 0.7);
 
-  EXPECT_GT(verdict_number(learnt("words", "token_classification", {"data.group_by_length=true"}), "accuracy"), 0.95);
+  EXPECT_GT(number_named(learnt("words", "token_classification", {"data.group_by_length=true"}), "accuracy"), 0.95);
   write_text_file(place / "asked.jsonl", "{\"words\": [\"dull\", \"fine\", \"fine fine fine fine fine\"]}\n");
   said = first_line("words", "asked.jsonl");
   ASSERT_EQ(said.at("labels").items().size(), 3u);
@@ -177,10 +132,10 @@ TEST(LabelRuns, PredictWithoutTheDataThatTheyLearntFrom) {
   write_verdicts(place, 31);
   train_by(1, verdict_run(place, "run", "sequence_classification", {"data.tokenizer=character"}));
   std::filesystem::rename(place / "v.csv", place / "asked.csv");
-  const std::string said = verdicts_predicted(place, "run", "asked.csv", 1);
+  const std::string said = predicted_by(1, place / "run", place / "asked.csv");
   EXPECT_NE(said.find("\"label\":\"yes\""), std::string::npos);
   write_text_file(place / "asked.csv", "text\nfine\nqqq\n");
-  const std::string message = error_of([&] { (void)verdicts_predicted(place, "run", "asked.csv", 1); });
+  const std::string message = error_of([&] { (void)predicted_by(1, place / "run", place / "asked.csv"); });
   EXPECT_NE(message.find("asked.csv', line 3: "), std::string::npos) << message;
 }
 

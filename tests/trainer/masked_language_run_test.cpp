@@ -11,11 +11,9 @@
 #include "keel/runtime/json.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
-#include "keel/trainer/evaluate_run.h"
-#include "keel/trainer/predict_run.h"
 #include "tests/error_of.h"
 #include "tests/support.h"
-#include "tests/trainer/run_support.h"
+#include "tests/trainer/run_laws.h"
 
 namespace keel {
 namespace {
@@ -56,23 +54,12 @@ TEST(MaskedLanguageRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
                                             {"task.masking=budget", "model.type=roberta", "model.padding_token=0"}};
   for (const std::vector<std::string>& form : forms)
     for (const int n : {1, 2, 3}) {
+      SCOPED_TRACE(form[0]);
       const TemporaryFolder place;
-      const auto run = [&](const std::string& name, std::vector<std::string> more) {
+      expect_same_bits_in_every_stage(n, 3, [&](const std::string& name, std::vector<std::string> more) {
         more.insert(more.end(), form.begin(), form.end());
         return masked_run(place, name, std::move(more));
-      };
-      std::vector<double> losses;
-      for (const char* stage : {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"}) {
-        const auto told = train_by(n, run(stage, {concat("strategy=", stage)}));
-        if (losses.empty()) losses = told[0]->losses;
-        EXPECT_EQ(told[0]->losses, losses) << stage << ' ' << n;
-      }
-      const std::string bits = weights_of(run("ddp-fp32", {}));
-      for (const char* stage : {"zero1-fp32", "zero2-fp32", "zero3-fp32"})
-        EXPECT_TRUE(weights_of(run(stage, {})) == bits) << stage << ' ' << n;
-      train_by(n, run("resumed", {"strategy=zero1-fp32"}), 3);
-      train_by(n, run("resumed", {"strategy=zero3-fp32", "resume=auto"}));
-      EXPECT_TRUE(weights_of(run("resumed", {})) == bits) << form[0] << n;
+      });
     }
 }
 
@@ -85,44 +72,16 @@ TEST(MaskedLanguageRun, LearnsThatLinesFollowOneForm) {
   EXPECT_LT(told.losses.back(), 0.75 * told.losses.front());
 }
 
-std::vector<NamedNumber> masked_evaluation(const std::string& run, int ranks) {
-  std::vector<NamedNumber> values;
-  run_ranks(ranks, [&](Communicator& group) {
-    TrainedModel trained({.path = run}, group, [](LogLevel, std::string_view) {});
-    const EvaluatedRun all = evaluate_run(trained);
-    if (group.rank() == 0) values = all.sets.at(0).values;
-  });
-  return values;
-}
-
 TEST(MaskedLanguageRun, IsEvaluatedAndFillsMasksAlikeByAnyNumberOfRanks) {
   const TemporaryFolder place;
   train_by(1, masked_run(place, "run", {"data.rows=documents", "task.masking=words"}));
   std::string asked;
   for (int i = 0; i < 17; ++i) asked += concat("line [MASK] of ", i, i % 3 == 0 ? " [MASK]\n" : "\n");
   write_text_file(place / "asked.txt", asked);
-  const std::vector<NamedNumber> alone = masked_evaluation(place / "run", 1);
-  const auto value = [&](std::string_view name) {
-    for (const NamedNumber& each : alone)
-      if (each.name == name) return each.value;
-    ADD_FAILURE() << name;
-    return 0.0;
-  };
-  EXPECT_NEAR(value("perplexity"), std::exp(value("validation_loss")), 1e-4 * value("perplexity"));
-  EXPECT_TRUE(value("accuracy") >= 0 && value("accuracy") <= 1);
-  std::string predicted;
-  for (const int n : {1, 2, 3}) {
-    const std::vector<NamedNumber> values = masked_evaluation(place / "run", n);
-    ASSERT_EQ(values.size(), alone.size());
-    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].value, alone[i].value) << values[i].name << n;
-    run_ranks(n, [&](Communicator& group) {
-      TrainedModel trained({.path = place / "run"}, group, [](LogLevel, std::string_view) {});
-      predict_run(trained, {.input = place / "asked.txt", .out = place / concat("out", n)});
-    });
-    const std::string lines = read_text_file(place / concat("out", n));
-    if (n == 1) predicted = lines;
-    EXPECT_EQ(lines, predicted) << n;
-  }
+  const auto [evaluated, predicted] = expect_same_answers_by_any_ranks(place / "run", place / "asked.txt");
+  const double perplexity = number_named(evaluated, "perplexity"), accuracy = number_named(evaluated, "accuracy");
+  EXPECT_NEAR(perplexity, std::exp(number_named(evaluated, "validation_loss")), 1e-4 * perplexity);
+  EXPECT_TRUE(accuracy >= 0 && accuracy <= 1);
   const Json first = Json::parse(predicted.substr(0, predicted.find('\n')));
   EXPECT_EQ(first.at("example").integer(), 0);
   ASSERT_EQ(first.at("masks").items().size(), 2U);
@@ -187,14 +146,10 @@ TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {
   EXPECT_FALSE(std::filesystem::exists(place / "r"));
   train_by(1, masked_run(place, "run"));
   write_text_file(place / "asked.txt", "line [MASK] of 3\n\nline 4 of 3\n");
-  run_ranks(1, [&](Communicator& group) {
-    TrainedModel trained({.path = place / "run"}, group, [](LogLevel, std::string_view) {});
-    const std::string message =
-        error_of([&] { predict_run(trained, {.input = place / "asked.txt", .out = place / "out"}); });
-    EXPECT_NE(message.find("asked.txt', line 3: the text has no [MASK]; write it where a token shall be guessed"),
-              std::string::npos)
-        << message;
-  });
+  const std::string message = error_of([&] { (void)predicted_by(1, place / "run", place / "asked.txt"); });
+  EXPECT_NE(message.find("asked.txt', line 3: the text has no [MASK]; write it where a token shall be guessed"),
+            std::string::npos)
+      << message;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "keel/runtime/file.h"
 #include "tests/error_of.h"
-#include "tests/trainer/run_support.h"
+#include "tests/trainer/run_laws.h"
 
 namespace keel {
 namespace {
@@ -43,16 +43,13 @@ threads: 1
 TEST(PackedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
   for (const char* packing : {"data.packing=true", "data.packing=false"})
     for (const int n : {1, 2, 3, 4}) {
+      SCOPED_TRACE(packing);
       const TemporaryFolder place;
       write_sources(place);
-      for (const char* stage : {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"})
-        train_by(n, packed_run(place, stage, {concat("strategy=", stage), packing}));
-      const std::string bits = weights_of(packed_run(place, "ddp-fp32"));
-      for (const char* stage : {"zero1-fp32", "zero2-fp32", "zero3-fp32"})
-        EXPECT_TRUE(weights_of(packed_run(place, stage)) == bits) << stage << ' ' << n;
-      train_by(n, packed_run(place, "resumed", {"strategy=zero1-fp32", packing}), 4);
-      train_by(n, packed_run(place, "resumed", {"strategy=zero3-fp32", packing, "resume=auto"}));
-      EXPECT_TRUE(weights_of(packed_run(place, "resumed")) == bits) << n;
+      expect_same_bits_in_every_stage(n, 4, [&](const std::string& name, std::vector<std::string> more) {
+        more.emplace_back(packing);
+        return packed_run(place, name, std::move(more));
+      });
     }
 }
 

@@ -10,59 +10,28 @@
 #include "keel/data/csv.h"
 #include "keel/data/jsonl.h"
 #include "keel/runtime/random.h"
-#include "keel/trainer/evaluate_run.h"
 #include "keel/trainer/make_task.h"
 #include "keel/trainer/metrics.h"
-#include "keel/trainer/predict_run.h"
 #include "keel/trainer/run_plan.h"
 #include "tests/error_of.h"
 #include "tests/trainer/readings.h"
-#include "tests/trainer/run_support.h"
+#include "tests/trainer/run_laws.h"
 
 namespace keel {
 namespace {
 
 using namespace testing;
 
-const Tell kQuiet = [](LogLevel, std::string_view) {};
-
-// Told by name.
-std::string names_in(const std::vector<NamedNumber>& values) {
-  std::string text;
-  for (const NamedNumber& value : values) text += concat(value.name, ' ');
-  return text;
-}
-
-std::vector<NamedNumber> readings_evaluated(const std::string& run, int ranks = 1) {
-  std::vector<NamedNumber> values;
-  run_ranks(ranks, [&](Communicator& group) {
-    TrainedModel trained({.path = run}, group, kQuiet);
-    const EvaluatedRun all = evaluate_run(trained);
-    if (group.rank() == 0) values = all.sets.at(0).values;
-  });
-  return values;
-}
-
-double number_named(const std::vector<NamedNumber>& values, std::string_view name) {
-  for (const NamedNumber& value : values)
-    if (value.name == name) return value.value;
-  ADD_FAILURE() << "no " << name << " among " << names_in(values);
-  return std::nan("");
-}
-
 TEST(SupervisedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
-  constexpr const char* kStages[] = {"ddp-fp32", "zero1-fp32", "zero2-fp32", "zero3-fp32"};
   for (const int n : {1, 2, 3, 4}) {
     const TemporaryFolder place;
     write_readings(place, 37);  // of which 30 are trained on: an epoch of three steps
-    for (const char* stage : kStages) train_by(n, readings_run(place, stage, {concat("strategy=", stage)}));
-    const std::string bits = weights_of(readings_run(place, kStages[0]));
-    for (const char* stage : kStages) EXPECT_TRUE(weights_of(readings_run(place, stage)) == bits) << stage << ' ' << n;
-    train_by(n, readings_run(place, "resumed", {"strategy=zero1-fp32"}), 4);
-    train_by(n, readings_run(place, "resumed", {"strategy=zero3-fp32", "resume=auto"}));
-    EXPECT_TRUE(weights_of(readings_run(place, "resumed")) == bits) << n;
+    expect_same_bits_in_every_stage(n, 4, [&](const std::string& name, std::vector<std::string> more) {
+      return readings_run(place, name, std::move(more));
+    });
     train_by(n, readings_run(place, "again", {"strategy=zero3-fp32", "model.recompute=true"}));
-    EXPECT_TRUE(weights_of(readings_run(place, "again")) == bits) << "activations that are computed again, by " << n;
+    EXPECT_TRUE(weights_of(readings_run(place, "again")) == weights_of(readings_run(place, "ddp-fp32")))
+        << "activations that are computed again, by " << n;
   }
 }
 
@@ -80,7 +49,7 @@ TEST(SupervisedRun, LearnsNumbersAndClassesTogetherFromEveryKindOfFile) {
     Recorder told;
     train(readings_run(place, concat("of_", file), words), told);
     losses.push_back(told.validation);
-    const std::vector<NamedNumber> values = readings_evaluated(place / concat("of_", file));
+    const std::vector<NamedNumber> values = evaluated_by(1, place / concat("of_", file));
     EXPECT_GT(number_named(values, "far_r2"), 0.97);
     EXPECT_GT(number_named(values, "sky_accuracy"), 0.85);
     const double mae = number_named(values, "far_mae");
@@ -100,20 +69,7 @@ TEST(SupervisedRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
   write_readings(place, 31);
   train_by(1, readings_run(place, "run"));
   std::filesystem::rename(place / "r.jsonl", place / "asked.jsonl");
-  const std::vector<NamedNumber> alone = readings_evaluated(place / "run");
-  std::string predicted;
-  for (const int n : {1, 2, 3, 4}) {
-    const std::vector<NamedNumber> values = readings_evaluated(place / "run", n);
-    ASSERT_EQ(values.size(), alone.size());
-    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i].value, alone[i].value) << values[i].name;
-    const std::string out = place / concat("out", n);
-    run_ranks(n, [&](Communicator& group) {
-      TrainedModel trained({.path = place / "run"}, group, kQuiet);
-      predict_run(trained, {.input = place / "r.csv", .out = out});
-    });
-    if (n == 1) predicted = read_text_file(out);
-    EXPECT_EQ(read_text_file(out), predicted) << n;
-  }
+  const std::string predicted = expect_same_answers_by_any_ranks(place / "run", place / "r.csv").predicted;
   const Json first = Json::parse(predicted.substr(0, predicted.find('\n')));
   EXPECT_EQ(first.at("example").integer(), 0);
   EXPECT_NEAR(first.at("far").number(), 1000, 400) << "in the data's own unit";
@@ -142,10 +98,10 @@ TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
   std::filesystem::remove(place / "r.csv");
   write_text_file(place / "asked.csv", "b,a\n0.5,-0.25\n");
   run_ranks(1, [&](Communicator& group) {
-    TrainedModel trained({.path = place / "run"}, group, kQuiet);
+    TrainedModel trained({.path = place / "run"}, group, kToldNothing);
     EXPECT_EQ(predict_run(trained, {.input = place / "asked.csv", .out = place / "out"}).examples, 1);
     write_text_file(place / "asked.csv", "b,c\n0.5,-0.25\n");
-    TrainedModel again({.path = place / "run"}, group, kQuiet);
+    TrainedModel again({.path = place / "run"}, group, kToldNothing);
     const std::string message =
         error_of([&] { predict_run(again, {.input = place / "asked.csv", .out = place / "other"}); });
     EXPECT_NE(message.find("asked.csv', example 0 (from 0 on): "), std::string::npos) << message;
@@ -162,7 +118,7 @@ TEST(SupervisedRun, AsksNothingOfAFileOfColumnsThatWasChanged) {
     std::string text = whole;
     ASSERT_NE(text.find(old), std::string::npos) << text;
     write_text_file(path, text.replace(text.find(old), old.size(), other));
-    const std::string message = error_of([&] { readings_evaluated(place / "run"); });
+    const std::string message = error_of([&] { evaluated_by(1, place / "run"); });
     EXPECT_NE(message.find("columns.json': "), std::string::npos) << message;
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
@@ -195,7 +151,7 @@ TEST(SupervisedRun, WeighsTheLossesOfItsHeads) {
   const auto run = [&](const std::string& name, const std::string& heads) {
     Recorder told;
     train(readings_run(place, name, {heads, "task.regularizers=[]", "clip=0", "data.inputs=[a, b]"}), told);
-    return number_named(readings_evaluated(place / name), "far_r2");
+    return number_named(evaluated_by(1, place / name), "far_r2");
   };
   EXPECT_EQ(run("both", both), run("one", "model.heads=[{name: far, scale: standard}]"));
   EXPECT_NE(run("other", "model.heads=[{name: far, scale: standard, loss: mae}]"), run("same", both));
@@ -239,9 +195,9 @@ TEST(SupervisedRun, ValidatesOnAFileOfItsOwn) {
   train(config, told);
   EXPECT_EQ(read_metrics(RunFolder(config.run).metrics()).front().at("epoch").number(), 0.25)
       << "all 40 are trained on";
-  EXPECT_TRUE(std::isfinite(number_named(readings_evaluated(place / "run"), "far_r2")));
+  EXPECT_TRUE(std::isfinite(number_named(evaluated_by(1, place / "run"), "far_r2")));
   write_text_file(place / "v.csv", "a,b,far,sky\n0.5,0.1,1030,rain\n");
-  EXPECT_TRUE(std::isnan(number_named(readings_evaluated(place / "run"), "far_r2"))) << "of one row R2 is not defined";
+  EXPECT_TRUE(std::isnan(number_named(evaluated_by(1, place / "run"), "far_r2"))) << "of one row R2 is not defined";
 }
 
 TEST(SupervisedRun, LearnsFromATableByTheExampleOfItsPage) {
@@ -252,7 +208,7 @@ TEST(SupervisedRun, LearnsFromATableByTheExampleOfItsPage) {
   train(load_config(KEEL_SOURCE_DIR "/examples/table.yaml",
                     {concat("data.path=", place / "r.csv"), concat("run=", run), "epochs=2", "threads=1"}),
         told);
-  const std::vector<NamedNumber> values = readings_evaluated(run);
+  const std::vector<NamedNumber> values = evaluated_by(1, run);
   for (const char* name : {"sky_accuracy", "sky_f1_macro", "far_r2", "far_mae"})
     EXPECT_TRUE(std::isfinite(number_named(values, name))) << name;
 }
