@@ -94,6 +94,21 @@ std::vector<KeyRow> validation_keys(const KeyCondition& when, const KeyCondition
            .parts = &set_keys()}};
 }
 
+std::vector<KeyRow> example_keys() {
+  std::vector<KeyRow> rows = {
+      {.key = "data.validation",
+       .type = KeyType::number,
+       .standard = "0.1",
+       .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
+       .low = 0,
+       .high = 0.9,
+       .known_as = "validation_ratio|validation_fraction",
+       .role = KeyRole::validation_fraction}};
+  for (KeyRow& row : validation_keys()) rows.push_back(std::move(row));
+  rows.push_back(last_rows_key());
+  return rows;
+}
+
 std::vector<SettingsComplaint> complain_of_validation(const Settings& settings, bool has_column) {
   std::vector<SettingsComplaint> complaints;
   std::vector<std::string> names;

@@ -25,6 +25,8 @@ LastRows last_rows(const Settings& settings);
 
 // data.validation_path, data.sets and data.split_column; the last where `by_column` holds.
 std::vector<KeyRow> validation_keys(const KeyCondition& when = {}, const KeyCondition& by_column = {});
+// Of tasks whose examples are rows: data.validation, a fraction that is drawn, then those and data.last.
+std::vector<KeyRow> example_keys();
 // What their values ask of each other; `has_column`: data.split_column applies.
 std::vector<SettingsComplaint> complain_of_validation(const Settings& settings, bool has_column = true);
 

@@ -213,18 +213,8 @@ std::vector<KeyRow> supervised_keys() {
        .type = choice,
        .standard = "standard",
        .help = "standard: inputs less their mean by their deviation in the training data; none: as they are.",
-       .choices = "standard|none"},
-      {.key = "data.validation",
-       .type = number,
-       .standard = "0.1",
-       .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
-       .low = 0,
-       .high = 0.9,
-       .known_as = "validation_ratio|validation_fraction",
-       .role = KeyRole::validation_fraction}};
-  const std::vector<KeyRow> sets = validation_keys();
-  rows.insert(rows.end(), sets.begin(), sets.end());
-  rows.push_back(last_rows_key());
+       .choices = "standard|none"}};
+  for (KeyRow& row : example_keys()) rows.push_back(std::move(row));
   return rows;
 }
 

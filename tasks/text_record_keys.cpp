@@ -63,16 +63,7 @@ std::vector<KeyRow> text_record_keys(const TextRecordWords& words) {
                   .help = "Which text of a pair is cut where both have more than model.block tokens with the special "
                           "ones; one text is cut at its end. none: a longer one is an Error.",
                   .choices = "longest_first|only_first|only_second|none"});
-  rows.push_back({.key = "data.validation",
-                  .type = number,
-                  .standard = "0.1",
-                  .help = "Fraction of the examples, drawn by data.seed, that is never trained on; 0: none.",
-                  .low = 0,
-                  .high = 0.9,
-                  .known_as = "validation_ratio|validation_fraction",
-                  .role = KeyRole::validation_fraction});
-  for (const KeyRow& row : validation_keys()) rows.push_back(row);
-  rows.push_back(last_rows_key());
+  for (const KeyRow& row : example_keys()) rows.push_back(row);
   rows.push_back({.key = "data.group_by_length",
                   .type = flag,
                   .standard = "false",
