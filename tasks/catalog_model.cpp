@@ -35,7 +35,7 @@ TokenizerPtr CatalogModel::run_tokenizer() const {
   return has_run_tokenizer() ? load_tokenizer(in_run(kRunTokenizer)) : nullptr;
 }
 
-TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
+TokenizerPtr CatalogModel::tokenizer_of(const std::string& name, const std::function<std::string()>& text) const {
   if (has_run_tokenizer()) return run_tokenizer();
   if (name == kModelTokenizer) {
     KEEL_CHECK(is_published(),
@@ -43,9 +43,10 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& name) const {
                "file, such as one that `keel tokenizer train` has made");
     return load_tokenizer(hub_model_folder(site_.settings));
   }
-  KEEL_CHECK(!is_made_of_text(name), "data.tokenizer=", name,
+  if (!is_made_of_text(name)) return find_tokenizer(name, "");
+  KEEL_CHECK(text, "data.tokenizer=", name,
              " is made of one text, and this task has records; take another one, such as byte");
-  return find_tokenizer(name, "");
+  return find_tokenizer(name, text());
 }
 
 std::vector<std::int64_t> CatalogModel::end_tokens() const {
@@ -53,31 +54,37 @@ std::vector<std::int64_t> CatalogModel::end_tokens() const {
   return folder.empty() ? std::vector<std::int64_t>() : end_tokens_of(folder);
 }
 
-void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const {
+std::string CatalogModel::run_config() const { return in_run(kRunModel); }
+
+void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data,
+                             const HeadOptions& head) const {
   if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty())
     data.derived.emplace_back(
-        kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head_));
+        kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head));
   for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
 }
 
 LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, site_.run); }
 
-void CatalogModel::adapt(Module& model, const ModelSpec& spec) const { add_lora(model, lora(), spec.entry().naming); }
+void CatalogModel::adapt(Module& model, const ModelSpec& spec, bool with_heads) const {
+  const HubNaming& naming = spec.entry().naming;
+  add_lora(model, with_heads ? keel::with_heads(lora(), model, naming) : lora(), naming);
+}
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
   return beginning_of(site_.settings, spec, model, site_.run);
 }
 
 HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,
-                                 DType dtype) const {
-  const std::string kept = in_run(kRunModel);
+                                 DType dtype, const HeadOptions& head) const {
+  const std::string kept = run_config();
   const std::string named = name == kModelTokenizer ? site_.settings.text("model.from") : name;
   return keel::hub_files(spec, {.kept = kept.empty() ? "" : read_text_file(kept),
                                 .tokenizer = tokenizer,
                                 .tokenizer_name = named,
                                 .dtype = dtype,
-                                .head = head_});
+                                .head = head});
 }
 
 }  // namespace keel

@@ -1,8 +1,9 @@
 #pragma once
-// What tasks that train a model of the catalog on texts have in common: its shape, where its weights begin, the
-// tokenizer that is there before the data is, and the files that a run keeps of all that.
+// What tasks that train a model of the catalog on texts have in common: its shape, where its weights begin, its
+// tokenizer, and the files that a run keeps of all that.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,7 @@ namespace keel {
 
 class CatalogModel {
  public:
-  // `head`: of an encoder.
-  explicit CatalogModel(const TaskSite& site, const HeadOptions& head = {}) : site_(site), head_(head) {}
+  explicit CatalogModel(const TaskSite& site) : site_(site) {}
 
   // Whether model.from names a model.
   bool is_published() const;
@@ -32,28 +32,30 @@ class CatalogModel {
   bool has_run_tokenizer() const;
   TokenizerPtr run_tokenizer() const;
   // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else is
-  // as find_tokenizer() has it. One that is made of a text is an Error.
-  TokenizerPtr tokenizer_of(const std::string& name) const;
+  // as find_tokenizer() has it. `text`: what one is made of that is made of a text, or else it is an Error.
+  TokenizerPtr tokenizer_of(const std::string& name, const std::function<std::string()>& text = {}) const;
 
   // Tokens that end a text: eos_token_id of the folder's generation_config.json, or else of its config.json. Of the run
   // that is asked, or of model.from; none: they say none.
   std::vector<std::int64_t> end_tokens() const;
 
   LoraOptions lora() const;
-  // Gives a model of this shape the adapters that the settings say.
-  void adapt(Module& model, const ModelSpec& spec) const;
+  // Gives a model of this shape the adapters that the settings say; `with_heads`: its heads are trained beside them.
+  void adapt(Module& model, const ModelSpec& spec, bool with_heads = false) const;
 
-  // What a run keeps of it. Null: there is no tokenizer.
-  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data) const;
+  // The config.json of the run that is asked; empty: it has none, or none is asked.
+  std::string run_config() const;
+  // What a run keeps of it. Null: there is no tokenizer. `head`: of an encoder.
+  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data, const HeadOptions& head = {}) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
-  // `name`: what data.tokenizer says; empty: nothing that has files.
-  HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype) const;
+  // `name`: what data.tokenizer says; empty: nothing that has files. `head`: of an encoder.
+  HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype,
+                     const HeadOptions& head = {}) const;
 
  private:
   std::string in_run(std::string_view file) const;  // empty: the run has none, or none is asked
 
   const TaskSite& site_;
-  HeadOptions head_;
 };
 
 // "model", what data.tokenizer is where it is not given.

@@ -1,7 +1,6 @@
 #include "keel/tasks/label_task.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -9,20 +8,17 @@
 #include "keel/autograd/reduce.h"
 #include "keel/data/token_batch.h"
 #include "keel/data/walk.h"
-#include "keel/models/lora.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/xxh3.h"
-#include "keel/tasks/hub_files.h"
 #include "keel/tasks/metrics/values.h"
 #include "keel/tasks/word_dropout.h"
-#include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
 namespace {
 
-constexpr const char *kKeptTokenizer = "tokenizer.json", *kKeptModel = "config.json", *kKeptClasses = "classes.json";
+constexpr const char *kHubConfig = "config.json", *kKeptClasses = "classes.json";
 constexpr std::int64_t kLengthWindow = 50;  // steps
 // f32 (rows, ..., classes): what each class's negative logarithm counts, of weighted classes; and the weight of it.
 constexpr const char *kShares = "class_shares", *kShareWeight = "class_weight", *kWeightedTerm = "weighted_loss";
@@ -151,7 +147,7 @@ std::vector<SettingsComplaint> complain_of_labels(const Settings& settings, bool
 
 std::string label_task_of_hub(const std::string& folder, std::string_view ending,
                               HubSections (*sections)(const HubLabels& labels)) {
-  const std::string place = concat(folder, '/', kKeptModel);
+  const std::string place = concat(folder, '/', kHubConfig);
   const Json config = Json::parse_or_null(read_text_file(place));
   const Json *classes = config.find("architectures"), *problem = config.find("problem_type");
   if (classes == nullptr || !classes->is_array() || classes->items().empty()) return {};
@@ -167,36 +163,30 @@ std::string label_task_of_hub(const std::string& folder, std::string_view ending
 
 LabelTask::LabelTask(const TaskSite& site) : site_(site), form_(record_form(site.settings)) {}
 
-std::string LabelTask::kept(std::string_view name) const {
-  if (site_.run.empty()) return {};
-  std::string path = concat(site_.run, '/', name);
-  return std::filesystem::exists(path) ? path : std::string();
-}
-
 const TextRecords& LabelTask::training() {
   if (!training_) training_ = open_text_records(path(), form_, cells(), site_.progress);
   return *training_;
 }
 
 const TokenizerPtr& LabelTask::tokenizer() {
-  if (tokenizer_) return tokenizer_;
-  if (const std::string file = kept(kKeptTokenizer); !file.empty()) return tokenizer_ = load_tokenizer(file);
-  return tokenizer_ = tokenizer_of_records(site_.settings, [&] {
-           std::string all;
-           each_record(*training().data, path(), [&](const Example& record) { all += text_in(record); });
-           return all;
-         });
+  if (!tokenizer_)
+    tokenizer_ = base_.tokenizer_of(site_.settings.text("data.tokenizer"), [&] {
+      std::string all;
+      each_record(*training().data, path(), [&](const Example& record) { all += text_in(record); });
+      return all;
+    });
+  return tokenizer_;
 }
 
 std::int64_t LabelTask::vocabulary() {
   // Where nothing more is to be known, the tokenizer need not be there yet.
-  const bool is_known = has_hub_model() || site_.settings.integer("model.vocabulary") > 0;
+  const bool is_known = base_.is_published() || site_.settings.integer("model.vocabulary") > 0;
   return !tokenizer_ && is_known ? 0 : tokenizer()->vocabulary_size();
 }
 
 std::vector<std::string> LabelTask::classes_of_hub() const {
-  if (!has_hub_model()) return {};
-  return classes_of_config(concat(hub_model_folder(site_.settings), '/', kKeptModel));
+  if (!base_.is_published()) return {};
+  return classes_of_config(concat(hub_model_folder(site_.settings), '/', kHubConfig));
 }
 
 std::vector<std::string> LabelTask::classes_of_data() {
@@ -211,7 +201,7 @@ std::vector<std::string> LabelTask::classes_of_data() {
 
 const std::shared_ptr<const ClassLabels>& LabelTask::classes() {
   if (classes_ || !has_classes()) return classes_;
-  if (const std::string file = kept(kKeptModel); !file.empty())
+  if (const std::string file = base_.run_config(); !file.empty())
     classes_ = class_labels(classes_of_config(file), concat("'", file, "': id2label"));
   else if (const std::vector<std::string>& given = site_.settings.texts("task.classes"); !given.empty())
     classes_ = class_labels(given, "task.classes");
@@ -234,8 +224,7 @@ EncoderModel& LabelTask::encoder() {
   if (!model_) {
     const ModelSpecPtr shape = spec();
     model_ = shape->make_encoder(head_of_model());
-    const HubNaming& naming = shape->entry().naming;
-    add_lora(*model_, with_heads(lora_options(site_.settings, site_.run), *model_, naming), naming);
+    base_.adapt(*model_, *shape, true);
     model_->recompute = site_.settings.flag("model.recompute");
   }
   return *model_;
@@ -253,8 +242,8 @@ std::vector<std::string> LabelTask::varying(bool has_labels) const {
 Collator LabelTask::collator(bool has_labels) {
   PadOptions options = {.fields = {{std::string(kInputIds)}, {std::string(kTokenTypes)}},
                         .multiple = site_.settings.integer("data.pad_multiple")};
-  KEEL_CHECK(block() % options.multiple == 0, "data.pad_multiple is ", options.multiple,
-             ", which does not divide the longest sequence of ", block(),
+  KEEL_CHECK(positions() % options.multiple == 0, "data.pad_multiple is ", options.multiple,
+             ", which does not divide the longest sequence of ", positions(),
              " tokens (model.block); choose one that does");
   for (PaddedField& field : padded(has_labels)) options.fields.push_back(std::move(field));
   if (!has_labels || !has_classes()) return pad(options);
@@ -267,7 +256,7 @@ DatasetPtr LabelTask::examples_of(const TextRecords& records, const std::string&
                                                                .classes = classes(),
                                                                .texts = records.texts,
                                                                .labels = form_.labels,
-                                                               .limit = text_limit(site_.settings, block()),
+                                                               .limit = text_limit(site_.settings, positions()),
                                                                .token_types = encoder().token_types(),
                                                                .has_labels = has_labels});
   const std::string json = tokenizer()->to_json();
@@ -305,27 +294,18 @@ Data LabelTask::data() {
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0,
                          .training = hidden > 0 ? hiding_words(word_dropout(*tokenizer(), hidden), rows) : rows});
-  data.files = {{kKeptTokenizer, tokenizer()->to_json()}};
-  data.derived = {{kKeptModel, kept_config(*spec(), site_.run.empty() ? hub_model_folder(site_.settings) : site_.run,
-                                           head_of_model())}};
+  base_.add_files(*spec(), tokenizer(), data, head_of_model());
   if (has_classes()) {
     data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
     data.note = concat(classes()->size(), " classes: ", classes()->listed());
   }
-  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
   return data;
 }
 
-Task::Beginning LabelTask::beginning() { return beginning_of(site_.settings, *spec(), encoder(), site_.run); }
+Task::Beginning LabelTask::beginning() { return base_.beginning(encoder(), *spec()); }
 
 HubFiles LabelTask::hub_files(DType dtype) {
-  const std::string file = kept(kKeptModel);
-  const std::string& name = site_.settings.text("data.tokenizer");
-  return keel::hub_files(*spec(), {.kept = file.empty() ? "" : read_text_file(file),
-                                   .tokenizer = tokenizer(),
-                                   .tokenizer_name = name == "model" ? hub_model_folder(site_.settings) : name,
-                                   .dtype = dtype,
-                                   .head = head_of_model()});
+  return base_.hub_files(*spec(), tokenizer(), site_.settings.text("data.tokenizer"), dtype, head_of_model());
 }
 
 std::string LabelTask::why_not_recordable() const {

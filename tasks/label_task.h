@@ -11,6 +11,7 @@
 
 #include "keel/models/encoder_model.h"
 #include "keel/models/model_keys.h"
+#include "keel/tasks/catalog_model.h"
 #include "keel/tasks/class_labels.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tasks/metrics/catalog.h"
@@ -49,7 +50,7 @@ class LabelTask : public Task {
   void validation_step(const Batch& batch, Forward& pass, Metrics& metrics) override;
   Loss training_step(const Batch& batch, Forward& pass) override { return loss_of(outputs(batch, pass), batch); }
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override;
-  std::int64_t positions() const override { return block(); }
+  std::int64_t positions() const override { return base_.positions(); }
   Beginning beginning() override;
   HubFiles hub_files(DType dtype) override;
 
@@ -84,11 +85,8 @@ class LabelTask : public Task {
   const std::shared_ptr<const ClassLabels>& classes();
 
  private:
-  std::int64_t block() const { return sequence_length(site_.settings, site_.run); }
-  bool has_hub_model() const { return site_.settings.text("model.from") != "none"; }
-  std::string kept(std::string_view name) const;  // a file of the run that is asked; empty: there is none
   EncoderModel& encoder();
-  ModelSpecPtr spec() { return model_spec(site_.settings, vocabulary(), site_.run); }
+  ModelSpecPtr spec() { return base_.spec(vocabulary()); }
   HeadOptions head_of_model();
   std::int64_t outputs_of_model() { return has_classes() ? classes()->size() : std::ssize(form_.labels); }
   std::vector<std::string> classes_of_data();
@@ -104,6 +102,7 @@ class LabelTask : public Task {
   const std::string& path() const { return site_.settings.text("data.path"); }
 
   TaskSite site_;
+  CatalogModel base_{site_};
   RecordForm form_;
   std::optional<TextRecords> training_;
   TokenizerPtr tokenizer_;

@@ -124,13 +124,14 @@ class MaskedLanguageTask : public Task {
 
   Data data() override {
     Data data = examples().data(site_);
-    base_.add_files(*shape(), tokenizer(), data);
+    base_.add_files(*shape(), tokenizer(), data, kMaskedHead);
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), is_of_tokens() ? "" : site_.settings.text("data.tokenizer"), dtype);
+    return base_.hub_files(*shape(), tokenizer(), is_of_tokens() ? "" : site_.settings.text("data.tokenizer"), dtype,
+                           kMaskedHead);
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override {
@@ -257,7 +258,7 @@ class MaskedLanguageTask : public Task {
   }
 
   TaskSite site_;
-  CatalogModel base_{site_, kMaskedHead};
+  CatalogModel base_{site_};
   MetricList metrics_{{"accuracy", "perplexity"}, MetricInput::classes, 2};
   TokenizerPtr tokenizer_;
   std::optional<LanguageData> data_;

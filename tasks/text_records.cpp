@@ -9,12 +9,9 @@
 #include "keel/data/jsonl.h"
 #include "keel/data/lines.h"
 #include "keel/data/token_batch.h"
-#include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
-#include "keel/tokenizers/find_tokenizer.h"
-#include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
 namespace {
@@ -208,12 +205,6 @@ void set_tokens(Example& example, const Encoding& encoding, std::int64_t token_t
   for (const std::uint32_t type : encoding.type_ids) types.values.push_back(type < token_types ? type : 0);
   example.set(std::string(kInputIds), std::move(ids));
   example.set(std::string(kTokenTypes), std::move(types));
-}
-
-TokenizerPtr tokenizer_of_records(const Settings& settings, const std::function<std::string()>& all_texts) {
-  const std::string& name = settings.text("data.tokenizer");
-  if (name == "model") return load_tokenizer(hub_model_folder(settings));
-  return find_tokenizer(name, is_made_of_text(name) ? all_texts() : std::string());
 }
 
 }  // namespace keel

@@ -73,8 +73,4 @@ Encoding encoded_record(const Tokenizer& tokenizer, const TextPair& texts, const
 void set_tokens(Example& example, const Encoding& encoding, std::int64_t token_types);
 inline constexpr std::string_view kTokenTypes = "token_types", kLengths = "lengths";
 
-// The tokenizer of data.tokenizer; "model" is that of model.from, in its folder. `all_texts` is asked where it is made
-// of them.
-TokenizerPtr tokenizer_of_records(const Settings& settings, const std::function<std::string()>& all_texts);
-
 }  // namespace keel
