@@ -1,12 +1,8 @@
 // Llama, Mistral and Qwen on a device: steps beside the processor's, and runs of the trainer.
 
-#include <cstdlib>
-
 #include "keel/dist/parallel/sharded.h"
-#include "keel/trainer/generate.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/device_runs.h"
 #include "tests/models/golden_decoders.h"
-#include "tests/trainer/run_support.h"
 
 namespace keel {
 namespace {
@@ -52,34 +48,9 @@ TEST_P(DecodersOnDevice, StepsHaveTransformersLosses) {
 }
 
 TEST_P(DecodersOnDevice, RunsHaveTheProcessorsLossesAndTextsAndRecordedStepsTheSameBits) {
-  ::setenv("KEEL_TUNE_MATMUL", "0", 1);
   const TemporaryFolder place;
-  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
-    std::vector<std::string> settings = {"model.type=qwen3",  "model.kv_heads=1", "model.window=5", "model.hidden=24",
-                                         "steps=4",           "model.layers=1",   "model.block=8",  "model.dropout=0",
-                                         "batch.global=4",    "batch.micro=2",    "eval.every=3",   "eval.batches=2",
-                                         "checkpoint.every=2"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return small_run(place, name, settings);
-  };
-  const std::string on_device = "device=" + to_string(kTestDevice);
-  const Config ordinary = run("ordinary", {on_device, "strategy=fp32"}),
-               graphed = run("graphed", {on_device, "strategy=fp32", "cuda_graph=true"});
-  Recorder there, recorded, here;
-  train(ordinary, there);
-  train(graphed, recorded);
-  train(run("here", {"device=cpu", "strategy=fp32"}), here);
-  ASSERT_EQ(there.losses.size(), 4U);
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
-  EXPECT_EQ(recorded.losses, there.losses);
-  EXPECT_EQ(weights_of(graphed), weights_of(ordinary));
-  std::vector<std::string> texts;
-  for (const std::string& where : {to_string(kTestDevice), std::string("cpu")}) {
-    std::string& text = texts.emplace_back();
-    generate({.run = place / "ordinary", .prompt = "line", .tokens = 12, .temperature = 0, .device = where},
-             [&](std::string_view piece) { text += piece; });
-  }
-  EXPECT_EQ(texts[0], texts[1]);
+  expect_losses_of_the_processor(place, {"model.type=qwen3", "model.kv_heads=1", "model.window=5", "model.hidden=24"});
+  expect_text_of_the_processor(place / "ordinary", 0);
 }
 
 }  // namespace

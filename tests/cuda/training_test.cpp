@@ -1,7 +1,5 @@
 // Whole training steps on a device: the engine, and runs of the trainer.
 
-#include <cstdlib>
-
 #include "keel/data/token_batch.h"
 #include "keel/dist/checkpoint/load.h"
 #include "keel/dist/checkpoint/save.h"
@@ -9,11 +7,9 @@
 #include "keel/dist/parallel/sharded.h"
 #include "keel/models/gpt.h"
 #include "keel/tasks/language.h"
-#include "keel/trainer/generate.h"
 #include "keel/trainer/micro_step.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/device_runs.h"
 #include "tests/dist/parallel/sharding_support.h"
-#include "tests/trainer/run_support.h"
 #ifdef KEEL_EMULATED
 #include "keel/runtime/emulation/machine.h"
 #endif
@@ -84,11 +80,6 @@ Config tiny_run(const TemporaryFolder& place, const std::string& run, const std:
   return small_run(place, run, settings);
 }
 
-// cuBLASLt's algorithms are timed otherwise, and another run may find another one the fastest, with other bits.
-void choose_products_untimed() { ::setenv("KEEL_TUNE_MATMUL", "0", 1); }
-
-std::string on(Device device) { return "device=" + to_string(device); }
-
 TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessorAndWritesTheSameText) {
   const TemporaryFolder place;
   Recorder there, here;
@@ -98,16 +89,8 @@ TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessorAndWritesTheS
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
 
-  for (const double temperature : {0.0, 1.0}) {
-    std::vector<std::string> texts;
-    for (const std::string& where : {to_string(kTestDevice), std::string("cpu")}) {
-      std::string& text = texts.emplace_back();
-      generate({.run = place / "there", .prompt = "line", .tokens = 12, .temperature = temperature, .device = where},
-               [&](std::string_view piece) { text += piece; });
-    }
-    EXPECT_EQ(texts[0], texts[1]) << "temperature " << temperature;
-    EXPECT_EQ(texts[0].size(), 16u);
-  }
+  for (const double temperature : {0.0, 1.0})
+    EXPECT_EQ(expect_text_of_the_processor(place / "there", temperature).size(), 16u);
 }
 
 TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {
