@@ -20,66 +20,90 @@ struct RotaryCase {
 // Whole packs; a rest that is not turned, of one run and of two; single elements; a head of more units than lanes.
 constexpr RotaryCase kRotaryCases[] = {{32, 16}, {24, 8}, {32, 8}, {10, 3}, {7, 2}, {32, 16, false}, {148, 70}};
 
+// Forward and, in place, back. Positions: 0 has those from the fifth on, 1 has some for all rows, 2 has some for each.
+void expect_turned_as_by_the_processor(const Context& device, DType dtype, RotaryPairs layout, const RotaryCase& each,
+                                       int positions) {
+  SCOPED_TRACE(concat(dtype, " size ", each.size, " pairs ", each.pairs, " positions ", positions));
+  const Context host = context();
+  const Tensor rows = uniform_tensor(host, {2, 3, 4, each.size}, 1, dtype);
+  const Tensor angles = uniform_tensor(host, {2, 9, each.pairs}, 2);
+  RotaryArgs here;
+  here.x = packed_part(rows);
+  here.table = {kernels::clone(angles.select(0, 0)), kernels::clone(angles.select(0, 1)), layout};
+  if (positions == 1) here.positions = tensor_of(host, {8, 0, 3}, {3}, DType::i32);
+  if (positions == 2) here.positions = tensor_of(host, {8, 0, 3, 1, 1, 7}, {2, 3}, DType::i64);
+  here.first = positions == 0 ? 5 : 0;
+  RotaryArgs there = here;
+  const Tensor moved = kernels::to(rows, device);
+  there.x = packed_part(each.aligned ? moved : off_boundary(moved));
+  there.table = {kernels::to(here.table.cosines, device), kernels::to(here.table.sines, device), layout};
+  if (positions != 0) there.positions = kernels::to(here.positions, device);
+  const std::vector<double> expected = doubles(kernels::rotary(here).out);
+  EXPECT_EQ(doubles(kernels::rotary(there).out), expected);
+  there.out = there.x;
+  there.inverse = here.inverse = true;
+  const std::vector<double> back = doubles(kernels::rotary(here).out);
+  EXPECT_EQ(doubles(kernels::rotary(there).out), back);
+}
+
+void expect_normed_as_by_the_processor(const Context& device, DType dtype, RotaryPairs layout, const RotaryCase& each) {
+  SCOPED_TRACE(concat(dtype, " size ", each.size, " pairs ", each.pairs));
+  const Context host = context();
+  const Tensor rows = uniform_tensor(host, {2, 3, 4, each.size}, 1, dtype);
+  const Tensor grads = uniform_tensor(host, {2, 3, 4, each.size}, 3, dtype);
+  const Tensor angles = uniform_tensor(host, {2, 9, each.pairs}, 2);
+  RotaryBackwardArgs here;
+  here.forward.x = packed_part(rows);
+  here.forward.table = {kernels::clone(angles.select(0, 0)), kernels::clone(angles.select(0, 1)), layout};
+  here.forward.weight = uniform_tensor(host, {each.size}, 4, dtype, 0.5, 1.5);
+  here.forward.epsilon = 1e-3;
+  here.grad_out = packed_part(grads);
+  here.grad_weight = kernels::full(host, {each.size}, 0.25);
+  here.add_weight = true;
+  RotaryBackwardArgs there = here;
+  const Tensor moved = kernels::to(rows, device);
+  there.forward.x = packed_part(each.aligned ? moved : off_boundary(moved));
+  there.forward.table = {kernels::to(here.forward.table.cosines, device), kernels::to(here.forward.table.sines, device),
+                         layout};
+  there.forward.weight = kernels::to(here.forward.weight, device);
+  there.grad_out = packed_part(kernels::to(grads, device));
+  there.grad_x = there.grad_out;
+  there.grad_weight = kernels::to(here.grad_weight, device);
+  here.forward = kernels::rotary(here.forward);
+  there.forward = kernels::rotary(there.forward);
+  expect_close(there.forward.out, here.forward.out, 2, 1);
+  here = kernels::rotary_backward(here);
+  there = kernels::rotary_backward(there);
+  expect_close(there.grad_x, here.grad_x, 2, 1);
+  expect_close(there.grad_weight, here.grad_weight, 10, 1);
+}
+
+constexpr RotaryPairs kRotaryLayouts[] = {RotaryPairs::halves, RotaryPairs::interleaved};
+
 TEST_P(RotaryOnDevice, HasTheBitsOfTheProcessorForEveryLayoutAndPosition) {
   for (const DType dtype : kKernelTypes)
-    for (const RotaryPairs layout : {RotaryPairs::halves, RotaryPairs::interleaved})
+    for (const RotaryPairs layout : kRotaryLayouts)
       for (const RotaryCase& each : kRotaryCases)
-        for (const int positions : {0, 1, 2}) {
-          SCOPED_TRACE(concat(dtype, " size ", each.size, " pairs ", each.pairs, " positions ", positions));
-          const Tensor rows = uniform_tensor(host, {2, 3, 4, each.size}, 1, dtype);
-          const Tensor angles = uniform_tensor(host, {2, 9, each.pairs}, 2);
-          RotaryArgs here;
-          here.x = packed_part(rows);
-          here.table = {kernels::clone(angles.select(0, 0)), kernels::clone(angles.select(0, 1)), layout};
-          if (positions == 1) here.positions = tensor_of(host, {8, 0, 3}, {3}, DType::i32);
-          if (positions == 2) here.positions = tensor_of(host, {8, 0, 3, 1, 1, 7}, {2, 3}, DType::i64);
-          here.first = positions == 0 ? 5 : 0;
-          RotaryArgs there = here;
-          const Tensor moved = on_device(rows);
-          there.x = packed_part(each.aligned ? moved : off_boundary(moved));
-          there.table = {on_device(here.table.cosines), on_device(here.table.sines), layout};
-          there.positions = on_device(here.positions);
-          const std::vector<double> expected = doubles(kernels::rotary(here).out);
-          EXPECT_EQ(doubles(kernels::rotary(there).out), expected);
-          there.out = there.x;  // in place, turned back
-          there.inverse = here.inverse = true;
-          const std::vector<double> back = doubles(kernels::rotary(here).out);
-          EXPECT_EQ(doubles(kernels::rotary(there).out), back);
-        }
+        for (const int positions : {0, 1, 2}) expect_turned_as_by_the_processor(device, dtype, layout, each, positions);
 }
 
 TEST_P(RotaryOnDevice, WithANormAndItsGradientsEqualsTheProcessor) {
   for (const DType dtype : kKernelTypes)
-    for (const RotaryPairs layout : {RotaryPairs::halves, RotaryPairs::interleaved})
-      for (const RotaryCase& each : kRotaryCases) {
-        SCOPED_TRACE(concat(dtype, " size ", each.size, " pairs ", each.pairs));
-        const Tensor rows = uniform_tensor(host, {2, 3, 4, each.size}, 1, dtype);
-        const Tensor grads = uniform_tensor(host, {2, 3, 4, each.size}, 3, dtype);
-        const Tensor angles = uniform_tensor(host, {2, 9, each.pairs}, 2);
-        RotaryBackwardArgs here;
-        here.forward.x = packed_part(rows);
-        here.forward.table = {kernels::clone(angles.select(0, 0)), kernels::clone(angles.select(0, 1)), layout};
-        here.forward.weight = uniform_tensor(host, {each.size}, 4, dtype, 0.5, 1.5);
-        here.forward.epsilon = 1e-3;
-        here.grad_out = packed_part(grads);
-        here.grad_weight = kernels::full(host, {each.size}, 0.25);
-        here.add_weight = true;
-        RotaryBackwardArgs there = here;
-        const Tensor moved = on_device(rows);
-        there.forward.x = packed_part(each.aligned ? moved : off_boundary(moved));
-        there.forward.table = {on_device(here.forward.table.cosines), on_device(here.forward.table.sines), layout};
-        there.forward.weight = on_device(here.forward.weight);
-        there.grad_out = packed_part(on_device(grads));
-        there.grad_x = there.grad_out;
-        there.grad_weight = on_device(here.grad_weight);
-        here.forward = kernels::rotary(here.forward);
-        there.forward = kernels::rotary(there.forward);
-        expect_close(there.forward.out, here.forward.out, 2, 1);
-        here = kernels::rotary_backward(here);
-        there = kernels::rotary_backward(there);
-        expect_close(there.grad_x, here.grad_x, 2, 1);
-        expect_close(there.grad_weight, here.grad_weight, 10, 1);
-      }
+    for (const RotaryPairs layout : kRotaryLayouts)
+      for (const RotaryCase& each : kRotaryCases) expect_normed_as_by_the_processor(device, dtype, layout, each);
+}
+
+// A few of the same, for the sanitizer set: every size and position once, with and without a norm.
+TEST_P(RotaryOnDevice, HasTheBitsOfTheProcessorForSomeLayouts) {
+  for (const RotaryCase& each : kRotaryCases)
+    for (const int positions : {0, 1, 2})
+      expect_turned_as_by_the_processor(device, DType::bf16, kRotaryLayouts[positions % 2], each, positions);
+}
+
+TEST_P(RotaryOnDevice, WithANormEqualsTheProcessorForSomeLayouts) {
+  std::size_t i = 0;
+  for (const RotaryCase& each : kRotaryCases)
+    expect_normed_as_by_the_processor(device, DType::bf16, kRotaryLayouts[i++ % 2], each);
 }
 
 TEST_P(RotaryOnDevice, SumsHaveTheSameBitsInAnyOrder) {
