@@ -282,4 +282,8 @@ def generate():
 
 
 if __name__ == "__main__":
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 3):
+        print(f"optimizers.safetensors: skipped, PyTorch {torch.__version__} lacks some of the optimizers; 2.3 has them")
+        sys.exit(0)
+    torch.set_default_dtype(torch.float64)
     sys.exit(golden.run(__doc__, "optimizers.safetensors", generate))

@@ -71,4 +71,7 @@ def generate():
 
 
 if __name__ == "__main__":
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 0):
+        print(f"sparse_adam.safetensors: skipped, PyTorch {torch.__version__} has no maximize; 2.0 has it")
+        sys.exit(0)
     sys.exit(golden.run(__doc__, "sparse_adam.safetensors", generate))
