@@ -78,7 +78,6 @@ TEST(SupervisedRun, IsEvaluatedAndPredictedAlikeByAnyNumberOfRanks) {
   EXPECT_GT(first.at("sky_probability").number(), 0.33);
 }
 
-// Numbers and classes come from the run's own file, so the data need not be there, nor have what was learnt.
 TEST(SupervisedRun, IsEvaluatedWhateverScheduleItsEpochsHad) {
   const TemporaryFolder place;
   write_readings(place, 37);
@@ -87,10 +86,11 @@ TEST(SupervisedRun, IsEvaluatedWhateverScheduleItsEpochsHad) {
         place, schedule,
         {"steps=0", "epochs=4", concat("scheduler={type: ", schedule, ", warmup: 5}"), "checkpoint.every=0"});
     train_by(1, config);
-    EXPECT_FALSE(readings_evaluated(config.run).empty()) << schedule;
+    EXPECT_FALSE(evaluated_by(1, config.run).empty()) << schedule;
   }
 }
 
+// Numbers and classes come from the run's own file, so the data need not be there, nor have what was learnt.
 TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
   const TemporaryFolder place;
   write_readings(place, 31);
