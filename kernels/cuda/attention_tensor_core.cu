@@ -209,7 +209,9 @@ void run(const AttentionArgs& args) {
 
 bool tensor_cores_take(const AttentionArgs& args) {
   if (args.q.dtype() != DType::bf16 && args.q.dtype() != DType::f16) return false;
-  if (args.q.dim(3) % 8 != 0 || args.q.dim(3) > 128) return false;
+  const std::int64_t size = args.q.dim(3);
+  // Of a smaller head, more than half of a tile would be zeros.
+  if (size % 8 != 0 || size < 32 || size > 128) return false;
   for (const Tensor& x : {args.q, args.k, args.v, args.out})
     if (!Heads(x).aligned(x, 8)) return false;
   return true;

@@ -11,7 +11,7 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(AttentionOptionsOnDevice);
 
-// Head sizes up to 128 that are multiples of 8 are those of the tensor cores, in bf16 and f16; the others are not.
+// Head sizes from 32 to 128 that are multiples of 8 are those of the tensor cores, in bf16 and f16; the others are not.
 const OptionCase kDeviceOptionCases[] = {
     {.batch = 1, .queries = 1, .keys = 1, .size = 1, .window = 1},
     {.batch = 1, .heads = 2, .kv_heads = 1, .queries = 150, .keys = 150, .size = 64, .causal = true, .window = 37},
@@ -21,7 +21,7 @@ const OptionCase kDeviceOptionCases[] = {
     {.batch = 2, .queries = 40, .keys = 40, .size = 128, .causal = true, .starts = {3, 35}, .lengths = {30, 20}},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 40, .size = 64, .causal = true, .bias = "bhq"},
     {.batch = 2, .heads = 2, .queries = 35, .keys = 40, .size = 128, .bias = "hq"},
-    {.batch = 2, .heads = 2, .queries = 66, .keys = 40, .size = 8, .bias = "bh"},
+    {.batch = 2, .heads = 2, .queries = 66, .keys = 40, .size = 32, .bias = "bh"},
     {.batch = 2, .heads = 2, .queries = 35, .keys = 41, .size = 7, .bias = "q"},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 70, .keys = 70, .size = 64, .causal = true, .dropout = 0.3},
     {.batch = 2, .heads = 2, .queries = 40, .keys = 70, .size = 128, .dropout = 0.5, .position = 1003},

@@ -26,7 +26,7 @@ std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
              << (c.lengths.empty() ? "" : " padded");
 }
 
-// Head sizes up to 128 that are multiples of 8 are those of the tensor cores, in bf16 and f16.
+// Head sizes from 32 to 128 that are multiples of 8 are those of the tensor cores, in bf16 and f16.
 const AttentionCase kAttentionCases[] = {
     {.batch = 1, .queries = 1, .keys = 1, .size = 1},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 9, .keys = 7, .size = 5, .causal = true, .lengths = {7, 0}},
