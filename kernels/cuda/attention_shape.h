@@ -130,7 +130,7 @@ inline void check_attention(std::string_view op, const Tensor& q, std::int64_t k
   KEEL_CHECK(q.dim(2) + keys < std::int64_t{1} << 30, op, ": ", q.dim(2), " queries and ", keys, " keys are too many");
 }
 
-// On tensor cores: bf16 and f16, head sizes up to 128 that are multiples of 8, rows that begin at multiples of 16
+// On tensor cores: bf16 and f16, head sizes from 32 to 128 that are multiples of 8, rows that begin at multiples of 16
 // bytes.
 bool tensor_cores_take(const AttentionArgs& args);
 void attention_on_tensor_cores(const AttentionArgs& args);
