@@ -26,8 +26,8 @@ ShardedOptions with_subjects(ShardedOptions options, int first) {
 ShardedOptions answering_options(const Config& config, Module& model, int ranks) {
   Config measured = config;
   measured.steps = std::max<std::int64_t>(measured.steps, 1);  // a length in epochs has none before the data is known
-  measured.scheduler = {};                                     // and a schedule need not fit into what it has
-  measured.optimizer.groups.clear();                           // they name parameters of the model that is trained
+  measured.scheduler = {.settings = default_schedule("constant")};  // and a schedule need not fit into what it has
+  measured.optimizer.groups.clear();                                // they name parameters of the model that is trained
   const ShardedOptions trained = engine_options(measured, 1, model);
   ShardedOptions options;
   options.policy = trained.policy;
