@@ -1,6 +1,8 @@
 #include "keel/models/decoder.h"
 
+#include <algorithm>
 #include <bit>
+#include <map>
 
 #include "keel/autograd/functions.h"
 
@@ -58,29 +60,75 @@ RotaryDecoder::RotaryDecoder(const DecoderOptions& given)
   }
 }
 
-Rotary RotaryDecoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
+std::int64_t RotaryDecoder::checked_end(const Tensor& tokens, std::int64_t first) const {
   KEEL_CHECK(tokens.rank() == 2, "a decoder reads tokens (batch, time), got ", tokens);
   const std::int64_t end = first + tokens.dim(1);
   KEEL_CHECK(end <= options.block, "the sequence reaches position ", end, ", but the model's block is ", options.block);
+  return end;
+}
+
+RotaryPart RotaryDecoder::part_of(std::int64_t length) const {
+  const auto rounded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length)));
   const bool varies = depends_on_length(options.rotary.scaling);
-  const std::int64_t length = varies ? length_class(options.rotary, end) : options.block;
+  return {.positions = std::min(rounded, options.block),
+          .length = varies ? length_class(options.rotary, length) : options.block};
+}
+
+const RotaryTable& RotaryDecoder::table_of(const std::vector<RotaryPart>& parts) const {
   const Context& context = embed_tokens.weight.value().context();
-  if (!turns_ || turns_->positions < end || turns_->length != length ||
-      turns_->table.cosines.device() != context.device()) {
-    const auto rounded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(end)));
-    const std::int64_t positions = std::min(rounded, options.block);
-    turns_ = {positions, length, rotary_table(context, options.rotary, positions, length)};
+  const auto fits = [&](const Turns& turns) {
+    if (turns.table.cosines.device() != context.device() || turns.parts.size() != parts.size()) return false;
+    if (parts.size() > 1) return turns.parts == parts;
+    return turns.parts[0].length == parts[0].length && turns.parts[0].positions >= parts[0].positions;
+  };
+  if (!turns_ || !fits(*turns_)) turns_ = {parts, rotary_table(context, options.rotary, parts)};
+  return turns_->table;
+}
+
+Rotary RotaryDecoder::rotary_of(const Tensor& tokens, std::int64_t first) const {
+  return {.table = table_of({part_of(checked_end(tokens, first))}), .first = first};
+}
+
+Rotary RotaryDecoder::rotary_of(const Tensor& tokens, const PackedDocuments& documents) const {
+  if (!documents.spans) return rotary_of(tokens, 0);
+  KEEL_CHECK(documents.positions.defined() && documents.positions.shape() == tokens.shape(),
+             "packed documents have a position for each token of ", tokens);
+  const std::int64_t time = checked_end(tokens, 0);
+  // The longest document of each class of lengths.
+  std::map<std::int64_t, std::int64_t> longest;
+  if (depends_on_length(options.rotary.scaling))
+    for (const AttentionSpan& span : *documents.spans) {
+      KEEL_CHECK(
+          0 <= span.row && span.row < tokens.dim(0) && 0 <= span.begin && span.begin < span.end && span.end <= time,
+          "packed documents: positions [", span.begin, ", ", span.end, ") of row ", span.row, " are not in ", tokens);
+      std::int64_t& of_class = longest[length_class(options.rotary, span.end - span.begin)];
+      of_class = std::max(of_class, span.end - span.begin);
+    }
+  if (longest.size() < 2) {
+    const std::int64_t length = longest.empty() ? time : longest.begin()->second;
+    return {.table = table_of({part_of(length)}), .positions = documents.positions};
   }
-  return {.table = turns_->table, .first = first};
+  // Each class has a part of the table, which begins at its place in `begins`.
+  std::vector<RotaryPart> parts;
+  std::map<std::int64_t, std::int64_t> begins;
+  std::int64_t rows = 0;
+  for (const auto& [of_class, length] : longest) {
+    parts.push_back(part_of(length));
+    begins[of_class] = rows;
+    rows += parts.back().positions;
+  }
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(tokens.numel()));
+  for (const AttentionSpan& span : *documents.spans) {
+    const std::int64_t begin = begins.at(length_class(options.rotary, span.end - span.begin));
+    for (std::int64_t t = span.begin; t < span.end; ++t)
+      positions[static_cast<std::size_t>(span.row * time + t)] = static_cast<std::int32_t>(begin + t - span.begin);
+  }
+  return {.table = table_of(parts),
+          .positions = from_values(embed_tokens.weight.value().context(), positions, tokens.shape())};
 }
 
 Variable RotaryDecoder::states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const {
-  Rotary rotary = rotary_of(tokens, 0);
-  if (documents.spans) {
-    KEEL_CHECK(documents.positions.defined() && documents.positions.shape() == tokens.shape(),
-               "packed documents have a position for each token of ", tokens);
-    rotary.positions = documents.positions;
-  }
+  const Rotary rotary = rotary_of(tokens, documents);
   ResidualStream stream{Dropout(options.layer.dropout)(embed_tokens(tokens), pass)};
   for (const DecoderLayer& layer : layers) {
     const auto through = [&layer, &pass, rotary, spans = documents.spans](const ResidualStream& in) {

@@ -55,10 +55,16 @@ class RotaryDecoder : public CausalModel {
 
  private:
   Rotary rotary_of(const Tensor& tokens, std::int64_t first) const;
+  // Each document is turned as it is alone, also where frequencies depend on its length.
+  Rotary rotary_of(const Tensor& tokens, const PackedDocuments& documents) const;
+  // An Error where tokens (batch, time) behind `first` others reach beyond the block.
+  std::int64_t checked_end(const Tensor& tokens, std::int64_t first) const;
+  RotaryPart part_of(std::int64_t length) const;
+  const RotaryTable& table_of(const std::vector<RotaryPart>& parts) const;
 
   // Tables are made when a pass needs them: a model's longest text may be much longer than what it ever reads.
   struct Turns {
-    std::int64_t positions, length;
+    std::vector<RotaryPart> parts;
     RotaryTable table;
   };
   mutable std::optional<Turns> turns_;

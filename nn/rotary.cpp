@@ -148,17 +148,27 @@ RotaryFrequencies rotary_frequencies(const RotaryOptions& options, std::int64_t 
 
 RotaryTable rotary_table(const Context& context, const RotaryOptions& options, std::int64_t positions,
                          std::int64_t length) {
-  KEEL_CHECK(positions >= 0 && length >= 0, "rotary positions: a table of ", positions, " positions for texts of ",
-             length);
-  const RotaryFrequencies frequencies = rotary_frequencies(options, length == 0 ? positions : length);
+  const RotaryPart all = {positions, length};
+  return rotary_table(context, options, std::span(&all, 1));
+}
+
+RotaryTable rotary_table(const Context& context, const RotaryOptions& options, std::span<const RotaryPart> parts) {
   std::vector<float> cosines, sines;
-  for (std::int64_t m = 0; m < positions; ++m)
-    for (const double each : frequencies.angles) {
-      const double angle = static_cast<double>(m) * each;
-      cosines.push_back(static_cast<float>(std::cos(angle) * frequencies.attention_factor));
-      sines.push_back(static_cast<float>(std::sin(angle) * frequencies.attention_factor));
-    }
-  const Dims shape{positions, static_cast<std::int64_t>(frequencies.angles.size())};
+  std::int64_t rows = 0, pairs = 0;
+  for (const auto& [positions, length] : parts) {
+    KEEL_CHECK(positions >= 0 && length >= 0, "rotary positions: a table of ", positions, " positions for texts of ",
+               length);
+    const RotaryFrequencies frequencies = rotary_frequencies(options, length == 0 ? positions : length);
+    for (std::int64_t m = 0; m < positions; ++m)
+      for (const double each : frequencies.angles) {
+        const double angle = static_cast<double>(m) * each;
+        cosines.push_back(static_cast<float>(std::cos(angle) * frequencies.attention_factor));
+        sines.push_back(static_cast<float>(std::sin(angle) * frequencies.attention_factor));
+      }
+    rows += positions;
+    pairs = std::ssize(frequencies.angles);
+  }
+  const Dims shape{rows, pairs};
   return {from_values(context, cosines, shape), from_values(context, sines, shape), options.pairs};
 }
 

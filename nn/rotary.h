@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "keel/kernels/rotary.h"
@@ -48,5 +49,12 @@ RotaryFrequencies rotary_frequencies(const RotaryOptions& options, std::int64_t 
 // positions, 0 meaning `positions`.
 RotaryTable rotary_table(const Context& context, const RotaryOptions& options, std::int64_t positions,
                          std::int64_t length = 0);
+
+// Several such tables, one below the other.
+struct RotaryPart {
+  std::int64_t positions = 0, length = 0;
+  bool operator==(const RotaryPart&) const = default;
+};
+RotaryTable rotary_table(const Context& context, const RotaryOptions& options, std::span<const RotaryPart> parts);
 
 }  // namespace keel

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "keel/autograd/flops.h"
+#include "keel/autograd/functions.h"
 #include "keel/nn/state.h"
 #include "tests/models/decoder_laws.h"
 
@@ -27,6 +28,17 @@ DecoderOptions small_decoder() {
   options.layer.deviation = 0.2;
   options.windowed = {false, true};
   options.rotary.max_positions = 16;
+  return options;
+}
+
+// Texts of more than 8 tokens are turned by other frequencies than shorter ones, where the scaling looks at lengths.
+DecoderOptions scaled_decoder(RotaryScaling scaling) {
+  DecoderOptions options = small_decoder();
+  options.rotary.scaling = scaling;
+  options.rotary.factor = scaling == RotaryScaling::none ? 1 : 2;
+  options.rotary.max_positions = options.rotary.original_positions = 8;
+  options.rotary.short_factor = {1, 1.25, 1.5, 1.75};
+  options.rotary.long_factor = {1.5, 2, 3, 4};
   return options;
 }
 
@@ -53,10 +65,48 @@ TEST(Decoders, ACacheGivesTheLogitsOfTheWholeSequence) {
 
 TEST(Decoders, DocumentsInARowHaveTheBitsOfEachAlone) {
   const Context context = testing::context(2, KernelChoice::plain);
-  RotaryDecoder model(small_decoder());
-  const std::vector<FlatBuffer> buffers = materialize(model, context);
+  for (const RotaryScaling scaling : {RotaryScaling::none, RotaryScaling::dynamic, RotaryScaling::longrope}) {
+    SCOPED_TRACE(static_cast<int>(scaling));
+    RotaryDecoder model(scaled_decoder(scaling));
+    const std::vector<FlatBuffer> buffers = materialize(model, context);
+    const std::vector<AttentionSpan> rows[] = {{{0, 0, 5}, {0, 5, 14}, {1, 0, 16}},
+                                               {{0, 0, 5}, {0, 5, 11}, {1, 2, 5}},
+                                               {{0, 0, 7}, {0, 7, 16}, {1, 0, 10}, {1, 10, 16}}};
+    for (const std::vector<AttentionSpan>& spans : rows)
+      expect_bits_of_each_alone(model, token_ids(context, {2, 16}), documents_at(context, {2, 16}, spans));
+  }
+}
+
+TEST(Decoders, DocumentsInARowHaveTheGradientsOfEachAlone) {
+  const Context context = testing::context(2, KernelChoice::plain);
+  const Tensor tokens = token_ids(context, {2, 16});
   const std::vector<AttentionSpan> spans = {{0, 0, 5}, {0, 5, 14}, {1, 0, 16}};
-  expect_bits_of_each_alone(model, token_ids(context, {2, 16}), documents_at(context, {2, 16}, spans));
+  const PackedDocuments documents = documents_at(context, {2, 16}, spans);
+  for (const RotaryScaling scaling : {RotaryScaling::none, RotaryScaling::dynamic, RotaryScaling::longrope})
+    for (const bool recompute : {false, true}) {
+      RotaryDecoder model(scaled_decoder(scaling));
+      model.recompute = recompute;
+      std::vector<FlatBuffer> buffers = materialize(model, context);
+      const auto gradients = [&](const auto& add_up) {
+        for (FlatBuffer& buffer : buffers) buffer.zero_grad();
+        Forward pass;
+        for (const AttentionSpan& span : spans) add_up(span, pass);
+        std::vector<double> all;
+        for (const FlatBuffer& buffer : buffers)
+          for (const double value : doubles(buffer.gradient)) all.push_back(value);
+        return all;
+      };
+      const auto within = [](const Variable& x, const AttentionSpan& span) {
+        return slice(slice(x, 0, span.row, span.row + 1), 1, span.begin, span.end);
+      };
+      const std::vector<double> packed = gradients([&](const AttentionSpan& span, Forward& pass) {
+        backward(sum(square(within(model(tokens, pass, documents), span))));
+      });
+      const std::vector<double> each = gradients([&](const AttentionSpan& span, Forward& pass) {
+        backward(sum(square(model(tokens_at(tokens, span), pass))));
+      });
+      EXPECT_LT(relative_error(packed, each), 1e-5) << static_cast<int>(scaling);
+    }
 }
 
 // With dropout of the stream and of attention, so that masks are drawn again as they were.

@@ -55,6 +55,25 @@ inline std::vector<std::int64_t> golden_numbers(const std::string& name, std::in
   return numbers;
 }
 
+// By the names of parameters, packed ones from their parts.
+inline NamedTensors golden_weights(const Context& context, Module& model, const std::vector<HubTensor>& tensors) {
+  std::vector<std::pair<std::string, std::vector<float>>> flat;
+  std::map<std::string, Dims> shapes;
+  for_each_parameter(model,
+                     [&](const std::string& name, Parameter& parameter) { shapes.emplace(name, parameter.shape()); });
+  for (const HubTensor& tensor : tensors) {
+    if (flat.empty() || flat.back().first != tensor.parameter) flat.emplace_back(tensor.parameter, 0);
+    const bool bias = tensor.name.ends_with("bias"), norm = !bias && tensor.shape.size() == 1;
+    for (const double u : golden_uniform(tensor.name, product(tensor.shape))) {
+      const float centred = 2 * static_cast<float>(u) - 1;
+      flat.back().second.push_back(centred * (bias ? 0.1f : 0.2f) + (norm ? 1.0f : 0.0f));
+    }
+  }
+  NamedTensors named;
+  for (const auto& [name, values] : flat) named.emplace_back(name, from_values(context, values, shapes.at(name)));
+  return named;
+}
+
 struct GoldenEncoder {
   Context context;
   ModelSpecPtr spec;
@@ -73,24 +92,7 @@ struct GoldenEncoder {
 
   std::vector<HubTensor> tensors() const { return hub_tensors(*model, spec->entry().naming); }
 
-  // By the names of parameters, packed ones from their parts.
-  NamedTensors weights() const {
-    std::vector<std::pair<std::string, std::vector<float>>> flat;
-    std::map<std::string, Dims> shapes;
-    for_each_parameter(*model,
-                       [&](const std::string& name, Parameter& parameter) { shapes.emplace(name, parameter.shape()); });
-    for (const HubTensor& tensor : tensors()) {
-      if (flat.empty() || flat.back().first != tensor.parameter) flat.emplace_back(tensor.parameter, 0);
-      const bool bias = tensor.name.ends_with("bias"), norm = !bias && tensor.shape.size() == 1;
-      for (const double u : golden_uniform(tensor.name, product(tensor.shape))) {
-        const float centred = 2 * static_cast<float>(u) - 1;
-        flat.back().second.push_back(centred * (bias ? 0.1f : 0.2f) + (norm ? 1.0f : 0.0f));
-      }
-    }
-    NamedTensors named;
-    for (const auto& [name, values] : flat) named.emplace_back(name, from_values(context, values, shapes.at(name)));
-    return named;
-  }
+  NamedTensors weights() const { return golden_weights(context, *model, tensors()); }
 
   EncoderInput input() const {
     const Dims shape = {kGoldenTime, kGoldenTime};
@@ -164,10 +166,11 @@ inline void for_each_golden(const std::function<void(const std::string& family, 
 }
 
 // All tensors of transformers' model, by their names there; each must be there once.
-inline void expect_golden_tensors(const GoldenEncoder& golden, const std::map<std::string, Tensor>& by_parameter,
-                                  const Json& expected, double limit, const std::string& left_out = "none") {
+inline void expect_golden_tensors(const std::vector<HubTensor>& tensors,
+                                  const std::map<std::string, Tensor>& by_parameter, const Json& expected, double limit,
+                                  const std::string& left_out = "none") {
   std::size_t compared = 0;
-  for (const HubTensor& tensor : golden.tensors()) {
+  for (const HubTensor& tensor : tensors) {
     if (!expected.contains(tensor.name)) {
       ADD_FAILURE() << "transformers has no " << tensor.name;
       continue;
@@ -179,6 +182,11 @@ inline void expect_golden_tensors(const GoldenEncoder& golden, const std::map<st
     EXPECT_LT(golden_error(golden_summary(tensor.name, doubles(part)), expected.at(tensor.name)), limit) << tensor.name;
   }
   EXPECT_EQ(compared, expected.members().size());
+}
+
+inline void expect_golden_tensors(const GoldenEncoder& golden, const std::map<std::string, Tensor>& by_parameter,
+                                  const Json& expected, double limit, const std::string& left_out = "none") {
+  expect_golden_tensors(golden.tensors(), by_parameter, expected, limit, left_out);
 }
 
 // Of rows of a batch, (batch, time, ...), zeros at padding.

@@ -64,12 +64,16 @@ TEST(FineTuningRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
 
 TEST(FineTuningRun, LearnsToAnswerAndDoesSoByAnyNumberOfRanks) {
   const TemporaryFolder place;
-  train_by(1, chat_run(place, "run", {"steps=120", "eval.every=0", "checkpoint.every=0", "model.dropout=0"}));
+  // Of four tokens of an answer one is the letter. A GPT of this size does not find in 300 steps where the question's
+  // letter stands, and has 3 / 4; positions that turn do.
+  train_by(1, chat_run(place, "run",
+                       {"steps=400", "eval.every=0", "checkpoint.every=0", "model.type=llama", "model.dropout=0",
+                        "batch.micro=6"}));
   std::string asked;
   for (int i = 0; i < 7; ++i) asked += concat("{\"prompt\": \"", static_cast<char>('a' + i), "\"}\n");
   write_text_file(place / "asked.jsonl", asked);
   const auto [evaluated, predicted] = expect_same_answers_by_any_ranks(place / "run", place / "asked.jsonl");
-  EXPECT_GT(number_named(evaluated, "accuracy"), 0.6);
+  EXPECT_GT(number_named(evaluated, "accuracy"), 0.9);
   for (const int n : {1, 2, 3}) {
     std::string said;
     run_ranks(n, [&](Communicator& group) {
@@ -80,7 +84,10 @@ TEST(FineTuningRun, LearnsToAnswerAndDoesSoByAnyNumberOfRanks) {
     EXPECT_NE(predicted.find(concat("{\"example\":2,\"answer\":", Json(said).dump(), "}")), std::string::npos)
         << said << predicted;
   }
-  EXPECT_EQ(std::ranges::count(predicted, '\n'), 7);
+  std::string expected;
+  for (int i = 0; i < 7; ++i)
+    expected += concat("{\"example\":", i, ",\"answer\":\"", static_cast<char>('b' + i), "\"}\n");
+  EXPECT_EQ(predicted, expected);
 }
 
 TEST(FineTuningRun, RefusesRecordsAndTokenizersThatDoNotFit) {
