@@ -82,15 +82,22 @@ TEST(SupervisedRun, IsEvaluatedWhateverScheduleItsEpochsHad) {
   const TemporaryFolder place;
   write_readings(place, 37);
   for (const char* schedule : {"cosine", "linear_with_warmup", "inverse_sqrt"}) {
-    const Config config = readings_run(
-        place, schedule,
-        {"steps=0", "epochs=4", concat("scheduler={type: ", schedule, ", warmup: 5}"), "checkpoint.every=0"});
+    const Config config = parse_config(R"(
+epochs: 4
+task: {type: supervised}
+model: {trunk: dense 4 tanh, heads: [{name: far}]}
+data: {validation: 0.2}
+batch: {global: 10}
+checkpoint: {every: 0}
+)",
+                                       "epochs.yaml",
+                                       {concat("run=", place / schedule), concat("data.path=", place / "r.csv"),
+                                        concat("scheduler={type: ", schedule, ", warmup: 5}")});
     train_by(1, config);
     EXPECT_FALSE(evaluated_by(1, config.run).empty()) << schedule;
   }
 }
 
-// Numbers and classes come from the run's own file, so the data need not be there, nor have what was learnt.
 TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
   const TemporaryFolder place;
   write_readings(place, 31);
