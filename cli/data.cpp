@@ -58,7 +58,8 @@ struct DataArguments {
 
 std::uint64_t bytes_of(const std::string& path) {
   std::uint64_t bytes = 0;
-  for (const std::string& file : files_at(path)) bytes += InputFile(file).size();
+  const bool are_tokens = kind_of_file(path) == DataKind::tokens;
+  for (const std::string& file : are_tokens ? token_files_at(path) : files_at(path)) bytes += InputFile(file).size();
   return bytes;
 }
 
@@ -186,7 +187,7 @@ std::int64_t used_tokens(const Tokens& tokens) {
 }
 
 Json show_tokens(const std::string& path, const std::string& head, const DataArguments& arguments, int width) {
-  const std::vector<std::string> paths = files_at(path);
+  const std::vector<std::string> paths = token_files_at(path);
   const TokenFile file = open_token_files(paths);
   const std::int64_t used = used_tokens(file.tokens);
   const std::string named = file.tokenizer.empty() ? "" : concat(", tokenizer ", printable(file.tokenizer));

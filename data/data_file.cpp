@@ -28,6 +28,14 @@ constexpr Ending kEndings[] = {{".csv", DataKind::csv},
                                {".jsonl", DataKind::jsonl},
                                {".ndjson", DataKind::jsonl}};
 
+// Of one without files, or whose first file cannot be read, its reader says so.
+DataKind kind_of_folder(const std::string& path) {
+  try {
+    if (kind_of_file(token_files_at(path).front()) == DataKind::tokens) return DataKind::tokens;
+  } catch (const Error&) {}  // NOLINT(bugprone-empty-catch)
+  return DataKind::files;
+}
+
 }  // namespace
 
 std::string_view name_of(DataKind kind) {
@@ -43,7 +51,9 @@ std::string_view name_of(DataKind kind) {
 
 DataKind kind_of_file(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return DataKind::files;
+  if (std::filesystem::is_directory(path, ignored)) return kind_of_folder(path);
+  if (!std::filesystem::exists(path, ignored))
+    if (const std::string first = files_at(path).front(); first != path) return kind_of_file(first);
   const InputFile file(path);
   std::array<char, 8> mark = {};
   file.read(0, std::as_writable_bytes(std::span(mark).first(std::min<std::size_t>(mark.size(), file.size()))));

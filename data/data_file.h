@@ -14,9 +14,10 @@ enum class DataKind : unsigned char { tokens, columns, csv, jsonl, files, text }
 // "a file of tokens", "a columnar file", "a table", "JSON lines", "a folder of files", "a text".
 std::string_view name_of(DataKind kind);
 
-// What a path is taken for: a folder is its files; files of tokens and columnar ones are known by what they begin with,
-// tokens of other programs as keel/data/foreign_tokens.h says; the others by their names (.csv, .tsv, .tab, .jsonl,
-// .ndjson, with .gz behind it or not), and all else is a text. A path that is not there is an Error.
+// What a path is taken for: a folder is its files, or tokens where the first of them is; a pattern
+// (keel/data/file_list.h) is what the first file is that it fits; files of tokens and columnar ones are known by what
+// they begin with, tokens of other programs as keel/data/foreign_tokens.h says; the others by their names (.csv, .tsv,
+// .tab, .jsonl, .ndjson, with .gz behind it or not), and all else is a text. A path that is not there is an Error.
 DataKind kind_of_file(const std::string& path);
 
 struct DataFileOptions {

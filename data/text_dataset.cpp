@@ -4,7 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "keel/data/file_list.h"
 #include "keel/data/gzip.h"
 #include "keel/data/token_file.h"
 #include "keel/runtime/error.h"
@@ -94,7 +93,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& path, const Tok
 }
 
 TextDataset open_tokens(const std::string& path, const SplitOptions& split) {
-  const std::vector<std::string> paths = files_at(path);
+  const std::vector<std::string> paths = token_files_at(path);
   const TokenFile file = open_token_files(paths);
   TextDataset dataset = split_tokens(path, file.tokens, tokenizer_of(paths.front(), file), split);
   dataset.note = file.note;

@@ -1,10 +1,12 @@
 #include "keel/data/token_file.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "keel/data/file_list.h"
 #include "keel/data/foreign_tokens.h"
 #include "keel/data/token_header.h"
 #include "keel/runtime/error.h"
@@ -21,8 +23,8 @@ TokenHeader checked_header(const InputFile& file) {
   file.read(0, std::as_writable_bytes(std::span(&header, 1)));
   KEEL_CHECK(std::string_view(header.magic, sizeof header.magic) == kTokenFileMagic, "it does not begin with ",
              kTokenFileMagic);
-  KEEL_CHECK(header.version == kTokenFileVersion, "its version is ", header.version, "; this program reads version ",
-             kTokenFileVersion);
+  KEEL_CHECK(header.version == kTokenFileVersion || header.version == kTokenFileEndVersion, "its version is ",
+             header.version, "; this program reads versions ", kTokenFileVersion, " and ", kTokenFileEndVersion);
   KEEL_CHECK(header.hash == hash_of(header), "its header is damaged: the hash does not match");
   KEEL_CHECK(header.vocabulary_size > 0 && header.vocabulary_size <= kMaxVocabulary, "its vocabulary has ",
              header.vocabulary_size, " tokens; 1 to ", kMaxVocabulary, " are possible");
@@ -32,7 +34,11 @@ TokenHeader checked_header(const InputFile& file) {
   KEEL_CHECK(data_bytes % header.token_bytes == 0 && data_bytes / header.token_bytes == header.count, "it should hold ",
              header.count, " tokens of ", header.token_bytes, " bytes, but ", data_bytes, " bytes follow the header",
              data_bytes / header.token_bytes < header.count ? ": it is truncated" : "");
-  KEEL_CHECK(header.tokenizer[sizeof header.tokenizer - 1] == '\0', "the tokenizer's name has no end");
+  const auto end = end_of_document_of(header);
+  const std::size_t last = sizeof header.tokenizer - 1 - (end ? sizeof *end : 0);
+  KEEL_CHECK(header.tokenizer[last] == '\0', "the tokenizer's name has no end");
+  KEEL_CHECK(!end || *end < header.vocabulary_size, "token ", *end, " ends its documents, and is outside of its ",
+             header.vocabulary_size);
   return header;
 }
 
@@ -72,6 +78,7 @@ TokenFile open_token_file(const std::string& path) {
     } else {
       const TokenHeader header = checked_header(*opened);
       file.tokenizer = header.tokenizer;
+      file.end_of_document = end_of_document_of(header);
       file.tokens = Tokens(opened, sizeof header, static_cast<std::int64_t>(header.count),
                            static_cast<int>(header.token_bytes), static_cast<std::int64_t>(header.vocabulary_size));
     }
@@ -80,6 +87,18 @@ TokenFile open_token_file(const std::string& path) {
   }
   if (file.tokens.size() <= kScannedTokens) file.tokens.check();
   return file;
+}
+
+std::vector<std::string> token_files_at(const std::string& path) {
+  std::vector<std::string> files = files_at(path);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return files;
+  std::erase_if(files, [](const std::string& file) {
+    const std::string name = std::filesystem::path(file).filename().string();
+    return name == "tokenizer.json" || name.find(".partial") != std::string::npos;
+  });
+  KEEL_CHECK(!files.empty(), "there is no file of tokens in the folder '", path, "'");
+  return files;
 }
 
 TokenFile open_token_files(const std::vector<std::string>& paths) {
@@ -91,6 +110,7 @@ TokenFile open_token_files(const std::vector<std::string>& paths) {
     if (shards.empty()) all = shard;
     KEEL_CHECK(shard.tokenizer == all.tokenizer, "'", path, "' was made by tokenizer '", shard.tokenizer, "', and '",
                paths.front(), "' by '", all.tokenizer, "'; shards of one sequence have one tokenizer");
+    if (shard.end_of_document != all.end_of_document) all.end_of_document.reset();
     shards.push_back(std::move(shard.tokens));
   }
   if (paths.size() > 1 && !all.note.empty()) all.note += concat("; so were ", paths.size() - 1, " more shards");

@@ -18,20 +18,34 @@ std::uint64_t hash_of(const TokenHeader& header) {
   return fnv1a64({reinterpret_cast<const char*>(&header), offsetof(TokenHeader, hash)});
 }
 
+namespace {
+
+constexpr std::size_t kNameBeforeEnd = sizeof(TokenHeader::tokenizer) - sizeof(std::uint32_t);
+
+}  // namespace
+
+std::optional<std::uint32_t> end_of_document_of(const TokenHeader& header) {
+  if (header.version < kTokenFileEndVersion) return std::nullopt;
+  std::uint32_t end = 0;
+  std::memcpy(&end, header.tokenizer + kNameBeforeEnd, sizeof end);
+  return end;
+}
+
 TokenHeader token_header(const std::string& path, std::int64_t vocabulary_size, const std::string& tokenizer,
-                         std::int64_t count) {
+                         std::int64_t count, std::optional<std::uint32_t> end_of_document) {
   KEEL_CHECK(vocabulary_size > 0 && vocabulary_size <= kMaxVocabulary, "'", path, "': a vocabulary has 1 to ",
              kMaxVocabulary, " tokens, not ", vocabulary_size);
-  KEEL_CHECK(tokenizer.size() < sizeof(TokenHeader::tokenizer) && tokenizer.find('\0') == std::string::npos, "'", path,
-             "': the tokenizer's name '", tokenizer, "' must have fewer than ", sizeof(TokenHeader::tokenizer),
-             " bytes, none of them zero");
+  const std::size_t room = end_of_document ? kNameBeforeEnd : sizeof(TokenHeader::tokenizer);
+  KEEL_CHECK(tokenizer.size() < room && tokenizer.find('\0') == std::string::npos, "'", path,
+             "': the tokenizer's name '", tokenizer, "' must have fewer than ", room, " bytes, none of them zero");
   TokenHeader header = {};
   kTokenFileMagic.copy(header.magic, sizeof header.magic);
-  header.version = kTokenFileVersion;
+  header.version = end_of_document ? kTokenFileEndVersion : kTokenFileVersion;
   header.token_bytes = static_cast<std::uint32_t>(token_bytes(vocabulary_size));
   header.vocabulary_size = static_cast<std::uint64_t>(vocabulary_size);
   header.count = static_cast<std::uint64_t>(count);
   tokenizer.copy(header.tokenizer, tokenizer.size());
+  if (end_of_document) std::memcpy(header.tokenizer + kNameBeforeEnd, &*end_of_document, sizeof(std::uint32_t));
   header.hash = hash_of(header);
   return header;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ struct TokenHeader {
   std::uint32_t token_bytes;
   std::uint64_t vocabulary_size;
   std::uint64_t count;
-  char tokenizer[24];
+  char tokenizer[24];  // of version 2: 20 bytes, and then the token that ends a document
   std::uint64_t hash;
 };
 static_assert(sizeof(TokenHeader) == 64);
@@ -26,9 +27,12 @@ static_assert(sizeof(TokenHeader) == 64);
 // The hash of all that comes before it in the header.
 std::uint64_t hash_of(const TokenHeader& header);
 
-// What a file of these tokens begins with. An Error that names `path` where the vocabulary or the name cannot be.
+// What a file of these tokens begins with: of version 2 where a token ends each document, else of version 1. An Error
+// that names `path` where the vocabulary or the name cannot be.
 TokenHeader token_header(const std::string& path, std::int64_t vocabulary_size, const std::string& tokenizer,
-                         std::int64_t count);
+                         std::int64_t count, std::optional<std::uint32_t> end_of_document = {});
+// None: the file does not say.
+std::optional<std::uint32_t> end_of_document_of(const TokenHeader& header);
 
 // Tokens as the file has them. One outside the vocabulary is an Error that names path and position, the first being
 // `at`.

@@ -84,7 +84,8 @@ class TokenizeJob {
     KEEL_CHECK(options.shard_tokens >= 0, "a shard has a positive number of tokens, not ", options.shard_tokens);
     KEEL_CHECK(options.save_every > 0, "a run saves how far it is every so many bytes, at least 1");
     KEEL_CHECK(lock_.state() != FileLock::State::taken, "'", options.out, "' is being written by ", lock_.holder());
-    (void)token_header(options.out, tokenizer.vocabulary_size(), std::string(tokenizer.name()), 0);
+    (void)token_header(options.out, tokenizer.vocabulary_size(), std::string(tokenizer.name()), 0,
+                       options.end_of_document);
     for (const std::string& file : files_) all_bytes_ += fs::file_size(file);
     result_.bytes = all_bytes_;
     go_on();
@@ -184,7 +185,8 @@ class TokenizeJob {
   // What is told first is that the shard is whole: go_on() ends what a process that was killed here had begun.
   void close_shard() {
     const TokenHeader header =
-        token_header(shard_->path(), tokenizer_.vocabulary_size(), std::string(tokenizer_.name()), state_.shard_tokens);
+        token_header(shard_->path(), tokenizer_.vocabulary_size(), std::string(tokenizer_.name()), state_.shard_tokens,
+                     options_.end_of_document);
     shard_->rewrite(0, std::as_bytes(std::span(&header, 1)));
     ++state_.shards;
     state_.shard_tokens = 0;
@@ -276,6 +278,10 @@ class TokenizeJob {
 }  // namespace
 
 TokenizedFiles tokenize_files(const Context& context, const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  const fs::path folder = fs::path(options.out).parent_path();
+  std::error_code ignored;
+  KEEL_CHECK(folder.empty() || fs::is_directory(folder, ignored), "'", options.out,
+             "' cannot be written: there is no folder '", folder.string(), "'");
   return TokenizeJob(context, tokenizer, options).run();
 }
 

@@ -6,6 +6,7 @@
 
 #include "keel/autograd/attention_spans.h"
 #include "keel/autograd/loss.h"
+#include "keel/nn/layers.h"
 #include "keel/nn/transformer.h"
 
 namespace keel {
@@ -44,17 +45,19 @@ class CausalModel : public Module {
   // Keep only each block's input and compute it again during backward.
   bool recompute = false;
 
-  const Context& context() const { return head().value().context(); }
+  const Context& context() const { return head().weight.value().context(); }
+
+  // (vocabulary, width), without a bias: logits of what states() gives.
+  virtual const Linear& head() const = 0;
 
  protected:
   // Behind the last norm, (batch, time, width); called within the model's Scope.
   virtual Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const = 0;
   // The same without gradients, of tokens behind what the rows hold, which their keys and values join.
   virtual Variable next_states(const Tensor& tokens, const CachedRows& rows) const = 0;
-  virtual const Parameter& head() const = 0;  // (vocabulary, width)
   // The default has logits of a block of rows and classes at a time, and keeps all of them on a processor where they
   // are few (kLogitsWorthKeeping in keel/autograd/linear_cross_entropy.h).
-  virtual CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const;
+  virtual CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets, Forward& pass) const;
 
   std::int64_t cache_positions(std::int64_t asked) const { return asked > 0 ? std::min(asked, block()) : block(); }
 };

@@ -44,9 +44,8 @@ RotaryDecoder::RotaryDecoder(const DecoderOptions& given)
     : options(given),
       embed_tokens(given.vocabulary, given.layer.width, Initializer::normal(given.layer.deviation)),
       norm(given.layer.width, given.layer.epsilon),
-      lm_head(given.tied
-                  ? embed_tokens.weight.tie()
-                  : Parameter({given.vocabulary, given.layer.width}, Initializer::normal(given.layer.deviation))) {
+      lm_head(given.layer.width, given.vocabulary, /*with_bias=*/false, Initializer::normal(given.layer.deviation)) {
+  if (given.tied) lm_head.weight = embed_tokens.weight.tie();
   KEEL_CHECK(given.vocabulary > 0 && given.block > 0 && given.layers > 0,
              "a decoder needs a vocabulary, a block and layers of at least 1");
   KEEL_CHECK(given.windowed.empty() || std::ssize(given.windowed) == given.layers, "a decoder of ", given.layers,
@@ -164,7 +163,7 @@ void RotaryDecoder::visit(Visitor& v) {
   v("model.embed_tokens", embed_tokens);
   v("model.layers", layers);
   v("model.norm", norm);
-  v("lm_head.weight", lm_head);
+  v("lm_head", lm_head);
 }
 
 }  // namespace keel

@@ -38,7 +38,7 @@ class RotaryDecoder : public CausalModel {
   Embedding embed_tokens;  // (vocabulary, width)
   std::vector<DecoderLayer> layers;
   RMSNorm norm;
-  Parameter lm_head;  // (vocabulary, width); tied to embed_tokens.weight where the options say so
+  Linear lm_head;  // its weight is tied to embed_tokens.weight where the options say so
 
   explicit RotaryDecoder(const DecoderOptions& options);
 
@@ -46,12 +46,12 @@ class RotaryDecoder : public CausalModel {
   std::int64_t block() const override { return options.block; }
   KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const override;
   bool mixes_lengths() const override;
+  const Linear& head() const override { return lm_head; }
   void visit(Visitor& v) override;
 
  protected:
   Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
   Variable next_states(const Tensor& tokens, const CachedRows& rows) const override;
-  const Parameter& head() const override { return lm_head; }
 
  private:
   Rotary rotary_of(const Tensor& tokens, std::int64_t first) const;

@@ -26,7 +26,8 @@ Gpt::Gpt(const GptOptions& given)
       wte(given.vocabulary, given.width, Initializer::normal(0.02)),
       wpe(given.block, given.width, Initializer::normal(0.02)),
       ln_f(given.width, given.bias),
-      lm_head(wte.weight.tie()) {
+      lm_head(given.width, given.vocabulary, /*with_bias=*/false) {
+  lm_head.weight = wte.weight.tie();
   KEEL_CHECK(given.vocabulary > 0 && given.block > 0 && given.layers > 0,
              "a GPT needs a vocabulary, a block and layers of at least 1");
   for (int i = 0; i < given.layers; ++i) h.emplace_back(block_options(given));
@@ -78,8 +79,8 @@ Variable Gpt::next_states(const Tensor& tokens, const CachedRows& rows) const {
   return advance(stream, ln_f);
 }
 
-CrossEntropyLoss Gpt::loss_of(const Variable& states, const Tensor& targets) const {
-  return cross_entropy(linear(states, lm_head, {}), targets, {.overwrite_logits = true});
+CrossEntropyLoss Gpt::loss_of(const Variable& states, const Tensor& targets, Forward& pass) const {
+  return cross_entropy(lm_head(states, pass), targets, {.overwrite_logits = true});
 }
 
 void Gpt::visit(Visitor& v) {
@@ -87,7 +88,7 @@ void Gpt::visit(Visitor& v) {
   v("wpe", wpe);
   v("h", h);
   v("ln_f", ln_f);
-  v("lm_head.weight", lm_head);
+  v("lm_head", lm_head);
 }
 
 }  // namespace keel

@@ -39,21 +39,21 @@ class Gpt : public CausalModel {
   Embedding wpe;  // (block, width)
   std::vector<TransformerBlock> h;
   LayerNorm ln_f;
-  Parameter lm_head;  // tied to wte.weight
+  Linear lm_head;  // its weight is tied to wte.weight
 
   explicit Gpt(const GptOptions& options);
 
   std::int64_t vocabulary() const override { return options.vocabulary; }
   std::int64_t block() const override { return options.block; }
   KeyValueCache make_cache(std::int64_t batch, std::int64_t positions = 0) const override;
+  const Linear& head() const override { return lm_head; }
   void visit(Visitor& v) override;
 
  protected:
   Variable states(const Tensor& tokens, Forward& pass, const PackedDocuments& documents) const override;
   Variable next_states(const Tensor& tokens, const CachedRows& rows) const override;
-  const Parameter& head() const override { return lm_head; }
   // By logits of all positions at once: GPT-2's bits are golden.
-  CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets) const override;
+  CrossEntropyLoss loss_of(const Variable& states, const Tensor& targets, Forward& pass) const override;
 
  private:
   void check(const Tensor& tokens, std::int64_t first_position) const;

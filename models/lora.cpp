@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "keel/models/lora_names.h"
@@ -13,7 +12,7 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kLoraFrom = "model.lora_from", kNoAdapter = "none", kAll = "all";
+constexpr std::string_view kLoraFrom = "model.lora_from", kNoAdapter = "none";
 constexpr std::size_t kMostListed = 24;
 
 // The name, or what follows a dot in it.
@@ -29,10 +28,18 @@ std::string listed(const std::set<std::string>& names) {
   return count > kMostListed ? concat(text, " and ", count - kMostListed, " more") : text;
 }
 
+bool means_all(std::string_view target) { return target == "all" || target == "all-linear"; }
+
+// What an Error about them begins with.
+std::string names_in(const LoraOptions& options, std::string_view key, std::string_view key_of_peft) {
+  return options.place.empty() ? std::string(key) : concat(options.place, ": ", key_of_peft);
+}
+std::string targets_in(const LoraOptions& options) { return names_in(options, "model.lora_targets", "target_modules"); }
+
 std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 bool is_target(const NamedLinear& layer, std::string_view prefix, std::string_view target) {
-  if (target == kAll) return !layer.is_head;
+  if (means_all(target)) return !layer.is_head;
   return is_meant(layer.name, target) || is_meant(concat(prefix, layer.name), target) || is_meant(layer.packed, target);
 }
 
@@ -49,26 +56,36 @@ void add_adapters(Module& model, const LoraOptions& options, const HubNaming& na
     }
     std::set<std::string> known;
     for (const NamedLinear& layer : layers) known.emplace(last_word(layer.name));
-    KEEL_CHECK(fits, "LoRA: no linear layer of the model is called '", printable(target, 128), "'; there are ",
-               listed(known), ", names as long as ", layers.front().name, ", and all");
+    KEEL_CHECK(fits, targets_in(options), ": no linear layer of the model is called '", printable(target, 128),
+               "'; there are ", listed(known), ", names as long as ", layers.front().name, ", and all");
   }
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    KEEL_CHECK(!chosen[i] || !layers[i].is_tied, targets_in(options), ": the weight of ", layers[i].name,
+               " is that of another module too (the model's embedding is tied to it), and an adapter would part them; "
+               "train it as a whole, as in model.lora_trains=[",
+               last_word(layers[i].packed), "]");
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (chosen[i]) layers[i].linear->add_adapter(layers[i].part, options.rank, options.scale(), options.dropout);
 }
 
 // Paths of the modules that are trained as wholes.
-std::set<std::string> trained_modules(Module& model, const LoraOptions& options) {
+std::set<std::string> trained_modules(Module& model, const LoraOptions& options, const HubNaming& naming) {
   std::set<std::string> all, known;
   std::vector<std::string> paths;
   for_each_module(model, [&](const std::string& path, Module&) {
     if (!path.empty()) paths.push_back(path);
   });
   for (const std::string& path : paths) known.emplace(last_word(path));
+  const std::string_view prefix = missing_prefix(model, naming);
   for (const std::string& name : options.trained) {
     bool fits = false;
     for (const std::string& path : paths)
-      if (is_meant(path, name)) fits = all.insert(path).second || fits;
-    KEEL_CHECK(fits || options.may_lack_trained, "LoRA: no module of the model is called '", printable(name, 128),
+      if (is_meant(path, name) || is_meant(concat(prefix, path), name)) {
+        all.insert(path);
+        fits = true;
+      }
+    KEEL_CHECK(fits || options.may_lack_trained, names_in(options, "model.lora_trains", "modules_to_save"),
+               ": no module of the model is called '", printable(name, 128),
                "', which is to be trained as a whole; there are ", listed(known));
   }
   return all;
@@ -78,17 +95,12 @@ void freeze_others(Module& model, const std::set<std::string>& trained) {
   const auto is_trained = [&](const std::string& path) {
     return std::ranges::any_of(trained, [&](const std::string& each) { return path.starts_with(each + '.'); });
   };
-  std::map<const Parameter::State*, std::string> frozen;
+  std::set<const Parameter::State*> states;  // a parameter may have several paths
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (!is_trained(path)) frozen.emplace(parameter.state().get(), path);
-    parameter.set_trainable(false);
+    if (is_trained(path)) states.insert(parameter.state().get());
   });
-  for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (!is_trained(path)) return;
-    const auto other = frozen.find(parameter.state().get());
-    KEEL_CHECK(other == frozen.end(), "LoRA: ", path, " is to be trained, but is the same numbers as ",
-               other == frozen.end() ? "" : other->second, ", which are not; train both, or neither");
-    parameter.set_trainable(true);
+  for_each_parameter(model, [&](const std::string&, Parameter& parameter) {
+    parameter.set_trainable(states.contains(parameter.state().get()));
   });
 }
 
@@ -135,12 +147,12 @@ std::vector<KeyRow> lora_keys() {
        .standard = "[all]",
        .help =
            "Linear layers that have such products: names, or their last words (q_proj, c_attn). all: all but those of "
-           "heads.",
+           "heads, such as lm_head.",
        .known_as = "target_modules"},
       {.key = "model.lora_trains",
        .type = texts,
        .standard = "[]",
-       .help = "Modules that are trained as wholes beside them, by names or their last words: classifier.",
+       .help = "Modules that are trained as wholes beside them, by names or their last words: classifier, lm_head.",
        .known_as = "modules_to_save"}};
   for (KeyRow& row : rows) {
     row.when_key = kLoraFrom;
@@ -173,7 +185,9 @@ LoraOptions with_heads(LoraOptions options, Module& model, const HubNaming& nami
   if (options.rank == 0) return options;
   const std::string_view prefix = missing_prefix(model, naming);
   for (const NamedLinear& layer : named_linears(model, naming)) {
-    const auto is_named = [&](const std::string& target) { return target != kAll && is_target(layer, prefix, target); };
+    const auto is_named = [&](const std::string& target) {
+      return !means_all(target) && is_target(layer, prefix, target);
+    };
     const auto is_trained = [&](const std::string& name) { return is_meant(layer.packed, name); };
     if (!layer.is_head || std::ranges::any_of(options.targets, is_named)) continue;
     if (std::ranges::none_of(options.trained, is_trained)) options.trained.push_back(layer.packed);
@@ -183,10 +197,10 @@ LoraOptions with_heads(LoraOptions options, Module& model, const HubNaming& nami
 
 void add_lora(Module& model, const LoraOptions& options, const HubNaming& naming) {
   if (options.rank == 0) return;
-  KEEL_CHECK(options.rank > 0 && std::isfinite(options.alpha), "LoRA: a rank of ", options.rank, " and an alpha of ",
-             options.alpha, " are no numbers of an adapter");
-  KEEL_CHECK(!options.targets.empty(), "LoRA: no linear layer is named that is to have an adapter");
-  freeze_others(model, trained_modules(model, options));
+  KEEL_CHECK(options.rank > 0 && std::isfinite(options.alpha), "model.lora_rank: a rank of ", options.rank,
+             " and an alpha of ", options.alpha, " are no numbers of an adapter");
+  KEEL_CHECK(!options.targets.empty(), targets_in(options), ": no linear layer is named that is to have an adapter");
+  freeze_others(model, trained_modules(model, options, naming));
   add_adapters(model, options, naming);
 }
 

@@ -19,10 +19,12 @@ struct LoraOptions {
   bool rank_stabilised = false;  // alpha / sqrt(rank) (Kalajdzievski 2023)
   double dropout = 0;            // of what adapters read
   // Linear layers that get an adapter, each name as a whole or what follows a dot in it: "q_proj", "h.0.attn.c_attn". A
-  // layer of several in one product means all of its parts. "all": all but those of heads.
+  // layer of several in one product means all of its parts. "all", or "all-linear" as PEFT has it: all but those of
+  // heads.
   std::vector<std::string> targets = {"all"};
   std::vector<std::string> trained = {};  // modules that are trained as wholes, by names likewise
   bool may_lack_trained = false;          // the model need not have all of these
+  std::string place = {};                 // of the adapter_config.json that says all this; empty: keys do
 
   double scale() const;
 };
@@ -37,8 +39,8 @@ LoraOptions lora_options(const Settings& settings, const std::string& run = {});
 // at random cannot stay as it is. Nothing where the rank is 0.
 LoraOptions with_heads(LoraOptions options, Module& model, const HubNaming& naming);
 // Gives the model adapters, and freezes all but these and options.trained. Does nothing where the rank is 0. Before the
-// model has memory. A name that fits nothing is an Error that lists what there is; so is a module that is to be trained
-// and shares a parameter with another one.
+// model has memory. A name that fits nothing is an Error that lists what there is; so is a target whose weight is that
+// of another module, as of a tied head. A parameter that several modules share is trained where one of them is.
 void add_lora(Module& model, const LoraOptions& options, const HubNaming& naming);
 
 // The adapter_config.json of a model with adapters, and back. `base`: the model's name or folder, empty: unknown. What

@@ -55,7 +55,7 @@ std::vector<std::string> target_modules(Module& model, const HubNaming& naming) 
   std::set<std::string> words, names;
   for (const NamedLinear& layer : adapted(model, naming)) {
     words.insert(layer.name.substr(layer.name.rfind('.') + 1));
-    names.insert(concat(prefix, layer.name));
+    names.insert(name_in_files(model, prefix, layer.name));
   }
   const std::vector<NamedLinear> layers = named_linears(model, naming);
   const bool are_enough = std::ranges::all_of(layers, [&](const NamedLinear& layer) {
@@ -72,7 +72,7 @@ std::vector<std::string> trained_wholes(Module& model, const HubNaming& naming) 
   for_each_parameter(model, [&](const std::string& path, Parameter& parameter) {
     const std::size_t dot = path.rfind('.');
     if (!parameter.trainable() || path.find(".lora_") != std::string::npos || dot == std::string::npos) return;
-    std::string module = concat(prefix, path.substr(0, dot));
+    std::string module = name_in_files(model, prefix, path.substr(0, dot));
     if (modules.empty() || modules.back() != module) modules.push_back(std::move(module));
   });
   return modules;
@@ -119,6 +119,7 @@ LoraOptions read_adapter_config(std::string_view text, const std::string& place)
       KEEL_CHECK(std::ranges::find(kBeginnings, begin->string()) != kBeginnings.end(), "init_lora_weights is ",
                  begin->dump(), ", which changes the weights of the base model");
     LoraOptions options;
+    options.place = place;
     options.rank = json.at("r").integer();
     options.alpha = json.at("lora_alpha").number();
     KEEL_CHECK(options.rank >= 1 && options.rank <= 65536, "r is ", options.rank);
@@ -139,14 +140,16 @@ LoraOptions read_adapter_config(std::string_view text, const std::string& place)
 HubNames adapter_names(Module& model, const HubNaming& naming) {
   HubNames names;
   names.config = kAdapterConfig;
+  names.ignored = {".base_layer.weight"};  // PEFT saves weights of embeddings and heads that have adapters
   names.renamed = {{".lora_A.default.weight", ".lora_A.weight"}, {".lora_B.default.weight", ".lora_B.weight"}};
   const std::string_view prefix = missing_prefix(model, naming);
   for (const NamedLinear& layer : adapted(model, naming)) {
     const LowRankAdapter& adapter = *layer.adapter();
     const auto add = [&](std::string_view which, const Parameter& parameter) {
-      names.tensors.push_back({.name = concat(kPeftPrefix, prefix, layer.name, '.', which, ".weight"),
-                               .parameter = layer.parameter(which),
-                               .shape = parameter.shape()});
+      names.tensors.push_back(
+          {.name = concat(kPeftPrefix, name_in_files(model, prefix, layer.name), '.', which, ".weight"),
+           .parameter = layer.parameter(which),
+           .shape = parameter.shape()});
     };
     add("lora_A", adapter.a);
     add("lora_B", adapter.b);

@@ -19,6 +19,7 @@ struct NamedLinear {
   std::string part;    // "q_proj"; empty: it is one layer
   Linear* linear;
   bool is_head;
+  bool is_tied;  // its weight is that of another module
 
   // Null: it has none.
   const LowRankAdapter* adapter() const;
@@ -30,5 +31,7 @@ std::vector<NamedLinear> named_linears(Module& model, const HubNaming& naming);
 
 // What names of the model lack in front, as files have them: naming.base_prefix, or nothing where some have it.
 std::string_view missing_prefix(Module& model, const HubNaming& naming);
+// A module's name as files have it: with that in front, but for a decoder's head, which has it nowhere.
+std::string name_in_files(Module& model, std::string_view prefix, std::string_view path);
 
 }  // namespace keel

@@ -251,11 +251,24 @@ std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
   return complaints;
 }
 
+namespace {
+
+// Empty: there is none.
+std::string folder_called(const std::string& name) {
+  return std::filesystem::is_directory(name) ? name : hub_folder(name);
+}
+
+}  // namespace
+
+bool has_hub_model(const Settings& settings) {
+  const std::string& from = settings.text(kModelFrom);
+  return from != kNoModel && !folder_called(from).empty();
+}
+
 std::string hub_model_folder(const Settings& settings) {
   const std::string& from = settings.text(kModelFrom);
   if (from == kNoModel) return {};
-  if (std::filesystem::is_directory(from)) return from;
-  std::string folder = hub_folder(from);
+  std::string folder = folder_called(from);
   KEEL_CHECK(!folder.empty(), "model.from: '", printable(from, 256),
              "' is neither a folder nor a model of the local cache ", hub_cache(),
              "; `scripts/fetch-model NAME` brings a model there");

@@ -23,5 +23,7 @@ std::int64_t sequence_length(const Settings& settings, const std::string& run = 
 // The folder of model.from: itself, or that of a name in the local cache; empty: there is no model.from. One that is
 // not there is an Error that says how to fetch it.
 std::string hub_model_folder(const Settings& settings);
+// Whether there is such a folder.
+bool has_hub_model(const Settings& settings);
 
 }  // namespace keel

@@ -65,6 +65,16 @@ Variable Linear::forward_gelu(const Variable& x, Forward& pass) const {
   return gelu_tanh(forward(x, pass));
 }
 
+LinearOperands Linear::operands(const Variable& x, Forward& pass) const {
+  if (adapters.empty()) return {x, weight};
+  KEEL_CHECK(parts.empty(), "operands of one product are of a layer without parts");
+  const LowRankAdapter& adapter = adapters.front();
+  const Variable dropped = with_dropout(adapter.dropout, x, pass);
+  const std::array<Variable, 2> in = {x, scale(linear(dropped.defined() ? dropped : x, adapter.a, {}), adapter.scale)},
+                                weights = {weight, adapter.b};
+  return {concat(in, -1), concat(weights, 1)};
+}
+
 void Linear::visit(Visitor& v) {
   v("weight", weight);
   v("bias", bias);

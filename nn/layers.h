@@ -38,6 +38,11 @@ struct LowRankAdapter {
   Parameter b;  // (rows, rank)
 };
 
+// Operands of one product x weight^T.
+struct LinearOperands {
+  Variable x, weight;
+};
+
 // x weight^T + bias for x: (..., in).
 class Linear : public Layer {
  public:
@@ -51,6 +56,9 @@ class Linear : public Layer {
   Variable forward(const Variable& x, Forward& pass) const override;
   // gelu_tanh() of it, in one product where there is one for it.
   Variable forward_gelu(const Variable& x, Forward& pass) const;
+  // Of forward() but for the bias, for functions that take a weight. Of a layer with an adapter these are x with scale
+  // a dropout(x) beside it, and the weight with b beside it: a copy of the weight, which gets a gradient as a whole.
+  LinearOperands operands(const Variable& x, Forward& pass) const;
   void visit(Visitor& v) override;
   // Of a part's outputs, or, where there are no parts, of all. Before the model has memory. An Error where there is no
   // such part, where it has an adapter already, and where rank is not at least 1 or dropout not in [0, 1).

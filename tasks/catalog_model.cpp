@@ -18,11 +18,30 @@ constexpr const char *kRunTokenizer = "tokenizer.json", *kRunModel = "config.jso
 
 bool CatalogModel::is_published() const { return site_.settings.text("model.from") != "none"; }
 
-ModelSpecPtr CatalogModel::spec(std::int64_t vocabulary) const {
-  return model_spec(site_.settings, vocabulary, site_.run);
+std::string CatalogModel::kept_instead(bool is_there, const char* file) const {
+  if (!site_.run.empty() || is_there) return site_.run;
+  return !site_.kept.empty() && std::filesystem::exists(concat(site_.kept, '/', file)) ? site_.kept : "";
 }
 
-std::int64_t CatalogModel::positions() const { return sequence_length(site_.settings, site_.run); }
+std::string CatalogModel::run_for_model() const {
+  return kept_instead(!is_published() || has_hub_model(site_.settings), kRunModel);
+}
+
+std::string CatalogModel::run_for_adapters() const {
+  const std::string& from = site_.settings.text("model.lora_from");
+  return kept_instead(from == "none" || std::filesystem::exists(concat(from, '/', kAdapterConfig)), kAdapterConfig);
+}
+
+std::string CatalogModel::folder() const {
+  const std::string run = run_for_model();
+  return !run.empty() ? run : is_published() ? hub_model_folder(site_.settings) : "";
+}
+
+ModelSpecPtr CatalogModel::spec(std::int64_t vocabulary) const {
+  return model_spec(site_.settings, vocabulary, run_for_model());
+}
+
+std::int64_t CatalogModel::positions() const { return sequence_length(site_.settings, run_for_model()); }
 
 std::string CatalogModel::in_run(std::string_view file) const {
   const std::string path = concat(site_.run, '/', file);
@@ -35,22 +54,28 @@ TokenizerPtr CatalogModel::run_tokenizer() const {
   return has_run_tokenizer() ? load_tokenizer(in_run(kRunTokenizer)) : nullptr;
 }
 
+TokenizerPtr CatalogModel::named_tokenizer(const std::string& name) const {
+  const std::string kept = kept_instead(has_tokenizer(name), kRunTokenizer);
+  return kept.empty() || kept == site_.run ? find_tokenizer(name, "")
+                                           : load_tokenizer(concat(kept, '/', kRunTokenizer));
+}
+
 TokenizerPtr CatalogModel::tokenizer_of(const std::string& name, const std::function<std::string()>& text) const {
   if (has_run_tokenizer()) return run_tokenizer();
   if (name == kModelTokenizer) {
     KEEL_CHECK(is_published(),
                "data.tokenizer=model is the tokenizer of model.from, which is none; name a folder or a "
                "file, such as one that `keel tokenizer train` has made");
-    return load_tokenizer(hub_model_folder(site_.settings));
+    return load_tokenizer(folder());
   }
-  if (!is_made_of_text(name)) return find_tokenizer(name, "");
+  if (!is_made_of_text(name)) return named_tokenizer(name);
   KEEL_CHECK(text, "data.tokenizer=", name,
              " is made of one text, and this task has records; take another one, such as byte");
   return find_tokenizer(name, text());
 }
 
 std::vector<std::int64_t> CatalogModel::end_tokens() const {
-  const std::string folder = !site_.run.empty() ? site_.run : is_published() ? hub_model_folder(site_.settings) : "";
+  const std::string folder = this->folder();
   return folder.empty() ? std::vector<std::int64_t>() : end_tokens_of(folder);
 }
 
@@ -59,13 +84,11 @@ std::string CatalogModel::run_config() const { return in_run(kRunModel); }
 void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data,
                              const HeadOptions& head) const {
   if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
-  if (spec.why_no_hub_config().empty())
-    data.derived.emplace_back(
-        kRunModel, kept_config(spec, site_.run.empty() ? hub_model_folder(site_.settings) : site_.run, head));
-  for (auto& file : kept_adapter_files(site_.settings, site_.run)) data.derived.push_back(std::move(file));
+  if (spec.why_no_hub_config().empty()) data.derived.emplace_back(kRunModel, kept_config(spec, folder(), head));
+  for (auto& file : kept_adapter_files(site_.settings, run_for_adapters())) data.derived.push_back(std::move(file));
 }
 
-LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, site_.run); }
+LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, run_for_adapters()); }
 
 void CatalogModel::adapt(Module& model, const ModelSpec& spec, bool with_heads) const {
   const HubNaming& naming = spec.entry().naming;
@@ -73,7 +96,8 @@ void CatalogModel::adapt(Module& model, const ModelSpec& spec, bool with_heads) 
 }
 
 Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
-  return beginning_of(site_.settings, spec, model, site_.run);
+  return beginning_of(site_.settings, spec, model,
+                      {.lora = lora(), .has_weights = !site_.run.empty(), .is_gone = run_for_model() != site_.run});
 }
 
 HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,

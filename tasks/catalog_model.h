@@ -25,6 +25,9 @@ class CatalogModel {
   bool is_published() const;
   // As model_spec(). `vocabulary`: of the data; 0: not known, or model.from says it.
   ModelSpecPtr spec(std::int64_t vocabulary) const;
+  // Where its config.json is: in model.from, in the run that is asked, or, where the folder of model.from is gone, in
+  // the run that goes on. Empty: there is none.
+  std::string folder() const;
   // Tokens of a row at most.
   std::int64_t positions() const;
 
@@ -34,6 +37,9 @@ class CatalogModel {
   // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else is
   // as find_tokenizer() has it. `text`: what one is made of that is made of a text, or else it is an Error.
   TokenizerPtr tokenizer_of(const std::string& name, const std::function<std::string()>& text = {}) const;
+
+  // As find_tokenizer(), of no text; of one that is gone, what the run that goes on keeps.
+  TokenizerPtr named_tokenizer(const std::string& name) const;
 
   // Tokens that end a text: eos_token_id of the folder's generation_config.json, or else of its config.json. Of the run
   // that is asked, or of model.from; none: they say none.
@@ -53,6 +59,11 @@ class CatalogModel {
                      const HeadOptions& head = {}) const;
 
  private:
+  // Folders of model_spec() and lora_options(); empty: what the settings name counts.
+  std::string run_for_model() const;
+  std::string run_for_adapters() const;
+  // The run that is asked; else the one that goes on, where what it kept as `file` is no longer where settings say.
+  std::string kept_instead(bool is_there, const char* file) const;
   std::string in_run(std::string_view file) const;  // empty: the run has none, or none is asked
 
   const TaskSite& site_;

@@ -100,17 +100,16 @@ void add_token_numbers(const Tokenizer& tokenizer, Json& config) {
 }
 
 std::shared_ptr<const AdapterForm> adapter_form(const Settings& settings, const ModelSpec& spec, Module& model,
-                                                const std::string& run) {
+                                                const LoraOptions& options, bool begins) {
   const HubNaming& naming = spec.entry().naming;
-  const LoraOptions options = lora_options(settings, run);
   if (options.rank == 0) return nullptr;
   const std::string& from = settings.text("model.from");
   const AdapterUse use{.base = from == "none" ? "" : from,
                        .task_type = spec.entry().kind == ModelKind::decoder ? "CAUSAL_LM" : ""};
-  const std::string& begins = settings.text("model.lora_from");
+  const std::string& beginning = settings.text("model.lora_from");
   return std::make_shared<AdapterForm>(AdapterForm{.names = adapter_names(model, naming),
                                                    .config = adapter_config(model, options, naming, use),
-                                                   .weights = run.empty() && begins != "none" ? begins : ""});
+                                                   .weights = begins && beginning != "none" ? beginning : ""});
 }
 
 }  // namespace
@@ -146,13 +145,16 @@ std::vector<std::int64_t> end_tokens_of(const std::string& folder) {
   return {};
 }
 
-Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run) {
-  // A run whose model is asked has weights of its own.
-  const bool begins = run.empty() && settings.text("model.from") != "none" && settings.flag("model.weights");
+Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model,
+                             const BeginningOptions& options) {
+  const std::string& from = settings.text("model.from");
+  const bool begins = !options.has_weights && from != "none" && settings.flag("model.weights");
   const bool has_form = spec.why_no_hub_config().empty();
-  return {.weights = begins ? hub_model_folder(settings) : "",
+  return {.weights = !begins           ? ""
+                     : options.is_gone ? from
+                                       : hub_model_folder(settings),
           .hub = has_form ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming)) : nullptr,
-          .adapters = has_form ? adapter_form(settings, spec, model, run) : nullptr};
+          .adapters = has_form ? adapter_form(settings, spec, model, options.lora, !options.has_weights) : nullptr};
 }
 
 std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run) {

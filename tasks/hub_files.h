@@ -8,6 +8,7 @@
 
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
+#include "keel/models/lora.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
@@ -22,12 +23,16 @@ std::string kept_config(const ModelSpec& spec, const std::string& from, const He
 // its config.json; none: they say none. Anything else there is an Error.
 std::vector<std::int64_t> end_tokens_of(const std::string& folder);
 
-// Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning(). `run`: of the
-// task's site.
-// The model has the adapters that the settings say.
-Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model, const std::string& run);
+struct BeginningOptions {
+  LoraOptions lora = {};     // adapters that the model has
+  bool has_weights = false;  // of a run whose model is asked: nothing begins
+  bool is_gone = false;      // the folder of model.from is; only a run that goes on needs none
+};
+// Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning().
+Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model,
+                             const BeginningOptions& options);
 
-// What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: likewise.
+// What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: of the task's site.
 std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run);
 
 struct HubFilesOptions {

@@ -186,7 +186,7 @@ std::int64_t LabelTask::vocabulary() {
 
 std::vector<std::string> LabelTask::classes_of_hub() const {
   if (!base_.is_published()) return {};
-  return classes_of_config(concat(hub_model_folder(site_.settings), '/', kHubConfig));
+  return classes_of_config(concat(base_.folder(), '/', kHubConfig));
 }
 
 std::vector<std::string> LabelTask::classes_of_data() {

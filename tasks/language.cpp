@@ -135,9 +135,8 @@ class LanguageTask : public Task {
   bool is_addition() const { return site_.settings.text("data.type") == "addition"; }
 
   bool is_mixture() const { return site_.settings.text("data.type") == "mixture"; }
-  bool is_packed() const {
-    return (is_mixture() || site_.settings.text("data.type") == "text") && site_.settings.flag("data.packing");
-  }
+  bool is_packed() const { return !is_addition() && site_.settings.flag("data.packing"); }
+  bool is_of_tokens() const { return site_.settings.text("data.type") == "tokens"; }
   bool has_examples() const { return is_mixture() || is_packed(); }
 
   const LanguageData& examples() {
@@ -145,7 +144,7 @@ class LanguageTask : public Task {
     LanguageDataOptions options = {
         .sources = {},
         .packing = is_packed(),
-        .tokenizer = site_.settings.text("data.tokenizer"),
+        .tokenizer = is_of_tokens() ? "byte" : site_.settings.text("data.tokenizer"),
         .run_tokenizer = base_.has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
         .block = positions(),
         .division = division(),
@@ -173,7 +172,7 @@ class LanguageTask : public Task {
     if (!text_) {
       const SplitOptions split{.validation = division().fraction, .block = positions()};
       const std::string& path = site_.settings.text("data.path");
-      if (site_.settings.text("data.type") == "tokens") text_ = open_tokens(path, split);
+      if (is_of_tokens()) text_ = open_tokens(path, split);
       else if (base_.has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
       else text_ = open_text(path, site_.settings.text("data.tokenizer"), split);
     }
@@ -190,7 +189,7 @@ class LanguageTask : public Task {
     if (tokenizer_) return tokenizer_;
     if (is_addition()) tokenizer_ = addition().tokenizer();
     else if (base_.has_run_tokenizer()) tokenizer_ = base_.run_tokenizer();
-    else if (has_named_tokenizer()) tokenizer_ = find_tokenizer(site_.settings.text("data.tokenizer"), "");
+    else if (has_named_tokenizer()) tokenizer_ = base_.named_tokenizer(site_.settings.text("data.tokenizer"));
     else return has_examples() ? examples().tokenizer() : text().tokenizer;
     return tokenizer_;
   }

@@ -10,6 +10,8 @@
 #include "keel/data/mixture.h"
 #include "keel/data/packing.h"
 #include "keel/data/text_dataset.h"
+#include "keel/data/token_documents.h"
+#include "keel/data/token_file.h"
 #include "keel/data/token_fingerprint.h"
 #include "keel/runtime/error.h"
 #include "keel/tasks/special_tokens.h"
@@ -83,8 +85,7 @@ bool say_alike(const std::shared_ptr<const Tokenizer>& one, const std::shared_pt
 Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<const Tokenizer>& tokenizer,
                              std::int64_t vocabulary) {
   constexpr SplitOptions kWhole = {.validation = 0, .block = 1};
-  const std::vector<std::string> files = files_at(path);
-  if (kind_of_file(files.front()) == DataKind::tokens) {
+  if (kind_of_file(path) == DataKind::tokens) {
     const TextDataset opened = open_tokens(path, kWhole);
     KEEL_CHECK(opened.whole.vocabulary_size() == vocabulary && say_alike(opened.tokenizer, tokenizer), "'", path,
                "' has ", opened.whole.vocabulary_size(), " different tokens, tokenizer ",
@@ -95,7 +96,7 @@ Tokens tokens_to_validate_on(const std::string& path, const std::shared_ptr<cons
   KEEL_CHECK(tokenizer != nullptr, "'", path,
              "' is a text, and the training data are token numbers without a tokenizer; encode it as they are");
   std::vector<Tokens> texts;
-  for (const std::string& file : files) texts.push_back(open_text(file, tokenizer, kWhole).whole);
+  for (const std::string& file : files_at(path)) texts.push_back(open_text(file, tokenizer, kWhole).whole);
   return texts.size() == 1 ? texts.front() : Tokens::joined(std::move(texts));
 }
 
@@ -114,7 +115,7 @@ LanguageData::LanguageData(LanguageDataOptions options) : options_(std::move(opt
 }
 
 bool LanguageData::is_of_documents(const std::string& path) const {
-  return options_.packing && (!options_.rows || kind_of_file(files_at(path).front()) != DataKind::tokens);
+  return options_.packing && (!options_.rows || kind_of_file(path) != DataKind::tokens);
 }
 
 void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
@@ -156,30 +157,48 @@ DividedExamples LanguageData::windows_of(const LanguageSource& source) {
 }
 
 DatasetPtr LanguageData::open_documents(const std::string& path) const {
-  KEEL_CHECK(kind_of_file(path) != DataKind::tokens, "'", path,
-             "' is a file of tokens, which does not say where documents end; data.packing is for texts");
   DatasetPtr documents = open_data(path, {.progress = options_.progress});
   KEEL_CHECK(documents->size() > 0, "'", path, "' has no documents");
   return documents;
 }
 
+DatasetPtr LanguageData::documents_in_tokens(const std::string& path, const TokenFile& file) const {
+  KEEL_CHECK(file.end_of_document, "'", path,
+             "' are tokens, and do not say which of them ends a document; data.packing needs files that `keel tokenize "
+             "--end-of-document TOKEN` has written, or texts");
+  KEEL_CHECK(file.tokens.size() > 0, "'", path, "' has no tokens");
+  return token_documents(file.tokens, *file.end_of_document, options_.progress);
+}
+
 DatasetPtr LanguageData::rows_of_file(const std::string& path) const {
+  if (options_.packing && !options_.rows && kind_of_file(path) == DataKind::tokens) {
+    (void)tokens_to_validate_on(path, tokenizer_, vocabulary_);  // whether they are of the same vocabulary
+    return rows_.of_documents(documents_in_tokens(path, open_token_files(token_files_at(path))));
+  }
   if (is_of_documents(path)) return rows_.of_documents(tokens_of(open_documents(path), tokenizer_, path, rows_.words));
   const Tokens tokens = tokens_to_validate_on(path, tokenizer_, vocabulary_);
   return rows_.of_tokens(tokens, fingerprint_of(tokens));
 }
 
 DividedExamples LanguageData::documents_of(const LanguageSource& source) {
-  const DatasetPtr documents = open_documents(source.path);
-  std::shared_ptr<const Tokenizer> tokenizer = options_.run_tokenizer;
-  if (!tokenizer)
-    tokenizer = find_tokenizer(options_.tokenizer, is_made_of_text(options_.tokenizer) ? all_texts(*documents) : "");
-  join(source, tokenizer->vocabulary_size(), tokenizer);
+  DatasetPtr documents, encoded;
+  if (kind_of_file(source.path) == DataKind::tokens) {
+    const std::vector<std::string> files = token_files_at(source.path);
+    const TokenFile file = open_token_files(files);
+    documents = encoded = documents_in_tokens(source.path, file);
+    join(source, file.tokens.vocabulary_size(), tokenizer_of(files.front(), file));
+  } else {
+    documents = open_documents(source.path);
+    std::shared_ptr<const Tokenizer> tokenizer = options_.run_tokenizer;
+    if (!tokenizer)
+      tokenizer = find_tokenizer(options_.tokenizer, is_made_of_text(options_.tokenizer) ? all_texts(*documents) : "");
+    join(source, tokenizer->vocabulary_size(), tokenizer);
+    encoded = tokens_of(documents, tokenizer, source.path, rows_.words);
+  }
   DivisionOptions options = options_.division;
   std::erase_if(options.sets, [](const HeldOutSet& set) { return !set.path.empty(); });
   const double held_out = options.fraction;
-  DividedExamples divided = Division(std::move(options), *documents, source.path)
-                                .of(tokens_of(documents, tokenizer, source.path, rows_.words), {});
+  DividedExamples divided = Division(std::move(options), *documents, source.path).of(encoded, {});
   KEEL_CHECK(divided.trained->size() > 0 && (held_out == 0 || !divided.validation.empty()), "'", source.path, "' has ",
              documents->size(), " documents, too few to hold back data.validation=", held_out, " of them");
   divided.trained = rows_.of_documents(divided.trained);

@@ -17,6 +17,8 @@
 
 namespace keel {
 
+struct TokenFile;
+
 struct LanguageSource {
   std::string path;
   double weight = 1;
@@ -39,7 +41,8 @@ struct LanguageDataOptions {
   std::vector<LanguageSource> sources;    // one or more
   std::vector<MixtureStage> stages = {};  // whose weights stand for those of the sources; none: these count
   // Documents of texts are packed into rows (keel/data/packing.h): objects of .jsonl, rows of tables and examples of
-  // columnar files with a field `text`, files of a folder, lines of other texts. Else sources are cut into windows.
+  // columnar files with a field `text`, files of a folder, lines of other texts; and those of files of tokens that say
+  // which token ends one, where `rows` is none. Else sources are cut into windows.
   bool packing = false;
   std::string tokenizer = "byte";                       // of texts: byte, or for one source character
   std::shared_ptr<const Tokenizer> run_tokenizer = {};  // of a run that is asked or goes on; stands for the texts' own
@@ -73,6 +76,7 @@ class LanguageData {
  private:
   DividedExamples windows_of(const LanguageSource& source);
   DividedExamples documents_of(const LanguageSource& source);
+  DatasetPtr documents_in_tokens(const std::string& path, const TokenFile& file) const;
   DatasetPtr open_documents(const std::string& path) const;
   DatasetPtr rows_of_file(const std::string& path) const;
   bool is_of_documents(const std::string& path) const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kType = "data.type";
 constexpr std::string_view kPacking = "data.packing";
-constexpr std::string_view kMixture = "mixture", kTexts = "text|mixture";
+constexpr std::string_view kMixture = "mixture", kFiles = "text|tokens|mixture";
 
 }  // namespace
 
@@ -32,9 +32,10 @@ std::vector<KeyRow> language_keys() {
        .type = flag,
        .standard = "false",
        .help = "Documents, packed into rows of model.block tokens, of which each sees itself alone: objects of .jsonl, "
-               "rows and examples with a field text, files of a folder, lines of other texts. False: a text is one.",
+               "rows and examples with a field text, files of a folder, lines of other texts, and what lies between "
+               "the tokens that `keel tokenize --end-of-document` has written. False: a text is one.",
        .when_key = kType,
-       .when_values = kTexts},
+       .when_values = kFiles},
       {.key = "data.tokenizer",
        .type = text,
        .standard = "byte",
@@ -85,7 +86,7 @@ std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
   std::vector<SettingsComplaint> complaints = complain_of_model(settings);
   const std::string& type = settings.text(kType);
   if (type == "addition") return complaints;
-  const bool is_packed = type != "tokens" && settings.flag(kPacking);
+  const bool is_packed = settings.flag(kPacking);
   for (SettingsComplaint& each : complain_of_text_sources(settings, is_packed)) complaints.push_back(std::move(each));
   return complaints;
 }

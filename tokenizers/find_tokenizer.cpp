@@ -22,6 +22,10 @@ std::string known_tokenizers() {
 
 bool is_made_of_text(std::string_view name) { return name == "character"; }
 
+bool has_tokenizer(std::string_view name) {
+  return is_plain_tokenizer(name) || std::filesystem::exists(with_home_folder(name)) || !hub_folder(name).empty();
+}
+
 TokenizerPtr find_tokenizer(std::string_view name, std::string_view text) {
   if (is_plain_tokenizer(name)) return make_plain_tokenizer(name, text);
   const std::string path = with_home_folder(name);

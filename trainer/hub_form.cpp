@@ -9,6 +9,23 @@
 #include "keel/trainer/stack_models.h"
 
 namespace keel {
+namespace {
+
+// PEFT has a copy of a module that is trained as a whole at each place, such as an embedding and a head, and reads
+// both.
+std::vector<HubTensor> with_each_place(const std::vector<HubTensor>& tensors) {
+  std::vector<HubTensor> all;
+  for (const HubTensor& tensor : tensors) {
+    all.push_back(tensor);
+    for (const std::string& name : tensor.also) {
+      all.push_back(tensor);
+      all.back().name = name;
+    }
+  }
+  return all;
+}
+
+}  // namespace
 
 HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const std::string& model, HubFormat format,
                     DType dtype, const std::shared_ptr<const ConfigKeys>& keys) {
@@ -28,7 +45,9 @@ HubForm hub_form_of(const Checkpoint& checkpoint, const std::string& run, const 
   if (format == HubFormat::whole) return {found->hub->tensors, kHubWeights, std::move(files)};
   KEEL_CHECK(found->adapters, "--format peft: the model of '", checkpoint.path,
              "' has no adapters; --format hf writes all of it");
-  return {found->adapters->names.tensors, kAdapterWeights, {.files = {{kAdapterConfig, found->adapters->config}}}};
+  return {with_each_place(found->adapters->names.tensors),
+          kAdapterWeights,
+          {.files = {{kAdapterConfig, found->adapters->config}}}};
 }
 
 }  // namespace keel

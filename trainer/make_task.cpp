@@ -6,12 +6,22 @@
 #include "keel/trainer/config.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/curriculum.h"
+#include "keel/trainer/run_folder.h"
 
 namespace keel {
 namespace {
 
 // Rows of a validation batch: memory like that of a micro-batch with gradients, and few small products.
 std::int64_t validation_rows(const Config& config) { return 2 * config.batch.micro; }
+
+// The folder of the run that this one goes on from, as far as it can be told before its checkpoints are looked at;
+// empty: there is none.
+std::string run_gone_on_from(const Config& config) {
+  if (config.resume == "never" || config.run.empty()) return {};
+  if (RunFolder(config.run).holds_run()) return config.run;
+  if (config.resume == "auto") return {};
+  return RunFolder::is_run(config.resume) ? config.resume : RunFolder::around(config.resume);
+}
 
 }  // namespace
 
@@ -26,6 +36,7 @@ std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, c
               .validation_rows = validation_rows(config),
               .host = host,
               .run = run,
+              .kept = run.empty() ? run_gone_on_from(config) : std::string(),
               .steps = config.epochs > 0 ? 0 : config.steps,
               .progress = progress});
 }

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "keel/data/data_file.h"
 #include "keel/data/file_list.h"
+#include "keel/data/token_documents.h"
 #include "keel/data/token_file.h"
 #include "keel/runtime/file.h"
+#include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/plain_tokenizers.h"
 #include "tests/by_commit.h"
 #include "tests/temporary_folder.h"
@@ -114,6 +117,40 @@ TEST(TokenizeFiles, GoOnWhereARunWasEndedAnywhere) {
     EXPECT_EQ(std::filesystem::exists(folder / "out.bin.partial.json"), false);
     EXPECT_TRUE(all.size() <= 10'000 || went_on_at > 0);
   }
+}
+
+// Documents of shards in a folder, by the token that the files say.
+TEST(TokenizeFiles, SayWhichTokenEndsADocument) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "shards");
+  write_text_file(folder / "a.jsonl", "{\"text\": \"aba\"}\n{\"text\": \"bb\"}\n{\"text\": \"a\"}\n");
+  const auto tokenizer = CharacterTokenizer::of_text("ab|");
+  TokenizeOptions options{.files = {folder / "a.jsonl"}, .out = folder / "shards/x.bin"};
+  options.end_of_document = 2;
+  options.shard_tokens = 4;
+  const TokenizedFiles done = tokenize_files(of_threads(2), tokenizer, options);
+  EXPECT_GT(done.paths.size(), 1u);
+  save_tokenizer(folder / "shards/tokenizer.json", tokenizer);
+  EXPECT_EQ(kind_of_file(folder / "shards"), DataKind::tokens);
+  EXPECT_EQ(kind_of_file(folder / "shards/x-*.bin"), DataKind::tokens);
+  EXPECT_EQ(token_files_at(folder / "shards"), done.paths);
+  const TokenFile file = open_token_files(token_files_at(folder / "shards"));
+  EXPECT_EQ(file.end_of_document, 2u);
+  EXPECT_EQ(file.tokenizer, "character");
+  const DatasetPtr documents = token_documents(file.tokens, 2);
+  std::vector<std::string> texts;
+  for (std::int64_t i = 0; i < documents->size(); ++i) {
+    const Example document = documents->example(i);
+    const Integers& ids = std::get<Integers>(document["input_ids"]);
+    texts.push_back(tokenizer.decode(std::vector<std::uint32_t>(ids.values.begin(), ids.values.end())));
+    EXPECT_EQ(documents->length(i), std::ssize(ids.values));
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"aba|", "bb|", "a|"}));
+  EXPECT_EQ(token_documents(file.tokens, 0)->size(), 4) << "what comes behind the last one is a document";
+  EXPECT_NE(token_documents(file.tokens, 0)->fingerprint(), documents->fingerprint());
+  options.out = folder / "none/x.bin";
+  EXPECT_EQ(error_of([&] { tokenize_files(of_threads(1), tokenizer, options); }),
+            concat("'", options.out, "' cannot be written: there is no folder '", folder / "none", "'"));
 }
 
 TEST(TokenizeFiles, BeginAnewWhereTheTextsAreOthers) {

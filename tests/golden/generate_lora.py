@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes lora.safetensors: PEFT's adapters on the small GPT-2 of generate_gpt2_tiny.py: logits, gradients and 10 AdamW steps.
+Names that begin with "head." are of a small Llama, of whose layers q_proj and the head have adapters, and the embedding is trained.
 
 The arithmetic is that of transformers and PEFT in float64, from fp32 numbers that golden.values() makes from keel's names, and
 rounded to fp32 when stored. `--check FILE` compares a file with a fresh computation. README.md lists what is stored.
@@ -12,6 +13,73 @@ import numpy as np
 import golden
 
 SEED, RANK, ALPHA, STEPS = 1, 3, 5, 10
+
+
+def number_of(name, shape):
+    """What keel's test gives a parameter of this name."""
+    scale, offset = (0.2, 1.0) if len(shape) == 1 else (0.2, 0.0)
+    return golden.values(SEED, name, tuple(shape), scale=scale, offset=offset).astype(np.float64)
+
+
+def with_head():
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    import generate_gpt2_tiny as tiny
+
+    config = LlamaConfig(
+        vocab_size=tiny.VOCABULARY, max_position_embeddings=tiny.BLOCK, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-6, rope_theta=10000.0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    base = LlamaForCausalLM(config).double()
+    packed = {"self_attn.qkv_proj": ["q_proj", "k_proj", "v_proj"], "mlp.gate_up_proj": ["gate_proj", "up_proj"]}
+    with torch.no_grad():
+        done = set()
+        for layer in range(2):
+            for name, parts in packed.items():
+                path = f"model.layers.{layer}.{name}"
+                own = [f"{path.rsplit('.', 1)[0]}.{part}.weight" for part in parts]
+                rows = [base.get_parameter(each).shape[0] for each in own]
+                value = number_of(f"{path}.weight", (sum(rows), 24))
+                for each, part in zip(own, np.split(value, np.cumsum(rows)[:-1])):
+                    base.get_parameter(each).copy_(torch.from_numpy(part))
+                    done.add(each)
+        for name, parameter in base.named_parameters():
+            if name not in done:
+                parameter.copy_(torch.from_numpy(number_of(name, parameter.shape)))
+    lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=["q_proj", "lm_head"], modules_to_save=["embed_tokens"])
+    model = get_peft_model(base, lora)
+    trained = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        own = name.removeprefix("base_model.model.").replace(".default", "").replace(".modules_to_save", "")
+        own = own.replace("self_attn.q_proj", "self_attn.qkv_proj.q_proj")
+        trained[own] = parameter
+        if ".lora_" in own:
+            with torch.no_grad():
+                parameter.copy_(torch.from_numpy(number_of(own, parameter.shape)))
+    tokens, targets = tiny.token_ids("tokens"), tiny.token_ids("targets")
+    targets[1, 3] = tiny.IGNORED
+    optimizer = torch.optim.AdamW(trained.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=tiny.IGNORED)
+        loss.backward()
+        if step == 0:
+            first = logits.detach().numpy()
+            gradients = {name: golden.without_noise(p.grad.numpy()) for name, p in trained.items()}
+        losses.append(loss.item())
+        optimizer.step()
+    return {
+        "head.logits": first,
+        **{f"head.grad.{name}": gradient for name, gradient in gradients.items()},
+        **{f"head.param10.{name}": p.detach().numpy() for name, p in trained.items()},
+        "head.loss_per_step": losses,
+    }
 
 
 def generate():
@@ -62,6 +130,7 @@ def generate():
         **{f"grad.{name}": gradient for name, gradient in gradients.items()},
         **{f"param10.{name}": p.detach().numpy() for name, p in adapters.items()},
         "loss_per_step": losses,
+        **with_head(),
     }
 
 

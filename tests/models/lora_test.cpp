@@ -13,6 +13,7 @@
 #include "keel/autograd/functions.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
+#include "keel/kernels/select.h"
 #include "keel/models/decoder.h"
 #include "keel/models/hub_tensors.h"
 #include "keel/models/model_keys.h"
@@ -50,7 +51,8 @@ AdaptedModel adapted_gpt(bool bias = true) {
           find_model("gpt")->naming};
 }
 
-AdaptedModel adapted_decoder() {
+// A tied one has its embedding as its head.
+std::unique_ptr<RotaryDecoder> decoder_with_head(bool tied = false) {
   DecoderOptions options;
   options.vocabulary = 61;
   options.block = 16;
@@ -58,7 +60,12 @@ AdaptedModel adapted_decoder() {
   options.layer = {.width = 24, .hidden = 40, .heads = 4, .kv_heads = 2, .head_size = 8};
   options.layer.deviation = 0.2;
   options.rotary.max_positions = 16;
-  auto decoder = std::make_unique<RotaryDecoder>(options);
+  options.tied = tied;
+  return std::make_unique<RotaryDecoder>(options);
+}
+
+AdaptedModel adapted_decoder() {
+  std::unique_ptr<RotaryDecoder> decoder = decoder_with_head();
   const RotaryDecoder& model = *decoder;
   return {std::move(decoder), [&model](const Tensor& tokens, Forward& pass) { return model(tokens, pass); },
           find_model("llama")->naming};
@@ -145,6 +152,119 @@ TEST(Lora, IsTheModelWhoseWeightsHaveTheProducts) {
     }
 }
 
+// By all logits, by the loss that never has all of them, at positions and with a cache.
+TEST(Lora, OfAHeadIsInEveryLogitAndEveryLoss) {
+  const Context context = testing::context(1);
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const double dropout : {0.0, 0.5}) {
+      const auto decoder = decoder_with_head();
+      const HubNaming naming = find_model("llama")->naming;
+      add_lora(*decoder, {.rank = 3, .dropout = dropout, .targets = {"lm_head"}}, naming);
+      const auto buffers = materialize(*decoder, context, {.policy = PrecisionPolicy::of(dtype)});
+      const Tensor tokens = token_numbers(context, {2, 7}, 3), targets = token_numbers(context, {2, 7}, 4);
+      Forward pass{.training = dropout > 0,
+                   .random = {.seed = 5},
+                   .sample_ids = from_values(context, std::vector<std::int64_t>{0, 1}, {2}),
+                   .dtype = dtype};
+      const std::vector<double> still = doubles((*decoder)(tokens, pass).value());
+      fill_adapters(*decoder, context);
+      const double bound = dtype == DType::f64 ? 1e-9 : 1e-4;
+      const auto gradients_of = [&](const Variable& loss) {
+        backward(loss);
+        std::vector<double> all = {loss.value().item()};
+        for_each_parameter(*decoder, [&](const std::string&, Parameter& parameter) {
+          if (!parameter.trainable()) return;
+          for (const double value : doubles(parameter.grad())) all.push_back(value);
+          kernels::copy_into(parameter.grad(), kernels::full(context, parameter.shape(), 0, dtype));
+        });
+        return all;
+      };
+      const Variable logits = (*decoder)(tokens, pass);
+      EXPECT_GT(relative_error(doubles(logits.value()), still), 1e-2);
+      const std::vector<double> by_logits = gradients_of(cross_entropy(logits, targets).loss);
+      EXPECT_EQ(by_logits.size(), 1u + 3 * 24 + 61 * 3);
+      EXPECT_LT(relative_error(gradients_of(decoder->loss(tokens, targets, pass).loss), by_logits), bound) << dtype;
+      if (dropout > 0) continue;
+      const Tensor places = from_values(context, std::vector<std::int64_t>{6, 13}, {2});
+      const std::vector<double> last = doubles(kernels::index_select(logits.value().view({14, 61}), 0, places));
+      EXPECT_LT(relative_error(doubles(decoder->logits_at(places, tokens, pass).value()), last), bound);
+      KeyValueCache cache = decoder->make_cache(2);
+      EXPECT_LT(relative_error(doubles(decoder->next_logits(tokens, cache)), last), bound);
+    }
+}
+
+TEST(Lora, OfAHeadIsTheModelWhoseHeadHasTheProduct) {
+  const Context context = testing::context(1);
+  const auto merged = decoder_with_head(), adapted = decoder_with_head();
+  const HubNaming naming = find_model("llama")->naming;
+  add_lora(*adapted, {.rank = 3, .alpha = 5, .targets = {"lm_head"}}, naming);
+  const MaterializeOptions options{.policy = PrecisionPolicy::of(DType::f64)};
+  const auto of_merged = materialize(*merged, context, options), of_adapted = materialize(*adapted, context, options);
+  fill_adapters(*adapted, context);
+  const LowRankAdapter& low = adapted->lm_head.adapters.front();
+  const std::vector<double> a = doubles(low.a.value()), b = doubles(low.b.value());
+  Tensor weight = merged->lm_head.weight.value();
+  for (std::size_t i = 0; i < 61; ++i)
+    for (std::size_t j = 0; j < 24; ++j)
+      for (std::size_t r = 0; r < 3; ++r) weight.data<double>()[i * 24 + j] += 5.0 / 3 * b[i * 3 + r] * a[r * 24 + j];
+  const Tensor tokens = token_numbers(context, {2, 7}, 3), targets = token_numbers(context, {2, 7}, 4);
+  Forward pass;
+  pass.dtype = DType::f64;
+  EXPECT_LT(relative_error(doubles((*adapted)(tokens, pass).value()), doubles((*merged)(tokens, pass).value())), 1e-7);
+  EXPECT_NEAR(adapted->loss(tokens, targets, pass).loss.value().item(),
+              merged->loss(tokens, targets, pass).loss.value().item(), 1e-6);
+  const std::vector<HubTensor> tensors = hub_tensors(*adapted, naming);
+  const auto head = std::ranges::find(tensors, "lm_head.weight", &HubTensor::name);
+  ASSERT_NE(head, tensors.end());
+  ASSERT_TRUE(head->low_rank.has_value());
+  EXPECT_EQ(head->low_rank->a, "lm_head.lora_A.weight");
+  const HubNames names = adapter_names(*adapted, naming);
+  ASSERT_EQ(names.tensors.size(), 2u);
+  EXPECT_EQ(names.tensors[0].name, "base_model.model.lm_head.lora_A.weight");
+}
+
+// A head of its own, or one that is the embedding: then either name trains the one matrix.
+TEST(Lora, TrainsHeadsAndEmbeddingsAsWholes) {
+  struct Case {
+    bool tied;
+    std::vector<std::string> named;
+    std::set<std::string> trained;
+    std::vector<std::string> saved;
+  };
+  const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
+  const std::vector<std::string> both = {"model.embed_tokens", "lm_head"};
+  for (const Case& each :
+       {Case{false, {"lm_head"}, {head}, {"lm_head"}},
+        Case{false, {"embed_tokens"}, {embedding}, {"model.embed_tokens"}},
+        Case{false, {"embed_tokens", "lm_head"}, {embedding, head}, both},
+        Case{true, {"embed_tokens"}, {embedding, head}, both}, Case{true, {"lm_head"}, {embedding, head}, both},
+        Case{true, {"model.embed_tokens", "lm_head"}, {embedding, head}, both}}) {
+    const auto decoder = decoder_with_head(each.tied);
+    const HubNaming naming = find_model("llama")->naming;
+    const LoraOptions lora = {.rank = 2, .targets = {"all-linear"}, .trained = each.named};
+    add_lora(*decoder, lora, naming);
+    std::set<std::string> trained;
+    for_each_parameter(*decoder, [&](const std::string& path, Parameter& parameter) {
+      if (parameter.trainable() && path.find(".lora_") == std::string::npos) trained.insert(path);
+    });
+    EXPECT_EQ(trained, each.trained);
+    EXPECT_TRUE(decoder->lm_head.adapters.empty());
+    const Json config = Json::parse(adapter_config(*decoder, lora, naming, {}));
+    std::vector<std::string> saved;
+    for (const Json& name : config.at("modules_to_save").items()) saved.push_back(name.string());
+    EXPECT_EQ(std::set<std::string>(saved.begin(), saved.end()),
+              std::set<std::string>(each.saved.begin(), each.saved.end()));
+  }
+  const AdaptedModel gpt = adapted_gpt();
+  const LoraOptions lora = {.rank = 2, .targets = {"c_attn"}, .trained = {"transformer.wte"}};
+  add_lora(*gpt.module, lora, gpt.naming);
+  const Json config = Json::parse(adapter_config(*gpt.module, lora, gpt.naming, {}));
+  EXPECT_EQ(config.at("modules_to_save").dump(), R"(["transformer.wte","lm_head"])");
+  const HubNames names = adapter_names(*gpt.module, gpt.naming);
+  EXPECT_EQ(names.tensors.back().name, "base_model.model.transformer.wte.weight");
+  EXPECT_EQ(names.tensors.back().also, std::vector<std::string>{"base_model.model.lm_head.weight"});
+}
+
 TEST(Lora, GivesGradientsToAdaptersAndToWhatIsNamed) {
   const Context context = testing::context(1);
   const AdaptedModel model = adapted_encoder();
@@ -211,14 +331,19 @@ TEST(Lora, SaysWhatThereIsWhereANameFitsNothing) {
   const auto refused = [](const AdaptedModel& model, const LoraOptions& options) {
     return error_of([&] { add_lora(*model.module, options, model.naming); });
   };
-  EXPECT_EQ(refused(adapted_decoder(), {.rank = 2, .targets = {"q_proj", "proj"}}),
-            "LoRA: no linear layer of the model is called 'proj'; there are down_proj, gate_proj, k_proj, o_proj, "
-            "q_proj, up_proj, v_proj, names as long as model.layers.0.self_attn.q_proj, and all");
+  EXPECT_EQ(
+      refused(adapted_decoder(), {.rank = 2, .targets = {"q_proj", "proj"}}),
+      "model.lora_targets: no linear layer of the model is called 'proj'; there are down_proj, gate_proj, k_proj, "
+      "lm_head, o_proj, q_proj, up_proj, v_proj, names as long as model.layers.0.self_attn.q_proj, and all");
   EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .trained = {"score"}})
-                .find("no module of the model is called 'score', which is to be trained as a whole; there are "),
+                .find("model.lora_trains: no module of the model is called 'score', which is to be trained as a whole; "
+                      "there are "),
             std::string::npos);
-  EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .trained = {"wte"}})
-                .find("wte.weight is to be trained, but is the same numbers as lm_head.weight, which are not"),
+  EXPECT_EQ(refused(adapted_decoder(), {.rank = 2, .targets = {"proj"}, .place = "there/adapter_config.json"})
+                .find("there/adapter_config.json: target_modules: no linear layer of the model is called 'proj'"),
+            0u);
+  EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .targets = {"lm_head"}})
+                .find("model.lora_targets: the weight of lm_head is that of another module too"),
             std::string::npos);
   EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .targets = {}}).find("no linear layer is named"), std::string::npos);
   EXPECT_NE(refused(adapted_gpt(), {.rank = 2, .dropout = 1}).find("dropout must be in [0, 1)"), std::string::npos);

@@ -69,6 +69,17 @@ TEST(LoraRun, TrainsAdaptersAloneWithTheSameBitsInEveryStage) {
   }
 }
 
+// A rank adds up its micro-batches, and then ranks are added in their order: with one each that is one order.
+TEST(LoraRun, HasTheSameBitsOnOneRankAndOnAsManyAsThereAreMicroBatches) {
+  const TemporaryFolder place;
+  published(place);
+  const std::vector<std::string> settings = {"batch.micro=1", "model.lora_dropout=0.2"};
+  const Config one = adapted_run(place, "one", settings), four = adapted_run(place, "four", settings);
+  train_by(1, one);
+  train_by(4, four);
+  EXPECT_TRUE(weights_of(one) == weights_of(four));
+}
+
 TEST(LoraRun, GoesOnAsIfItHadNotStopped) {
   const TemporaryFolder place;
   published(place);
@@ -84,6 +95,42 @@ TEST(LoraRun, GoesOnAsIfItHadNotStopped) {
   again.back() = "model.lora_rank=2";
   EXPECT_NE(error_of([&] { train_by(1, adapted_run(place, "broken", again)); }).find("another model: lora_rank "),
             std::string::npos);
+}
+
+// Model, tokenizer and adapters are folders of others; data alone is asked for again.
+TEST(LoraRun, GoesOnWithoutTheFoldersThatItBeganWith) {
+  for (const bool adapted : {true, false}) {
+    const TemporaryFolder place;
+    published(place);
+    if (adapted) {
+      train_by(1, adapted_run(place, "first"));
+      exported(adapted_run(place, "first"), place / "adapters", DType::f32, HubFormat::adapters);
+    }
+    // A tokenizer of characters is as good as any.
+    train_by(1, hub_run(place, "named", {"model.from=" + place / "hub"}));
+    std::filesystem::create_directory(place / "tokens");
+    std::filesystem::copy_file(place / "named/tokenizer.json", place / "tokens/tokenizer.json");
+    std::vector<std::string> settings = {"model.from=" + place / "hub", "data.tokenizer=" + place / "tokens", "steps=4",
+                                         "checkpoint.every=2", "optimizer.lr=1e-2"};
+    if (adapted) settings.push_back("model.lora_from=" + place / "adapters");
+    const Config whole = hub_run(place, "whole", settings);
+    train_by(2, whole);
+    for (const char* name : {"broken", "beginning"}) train_by(2, hub_run(place, name, settings), 2);
+    for (const char* folder : {"hub", "tokens", "adapters"})
+      if (std::filesystem::exists(place / folder)) std::filesystem::remove_all(place / folder);
+    settings.push_back("resume=auto");
+    const Config broken = hub_run(place, "broken", settings);
+    train_by(2, broken);
+    EXPECT_TRUE(weights_of(broken) == weights_of(whole)) << adapted;
+    settings.back() = "resume=" + place / "beginning";
+    const Config other = hub_run(place, "other", settings);
+    train_by(2, other);
+    EXPECT_TRUE(weights_of(other) == weights_of(whole)) << adapted;
+    EXPECT_EQ(answer_of(other, 1), answer_of(whole, 1));
+    // A run that begins needs them.
+    settings.back() = "resume=auto";
+    EXPECT_NE(error_of([&] { train_by(1, hub_run(place, "anew", settings)); }), "");
+  }
 }
 
 TEST(LoraRun, GivesPeftsFolderAndTakesItBackToTheBit) {

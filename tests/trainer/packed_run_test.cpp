@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "keel/data/tokenize_files.h"
+#include "keel/runtime/context.h"
 #include "keel/runtime/file.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "tests/error_of.h"
 #include "tests/trainer/run_laws.h"
 
@@ -51,6 +55,42 @@ TEST(PackedRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
         return packed_run(place, name, std::move(more));
       });
     }
+}
+
+// The folder that `keel tokenize` writes, alone and in a mixture, has the rows of the texts that it is made of.
+TEST(PackedRun, OfShardsIsThatOfTheDocumentsInThem) {
+  const TemporaryFolder place;
+  std::string with_end;
+  for (int i = 0; i < 90; ++i) with_end += std::string(1 + i * i % 29, 'a' + i % 7) + "|\n";
+  std::string lines;
+  for (const char c : with_end)
+    if (c != '|') lines += c;
+  write_text_file(place / "lines.txt", lines);
+  write_text_file(place / "ended.txt", with_end);
+  std::filesystem::create_directory(place / "shards");
+  const auto tokenizer = ByteTokenizer();
+  TokenizeOptions tokenize{.files = {place / "lines.txt"}, .out = place / "shards/x.bin", .shard_tokens = 300};
+  tokenize.documents = Documents::line;
+  tokenize.end_of_document = '|';
+  tokenize_files(Context::create({.threads = 1}), tokenizer, tokenize);
+  write_text_file(place / "shards/tokenizer.json", tokenizer.to_json());
+  const auto weights = [&](const std::string& name, const std::vector<std::string>& sources) {
+    std::string list;
+    for (const std::string& each : sources) list += concat(list.empty() ? "" : ", ", "{path: '", place / each, "'}");
+    const Config config = packed_run(place, name, {concat("data.mixture=[", list, "]"), "eval.every=0"});
+    train_by(2, config);
+    return weights_of(config);
+  };
+  const std::string of_texts = weights("texts", {"ended.txt"});
+  EXPECT_TRUE(weights("folder", {"shards"}) == of_texts);
+  EXPECT_TRUE(weights("pattern", {"shards/x-*.bin"}) == of_texts);
+  EXPECT_TRUE(weights("both", {"shards", "ended.txt"}) == weights("twice", {"ended.txt", "shards"}));
+  tokenize.end_of_document.reset();
+  tokenize.out = place / "plain.bin";
+  tokenize.shard_tokens = 0;
+  tokenize_files(Context::create({.threads = 1}), tokenizer, tokenize);
+  EXPECT_NE(error_of([&] { weights("plain", {"plain.bin"}); }).find("do not say which of them ends a document"),
+            std::string::npos);
 }
 
 TEST(PackedRun, InStagesHasTheSameBitsAfterAResumeInTheMidstOfThem) {
