@@ -125,8 +125,9 @@ std::vector<std::pair<const SchemaRow*, std::string>> applying_values(const Sche
   std::map<std::string_view, std::string> values;
   for (const SchemaRow& row : schema.rows()) {
     const auto chosen = values.find(row.when.key);
-    if (row.fixed || !row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
-    applying.emplace_back(&row, values[row.key] = value_text(row, settings));
+    if (!row.when.accepts(chosen == values.end() ? "" : chosen->second)) continue;
+    const std::string& value = values[row.key] = value_text(row, settings);  // later rows depend on fixed ones, too
+    if (!row.fixed) applying.emplace_back(&row, value);
   }
   return applying;
 }

@@ -78,7 +78,7 @@ std::string version_of(const ChatRecordOptions& options) {
   std::string text =
       concat("chats ", static_cast<int>(options.form), ' ', static_cast<int>(options.longer), ' ', options.length);
   for (const std::string& each : {options.fields.messages, options.fields.prompt, options.fields.response,
-                                  options.fields.system, options.tokenizer->to_json()})
+                                  options.fields.system, options.tokenizer->fingerprint()})
     text += concat(' ', each.size(), ' ', each);
   return text;
 }

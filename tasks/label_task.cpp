@@ -11,7 +11,6 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/json.h"
-#include "keel/runtime/xxh3.h"
 #include "keel/tasks/metrics/values.h"
 #include "keel/tasks/word_dropout.h"
 
@@ -259,9 +258,7 @@ DatasetPtr LabelTask::examples_of(const TextRecords& records, const std::string&
                                                                .limit = text_limit(site_.settings, positions()),
                                                                .token_types = encoder().token_types(),
                                                                .has_labels = has_labels});
-  const std::string json = tokenizer()->to_json();
-  const Hash128 hash = xxh3(std::as_bytes(std::span(json)));
-  std::string version = concat("texts by ", hash.high, ' ', hash.low, " up to ", reading->limit.length, ' ',
+  std::string version = concat("texts by ", tokenizer()->fingerprint(), " up to ", reading->limit.length, ' ',
                                site_.settings.text("data.truncation"));
   for (const std::string& name : records.texts) version += concat(" text ", name);
   for (const std::string& name : form_.labels) version += concat(" label ", name);

@@ -59,7 +59,7 @@ DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const To
           return encoded_document(*tokenizer, example.text("text"), words);
         } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
       },
-      concat(words ? "tokens and words of " : "tokens of ", tokenizer->to_json()));
+      concat(words ? "tokens and words of " : "tokens of ", tokenizer->fingerprint()));
 }
 
 TextRows next_token_rows(const LanguageDataOptions& options) {

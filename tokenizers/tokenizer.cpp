@@ -1,6 +1,7 @@
 #include "keel/tokenizers/tokenizer.h"
 
 #include "keel/runtime/parallel.h"
+#include "keel/runtime/xxh3.h"
 
 namespace keel {
 
@@ -16,6 +17,11 @@ std::vector<Encoding> Tokenizer::encode_batch(const Context& context, std::span<
   if (const std::optional<Padding> padding = options.padding ? options.padding : file_padding())
     pad(encodings, *padding);
   return encodings;
+}
+
+std::string Tokenizer::fingerprint() const {
+  const std::string json = to_json();
+  return hexadecimal(xxh3(std::as_bytes(std::span(json))));
 }
 
 }  // namespace keel

@@ -52,6 +52,8 @@ class Tokenizer {
 
   // A JSON object from which parse_tokenizer() (tokenizer_files.h) makes this tokenizer again.
   virtual std::string to_json() const = 0;
+  // 32 digits that stand for to_json(), where a message may show them.
+  std::string fingerprint() const;
 };
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
 

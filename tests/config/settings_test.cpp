@@ -133,6 +133,21 @@ TEST(Settings, WrittenAsYamlReadBackAsTheSame) {
   }
 }
 
+TEST(Settings, WhatDependsOnAFixedRowIsWrittenAsWell) {
+  KeyRow decided = when(choice("task.size", "given", "given"), "task.kind", "small");
+  decided.fixed = true;
+  const KeyRow rows[] = {choice("task.kind", "small", "small|large"), decided,
+                         when(choice("task.size", "a", "a|b"), "task.kind", "large"),
+                         when({"task.length", KeyType::integer, "8", "Of small ones."}, "task.size", "given"),
+                         when({"task.length", KeyType::integer, "9", "Of large ones."}, "task.size", "a|b")};
+  const Schema schema(schema_rows(rows));
+  const Settings settings(rows, Texts{{"task.length", "5"}});
+  EXPECT_EQ(to_yaml(schema, settings), "task:\n  kind: small\n  length: 5\n");
+  Settings again;
+  EXPECT_EQ(told(schema, to_yaml(schema, settings), again), "");
+  EXPECT_EQ(again, settings);
+}
+
 TEST(Settings, EveryKindOfWrongValueGetsOneLineWithItsPlace) {
   const std::pair<std::string, std::string> cases[] = {
       {"kind: smal", "task.kind: expects small, large or named, got 'smal'; did you mean 'small'?"},

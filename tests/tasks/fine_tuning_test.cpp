@@ -136,6 +136,23 @@ TEST(FineTuningRecords, LongerThanARowAreRefusedSkippedOrCut) {
   EXPECT_EQ(std::get<Integers>(last["labels"]).values.size(), 60U);
 }
 
+TEST(FineTuningRecords, HaveAFingerprintThatAMessageMayShow) {
+  const TemporaryFolder place;
+  write_text_file(place / "r.jsonl", "{\"prompt\": \"a\", \"response\": \"b\"}\n");
+  const DatasetPtr records = open_jsonl(place / "r.jsonl");
+  ChatRecordOptions options = bytes_of_records();
+  const auto said = [&] { return chat_records(records, "r.jsonl", options)->fingerprint(); };
+  const std::string bytes = said();
+  EXPECT_LT(bytes.size(), 400U) << bytes;
+  options.tokenizer = chat_tokenizer();
+  EXPECT_LT(said().size(), 400U) << said();
+  EXPECT_NE(said(), bytes);
+  options.tokenizer = parse_tokenizer(golden_chats().at("tokenizer").dump(), "again.json");
+  const std::string chats = said();
+  options.tokenizer = chat_tokenizer();
+  EXPECT_EQ(said(), chats);
+}
+
 TEST(FineTuningRecords, HaveTheSystemsMessageThatTheyLack) {
   const RecordFields fields = {.messages = "turns", .prompt = "q", .response = "a", .system = "Be brief."};
   const std::vector<ChatMessage> said =

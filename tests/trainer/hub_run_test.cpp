@@ -26,6 +26,7 @@
 #include "tests/support.h"
 #include "tests/tiny_gpt.h"
 #include "tests/trainer/hub_support.h"
+#include "tests/trainer/run_laws.h"
 #include "tests/trainer/run_support.h"
 
 namespace keel {
@@ -98,6 +99,30 @@ TEST(HubRun, GoesOnWithWhatItHasLearntAndTakesNoShapeButTheRuns) {
   EXPECT_EQ(told[0]->messages.find("begins with"), std::string::npos) << told[0]->messages;
   EXPECT_EQ(weights_of(broken).size(), weights_of(whole).size());
   EXPECT_TRUE(weights_of(broken) == weights_of(whole));
+}
+
+TEST(HubRun, HasTheSameRowsInAResumeInAnEvaluationAndFromItsOwnConfiguration) {
+  const TemporaryFolder place;
+  const std::vector<std::string> settings = {"model.from=" + published(place),
+                                             "model.block=8",
+                                             "steps=4",
+                                             "checkpoint.every=2",
+                                             "eval.every=4",
+                                             "optimizer.lr=1e-2"};
+  const Config whole = hub_run(place, "whole", settings);
+  EXPECT_NE(to_yaml(whole).find("\n  block: 8\n"), std::string::npos) << to_yaml(whole);
+  const auto told = train_by(1, whole);
+  EXPECT_EQ(number_named(evaluated_by(1, whole.run), kValidationLoss), told[0]->validation);
+  train_by(1, hub_run(place, "broken", settings), 2);
+  std::vector<std::string> resumed = settings;
+  resumed.push_back("resume=auto");
+  const Config broken = hub_run(place, "broken", resumed);
+  train_by(1, broken);
+  EXPECT_TRUE(weights_of(broken) == weights_of(whole));
+  const Config again = parse_config(keel_keys(), read_text_file(whole.run + "/config.yaml"), "config.yaml",
+                                    {concat("run=", place / "again")});
+  train_by(1, again);
+  EXPECT_TRUE(weights_of(again) == weights_of(whole));
 }
 
 TEST(HubRun, TakesTheShapeAloneWhereItIsToldSo) {
