@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "keel/models/decoder.h"
 #include "keel/models/rotary_config.h"
@@ -159,8 +158,10 @@ void read_windows(HubConfig& config, const DecoderFamily& family, DecoderOptions
       break;
     case Windows::by_layer: read_windows_by_layer(config, options);
   }
-  if (config.has("sliding_window") && config.integer("sliding_window") < 1)
-    config.refuse("sliding_window", "expects at least 1, or null where there is none");
+  if (const std::int64_t window = config.has("sliding_window") ? config.integer("sliding_window") : 1;
+      window < 1 || window > kMostHubPositions)
+    config.refuse("sliding_window", concat("expects at least 1 and at most ", kMostHubPositions,
+                                           ", or null where there is none, got ", window));
   if (family.windows == Windows::all)
     options.windowed.assign(static_cast<std::size_t>(options.layers), options.layer.window > 0);
   if (std::ranges::find(options.windowed, true) == options.windowed.end()) {
@@ -169,20 +170,11 @@ void read_windows(HubConfig& config, const DecoderFamily& family, DecoderOptions
   }
 }
 
-// A number of layers, heads or channels.
-std::int64_t size_of(HubConfig& config, std::string_view key, std::int64_t value) {
-  if (value < 1 || value > std::numeric_limits<int>::max())
-    config.refuse(key, concat("expects a whole number >= 1, got ", value));
-  return value;
-}
-std::int64_t size_of(HubConfig& config, std::string_view key) { return size_of(config, key, config.integer(key)); }
-
 void read_heads(HubConfig& config, const DecoderFamily& family, DecoderLayerOptions& layer) {
-  layer.heads = static_cast<int>(size_of(config, "num_attention_heads"));
+  layer.heads = static_cast<int>(config.size("num_attention_heads", kMostHubHeads));
   const std::int64_t missing =
       family.kv_heads == 0 || config.is_null("num_key_value_heads") ? layer.heads : family.kv_heads;
-  layer.kv_heads =
-      static_cast<int>(size_of(config, "num_key_value_heads", config.integer("num_key_value_heads", missing)));
+  layer.kv_heads = static_cast<int>(config.size("num_key_value_heads", missing, kMostHubHeads));
   if (layer.heads % layer.kv_heads != 0)
     config.refuse("num_key_value_heads", concat(layer.heads, " heads are not a multiple of ", layer.kv_heads));
   const bool has_size = config.has("head_dim") || family.head_size > 0;
@@ -190,18 +182,9 @@ void read_heads(HubConfig& config, const DecoderFamily& family, DecoderLayerOpti
     config.refuse("num_attention_heads",
                   concat(layer.heads, " heads do not divide hidden_size ", layer.width, ", and there is no head_dim"));
   layer.head_size =
-      size_of(config, "head_dim",
-              config.integer("head_dim", family.head_size > 0 ? family.head_size : layer.width / layer.heads));
+      config.size("head_dim", family.head_size > 0 ? family.head_size : layer.width / layer.heads, kMostHubHeadSize);
   if (layer.head_size % 2 != 0)
     config.refuse("head_dim", concat("heads of ", layer.head_size, " numbers have no pairs to turn"));
-}
-
-// A probability below 1.
-double read_dropout(HubConfig& config) {
-  const double probability = config.number("attention_dropout", 0);
-  if (!(probability >= 0 && probability < 1))
-    config.refuse("attention_dropout", concat("expects a number in [0, 1), got ", probability));
-  return probability;
 }
 
 template <std::size_t F>
@@ -209,26 +192,27 @@ ModelSpecPtr decoder_of_hub(HubConfig& config) {
   constexpr const DecoderFamily& family = kFamilies[F];
   DecoderOptions options;
   DecoderLayerOptions& layer = options.layer;
-  options.vocabulary = size_of(config, "vocab_size");
-  options.layers = static_cast<int>(size_of(config, "num_hidden_layers"));
+  options.vocabulary = config.size("vocab_size", kMostHubVocabulary);
+  options.layers = static_cast<int>(config.size("num_hidden_layers", kMostHubLayers));
   options.tied = config.flag("tie_word_embeddings", false);
-  layer.width = size_of(config, "hidden_size");
-  layer.hidden = size_of(config, "intermediate_size");
+  layer.width = config.size("hidden_size", kMostHubWidth);
+  layer.hidden = config.size("intermediate_size", kMostHubHidden);
   read_heads(config, family, layer);
-  layer.epsilon = config.number("rms_norm_eps", kHubEpsilon);
+  layer.epsilon = config.positive("rms_norm_eps", kHubEpsilon);
   layer.deviation = config.number("initializer_range", layer.deviation);
-  layer.attention_dropout = read_dropout(config);
+  if (!(layer.deviation >= 0 && layer.deviation <= 1e6))
+    config.refuse("initializer_range", concat("expects a number from 0 to 1e6, got ", layer.deviation));
+  layer.attention_dropout = config.probability("attention_dropout", 0);
   layer.gate = read_gate(config);
   layer.head_norms = family.head_norms;
   layer.qkv_bias = family.qkv_bias;
   if (family.attention_bias) layer.qkv_bias = layer.output_bias = config.flag("attention_bias", false);
   if (family.mlp_bias) layer.mlp_bias = config.flag("mlp_bias", false);
   read_windows(config, family, options);
-  options.rotary =
-      read_rotary(config, {.head_size = layer.head_size,
-                           .theta = kHubTheta,
-                           .max_positions = size_of(config, "max_position_embeddings",
-                                                    config.integer("max_position_embeddings", family.positions))});
+  options.rotary = read_rotary(
+      config, {.head_size = layer.head_size,
+               .theta = kHubTheta,
+               .max_positions = config.size("max_position_embeddings", family.positions, kMostHubPositions)});
   options.block = longest_text(options.rotary);
   return std::make_unique<DecoderSpec>(family, std::move(options));
 }

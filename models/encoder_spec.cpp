@@ -144,38 +144,35 @@ ModelSpecPtr encoder_of_settings(const EncoderFamily& family, const Settings& se
   return std::make_unique<EncoderSpec>(*find_model(family.name), options);
 }
 
-double hub_probability(HubConfig& config, std::string_view key, double standard) {
-  const double probability = config.number(key, standard);
-  if (!(probability >= 0 && probability < 1)) config.refuse(key, "expects a probability in [0, 1)");
-  return probability;
-}
-
 ModelSpecPtr encoder_of_hub(const EncoderFamily& family, HubConfig& config) {
   const EncoderFamily::HubKeys& keys = family.keys;
   EncoderOptions options;
   options.family = &family;
-  options.vocabulary = config.integer("vocab_size");
-  options.layers = static_cast<int>(config.integer(keys.layers));
-  options.heads = static_cast<int>(config.integer(keys.heads));
-  options.width = config.integer(keys.width);
-  options.hidden = config.integer(keys.hidden);
-  if (!keys.embedding.empty()) options.embedding = config.integer(keys.embedding, 128);
-  options.token_types = keys.token_types.empty() ? 0 : config.integer(keys.token_types, 2);
+  options.vocabulary = config.size("vocab_size", kMostHubVocabulary);
+  options.layers = static_cast<int>(config.size(keys.layers, kMostHubLayers));
+  options.heads = static_cast<int>(config.size(keys.heads, kMostHubHeads));
+  options.width = config.size(keys.width, kMostHubWidth);
+  options.hidden = config.size(keys.hidden, kMostHubHidden);
+  if (!keys.embedding.empty()) options.embedding = config.size(keys.embedding, 128, kMostHubWidth);
+  options.token_types = keys.token_types.empty() ? 0 : config.size(keys.token_types, 2, kMostHubTokenTypes);
+  if (options.width % options.heads != 0)
+    config.refuse(keys.heads, concat(options.heads, " heads do not divide ", keys.width, ' ', options.width));
   options.padding_token = config.integer("pad_token_id", family.padding_token);
-  options.dropout = hub_probability(config, keys.dropout, 0.1);
-  options.attention_dropout = hub_probability(config, keys.attention_dropout, 0.1);
+  if (options.padding_token < 0 || options.padding_token >= options.vocabulary)
+    config.refuse("pad_token_id", concat("expects a token from 0 to ", options.vocabulary - 1, ", as vocab_size is ",
+                                         options.vocabulary, ", got ", options.padding_token));
+  options.dropout = config.probability(keys.dropout, 0.1);
+  options.attention_dropout = config.probability(keys.attention_dropout, 0.1);
   options.head_dropout =
-      hub_probability(config, keys.head_dropout, family.head_dropout < 0 ? options.dropout : family.head_dropout);
-  options.epsilon = keys.epsilon.empty() ? 1e-12 : config.number(keys.epsilon, 1e-12);
+      config.probability(keys.head_dropout, family.head_dropout < 0 ? options.dropout : family.head_dropout);
+  options.epsilon = keys.epsilon.empty() ? 1e-12 : config.positive(keys.epsilon, 1e-12);
   options.activation = activation_of_hub(config, keys.activation);
-  options.block = config.integer("max_position_embeddings") - options.first_position();
+  options.block = config.size("max_position_embeddings", kMostHubVocabulary) - options.first_position();
   if (options.block < 1) config.refuse("max_position_embeddings", "leaves no position behind the padding token's");
-  for (const std::string_view key : {"is_decoder", "add_cross_attention", "is_encoder_decoder", "sinusoidal_pos_embds"})
-    config.expect(key, false);
+  config.expect("sinusoidal_pos_embds", false);
   config.expect("position_embedding_type", "absolute");
   config.expect("tie_word_embeddings", true);
   config.expect("tie_weights_", true);
-  config.expect("pruned_heads", Json::object());
   config.ignore(family.unused);
   config.ignore(std::array<std::string_view, 1>{"chunk_size_feed_forward"});
   return std::make_unique<EncoderSpec>(*find_model(family.name), options);

@@ -72,13 +72,15 @@ ModelSpecPtr gpt_of_settings(const Settings& settings, std::int64_t vocabulary) 
 
 ModelSpecPtr gpt_of_hub(HubConfig& config) {
   GptOptions options;
-  options.layers = static_cast<int>(config.integer("n_layer"));
-  options.heads = static_cast<int>(config.integer("n_head"));
-  options.width = config.integer("n_embd");
-  options.vocabulary = config.integer("vocab_size");
-  options.block = config.integer("n_positions");
-  options.dropout = config.number("resid_pdrop", 0.1);
-  options.attention_dropout = config.number("attn_pdrop", 0.1);
+  options.layers = static_cast<int>(config.size("n_layer", kMostHubLayers));
+  options.heads = static_cast<int>(config.size("n_head", kMostHubHeads));
+  options.width = config.size("n_embd", kMostHubWidth);
+  options.vocabulary = config.size("vocab_size", kMostHubVocabulary);
+  options.block = config.size("n_positions", kMostHubVocabulary);
+  options.dropout = config.probability("resid_pdrop", 0.1);
+  options.attention_dropout = config.probability("attn_pdrop", 0.1);
+  if (options.width % options.heads != 0)
+    config.refuse("n_head", concat(options.heads, " heads do not divide n_embd ", options.width));
   config.expect("activation_function", "gelu_new");
   config.expect("embd_pdrop", options.dropout);
   config.expect("layer_norm_epsilon", 1e-5);
@@ -86,7 +88,6 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   config.expect("scale_attn_weights", true);
   config.expect("scale_attn_by_inverse_layer_idx", false);
   config.expect("reorder_and_upcast_attn", false);
-  config.expect("add_cross_attention", false);
   config.expect("tie_word_embeddings", true);
   constexpr auto kUnused =
       std::to_array<std::string_view>({"n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",

@@ -33,6 +33,7 @@ constexpr std::array kNotComputed = std::to_array<std::string_view>({"_attn_impl
                                                                      "id2label",
                                                                      "initializer_factor",
                                                                      "initializer_range",
+                                                                     "is_llama_config",
                                                                      "keys_to_ignore_at_inference",
                                                                      "label2id",
                                                                      "length_penalty",
@@ -40,6 +41,7 @@ constexpr std::array kNotComputed = std::to_array<std::string_view>({"_attn_impl
                                                                      "max_length",
                                                                      "min_length",
                                                                      "model_type",
+                                                                     "neftune_noise_alpha",
                                                                      "no_repeat_ngram_size",
                                                                      "num_beam_groups",
                                                                      "num_beams",
@@ -48,6 +50,7 @@ constexpr std::array kNotComputed = std::to_array<std::string_view>({"_attn_impl
                                                                      "output_attentions",
                                                                      "output_hidden_states",
                                                                      "output_scores",
+                                                                     "pad_token_id",
                                                                      "prefix",
                                                                      "pretraining_tp",
                                                                      "problem_type",
@@ -65,11 +68,24 @@ constexpr std::array kNotComputed = std::to_array<std::string_view>({"_attn_impl
                                                                      "top_p",
                                                                      "torch_dtype",
                                                                      "torchscript",
+                                                                     "transformers.js_config",
                                                                      "transformers_version",
                                                                      "typical_p",
                                                                      "unk_token_id",
+                                                                     "unsloth_version",
                                                                      "use_bfloat16",
                                                                      "use_cache"});
+static_assert(std::ranges::is_sorted(kNotComputed));
+
+// Keys that change what is computed, but for the one value that files have where they do not.
+const std::vector<Json::Member>& inert_keys() {
+  static const std::vector<Json::Member> keys = {{"add_cross_attention", false},   {"attention_bias", false},
+                                                 {"chunk_size_feed_forward", 0},   {"is_decoder", false},
+                                                 {"is_encoder_decoder", false},    {"mlp_bias", false},
+                                                 {"pruned_heads", Json::object()}, {"rope_interleaved", false},
+                                                 {"tie_encoder_decoder", false},   {"use_mrope", false}};
+  return keys;
+}
 
 }  // namespace
 
@@ -129,6 +145,25 @@ std::string HubConfig::text(std::string_view key, std::string_view standard) {
   if (!found->is_string()) refuse(key, concat("expects a text, got ", printable(found->dump(), 64)));
   return found->string();
 }
+std::int64_t HubConfig::size(std::string_view key, std::int64_t most) {
+  const std::int64_t found = integer(key);
+  if (found < 1 || found > most) refuse(key, concat("expects a whole number from 1 to ", most, ", got ", found));
+  return found;
+}
+std::int64_t HubConfig::size(std::string_view key, std::int64_t standard, std::int64_t most) {
+  return find(key) == nullptr ? standard : size(key, most);
+}
+double HubConfig::probability(std::string_view key, double standard) {
+  const double found = number(key, standard);
+  if (!(found >= 0 && found < 1)) refuse(key, concat("expects a probability in [0, 1), got ", found));
+  return found;
+}
+double HubConfig::positive(std::string_view key, double standard) {
+  const double found = number(key, standard);
+  if (const auto value = static_cast<float>(found); !(value > 0 && std::isfinite(value)))
+    refuse(key, concat("expects a finite number above 0, got ", found));
+  return found;
+}
 Json HubConfig::value(std::string_view key) {
   const Json* const found = find(key);
   return found == nullptr ? Json() : *found;
@@ -146,11 +181,14 @@ void HubConfig::expect(std::string_view key, const Json& only) {
 
 void HubConfig::ignore(std::span<const std::string_view> keys) { read_.insert(keys.begin(), keys.end()); }
 
-void HubConfig::check_all_read(std::span<const std::string> allowed) const {
+void HubConfig::check_all_read(std::span<const std::string> allowed) {
+  const auto is_allowed = [&](std::string_view key) { return std::ranges::find(allowed, key) != allowed.end(); };
+  for (const auto& [key, only] : inert_keys())
+    if (!read_.contains(key) && !is_allowed(key)) expect(key, only);
   std::string unknown;
   for (const auto& [key, value] : whole_.members())
     if (!read_.contains(key) && !value.is_null() && !std::ranges::binary_search(kNotComputed, std::string_view(key)) &&
-        std::ranges::find(allowed, key) == allowed.end())
+        !is_allowed(key))
       unknown += concat(unknown.empty() ? "" : ", ", printable(key, 64), " (", printable(value.dump(), 40), ")");
   KEEL_CHECK(unknown.empty(), place_, ": keel's ", model_type_, " does not know ", unknown,
              "; where that changes nothing that is computed, name it in model.ignored_keys");

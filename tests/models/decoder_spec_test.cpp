@@ -125,18 +125,109 @@ TEST(DecoderSpecs, ShapesThatAreNoneAreRefusedByTheirKey) {
   const auto refusal = [](std::string_view key, const Json& value) {
     return refusal_of(with(small_config("llama"), {{std::string(key), value}}));
   };
-  EXPECT_EQ(refusal("hidden_size", 0), "config.json: hidden_size: expects a whole number >= 1, got 0");
+  EXPECT_EQ(refusal("hidden_size", 0), "config.json: hidden_size: expects a whole number from 1 to 65536, got 0");
   EXPECT_EQ(refusal("hidden_size", 34),
             "config.json: num_attention_heads: 4 heads do not divide hidden_size 34, and there is no head_dim");
   EXPECT_EQ(refusal("head_dim", 7), "config.json: head_dim: heads of 7 numbers have no pairs to turn");
   EXPECT_EQ(refusal("num_key_value_heads", 3), "config.json: num_key_value_heads: 4 heads are not a multiple of 3");
-  EXPECT_EQ(refusal("attention_dropout", 1.5), "config.json: attention_dropout: expects a number in [0, 1), got 1.5");
+  EXPECT_EQ(refusal("attention_dropout", 1.5),
+            "config.json: attention_dropout: expects a probability in [0, 1), got 1.5");
   EXPECT_EQ(
       refusal("hidden_act", "mish"),
       "config.json: hidden_act: keel's llama has silu, swish, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, relu, "
       "sigmoid, and no 'mish'");
   EXPECT_NE(refusal("use_qk_norm", true).find("does not know use_qk_norm (true)"), std::string::npos);
   EXPECT_EQ(refusal("num_hidden_layers", nullptr), "config.json: num_hidden_layers: is missing, and is a whole number");
+}
+
+TEST(DecoderSpecs, NumbersThatNothingCanBeBuiltOfAreRefusedWithKeyValueAndWhatIsAllowed) {
+  for (const auto& [key, value] : std::vector<Json::Member>{{"num_hidden_layers", 2000000000},
+                                                            {"num_hidden_layers", std::int64_t{1} << 62},
+                                                            {"hidden_size", std::int64_t{1} << 40},
+                                                            {"hidden_size", -32},
+                                                            {"vocab_size", 0},
+                                                            {"vocab_size", std::int64_t{1} << 62},
+                                                            {"intermediate_size", std::int64_t{1} << 62},
+                                                            {"num_attention_heads", 0},
+                                                            {"num_attention_heads", 5},
+                                                            {"num_key_value_heads", -1},
+                                                            {"head_dim", 1000000},
+                                                            {"max_position_embeddings", 0},
+                                                            {"max_position_embeddings", std::int64_t{1} << 62},
+                                                            {"rms_norm_eps", 0},
+                                                            {"rms_norm_eps", -1e-5},
+                                                            {"rms_norm_eps", 1e-60},
+                                                            {"rms_norm_eps", 1e60},
+                                                            {"rms_norm_eps", "1e-5"},
+                                                            {"initializer_range", -1},
+                                                            {"attention_dropout", 1}}) {
+    const std::string message = refusal_of(with(small_config("llama"), {{key, value}}));
+    EXPECT_TRUE(message.starts_with(concat("config.json: ", key, ": "))) << message;
+    EXPECT_TRUE(message.find("expects") != std::string::npos || message.find("do not divide") != std::string::npos)
+        << message;
+    const std::string shown = value.is_string()    ? value.dump()
+                              : value.is_integer() ? value.dump()
+                                                   : concat(value.number());
+    EXPECT_NE(message.find(shown), std::string::npos) << message;
+  }
+  const Json gpt = {{"model_type", "gpt2"}, {"n_embd", 32},      {"n_head", 4},
+                    {"n_layer", 2},         {"n_positions", 16}, {"vocab_size", 61}};
+  const auto said = [&](const std::string& key, const Json& value) {
+    return error_of([&] { (void)read_hub_spec(with(gpt, {{key, value}}).dump(), "config.json"); });
+  };
+  EXPECT_EQ(said("n_head", 5), "config.json: n_head: 5 heads do not divide n_embd 32");
+  EXPECT_EQ(said("n_head", 0), "config.json: n_head: expects a whole number from 1 to 1024, got 0");
+  EXPECT_EQ(said("n_layer", 2000000000), "config.json: n_layer: expects a whole number from 1 to 1024, got 2000000000");
+  EXPECT_EQ(said("n_positions", 0), "config.json: n_positions: expects a whole number from 1 to 16777216, got 0");
+  EXPECT_EQ(said("resid_pdrop", 1.5), "config.json: resid_pdrop: expects a probability in [0, 1), got 1.5");
+  EXPECT_EQ(said("attn_pdrop", -1), "config.json: attn_pdrop: expects a probability in [0, 1), got -1");
+}
+
+TEST(DecoderSpecs, KeysThatComputeNothingAreTakenAndOthersRefusedByName) {
+  for (const std::string type : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const Json plain = with(small_config(type), {{"num_key_value_heads", 2}});
+    const std::string shape = read_hub_spec(plain.dump(), "c")->hub_config().dump();
+    const auto said = [&](const std::vector<Json::Member>& more) {
+      std::string found;
+      const std::string error =
+          error_of([&] { found = read_hub_spec(with(plain, more).dump(), "c")->hub_config().dump(); });
+      return error.empty() && found != shape ? "another shape" : error;
+    };
+    EXPECT_EQ(said({{"pad_token_id", 0},
+                    {"is_llama_config", true},
+                    {"transformers.js_config", Json::object()},
+                    {"unsloth_version", "2024.9"},
+                    {"neftune_noise_alpha", 5}}),
+              "");
+    EXPECT_EQ(said({{"use_mrope", false},
+                    {"rope_interleaved", false},
+                    {"is_decoder", false},
+                    {"add_cross_attention", false},
+                    {"is_encoder_decoder", false},
+                    {"tie_encoder_decoder", false},
+                    {"chunk_size_feed_forward", 0},
+                    {"pruned_heads", Json::object()},
+                    {"attention_bias", false},
+                    {"mlp_bias", false}}),
+              "");
+    for (const auto& [key, value] : std::vector<Json::Member>{{"use_mrope", true},
+                                                              {"rope_interleaved", true},
+                                                              {"is_decoder", true},
+                                                              {"add_cross_attention", true},
+                                                              {"is_encoder_decoder", true},
+                                                              {"chunk_size_feed_forward", 4},
+                                                              {"pruned_heads", {{"0", Json::array({1})}}}})
+      EXPECT_EQ(said({{key, value}}).find(concat("c: ", key, ": is ", value.dump(), ", and keel's ", type)), 0U) << key;
+    if (type == "mistral" || type == "qwen2") {
+      EXPECT_NE(said({{"attention_bias", true}}).find("attention_bias: is true"), std::string::npos);
+    }
+    if (type != "llama") { EXPECT_NE(said({{"mlp_bias", true}}).find("mlp_bias: is true"), std::string::npos); }
+    EXPECT_EQ(error_of([&] {
+                const std::string mine = "use_mrope";
+                (void)read_hub_spec(with(plain, {{"use_mrope", true}}).dump(), "c", std::span(&mine, 1));
+              }),
+              "");
+  }
 }
 
 TEST(DecoderSpecs, PackedLayersAreThreeAndTwoTensorsOfAFile) {

@@ -116,11 +116,36 @@ TEST(EncoderSpec, AKeyThatIsNotComputedIsRefused) {
             "config.json: position_embedding_type: is \"relative_key\", and keel's bert computes with \"absolute\" "
             "alone");
   EXPECT_EQ(refusal(R"(, "hidden_dropout_prob": 1.5)"),
-            "config.json: hidden_dropout_prob: expects a probability in [0, 1)");
+            "config.json: hidden_dropout_prob: expects a probability in [0, 1), got 1.5");
   EXPECT_EQ(
       refusal(R"(, "rotary": 1)"),
       "config.json: keel's bert does not know rotary (1); where that changes nothing that is computed, name it in "
       "model.ignored_keys");
+}
+
+TEST(EncoderSpec, NumbersThatNothingCanBeBuiltOfAreRefusedWithKeyValueAndWhatIsAllowed) {
+  const auto refusal = [](const std::string& key, const std::string& value) {
+    Json config = Json::parse(bert_config());
+    config[key] = Json::parse(value);
+    return error_of([&] { read_hub_spec(config.dump(), "config.json"); });
+  };
+  EXPECT_EQ(refusal("pad_token_id", "61"),
+            "config.json: pad_token_id: expects a token from 0 to 60, as vocab_size is 61, got 61");
+  EXPECT_EQ(refusal("pad_token_id", "-1"),
+            "config.json: pad_token_id: expects a token from 0 to 60, as vocab_size is 61, got -1");
+  EXPECT_EQ(refusal("num_attention_heads", "5"),
+            "config.json: num_attention_heads: 5 heads do not divide hidden_size 32");
+  EXPECT_EQ(refusal("num_hidden_layers", "2000000000"),
+            "config.json: num_hidden_layers: expects a whole number from 1 to 1024, got 2000000000");
+  for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                          "max_position_embeddings", "type_vocab_size"})
+    for (const char* value : {"0", "-4", "4611686018427387904"})
+      EXPECT_EQ(refusal(key, value).find(concat("config.json: ", key, ": expects a whole number from 1 to ")), 0U)
+          << refusal(key, value);
+  for (const char* value : {"0", "-1e-12", "1e99", "1e-99"})
+    EXPECT_EQ(
+        refusal("layer_norm_eps", value).find("config.json: layer_norm_eps: expects a finite number above 0, got "), 0U)
+        << value;
 }
 
 TEST(EncoderSpec, ADecoderIsNoEncoderAndTheOtherWayRound) {

@@ -59,6 +59,19 @@ TEST(HubFiles, KeepTheNumbersOfTokensThatTheModelBeganWith) {
   EXPECT_EQ(Json::parse(files.at("config.json")).at("eos_token_id").integer(), 7);
 }
 
+TEST(HubFiles, WithAPaddingTokenAreReadAgain) {
+  std::string words = kWordsTokenizer;
+  words.replace(words.find("\"b\": 1"), 6, "\"<pad>\": 1");
+  Json llama = {{"model_type", "llama"},  {"hidden_size", 32},        {"intermediate_size", 48},
+                {"num_hidden_layers", 1}, {"num_attention_heads", 4}, {"vocab_size", 11}};
+  for (const std::string& config : {std::string(kTinyConfig), llama.dump()}) {
+    const ModelSpecPtr spec = read_hub_spec(config, "config.json");
+    const auto files = files_by_name(hub_files(*spec, {.tokenizer = parse_tokenizer(words, "words")}));
+    EXPECT_EQ(Json::parse(files.at("config.json")).at("pad_token_id").integer(), 1);
+    EXPECT_EQ(read_hub_spec(files.at("config.json"), "written")->hub_config().dump(), spec->hub_config().dump());
+  }
+}
+
 TEST(HubFiles, OfAPublishedTokenizerAreItsOwnAsLongAsItIsTheSame) {
   const TemporaryFolder place;
   const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
