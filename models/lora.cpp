@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-constexpr std::string_view kLoraFrom = "model.lora_from", kNoAdapter = "none";
+constexpr std::string_view kLoraFrom = "model.lora_from", kLoraRank = "model.lora_rank", kNoAdapter = "none";
 constexpr std::size_t kMostListed = 24;
 
 // The name, or what follows a dot in it.
@@ -113,7 +113,7 @@ double LoraOptions::scale() const {
 std::vector<KeyRow> lora_keys() {
   using enum KeyType;
   std::vector<KeyRow> rows = {
-      {.key = "model.lora_rank",
+      {.key = kLoraRank,
        .type = integer,
        .standard = "0",
        .help =
@@ -167,13 +167,31 @@ std::vector<KeyRow> lora_keys() {
   return rows;
 }
 
+std::vector<SettingsComplaint> complain_of_lora(const Settings& settings) {
+  if (settings.text(kLoraFrom) != kNoAdapter || settings.integer(kLoraRank) != 0) return {};
+  const Settings standard(lora_keys(), {});
+  std::vector<SettingsComplaint> complaints;
+  const auto complain = [&](std::string_view key, bool is_changed) {
+    if (is_changed)
+      complaints.push_back({{key, kLoraRank},
+                            "describes adapters, and model.lora_rank is 0, which trains all weights; set "
+                            "model.lora_rank, such as 8, or leave the key out"});
+  };
+  for (const std::string_view key : {"model.lora_alpha", "model.lora_dropout"})
+    complain(key, settings.number(key) != standard.number(key));
+  complain("model.lora_rank_stabilised", settings.flag("model.lora_rank_stabilised"));
+  for (const std::string_view key : {"model.lora_targets", "model.lora_trains"})
+    complain(key, settings.texts(key) != standard.texts(key));
+  return complaints;
+}
+
 LoraOptions lora_options(const Settings& settings, const std::string& run) {
   const std::string& from = settings.text(kLoraFrom);
   if (from != kNoAdapter) {
     const std::string place = concat(run.empty() ? from : run, '/', kAdapterConfig);
     return read_adapter_config(read_text_file(place), place);
   }
-  return {.rank = settings.integer("model.lora_rank"),
+  return {.rank = settings.integer(kLoraRank),
           .alpha = settings.number("model.lora_alpha"),
           .rank_stabilised = settings.flag("model.lora_rank_stabilised"),
           .dropout = settings.number("model.lora_dropout"),

@@ -31,6 +31,8 @@ struct LoraOptions {
 
 // Keys of the section `model`, which apply to every model.
 std::vector<KeyRow> lora_keys();
+// Of keys that describe adapters where there are none.
+std::vector<SettingsComplaint> complain_of_lora(const Settings& settings);
 // What the keys say; of model.lora_from, its adapter_config.json. `run`: folder of a run whose model is asked, and
 // which has that file then.
 LoraOptions lora_options(const Settings& settings, const std::string& run = {});

@@ -232,8 +232,8 @@ std::vector<KeyRow> model_keys(ModelKind kind, std::string_view standard) {
 }
 
 std::vector<SettingsComplaint> complain_of_model(const Settings& settings) {
-  if (settings.text(kModelFrom) != kNoModel) return {};
-  std::vector<SettingsComplaint> complaints;
+  std::vector<SettingsComplaint> complaints = complain_of_lora(settings);
+  if (settings.text(kModelFrom) != kNoModel) return complaints;
   const ModelEntry& entry = *find_model(settings.text(kModelType));
   const std::string& name = settings.text(kModelName);
   if (name != kCustomModel &&

@@ -415,6 +415,31 @@ TEST(Lora, FollowsFromKeysOrFromPeftsFile) {
   }
 }
 
+TEST(Lora, KeysThatDescribeAdaptersAreRefusedWhereThereAreNone) {
+  using Given = std::vector<std::pair<std::string, std::string>>;
+  const auto complaints = [](Given given) {
+    std::string all;
+    for (const SettingsComplaint& each : complain_of_model(Settings(model_keys(ModelKind::decoder, "gpt"), given)))
+      all += concat(each.keys[0], ": ", each.message, '\n');
+    return all;
+  };
+  const Given changes = {{"model.lora_alpha", "8"},
+                         {"model.lora_dropout", "0.1"},
+                         {"model.lora_rank_stabilised", "true"},
+                         {"model.lora_targets", "[c_attn]"},
+                         {"model.lora_trains", "[wte]"}};
+  for (const auto& change : changes)
+    for (const char* from : {"none", "some"}) {
+      EXPECT_EQ(complaints({change, {"model.from", from}}),
+                concat(change.first,
+                       ": describes adapters, and model.lora_rank is 0, which trains all weights; set "
+                       "model.lora_rank, such as 8, or leave the key out\n"));
+      EXPECT_EQ(complaints({change, {"model.from", from}, {"model.lora_rank", "8"}}), "");
+    }
+  EXPECT_EQ(complaints({{"model.lora_from", "some"}}), "");
+  EXPECT_EQ(complaints({}), "");
+}
+
 TEST(Lora, ReadsWhatItWritesAndRefusesWhatItDoesNotCompute) {
   const AdaptedModel gpt = adapted_gpt();
   const LoraOptions lora = {.rank = 2, .alpha = 2.5, .rank_stabilised = true, .dropout = 0.25, .targets = {"c_fc"}};
