@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "commands.h"
+#include "common_options.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/trainer/generate.h"
@@ -21,6 +22,7 @@ Examples:
   keel generate runs/text --prompt "The " --top-p 0.9 --repetition-penalty 1.2 --stop "." --stop "!"
   keel generate runs/text --prompts prompts.txt --out answers.jsonl      of each line, eight at a time
   keel generate models/gpt2 --prompt "The "          a folder of Hugging Face's form, or a name in its local cache
+  keel generate models/new "model.ignored_keys=[new_key]" --prompt "The "      its config.json has a key that changes nothing
   keel launch -N 4 --strat zero3 generate runs/text --prompt "The "      a model that no rank has memory for alone
 
 A text ends behind --tokens tokens, before a --stop, and before a token that generation_config.json or config.json beside
@@ -45,6 +47,7 @@ int generate_on(Communicator& ranks, const GenerateArguments& arguments) {
   GenerateOptions options = arguments.options;
   options.run = arguments.trained.path;
   options.strategy = arguments.trained.strategy;
+  options.changes = arguments.trained.changes;
   const GenerateFiles& files = arguments.files;
   if (!files.prompts.empty()) {
     const std::int64_t answers = generate_file(options, files, ranks, program_keys());
@@ -87,7 +90,8 @@ Command generate_command() {
   return {.name = "generate",
           .help = "Continue a text with a trained model.",
           .positionals = {{"RUN", "", &arguments->trained.path,
-                           "Folder of a finished or stopped run, or of a model of Hugging Face's form.", kRequired}},
+                           "Folder of a finished or stopped run, or of a model of Hugging Face's form.", kRequired},
+                          overrides(&arguments->trained.changes)},
           .options = std::move(all),
           .footer = kGenerateFooter,
           .run = [arguments](const Call& call) {

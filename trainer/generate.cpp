@@ -23,9 +23,11 @@ namespace {
 void with_loaded_task(const GenerateOptions& options, Communicator& ranks,
                       const std::shared_ptr<const ConfigKeys>& keys,
                       const std::function<void(TaskBase&, Forward&)>& work) {
+  std::vector<std::string> changes = {concat("device=", options.device)};
+  changes.insert(changes.end(), options.changes.begin(), options.changes.end());
   TrainedModel trained({.path = options.run,
                         .strategy = options.strategy,
-                        .changes = {concat("device=", options.device)},
+                        .changes = std::move(changes),
                         .is_exported = true,
                         .keys = keys},
                        ranks, [](LogLevel, std::string_view) {});

@@ -25,6 +25,7 @@ struct GenerateOptions {
   std::string strategy = {};    // how ranks share the model: "zero3"; empty: as the run
   double top_p = 1, min_p = 0, repetition_penalty = 1;
   std::vector<std::string> stop = {};
+  std::vector<std::string> changes = {};  // "model.ignored_keys=[x]": values that replace those of the run or folder
 
   AnswerOptions answer() const;
 };
