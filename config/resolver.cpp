@@ -215,8 +215,15 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   if (fixed != nullptr) resolve_default(*fixed);
   if (applicable == nullptr) {
     if (given == nullptr) return;
-    if (const Given* replacement = replacement_of(rows[0].when.key, *given))
+    const SchemaRow* const decision = decision_on(rows[0].when.key);
+    const std::string_view decides = decision == nullptr ? rows[0].when.key : decision->when.key;
+    if (decision != nullptr) actual = choice_of(decides).value_or("");
+    if (const Given* replacement = replacement_of(decides, *given))
       leave_out(*given, concat("does not apply where ", replacement->key, " is ", actual));
+    else if (decision != nullptr)
+      report_key(
+          key, given->place,
+          concat("does not apply where ", decides, " is ", actual, ", which says it itself; remove one of the two"));
     else
       report_key(key, given->place,
                  concat("applies only when ", describe_conditions(rows), ", and ", rows[0].when.key, " is ", actual,
@@ -241,6 +248,13 @@ void Resolver::resolve_key(std::span<const SchemaRow> rows) {
   } else {
     resolve_default(*applicable);
   }
+}
+
+// The fixed row that gives a key its value; null: nothing but the user does.
+const SchemaRow* Resolver::decision_on(std::string_view key) const {
+  for (const SchemaRow& row : schema_.rows())
+    if (row.key == key && row.fixed && row.when.accepts(choice_of(row.when.key).value_or(""))) return &row;
+  return nullptr;
 }
 
 const Resolver::Given* Resolver::replacement_of(std::string_view choice, const Given& given) const {

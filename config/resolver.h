@@ -80,6 +80,8 @@ class Resolver {
   void leave_out(const Given& given, std::string_view why);
 
  private:
+  const SchemaRow* decision_on(std::string_view key) const;
+
   struct Problem {
     WrittenPlace place;
     std::string message;

@@ -148,6 +148,23 @@ TEST(Settings, WhatDependsOnAFixedRowIsWrittenAsWell) {
   EXPECT_EQ(again, settings);
 }
 
+// What the user wrote is named, not the choice that follows from it.
+TEST(Settings, AKeyThatADecidedRowRulesOutIsToldWithWhatDecidesIt) {
+  KeyRow decided = when(choice("task.size", "given", "given"), "task.kind", "small");
+  decided.fixed = true;
+  const KeyRow rows[] = {choice("task.kind", "small", "small|large"), decided,
+                         when(choice("task.size", "a", "a|b"), "task.kind", "large"),
+                         when({"task.length", KeyType::integer, "9", "Of large ones."}, "task.size", "a")};
+  const Schema schema(schema_rows(rows));
+  Settings settings;
+  EXPECT_EQ(told(schema, "task: {kind: small, length: 3}", settings),
+            "c.yaml:1: task.length: does not apply where task.kind is small, which says it itself; remove one of the "
+            "two");
+  EXPECT_EQ(told(schema, "task: {kind: large, length: 3}", settings), "");
+  EXPECT_EQ(told(schema, "task: {kind: large, size: b, length: 3}", settings),
+            "c.yaml:1: task.length: applies only when task.size is a, and task.size is b; remove one of the two");
+}
+
 TEST(Settings, EveryKindOfWrongValueGetsOneLineWithItsPlace) {
   const std::pair<std::string, std::string> cases[] = {
       {"kind: smal", "task.kind: expects small, large or named, got 'smal'; did you mean 'small'?"},
