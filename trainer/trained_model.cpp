@@ -141,7 +141,11 @@ void TrainedModel::open() {
 void TrainedModel::load(bool with_frozen) {
   KEEL_CHECK(trained_.empty(), "the model's weights are loaded already");
   std::optional<StackModels> models;
-  together(ranks_, [&] { models.emplace(*task_); });
+  together(ranks_, [&] {
+    models.emplace(*task_);
+    if (!is_published_ || ranks_.rank() != 0) return;
+    for (const StackModel& model : models->trained()) check_shapes_of_weights(model);
+  });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
   const StackSite site{config_, context_, **device_ranks_};
   int subject = 1;

@@ -114,10 +114,42 @@ WeightsSource find_weights(const std::string& path, Communicator& ranks, bool id
 
 namespace {
 
-void check_all_finite(const std::string& place, const Sharded& engine, Communicator& ranks) {
+bool is_finite(const TensorPart& part) { return part.numel() == 0 || kernels::all_finite(part.values); }
+
+// Whether elements [begin, end) of the whole are finite, as far as they are here.
+bool is_finite(const TensorPart& part, std::int64_t begin, std::int64_t end) {
+  begin = std::max(begin, part.begin);
+  end = std::min(end, part.end());
+  return begin >= end || kernels::all_finite(part.values.slice(0, begin - part.begin, end - part.begin));
+}
+
+// 'FILE': TENSOR, of the one whose numbers a part has.
+std::string place_in_files(const TensorPart& part, const HubNames& names, const Manifest& manifest,
+                           const std::string& folder) {
+  const std::vector<HubTensor> tensors = match_hub_tensors(manifest, names, folder).tensors;
+  const auto bad = std::ranges::find_if(tensors, [&](const HubTensor& each) {
+    if (each.parameter != part.name) return false;
+    if (each.transposed) return true;
+    const std::int64_t row = part.shape.empty() ? 1 : product(part.shape) / part.shape[0];
+    return !is_finite(part, each.first_row * row, each.first_row * row + product(each.shape));
+  });
+  if (bad == tensors.end()) return concat("'", folder, "': ", part.name);
+  const auto stored = std::ranges::find(manifest.tensors, bad->name, &StoredTensor::name);
+  if (stored == manifest.tensors.end()) return concat("'", folder, "': ", bad->name);
+  const auto extents = manifest.extents_of(static_cast<std::uint32_t>(stored - manifest.tensors.begin()));
+  return concat("'", folder, '/', manifest.files.at(extents.front().file).name, "': ", bad->name);
+}
+
+void check_all_finite(const std::string& place, const Sharded& engine, Communicator& ranks,
+                      const HubNames* names = nullptr, const Manifest& manifest = {}) {
   together(ranks, [&] {
-    const std::string bad = first_not_finite(engine.weights());
-    KEEL_CHECK(bad.empty(), "'", place, "': ", bad, " has numbers that are not finite");
+    const TensorParts parts = engine.weights();
+    const auto bad = std::ranges::find_if_not(parts, [](const TensorPart& part) { return is_finite(part); });
+    if (bad == parts.end()) return;
+    throw Error(
+        concat(names == nullptr ? concat("'", place, "': ", bad->name) : place_in_files(*bad, *names, manifest, place),
+               " has numbers that are not finite, with which nothing can be computed; fetch the file anew, or "
+               "take weights from before they were spoilt"));
   });
 }
 
@@ -130,7 +162,7 @@ void load_adapters(const AdapterForm& adapters, Sharded& engine, Communicator& r
   });
   manifest = broadcast_manifest(std::move(manifest), ranks);
   load_hub_weights(adapters.weights, manifest, adapters.names, engine, ranks);
-  check_all_finite(adapters.weights, engine, ranks);
+  check_all_finite(adapters.weights, engine, ranks, &adapters.names, manifest);
 }
 
 std::string load_base_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
@@ -148,11 +180,17 @@ std::string load_base_weights(const StackModel& model, Sharded& engine, Communic
   } else {
     load_weights(source.folder, source.manifest, engine, ranks);
   }
-  check_all_finite(model.weights, engine, ranks);
+  check_all_finite(source.is_hub ? source.folder : model.weights, engine, ranks,
+                   source.is_hub ? model.hub.get() : nullptr, source.manifest);
   return source.identity;
 }
 
 }  // namespace
+
+void check_shapes_of_weights(const StackModel& model) {
+  if (model.weights.empty() || !model.hub || !is_hub_folder(model.weights)) return;
+  (void)match_hub_tensors(describe_hub_weights(model.weights), *model.hub, model.weights);
+}
 
 std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,
                                const std::function<void(const std::string& note)>& tell) {
@@ -163,8 +201,7 @@ std::string load_named_weights(const StackModel& model, Sharded& engine, Communi
 }
 
 std::string first_not_finite(const TensorParts& parts) {
-  const auto bad = std::ranges::find_if(
-      parts, [](const TensorPart& part) { return part.numel() > 0 && !kernels::all_finite(part.values); });
+  const auto bad = std::ranges::find_if_not(parts, [](const TensorPart& part) { return is_finite(part); });
   return bad == parts.end() ? "" : bad->name;
 }
 

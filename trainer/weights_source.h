@@ -29,6 +29,10 @@ struct WeightsSource {
 // rank reads; without `identify` there is none. Every rank calls it.
 WeightsSource find_weights(const std::string& path, Communicator& ranks, bool identify = true);
 
+// An Error where the files of a folder of Hugging Face's form have other tensors than the model that begins with them
+// (match_hub_tensors()): before memory of the model's size is asked for.
+void check_shapes_of_weights(const StackModel& model);
+
 // Gives the engine of a task's model the weights that the model names (StackModel::weights), and those of its adapters
 // (AdapterForm::weights); returns the identity of the former, if it is asked for. `ranks`: those of the engine, by a
 // communicator of the processor. `tell` hears on the first rank what begins at random, and what is left aside. Every
