@@ -159,6 +159,7 @@ class FineTuningTask : public Task {
     if (!tokenizer_) {
       tokenizer_ = base_.tokenizer_of(site_.settings.text(kTokenizerKey));
       check_chat_tokens(form_, *tokenizer_);
+      (void)base_.spec(tokenizer_->vocabulary_size());  // refuses a tokenizer of more tokens
     }
     return tokenizer_;
   }

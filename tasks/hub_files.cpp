@@ -12,6 +12,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/hub_cache.h"
+#include "keel/runtime/printable.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
@@ -128,13 +129,18 @@ std::vector<std::int64_t> end_tokens_of(const std::string& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::string place = concat(folder, '/', name);
     if (!fs::exists(place)) continue;
-    const Json config = Json::parse(read_text_file(place));
-    const Json* ends = config.is_object() ? config.find("eos_token_id") : nullptr;
+    Json config;
+    try {
+      config = Json::parse(read_text_file(place));
+    } catch (const Error& error) { throw Error(concat("'", place, "': ", error.what()), error.kind()); }
+    KEEL_CHECK(config.is_object(), "'", place, "' is no object, {\"eos_token_id\": ...}, but ",
+               printable(config.dump(), 64));
+    const Json* ends = config.find("eos_token_id");
     if (ends == nullptr || ends->is_null()) continue;
     std::vector<std::int64_t> tokens;
     const auto take = [&](const Json& number) {
       KEEL_CHECK(number.is_integer(), "'", place, "': eos_token_id must be a token's number or a list of such, got ",
-                 ends->dump());
+                 printable(ends->dump(), 64));
       tokens.push_back(number.integer());
     };
     if (ends->is_array())

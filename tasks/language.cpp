@@ -196,6 +196,7 @@ class LanguageTask : public Task {
 
   void check_tokenizer() {
     KEEL_CHECK(tokenizer(), "the model was trained on token numbers without a tokenizer, and reads no text");
+    (void)spec(tokenizer()->vocabulary_size());  // refuses a tokenizer of more tokens
   }
 
   // Of the data.
@@ -247,6 +248,7 @@ class LanguageTask : public Task {
   void continue_texts(std::span<const std::string> prompts, const AnswerOptions& options, Forward& pass,
                       const std::function<void(std::size_t, std::string_view)>& on_text) {
     check_tokenizer();
+    const std::vector<std::int64_t> ends = base_.end_tokens();
     const SamplingOptions sampling = sampling_options(options);
     check_sampling(sampling);
     check_stops(options.stop);
@@ -258,7 +260,6 @@ class LanguageTask : public Task {
       texts.emplace_back(tokenizer(), own, options.stop);
     }
     for (std::size_t i = 0; i < prompts.size(); ++i) on_text(i, prompts[i]);
-    const std::vector<std::int64_t> ends = base_.end_tokens();
     std::vector<bool> has_ended(prompts.size());
     generate_batch(*model_, tokens, sampling, [&](std::size_t i, std::int64_t token) {
       has_ended[i] = has_ended[i] || std::ranges::find(ends, token) != ends.end();

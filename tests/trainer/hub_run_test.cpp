@@ -150,8 +150,39 @@ TEST(HubRun, RefusesWeightsThatAreNotFiniteByName) {
   for (const int n : {1, 3})
     EXPECT_NE(error_of([&] {
                 train_by(n, hub_run(place, "run", {"model.from=" + folder, "strategy=zero3"}));
-              }).find(concat("'", folder, "': h.1.mlp.c_fc.weight has numbers that are not finite")),
+              })
+                  .find(concat("'", folder,
+                               "/model.safetensors': transformer.h.1.mlp.c_fc.weight has numbers that are not finite")),
               std::string::npos);
+}
+
+// A packed layer of keel's is two tensors of a file.
+TEST(HubRun, NamesTheFilesTensorOfAPackedLayerWhoseNumbersAreNotFinite) {
+  const TemporaryFolder place;
+  train_by(1, hub_run(place, "llama",
+                      {"model.type=llama", "model.layers=2", "model.heads=2", "model.width=16", "model.block=16"}));
+  exported(hub_run(place, "llama", {}), place / "whole");
+  for (const std::string bad : {"model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight"}) {
+    std::vector<NamedTensor> tensors;
+    const SafetensorsFile file(place / "whole/model.safetensors");
+    for (const auto& [name, values] : file.views(context(1))) {
+      tensors.emplace_back(name, kernels::clone(values));
+      if (name == bad) tensors.back().second.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+    }
+    const std::string folder = place / "spoilt";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(place / "whole/config.json", folder + "/config.json");
+    write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
+    for (const int n : {1, 3}) {
+      const std::string error = error_of([&] {
+        train_by(n, hub_run(place, "run", {"model.from=" + folder, "strategy=zero3"}));
+      });
+      EXPECT_NE(error.find(concat("'", folder, "/model.safetensors': ", bad, " has numbers that are not finite")),
+                std::string::npos)
+          << error;
+    }
+  }
 }
 
 TEST(HubRun, SaysWhatIsWrongWithAFolderOrAName) {
@@ -235,6 +266,43 @@ TEST(HubRun, AFolderAnswersAsTheRunThatBeganWithIt) {
     return text;
   };
   EXPECT_EQ(loss(folder), loss(config.run));
+
+  // A key that computes nothing is no other model.
+  Json keyed = Json::parse(kPublishedConfig);
+  keyed["new_key"] = 3;
+  write_text_file(folder + "/config.json", keyed.dump());
+  const auto with_keys = [&](const std::vector<std::string>& keys) {
+    std::string text;
+    run_ranks(1, [&](Communicator& ranks) {
+      generate(
+          {.run = folder, .prompt = "line 3", .tokens = 60, .temperature = 1, .changes = keys},
+          [&](std::string_view piece) { text += piece; }, ranks);
+    });
+    return text;
+  };
+  EXPECT_EQ(with_keys({"model.ignored_keys=[new_key]"}), expected);
+  EXPECT_NE(error_of([&] { with_keys({}); }).find("does not know new_key (3)"), std::string::npos);
+  write_text_file(folder + "/config.json", kPublishedConfig);
+
+  // What is wrong is said before anything is.
+  const auto refused = [&](std::string_view what) {
+    std::string text;
+    const std::string error = error_of([&] {
+      run_ranks(1, [&](Communicator& ranks) {
+        generate(
+            {.run = folder, .prompt = "line 3"}, [&](std::string_view piece) { text += piece; }, ranks);
+      });
+    });
+    EXPECT_NE(error.find(what), std::string::npos) << error;
+    EXPECT_EQ(text, "");
+  };
+  for (const char* wrong : {"[5]", "{\"eos_token_id\": ", "{\"eos_token_id\": \"x\"}"}) {
+    write_text_file(folder + "/generation_config.json", wrong);
+    refused(concat("'", folder, "/generation_config.json'"));
+  }
+  std::filesystem::remove(folder + "/generation_config.json");
+  write_text_file(folder + "/tokenizer.json", find_tokenizer("byte", "")->to_json());
+  refused("has 61 tokens, but the data has 256");
   EXPECT_NE(error_of([&] { said(place / "nothing", 1, ""); }), "");
 }
 
