@@ -22,7 +22,7 @@ Examples:
   keel generate runs/text --prompt "The " --top-p 0.9 --repetition-penalty 1.2 --stop "." --stop "!"
   keel generate runs/text --prompts prompts.txt --out answers.jsonl      of each line, eight at a time
   keel generate models/gpt2 --prompt "The "          a folder of Hugging Face's form, or a name in its local cache
-  keel generate models/new "model.ignored_keys=[new_key]" --prompt "The "      its config.json has a key that changes nothing
+  keel generate models/new "model.ignored_keys=[new_key]" --prompt "The "     where config.json has a key too many
   keel launch -N 4 --strat zero3 generate runs/text --prompt "The "      a model that no rank has memory for alone
 
 A text ends behind --tokens tokens, before a --stop, and before a token that generation_config.json or config.json beside
