@@ -111,7 +111,7 @@ TEST(TokenFile, RefusesAWrongHeaderWithPathAndReason) {
       {"", "0 bytes"},
       {good.substr(0, 63), "fewer than the header's 64"},
       {changed(0, "KEELTOK2"), "does not begin with KEELTOK1"},
-      {changed(8, "\2"), "version is 2"},
+      {changed(8, "\3"), "version is 3"},
       {changed(24, "\1"), "damaged"},
       {changed(40, "B"), "damaged"},
       {with_hash(changed(12, "\3")), "have 3 bytes"},
