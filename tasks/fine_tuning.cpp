@@ -79,13 +79,15 @@ class FineTuningTask : public Task {
       data.note = concat(left_out, left_out == 1 ? " record has" : " records have",
                          " no answer within model.block=", positions(), " tokens and ", left_out == 1 ? "is" : "are",
                          " left out");
-    base_.add_files(*shape(), tokenizer(), data);
+    base_.add_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), data);
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), dtype);
+    return base_.hub_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), dtype, {},
+                           {.end = form_ == ChatTemplate::plain ? "" : std::string(end_of_answer(form_)),
+                            .jinja = jinja_of(form_, fields_.system)});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
@@ -165,7 +167,7 @@ class FineTuningTask : public Task {
   std::int64_t padding() { return first_token_of(*tokenizer(), {"[PAD]", "<pad>", "<|pad|>"}).value_or(0); }
 
   DatasetPtr open_records(const std::string& path) const {
-    DatasetPtr records = open_data(path, {.progress = site_.progress});
+    DatasetPtr records = open_data(path, {.empty_lines = EmptyLines::refused, .progress = site_.progress});
     KEEL_CHECK(records->size() > 0, "'", path, "' has no records");
     return records;
   }

@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kLong = {"refuse", "skip", "cut"};
 
+// A list, or a cell of a table that has one as JSON; null: it is something else.
+Json list_in(const Value& value) {
+  const auto* nested = std::get_if<Nested>(&value);
+  const std::string* json = nested != nullptr ? &nested->json : std::get_if<std::string>(&value);
+  return json == nullptr ? Json() : Json::parse_or_null(*json);
+}
+
 const std::string& text_member(const Json& message, std::string_view name, std::size_t number) {
   const Json* value = message.find(name);
   KEEL_CHECK(value != nullptr && value->is_string(), "message ", number, " has no text '", name,
@@ -23,8 +30,7 @@ const std::string& text_member(const Json& message, std::string_view name, std::
 }
 
 std::vector<ChatMessage> listed_messages(const Value& value, const std::string& field) {
-  const auto* text = std::get_if<std::string>(&value);
-  const Json list = text == nullptr ? Json() : Json::parse_or_null(*text);
+  const Json list = list_in(value);
   KEEL_CHECK(list.is_array() && !list.items().empty(), "the field '", printable(field, 64),
              "' is no list of messages, such as [{\"role\": \"user\", \"content\": \"...\"}, ...]");
   std::vector<ChatMessage> messages;
@@ -37,6 +43,21 @@ std::vector<ChatMessage> listed_messages(const Value& value, const std::string& 
     } catch (const Error& error) { throw Error(concat("message ", number, ": ", error.what()), error.kind()); }
   }
   return messages;
+}
+
+// What the field `prompt` or `response` of a record says: a text of that role, or a list of messages.
+void add_messages(const Example& record, const std::string& field, ChatRole role, std::vector<ChatMessage>& messages) {
+  const Value& value = record[field];
+  if (!std::holds_alternative<Nested>(value)) {
+    messages.push_back({role, record.text(field)});
+    return;
+  }
+  try {
+    const std::vector<ChatMessage> listed = listed_messages(value, field);
+    messages.insert(messages.end(), listed.begin(), listed.end());
+  } catch (const Error& error) {
+    throw Error(concat("the field '", printable(field, 64), "': ", error.what()), error.kind());
+  }
 }
 
 void check_messages(const std::vector<ChatMessage>& messages) {
@@ -99,10 +120,10 @@ std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& 
   } else {
     KEEL_CHECK(record.has(fields.prompt), "the record has neither '", printable(fields.messages, 64), "' nor '",
                printable(fields.prompt, 64), "'; data.messages and data.prompt name the fields of records");
-    messages.push_back({ChatRole::user, record.text(fields.prompt)});
+    add_messages(record, fields.prompt, ChatRole::user, messages);
     KEEL_CHECK(!answered || record.has(fields.response), "the record has no answer: no field '",
                printable(fields.response, 64), "'; data.response names it");
-    if (answered) messages.push_back({ChatRole::assistant, record.text(fields.response)});
+    if (answered) add_messages(record, fields.response, ChatRole::assistant, messages);
   }
   check_messages(messages);
   if (!answered && messages.back().role == ChatRole::assistant) messages.pop_back();
