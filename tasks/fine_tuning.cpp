@@ -60,7 +60,10 @@ class FineTuningTask : public Task {
     const auto rows_of = [&](const DatasetPtr& part, const std::string& of) {
       const DatasetPtr chats = chat_records(part, of, record_options());
       left_out += part->size() - chats->size();
-      KEEL_CHECK(chats->size() > 0, "'", of, "' has no record that fits in model.block=", positions(), " tokens");
+      const bool is_cut = parse_long_records(site_.settings.text("data.long")) == LongRecords::cut;
+      KEEL_CHECK(chats->size() > 0, "'", of, "' has no record that ",
+                 is_cut ? "has a token of an answer within its first model.block=" : "fits in model.block=",
+                 positions(), " tokens", is_cut ? ", behind which data.long=cut cuts it; enlarge model.block" : "");
       return is_packed() ? pack(chats, {.length = positions(),
                                         .labels = std::string(kLabels),
                                         .padding = padding(),

@@ -13,7 +13,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kType = "data.type";
-constexpr std::string_view kPacking = "data.packing", kTokenizer = "data.tokenizer", kModelFrom = "model.from";
+constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer", kLanguageFrom = "model.from";
 constexpr std::string_view kMixture = "mixture", kFiles = "text|tokens|mixture";
 
 }  // namespace
@@ -37,7 +37,7 @@ std::vector<KeyRow> language_keys() {
                "the tokens that `keel tokenize --end-of-document` has written. False: a text is one.",
        .when_key = kType,
        .when_values = kFiles},
-      {.key = kTokenizer,
+      {.key = kLanguageTokenizer,
        .type = text,
        .standard = kAutoTokenizer,
        .help = "auto: that of model.from, or byte without one; model: that of model.from; byte: a token for each byte; "
@@ -46,7 +46,7 @@ std::vector<KeyRow> language_keys() {
        .when_key = kType,
        .when_values = "text",
        .asked = true},
-      {.key = kTokenizer,
+      {.key = kLanguageTokenizer,
        .type = text,
        .standard = kAutoTokenizer,
        .help = "Of texts among the files: auto, that of model.from, or byte without one; model, that of model.from; "
@@ -76,7 +76,7 @@ std::vector<KeyRow> language_keys() {
     const auto last = std::find_if(rows.rbegin(), rows.rend(), [&](const KeyRow& row) { return row.key == key; });
     rows.insert(last.base(), added.begin(), added.end());
   };
-  insert_behind(kTokenizer, text_validation_keys({kPacking, "true"}));
+  insert_behind(kLanguageTokenizer, text_validation_keys({kPacking, "true"}));
   insert_behind(kType, text_source_keys());
   std::vector<KeyRow> all = model_keys(ModelKind::decoder, "gpt");
   all.insert(all.end(), rows.begin(), rows.end());
@@ -89,8 +89,9 @@ std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
   if (type == "addition") return complaints;
   const bool is_packed = settings.flag(kPacking);
   for (SettingsComplaint& each : complain_of_text_sources(settings, is_packed)) complaints.push_back(std::move(each));
-  if (type != "tokens" && settings.text(kTokenizer) == kModelTokenizer && settings.text(kModelFrom) == "none")
-    complaints.push_back({{kTokenizer, kModelFrom},
+  if (type != "tokens" && settings.text(kLanguageTokenizer) == kModelTokenizer &&
+      settings.text(kLanguageFrom) == "none")
+    complaints.push_back({{kLanguageTokenizer, kLanguageFrom},
                           "there is no model.from whose tokenizer could be taken; name a tokenizer, such as byte, or "
                           "give model.from"});
   return complaints;

@@ -122,6 +122,21 @@ TEST_F(LabelData, BatchesAreFilledUpToAMultiple) {
             std::string::npos);
 }
 
+TEST_F(LabelData, ListsAndObjectsAreNoTexts) {
+  EXPECT_EQ(refused(kSequence, "t.jsonl", "{\"text\": [\"good\", \"film\"], \"label\": \"a\"}\n").substr(0, 80),
+            "'t.jsonl', line 1: field 'text' of the example is a list, [\"good\", \"film\"], no");
+  EXPECT_EQ(
+      refused(kToken, "t.jsonl",
+              "{\"words\": [\"good\"], \"labels\": [\"x\"]}\n{\"words\": [\"good\", 5], \"labels\": [\"x\", \"y\"]}\n")
+          .substr(0, 80),
+      "'t.jsonl', line 2: 'words' is [\"good\", 5]; a list of texts alone, or words bet");
+}
+
+TEST_F(LabelData, ALineWithoutATextBeforeOthersIsNamed) {
+  EXPECT_EQ(refused(kSequence, "t.tsv", "text\tlabel\ngood\ta\n\nbad\tb\n").substr(0, 40),
+            "'t.tsv', line 3: the line is empty, and ");
+}
+
 TEST_F(LabelData, RowsOfAStepHaveLikeLengthsWhereTheyAreAskedFor) {
   std::string table = "text,label\n";
   for (int i = 0; i < 32; ++i) {
