@@ -20,6 +20,7 @@
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/evaluate_run.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/hub_form.h"
@@ -267,7 +268,8 @@ TEST(HubRun, PromptsAndDocumentsBeginAsTheTokenizersTemplateSays) {
     site.host = testing::context(1);
     site.rows = site.validation_rows = 1;
     const Data data = keel_keys()->tasks().find("language")->make(site)->data();
-    return whole_values(data.training->load_all(0)[kInputIds]);
+    const Tensor ids = kernels::cast(data.training->load_all(0)["input_ids"], DType::i64);
+    return ids.to_vector<std::int64_t>();
   };
   EXPECT_EQ(tokens(without, "a"), (std::vector<std::int64_t>{2, 4, 2, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(tokens(with, "b"), (std::vector<std::int64_t>{1, 2, 4, 2, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
