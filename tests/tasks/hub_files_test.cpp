@@ -122,7 +122,8 @@ TEST(HubFiles, OfAFolderThatHasMovedAreThoseThatTheRunHasKept) {
   };
   const auto files = files_by_name(written(run));
   EXPECT_EQ(files.at("tokenizer_config.json"), R"({"pad_token": "a"})");
-  EXPECT_EQ(Json::parse(files.at("generation_config.json")).dump(), R"({"eos_token_id":[4,5],"top_p":0.5})");
+  EXPECT_EQ(Json::parse(files.at("generation_config.json")).dump(),
+            R"({"eos_token_id":[4,5],"top_p":0.5,"bos_token_id":2})");
   EXPECT_NE(written("").notes.at(0).find("is not there any more"), std::string::npos);
 }
 
