@@ -103,7 +103,8 @@ void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenize
   if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty()) data.derived.emplace_back(kRunModel, kept_config(spec, folder(), head));
   if (site_.run.empty() && spec.why_no_hub_config().empty())
-    for (auto& file : kept_hub_files(folder(), tokenizer_folder(name), tokenizer)) data.derived.push_back(std::move(file));
+    for (auto& file : kept_hub_files(folder(), tokenizer_folder(name), tokenizer))
+      data.derived.push_back(std::move(file));
   for (auto& file : kept_adapter_files(site_.settings, run_for_adapters())) data.derived.push_back(std::move(file));
 }
 

@@ -71,7 +71,7 @@ class CatalogModel {
   // The run that is asked; else the one that goes on, where what it kept as `file` is no longer where settings say.
   std::string kept_instead(bool is_there, const char* file) const;
   std::string tokenizer_folder(const std::string& name) const;  // whose files are looked for; empty: none are
-  std::string in_run(std::string_view file) const;  // empty: the run has none, or none is asked
+  std::string in_run(std::string_view file) const;              // empty: the run has none, or none is asked
 
   const TaskSite& site_;
 };

@@ -13,7 +13,8 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kType = "data.type";
-constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer", kLanguageFrom = "model.from";
+constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer",
+                           kLanguageFrom = "model.from";
 constexpr std::string_view kMixture = "mixture", kFiles = "text|tokens|mixture";
 
 }  // namespace

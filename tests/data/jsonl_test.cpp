@@ -146,8 +146,8 @@ bool same_list(const Json& json, const Value& value) {
   return true;
 }
 bool same_value(const Json& json, const Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value))
-    return json.is_string() ? json.string() == *text : Json::parse(*text).dump() == json.dump();
+  if (const auto* text = std::get_if<std::string>(&value)) return json.is_string() && json.string() == *text;
+  if (const auto* nested = std::get_if<Nested>(&value)) return Json::parse(nested->json).dump() == json.dump();
   if (json.is_array()) return same_list(json, value);
   if (const auto* whole = std::get_if<std::int64_t>(&value))
     return json.is_boolean() ? json.boolean() == (*whole == 1) : json.is_integer() && json.integer() == *whole;
