@@ -78,6 +78,7 @@ struct ValueText {
   std::string operator()(double number) const { return short_number(number); }
   std::string operator()(std::int64_t number) const { return std::to_string(number); }
   std::string operator()(const std::string& text) const { return '"' + text + '"'; }
+  std::string operator()(const keel::Nested& nested) const { return nested.json; }
   std::string operator()(const Numbers& numbers) const { return list(numbers.values); }
   std::string operator()(const Integers& numbers) const { return list(numbers.values); }
 

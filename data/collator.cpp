@@ -9,7 +9,9 @@
 namespace keel {
 namespace {
 
-bool is_text(const Value& value) { return std::holds_alternative<std::string>(value); }
+bool is_text(const Value& value) {
+  return std::holds_alternative<std::string>(value) || std::holds_alternative<Nested>(value);
+}
 
 bool is_whole(const Value& value) {
   return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<Integers>(value);

@@ -118,6 +118,7 @@ class CsvDataset final : public Dataset {
                       .progress = options.progress}) {
     KEEL_CHECK(separator_ != '"' && separator_ != '\n' && separator_ != '\r', "cells cannot be separated by ",
                shown({&separator_, 1}));
+    check_empty_lines(index_, options.empty_lines);
     read_header(options.header);
     fields_ = csv_fields(options.fields, names_, path);
     if (size() > 0) find_kinds();

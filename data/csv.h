@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "keel/data/dataset.h"
+#include "keel/data/line_index.h"
 
 namespace keel {
 
@@ -23,6 +24,7 @@ struct CsvOptions {
   bool header = true;                     // the first line names the columns; else they are 0, 1, ...
   char separator = 0;                     // 0: by the path's ending, a tab for .tsv and .tab, else a comma
   bool quotes = true;                     // false: a quote is a character as any other, and cells have no line feeds
+  EmptyLines empty_lines = EmptyLines::left_out;
   // Where an index of a large file lies that cannot be written beside it; empty: below ~/.cache.
   std::string cache_folder = {};
   // Told how many of the file's bytes are indexed.
@@ -33,9 +35,10 @@ struct CsvOptions {
 std::vector<std::string> expanded_columns(const std::vector<std::string>& names);
 
 // Each line but the header is an example. A cell in double quotes may hold separators, line feeds, and quotes that are
-// doubled. Lines that are empty are left out; spaces around numbers do not count. The file is indexed at once (large
-// ones: once, see keel/data/line_index.h), and cells are read when they are asked for. A column that is missing, a line
-// of more or fewer columns than the header, a number that is none or not finite: an Error with file, line and column.
+// doubled. Lines that are empty are left out, or refused; spaces around numbers do not count. The file is indexed at
+// once (large ones: once, see keel/data/line_index.h), and cells are read when they are asked for. A column that is
+// missing, a line of more or fewer columns than the header, a number that is none or not finite: an Error with file,
+// line and column.
 DatasetPtr open_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace keel

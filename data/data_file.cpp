@@ -70,10 +70,19 @@ DataKind kind_of_file(const std::string& path) {
 DatasetPtr open_data(const std::string& path, const DataFileOptions& options) {
   switch (kind_of_file(path)) {
     case DataKind::columns: return open_columns(path);
-    case DataKind::csv: return open_csv(path, {.cache_folder = options.cache_folder, .progress = options.progress});
-    case DataKind::jsonl: return open_jsonl(path, {.cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::csv:
+      return open_csv(
+          path,
+          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::jsonl:
+      return open_jsonl(
+          path,
+          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
     case DataKind::files: return open_files(files_at(path), {.progress = options.progress});
-    case DataKind::text: return open_lines(path, {.cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::text:
+      return open_lines(
+          path,
+          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
     default: break;
   }
   throw Error(concat("'", path, "' is a file of tokens, which has no examples of its own; open it as tokens"));

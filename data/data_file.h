@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "keel/data/dataset.h"
+#include "keel/data/line_index.h"
 
 namespace keel {
 
@@ -21,6 +22,7 @@ std::string_view name_of(DataKind kind);
 DataKind kind_of_file(const std::string& path);
 
 struct DataFileOptions {
+  EmptyLines empty_lines = EmptyLines::left_out;
   std::string cache_folder = {};  // of indices that cannot be written beside a file, and of what gzip has compressed
   // Told how much is read at the start.
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};

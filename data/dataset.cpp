@@ -14,6 +14,7 @@ struct KindOf {
   std::string operator()(const std::string&) const { return "a text"; }
   std::string operator()(const Numbers& numbers) const { return concat("numbers ", numbers.shape); }
   std::string operator()(const Integers& integers) const { return concat("whole numbers ", integers.shape); }
+  std::string operator()(const Nested& nested) const { return nested.json.starts_with('[') ? "a list" : "an object"; }
 };
 
 }  // namespace
@@ -37,7 +38,9 @@ void Example::refuse(std::string_view name, std::string_view wanted) const {
   std::vector<std::string_view> names;
   for (const Field& field : fields_) names.push_back(field.first);
   if (const Value* value = find(name); value != nullptr) {
-    message = concat("field '", printable(name, 64), "' of the example is ", kind_of(*value), ", not ", wanted);
+    message = concat("field '", printable(name, 64), "' of the example is ", kind_of(*value));
+    if (const auto* nested = std::get_if<Nested>(value)) message += concat(", ", printable(nested->json, 40));
+    message += concat(", not ", wanted);
   } else {
     message = concat("the example has no field '", printable(name, 64), "'");
     const std::string likely = nearest(name.substr(0, 64), names);

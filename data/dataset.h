@@ -25,9 +25,14 @@ struct Integers {
   std::vector<std::int64_t> values;
   bool operator==(const Integers&) const = default;
 };
-using Value = std::variant<double, std::int64_t, std::string, Numbers, Integers>;
+// A list or an object of JSON that is none of these, such as a list of texts: as it is written. It is no text.
+struct Nested {
+  std::string json;
+  bool operator==(const Nested&) const = default;
+};
+using Value = std::variant<double, std::int64_t, std::string, Numbers, Integers, Nested>;
 
-// "a number", "a whole number", "a text", "numbers (3, 2)", "whole numbers (5)".
+// "a number", "a whole number", "a text", "numbers (3, 2)", "whole numbers (5)", "a list", "an object".
 std::string kind_of(const Value& value);
 
 // Named values of one sample, in the order in which they were set.

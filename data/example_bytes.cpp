@@ -30,6 +30,7 @@ struct ByteWriter {
   void operator()(double value) const { put(value); }
   void operator()(std::int64_t value) const { put(value); }
   void operator()(const std::string& value) const { put_all(std::span<const char>(value)); }
+  void operator()(const Nested& value) const { put_all(std::span<const char>(value.json)); }
   void operator()(const Numbers& value) const { put_list(value); }
   void operator()(const Integers& value) const { put_list(value); }
 };
@@ -70,6 +71,7 @@ class ByteReader {
       case 2: return get_all<std::string>();
       case 3: return get_list<Numbers>();
       case 4: return get_list<Integers>();
+      case 5: return Nested{get_all<std::string>()};
       default: throw Error("an example has a value of an unknown kind");
     }
   }
@@ -110,6 +112,7 @@ std::int64_t longest_field(const Example& example) {
   for (const auto& [name, value] : example.fields()) {
     std::int64_t length = 1;
     if (const auto* text = std::get_if<std::string>(&value)) length = std::ssize(*text);
+    if (const auto* nested = std::get_if<Nested>(&value)) length = std::ssize(nested->json);
     if (const auto* numbers = std::get_if<Numbers>(&value)) length = std::ssize(numbers->values);
     if (const auto* integers = std::get_if<Integers>(&value)) length = std::ssize(integers->values);
     longest = std::max(longest, length);

@@ -10,7 +10,9 @@ namespace {
 class JsonlDataset final : public Dataset {
  public:
   JsonlDataset(const std::string& path, const JsonlOptions& options)
-      : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {}
+      : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {
+    check_empty_lines(index_, options.empty_lines);
+  }
 
   std::int64_t size() const override { return index_.size(); }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ class LineIndex {
   std::int64_t size() const { return lines_; }
   // Of all bytes of the file.
   Hash128 hash() const { return hash_; }
+  // The first line without a character that others stand behind, as editors number lines; none: there is no such. Reads
+  // all lines.
+  std::optional<std::int64_t> empty_line() const;
   // Where it is kept; empty where it is not.
   const std::string& kept_at() const { return kept_at_; }
   // Whether an index that was kept served.
@@ -86,6 +90,13 @@ class LineIndex {
   std::string kept_at_;
   bool was_kept_ = false;
 };
+
+// What becomes of lines that are empty. Those at a file's end are always left out.
+enum class EmptyLines : unsigned char {
+  left_out,
+  refused,  // an Error names the first that others stand behind: what answers lines would answer others than it seems
+};
+void check_empty_lines(const LineIndex& index, EmptyLines rule);
 
 // "line 7", as editors number them, of the line of this number. Reads the file up to there.
 std::string line_of(const LineIndex& index, std::int64_t number);

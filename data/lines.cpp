@@ -10,7 +10,9 @@ namespace {
 class LinesDataset final : public Dataset {
  public:
   LinesDataset(const std::string& path, const LinesOptions& options)
-      : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {}
+      : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {
+    check_empty_lines(index_, options.empty_lines);
+  }
 
   std::int64_t size() const override { return index_.size(); }
   Example example(std::int64_t i) const override { return std::move(examples(std::span(&i, 1)).front()); }

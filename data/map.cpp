@@ -90,13 +90,13 @@ class MappedDataset final : public Dataset {
 
 class EachMapped final : public Dataset {
  public:
-  EachMapped(DatasetPtr below, std::function<Example(const Example&)> f, std::string fingerprint)
+  EachMapped(DatasetPtr below, std::function<Example(const Example&, std::int64_t)> f, std::string fingerprint)
       : below_(std::move(below)), f_(std::move(f)), fingerprint_(std::move(fingerprint)) {}
   std::int64_t size() const override { return below_->size(); }
-  Example example(std::int64_t i) const override { return f_(below_->example(i)); }
+  Example example(std::int64_t i) const override { return f_(below_->example(i), i); }
   std::vector<Example> examples(std::span<const std::int64_t> indices) const override {
     std::vector<Example> all = below_->examples(indices);
-    for (Example& example : all) example = f_(example);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = f_(all[i], indices[i]);
     return all;
   }
   std::int64_t length(std::int64_t i) const override { return longest_field(example(i)); }
@@ -104,7 +104,7 @@ class EachMapped final : public Dataset {
 
  private:
   DatasetPtr below_;
-  std::function<Example(const Example&)> f_;
+  std::function<Example(const Example&, std::int64_t)> f_;
   std::string fingerprint_;
 };
 
@@ -122,6 +122,13 @@ DatasetPtr map(DatasetPtr below, MapFunction f, const std::string& version, cons
 }
 
 DatasetPtr map_each(DatasetPtr below, std::function<Example(const Example& example)> f, const std::string& version) {
+  KEEL_CHECK(f != nullptr, "a map needs a data set and a function");
+  return map_numbered(
+      std::move(below), [f = std::move(f)](const Example& example, std::int64_t /*i*/) { return f(example); }, version);
+}
+
+DatasetPtr map_numbered(DatasetPtr below, std::function<Example(const Example& example, std::int64_t i)> f,
+                        const std::string& version) {
   KEEL_CHECK(below != nullptr && f != nullptr, "a map needs a data set and a function");
   std::string fingerprint = concat("map each ", version.size(), ' ', version, " of ", below->fingerprint());
   return std::make_shared<EachMapped>(std::move(below), std::move(f), std::move(fingerprint));

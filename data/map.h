@@ -22,5 +22,8 @@ DatasetPtr map(DatasetPtr below, MapFunction f, const std::string& version, cons
 
 // A function of one example to one, which needs no count; called whenever an example, or its length, is asked for.
 DatasetPtr map_each(DatasetPtr below, std::function<Example(const Example& example)> f, const std::string& version);
+// The same of a function that is told the example's number, such as for messages.
+DatasetPtr map_numbered(DatasetPtr below, std::function<Example(const Example& example, std::int64_t i)> f,
+                        const std::string& version);
 
 }  // namespace keel

@@ -201,8 +201,10 @@ ColumnParts parts_by_column(const Dataset& whole, const std::string& column,
           const std::int64_t number = first + static_cast<std::int64_t>(i);
           try {
             const Value& value = examples[i][column];
-            KEEL_CHECK(!std::holds_alternative<Numbers>(value) && !std::holds_alternative<Integers>(value), "field '",
-                       printable(column, 64), "' is ", kind_of(value), ", and a split goes by single values");
+            KEEL_CHECK(!std::holds_alternative<Numbers>(value) && !std::holds_alternative<Integers>(value) &&
+                           !std::holds_alternative<Nested>(value),
+                       "field '", printable(column, 64), "' is ", kind_of(value),
+                       ", and a split goes by single values");
             round[static_cast<std::size_t>(number % kWalkRound)] = named.find(value);
           } catch (const Error& error) { throw Error(concat("example ", number, " (from 0 on): ", error.what())); }
         }

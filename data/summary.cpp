@@ -40,6 +40,10 @@ struct Counted {
     ++summary.lengths[std::ssize(text)];
     kinds.insert("a text");
   }
+  void operator()(const Nested& nested) {
+    ++summary.lengths[std::ssize(nested.json)];
+    kinds.insert(kind_of(nested));
+  }
   void operator()(const Numbers& numbers) { see_all(numbers, "numbers"); }
   void operator()(const Integers& integers) { see_all(integers, "whole numbers"); }
 

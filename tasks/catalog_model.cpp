@@ -60,13 +60,26 @@ TokenizerPtr CatalogModel::named_tokenizer(const std::string& name) const {
                                            : load_tokenizer(concat(kept, '/', kRunTokenizer));
 }
 
-TokenizerPtr CatalogModel::tokenizer_of(const std::string& name, const std::function<std::string()>& text) const {
+std::string CatalogModel::tokenizer_name(const std::string& name) const {
+  if (name != kAutoTokenizer) return name;
+  return is_published() ? std::string(kModelTokenizer) : "byte";
+}
+
+TokenizerPtr CatalogModel::tokenizer_of(const std::string& given, const std::function<std::string()>& text) const {
   if (has_run_tokenizer()) return run_tokenizer();
+  const std::string name = tokenizer_name(given);
   if (name == kModelTokenizer) {
     KEEL_CHECK(is_published(),
                "data.tokenizer=model is the tokenizer of model.from, which is none; name a folder or a "
                "file, such as one that `keel tokenizer train` has made");
-    return load_tokenizer(folder());
+    try {
+      return load_tokenizer(folder());
+    } catch (const Error& error) {
+      throw Error(concat("data.tokenizer=", given, " is the tokenizer of model.from: ", error.what(),
+                         "; put the tokenizer's files there, or name another: data.tokenizer=byte, or a folder or a "
+                         "file of the tokenizer that the model was trained with"),
+                  error.kind());
+    }
   }
   if (!is_made_of_text(name)) return named_tokenizer(name);
   KEEL_CHECK(text, "data.tokenizer=", name,
@@ -81,10 +94,17 @@ std::vector<std::int64_t> CatalogModel::end_tokens() const {
 
 std::string CatalogModel::run_config() const { return in_run(kRunModel); }
 
-void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data,
+std::string CatalogModel::tokenizer_folder(const std::string& name) const {
+  return tokenizer_name(name) == kModelTokenizer ? site_.settings.text("model.from") : name;
+}
+
+void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, Data& data,
                              const HeadOptions& head) const {
   if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty()) data.derived.emplace_back(kRunModel, kept_config(spec, folder(), head));
+  if (site_.run.empty() && spec.why_no_hub_config().empty())
+    for (auto& file : kept_hub_files(folder(), tokenizer_folder(name), tokenizer))
+      data.derived.push_back(std::move(file));
   for (auto& file : kept_adapter_files(site_.settings, run_for_adapters())) data.derived.push_back(std::move(file));
 }
 
@@ -101,14 +121,15 @@ Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) co
 }
 
 HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,
-                                 DType dtype, const HeadOptions& head) const {
+                                 DType dtype, const HeadOptions& head, const ChatFiles& chat) const {
   const std::string kept = run_config();
-  const std::string named = name == kModelTokenizer ? site_.settings.text("model.from") : name;
   return keel::hub_files(spec, {.kept = kept.empty() ? "" : read_text_file(kept),
                                 .tokenizer = tokenizer,
-                                .tokenizer_name = named,
+                                .tokenizer_name = tokenizer_folder(name),
                                 .dtype = dtype,
-                                .head = head});
+                                .head = head,
+                                .run = site_.run,
+                                .chat = chat});
 }
 
 }  // namespace keel

@@ -12,6 +12,7 @@
 #include "keel/models/encoder_model.h"
 #include "keel/models/lora.h"
 #include "keel/nn/module.h"
+#include "keel/tasks/hub_files.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
@@ -34,8 +35,11 @@ class CatalogModel {
   // Of the run that is asked.
   bool has_run_tokenizer() const;
   TokenizerPtr run_tokenizer() const;
-  // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else is
-  // as find_tokenizer() has it. `text`: what one is made of that is made of a text, or else it is an Error.
+  // What the name means: of "auto" it is "model" where model.from names a model, else "byte".
+  std::string tokenizer_name(const std::string& name) const;
+  // That of the run, if there is one; else what `name` means: "model" is the tokenizer of model.from, anything else but
+  // "auto" is as find_tokenizer() has it. A folder of model.from without a tokenizer is an Error that says what to do.
+  // `text`: what one is made of that is made of a text, or else it is an Error.
   TokenizerPtr tokenizer_of(const std::string& name, const std::function<std::string()>& text = {}) const;
 
   // As find_tokenizer(), of no text; of one that is gone, what the run that goes on keeps.
@@ -51,12 +55,14 @@ class CatalogModel {
 
   // The config.json of the run that is asked; empty: it has none, or none is asked.
   std::string run_config() const;
-  // What a run keeps of it. Null: there is no tokenizer. `head`: of an encoder.
-  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, Data& data, const HeadOptions& head = {}) const;
+  // What a run keeps of it. Null: there is no tokenizer. `name`: what data.tokenizer says; empty: nothing that has
+  // files. `head`: of an encoder.
+  void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, Data& data,
+                 const HeadOptions& head = {}) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
-  // `name`: what data.tokenizer says; empty: nothing that has files. `head`: of an encoder.
+  // `name`, `head`: likewise. `chat`: of a decoder that answers chats.
   HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype,
-                     const HeadOptions& head = {}) const;
+                     const HeadOptions& head = {}, const ChatFiles& chat = {}) const;
 
  private:
   // Folders of model_spec() and lora_options(); empty: what the settings name counts.
@@ -64,12 +70,14 @@ class CatalogModel {
   std::string run_for_adapters() const;
   // The run that is asked; else the one that goes on, where what it kept as `file` is no longer where settings say.
   std::string kept_instead(bool is_there, const char* file) const;
-  std::string in_run(std::string_view file) const;  // empty: the run has none, or none is asked
+  std::string tokenizer_folder(const std::string& name) const;  // whose files are looked for; empty: none are
+  std::string in_run(std::string_view file) const;              // empty: the run has none, or none is asked
 
   const TaskSite& site_;
 };
 
-// "model", what data.tokenizer is where it is not given.
-inline constexpr std::string_view kModelTokenizer = "model";
+// What data.tokenizer is where it is not given: the tokenizer of model.from, or, of tasks that have it, `auto`, which
+// is byte where there is no model.from.
+inline constexpr std::string_view kModelTokenizer = "model", kAutoTokenizer = "auto";
 
 }  // namespace keel

@@ -45,6 +45,18 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
+// A text of Jinja.
+std::string jinja_text(std::string_view text) {
+  std::string quoted = "'";
+  for (const char byte : text) {
+    if (byte == '\n') quoted += "\\n";
+    else if (byte == '\r') quoted += "\\r";
+    else if (byte == '\'' || byte == '\\') quoted += concat('\\', byte);
+    else quoted += byte;
+  }
+  return quoted + '\'';
+}
+
 }  // namespace
 
 ChatRole parse_chat_role(std::string_view name) {
@@ -81,6 +93,21 @@ WrittenChat write_chat(ChatTemplate form, const std::vector<ChatMessage>& messag
     if (form == ChatTemplate::plain) chat.text.pop_back();
   }
   return chat;
+}
+
+std::string jinja_of(ChatTemplate form, std::string_view system) {
+  const ChatForm& parts = form_of(form);
+  const auto message = [&](std::string_view role, std::string_view content) {
+    return concat("{{ ", jinja_text(parts.before_role), " + ", role, " + ", jinja_text(parts.behind_role), " + ",
+                  content, parts.trims ? " | trim" : "", " + ", jinja_text(concat(parts.end, parts.behind)), " }}");
+  };
+  std::string text = parts.begin.empty() ? "" : concat("{{ ", jinja_text(parts.begin), " }}");
+  if (!system.empty())
+    text += concat("{% if messages[0]['role'] != 'system' %}", message("'system'", jinja_text(system)), "{% endif %}");
+  text += concat("{% for message in messages %}", message("message['role']", "message['content']"), "{% endfor %}");
+  const WrittenChat asked = write_chat(form, {}, /*asks=*/true);
+  const std::string_view asks = std::string_view(asked.text).substr(parts.begin.size());
+  return text + concat("{% if add_generation_prompt %}{{ ", jinja_text(asks), " }}{% endif %}");
 }
 
 std::string_view end_of_answer(ChatTemplate form) { return form_of(form).end; }

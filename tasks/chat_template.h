@@ -43,6 +43,10 @@ struct WrittenChat {
 // Error.
 WrittenChat write_chat(ChatTemplate form, const std::vector<ChatMessage>& messages, bool asks);
 
+// The same in Jinja, for tokenizers of transformers. `system`: the content of a system's message that chats without one
+// begin by; empty: none.
+std::string jinja_of(ChatTemplate form, std::string_view system);
+
 // What ends an answer: "<|eot_id|>", "<|im_end|>", or "\n\n" of `plain`.
 std::string_view end_of_answer(ChatTemplate form);
 // An Error that names the special tokens of the template that the tokenizer has not.

@@ -60,7 +60,10 @@ class FineTuningTask : public Task {
     const auto rows_of = [&](const DatasetPtr& part, const std::string& of) {
       const DatasetPtr chats = chat_records(part, of, record_options());
       left_out += part->size() - chats->size();
-      KEEL_CHECK(chats->size() > 0, "'", of, "' has no record that fits in model.block=", positions(), " tokens");
+      const bool is_cut = parse_long_records(site_.settings.text("data.long")) == LongRecords::cut;
+      KEEL_CHECK(chats->size() > 0, "'", of, "' has no record that ",
+                 is_cut ? "has a token of an answer within its first model.block=" : "fits in model.block=",
+                 positions(), " tokens", is_cut ? ", behind which data.long=cut cuts it; enlarge model.block" : "");
       return is_packed() ? pack(chats, {.length = positions(),
                                         .labels = std::string(kLabels),
                                         .padding = padding(),
@@ -79,13 +82,15 @@ class FineTuningTask : public Task {
       data.note = concat(left_out, left_out == 1 ? " record has" : " records have",
                          " no answer within model.block=", positions(), " tokens and ", left_out == 1 ? "is" : "are",
                          " left out");
-    base_.add_files(*shape(), tokenizer(), data);
+    base_.add_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), data);
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), dtype);
+    return base_.hub_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), dtype, {},
+                           {.end = form_ == ChatTemplate::plain ? "" : std::string(end_of_answer(form_)),
+                            .jinja = jinja_of(form_, fields_.system)});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
@@ -166,7 +171,7 @@ class FineTuningTask : public Task {
   std::int64_t padding() { return first_token_of(*tokenizer(), {"[PAD]", "<pad>", "<|pad|>"}).value_or(0); }
 
   DatasetPtr open_records(const std::string& path) const {
-    DatasetPtr records = open_data(path, {.progress = site_.progress});
+    DatasetPtr records = open_data(path, {.empty_lines = EmptyLines::refused, .progress = site_.progress});
     KEEL_CHECK(records->size() > 0, "'", path, "' has no records");
     return records;
   }

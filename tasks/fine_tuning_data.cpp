@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "keel/data/map.h"
 #include "keel/data/token_batch.h"
@@ -15,16 +16,25 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kLong = {"refuse", "skip", "cut"};
 
+// A list, or a cell of a table that has one as JSON; null: it is something else.
+Json list_in(const Value& value) {
+  const auto* nested = std::get_if<Nested>(&value);
+  const std::string* json = nested != nullptr ? &nested->json : std::get_if<std::string>(&value);
+  return json == nullptr ? Json() : Json::parse_or_null(*json);
+}
+
 const std::string& text_member(const Json& message, std::string_view name, std::size_t number) {
   const Json* value = message.find(name);
+  KEEL_CHECK(value != nullptr || !message.contains("from") || !message.contains("value"), "message ", number,
+             " has 'from' and 'value', as ShareGPT's records have; rename them to 'role' (system, user or assistant) "
+             "and 'content'");
   KEEL_CHECK(value != nullptr && value->is_string(), "message ", number, " has no text '", name,
              "'; messages are objects as {\"role\": \"user\", \"content\": \"...\"}");
   return value->string();
 }
 
 std::vector<ChatMessage> listed_messages(const Value& value, const std::string& field) {
-  const auto* text = std::get_if<std::string>(&value);
-  const Json list = text == nullptr ? Json() : Json::parse_or_null(*text);
+  const Json list = list_in(value);
   KEEL_CHECK(list.is_array() && !list.items().empty(), "the field '", printable(field, 64),
              "' is no list of messages, such as [{\"role\": \"user\", \"content\": \"...\"}, ...]");
   std::vector<ChatMessage> messages;
@@ -39,11 +49,29 @@ std::vector<ChatMessage> listed_messages(const Value& value, const std::string& 
   return messages;
 }
 
-void check_messages(const std::vector<ChatMessage>& messages) {
+// What the field `prompt` or `response` of a record says: a text of that role, or a list of messages.
+void add_messages(const Example& record, const std::string& field, ChatRole role, std::vector<ChatMessage>& messages) {
+  const Value& value = record[field];
+  if (!std::holds_alternative<Nested>(value)) {
+    messages.push_back({role, record.text(field)});
+    return;
+  }
+  try {
+    const std::vector<ChatMessage> listed = listed_messages(value, field);
+    messages.insert(messages.end(), listed.begin(), listed.end());
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    throw Error(what.starts_with("message ") ? concat("the field '", printable(field, 64), "': ", what) : what,
+                error.kind());
+  }
+}
+
+// `name`: what the i-th of them is called.
+void check_messages(const std::vector<ChatMessage>& messages, const std::function<std::string(std::size_t i)>& name) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    KEEL_CHECK(messages[i].content.find_first_not_of(" \t\r\n") != std::string::npos, "message ", i + 1,
+    KEEL_CHECK(messages[i].content.find_first_not_of(" \t\r\n") != std::string::npos, name(i),
                " is empty; give it a content, or leave the record out");
-    KEEL_CHECK(i == 0 || messages[i].role != ChatRole::system, "message ", i + 1,
+    KEEL_CHECK(i == 0 || messages[i].role != ChatRole::system, name(i),
                " is the system's, which can be the first alone");
   }
 }
@@ -99,12 +127,21 @@ std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& 
   } else {
     KEEL_CHECK(record.has(fields.prompt), "the record has neither '", printable(fields.messages, 64), "' nor '",
                printable(fields.prompt, 64), "'; data.messages and data.prompt name the fields of records");
-    messages.push_back({ChatRole::user, record.text(fields.prompt)});
+    add_messages(record, fields.prompt, ChatRole::user, messages);
     KEEL_CHECK(!answered || record.has(fields.response), "the record has no answer: no field '",
                printable(fields.response, 64), "'; data.response names it");
-    if (answered) messages.push_back({ChatRole::assistant, record.text(fields.response)});
+    if (answered) add_messages(record, fields.response, ChatRole::assistant, messages);
   }
-  check_messages(messages);
+  // Of a prompt and a response that are texts, each is a message.
+  const auto is_plain = [&](const std::string& field) {
+    const Value* value = record.find(field);
+    return value == nullptr || !std::holds_alternative<Nested>(*value);
+  };
+  const bool has_fields = !record.has(fields.messages) && is_plain(fields.prompt) && is_plain(fields.response);
+  check_messages(messages, [&](std::size_t i) {
+    if (!has_fields) return concat("message ", i + 1);
+    return concat("the field '", printable(i == 0 ? fields.prompt : fields.response, 64), "'");
+  });
   if (!answered && messages.back().role == ChatRole::assistant) messages.pop_back();
   KEEL_CHECK(!answered || messages.back().role == ChatRole::assistant,
              "the record has no answer: its last message is not the assistant's");

@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kTokenizerConfig = "tokenizer_config.json", *kChatTemplate = "chat_template.jinja",
+                     *kGenerationConfig = "generation_config.json";
 constexpr std::array<std::string_view, 3> kTokenNumbers = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
 // What special tokens are called in published vocabularies, the likelier ones first.
@@ -63,14 +65,19 @@ bool is_same_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   } catch (const Error&) { return false; }
 }
 
-void add_own_files(const Tokenizer& tokenizer, std::int64_t length, HubFiles& all) {
-  all.files.emplace_back("tokenizer.json", tokenizer.to_json());
+Json own_tokenizer_config(const Tokenizer& tokenizer, std::int64_t length) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"model_max_length", length},
                  {"clean_up_tokenization_spaces", false}};
   for (const SpecialRole& each : special_roles())
     if (const auto text = special_text(tokenizer, each)) config[each.role] = *text;
-  all.files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+  return config;
+}
+
+// Null: the run keeps none of this name.
+std::optional<std::string> kept_file(const std::string& run, std::string_view name) {
+  const std::string place = concat(run, '/', name);
+  return !run.empty() && fs::exists(place) ? std::optional(read_text_file(place)) : std::nullopt;
 }
 
 void add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
@@ -85,9 +92,75 @@ void add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles
       all.files.emplace_back(name, read_text_file(concat(folder, '/', name)));
     return;
   }
-  if (tokenizer.to_json().find("\"keel tokenizer\"") == std::string::npos) return add_own_files(tokenizer, length, all);
-  all.notes.push_back(
-      concat("no tokenizer is written: keel's tokenizer '", tokenizer.name(), "' has no form that transformers reads"));
+  const std::string json = tokenizer.to_json();
+  if (json.find("\"keel tokenizer\"") != std::string::npos) {
+    all.notes.push_back(concat("no tokenizer is written: keel's tokenizer '", tokenizer.name(),
+                               "' has no form that transformers reads"));
+    return;
+  }
+  all.files.emplace_back("tokenizer.json", json);
+  const std::size_t before = all.files.size();
+  for (const std::string_view name : files_beside_tokenizer())
+    if (const auto kept = kept_file(options.run, name)) all.files.emplace_back(name, *kept);
+  if (all.files.size() > before) return;
+  all.files.emplace_back("tokenizer_config.json", own_tokenizer_config(tokenizer, length).dump(2) + "\n");
+  if (folder.empty() && options.tokenizer_name.find('/') != std::string::npos &&
+      !fs::exists(with_home_folder(options.tokenizer_name)))
+    all.notes.push_back(concat("'", options.tokenizer_name,
+                               "' is not there any more, and the run has kept nothing but its tokenizer: "
+                               "tokenizer_config.json has the special tokens that keel finds in it"));
+}
+
+std::string* file_named(HubFiles& all, std::string_view name) {
+  const auto found = std::ranges::find(all.files, name, &std::pair<std::string, std::string>::first);
+  return found == all.files.end() ? nullptr : &found->second;
+}
+
+// How chats are written, where the tokenizer's files do not say it, or say another form than the one that was learnt.
+void add_chat_template(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
+  if (options.chat.jinja.empty() || file_named(all, "tokenizer.json") == nullptr) return;
+  if (file_named(all, kTokenizerConfig) == nullptr)
+    all.files.emplace_back(kTokenizerConfig, own_tokenizer_config(*options.tokenizer, length).dump(2) + "\n");
+  std::string& text = *file_named(all, kTokenizerConfig);
+  Json config = Json::parse(text);
+  const std::string* beside = file_named(all, kChatTemplate);
+  const Json* inside = config.find("chat_template");
+  const bool has_one = beside != nullptr || (inside != nullptr && !inside->is_null());
+  const std::string before = beside != nullptr ? *beside : has_one ? inside->dump() : std::string();
+  const bool is_alike = !options.chat.end.empty() && before.find(options.chat.end) != std::string::npos;
+  if (has_one && is_alike) return;
+  if (has_one)
+    all.notes.emplace_back(
+        "the chat template of the tokenizer's folder is another than data.template; the one that was learnt is written "
+        "in its place");
+  std::erase_if(all.files, [](const auto& file) { return file.first == kChatTemplate; });
+  config["chat_template"] = options.chat.jinja;
+  if (!options.chat.end.empty() && !config.contains("eos_token")) config["eos_token"] = options.chat.end;
+  *file_named(all, kTokenizerConfig) = config.dump(2) + "\n";
+}
+
+// The folder's own generation_config.json, as far as the run has kept it, with what ends an answer.
+std::string generation_config(const HubFilesOptions& options, const Json& config) {
+  const std::optional<std::string> kept = kept_file(options.run, kGenerationConfig);
+  Json generation = kept ? Json::parse(*kept) : Json({{"_from_model_config", true}});
+  for (const std::string_view key : kTokenNumbers)
+    if (const Json* number = config.find(key); number != nullptr && !generation.contains(key))
+      generation[key] = *number;
+  const auto end =
+      options.tokenizer && !options.chat.end.empty() ? options.tokenizer->token_of(options.chat.end) : std::nullopt;
+  if (!end) return generation.dump(2) + "\n";
+  std::vector<Json> ends;
+  if (const Json* before = generation.find("eos_token_id"); before != nullptr && !before->is_null()) {
+    if (before->is_array()) ends = before->items();
+    else ends = {*before};
+  }
+  const std::int64_t token = *end;
+  if (std::ranges::none_of(ends, [&](const Json& each) { return each.is_integer() && each.integer() == token; }))
+    ends.emplace_back(token);
+  generation["eos_token_id"] = ends.size() == 1 ? ends.front() : Json(ends);
+  // It says more than the model's config.json, which would stand for it otherwise.
+  generation["_from_model_config"] = false;
+  return generation.dump(2) + "\n";
 }
 
 // Numbers of special tokens, as far as the tokenizer has them.
@@ -169,19 +242,32 @@ std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settin
   return {{kAdapterConfig, read_text_file(concat(run.empty() ? from : run, '/', kAdapterConfig))}};
 }
 
+std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::string& model_folder,
+                                                                const std::string& tokenizer_name,
+                                                                const TokenizerPtr& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> kept;
+  const auto keep = [&](const std::string& folder, std::string_view name) {
+    const std::string place = concat(folder, '/', name);
+    if (fs::exists(place)) kept.emplace_back(name, read_text_file(place));
+  };
+  if (!model_folder.empty()) keep(model_folder, kGenerationConfig);
+  const std::string folder = published_folder_of(tokenizer_name);
+  if (tokenizer && !folder.empty() && is_same_tokenizer(folder, *tokenizer))
+    for (const std::string_view name : files_beside_tokenizer()) keep(folder, name);
+  return kept;
+}
+
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {
   HubFiles all{.why_not = spec.why_no_hub_config()};
   if (!all.why_not.empty()) return all;
   Json config = options.kept.empty() ? spec.hub_config(options.head) : Json::parse(options.kept);
   if (options.tokenizer) add_token_numbers(*options.tokenizer, config);
   config["torch_dtype"] = torch_name(options.dtype);
-  Json generation = {{"_from_model_config", true}};
-  for (const std::string_view key : kTokenNumbers)
-    if (const Json* number = config.find(key)) generation[key] = *number;
   all.files.emplace_back("config.json", config.dump(2) + "\n");
   if (spec.entry().kind == ModelKind::decoder)
-    all.files.emplace_back("generation_config.json", generation.dump(2) + "\n");
+    all.files.emplace_back(kGenerationConfig, generation_config(options, config));
   add_tokenizer(options, spec.block(), all);
+  add_chat_template(options, spec.block(), all);
   return all;
 }
 

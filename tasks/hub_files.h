@@ -35,6 +35,19 @@ Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Mo
 // What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: of the task's site.
 std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run);
 
+// What a run keeps of the small files of the folders that it began with, which may have moved when its model is
+// written: generation_config.json of the model's, and what stands beside the tokenizer of the other, where that is this
+// one. Empty: there is no such folder.
+std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::string& model_folder,
+                                                                const std::string& tokenizer_name,
+                                                                const TokenizerPtr& tokenizer);
+
+// Of a model that answers chats.
+struct ChatFiles {
+  std::string end = {};    // the token that ends an answer; empty: no token does
+  std::string jinja = {};  // how a chat is written; empty: the model answers none
+};
+
 struct HubFilesOptions {
   std::string kept = {};        // config.json of the run; empty: it has none, as those before there were any
   TokenizerPtr tokenizer = {};  // null: the model has none
@@ -43,6 +56,8 @@ struct HubFilesOptions {
   std::string tokenizer_name = {};
   DType dtype = DType::f32;  // of the weights
   HeadOptions head = {};     // of an encoder
+  std::string run = {};      // where kept_hub_files() are; empty: nowhere
+  ChatFiles chat = {};
 };
 // A tokenizer that other programs cannot read is left out, with a note.
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options);

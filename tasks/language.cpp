@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "keel/data/addition.h"
+#include "keel/data/data_file.h"
+#include "keel/data/file_list.h"
 #include "keel/data/loader.h"
 #include "keel/data/packing.h"
 #include "keel/data/text_dataset.h"
@@ -21,6 +23,7 @@
 #include "keel/tasks/language_keys.h"
 #include "keel/tasks/language_prediction.h"
 #include "keel/tasks/metrics/classes.h"
+#include "keel/tasks/special_tokens.h"
 #include "keel/tasks/text_source_keys.h"
 #include "keel/tasks/text_stream.h"
 #include "keel/tokenizers/find_tokenizer.h"
@@ -66,15 +69,14 @@ class LanguageTask : public Task {
     const auto& tokenizer = is_addition()    ? this->tokenizer()
                             : has_examples() ? examples().tokenizer()
                                              : text().tokenizer;
-    base_.add_files(*shape(), tokenizer, data);
+    base_.add_files(*shape(), tokenizer, has_texts() ? tokenizer_name() : "", data);
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
 
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), has_named_tokenizer() ? site_.settings.text("data.tokenizer") : "",
-                           dtype);
+    return base_.hub_files(*shape(), tokenizer(), has_texts() ? tokenizer_name() : "", dtype);
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }
@@ -98,7 +100,7 @@ class LanguageTask : public Task {
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
     if (is_addition()) return sums_to_answer(site_, path, addition());
     check_tokenizer();
-    return texts_to_score(site_, path, tokenizer());
+    return texts_to_score(site_, path, tokenizer(), tokens_before());
   }
 
   void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {
@@ -144,7 +146,7 @@ class LanguageTask : public Task {
     LanguageDataOptions options = {
         .sources = {},
         .packing = is_packed(),
-        .tokenizer = is_of_tokens() ? "byte" : site_.settings.text("data.tokenizer"),
+        .tokenizer = is_of_tokens() ? "byte" : tokenizer_name(),
         .run_tokenizer = base_.has_run_tokenizer() || has_named_tokenizer() ? tokenizer() : nullptr,
         .block = positions(),
         .division = division(),
@@ -174,14 +176,23 @@ class LanguageTask : public Task {
       const std::string& path = site_.settings.text("data.path");
       if (is_of_tokens()) text_ = open_tokens(path, split);
       else if (base_.has_run_tokenizer() || has_named_tokenizer()) text_ = open_text(path, tokenizer(), split);
-      else text_ = open_text(path, site_.settings.text("data.tokenizer"), split);
+      else text_ = open_text(path, tokenizer_name(), split);
     }
     return *text_;
   }
 
-  // One that is there before the text is.
+  // Of texts.
+  bool has_texts() const { return is_mixture() || site_.settings.text("data.type") == "text"; }
+  std::string tokenizer_name() const { return base_.tokenizer_name(site_.settings.text("data.tokenizer")); }
+  // One that is there before the text is. Of a mixture, whose files may all be of tokens, that of model.from alone is.
   bool has_named_tokenizer() const {
-    return site_.settings.text("data.type") == "text" && !is_made_of_text(site_.settings.text("data.tokenizer"));
+    if (is_mixture()) return tokenizer_name() == kModelTokenizer && mixture_has_texts();
+    return site_.settings.text("data.type") == "text" && !is_made_of_text(tokenizer_name());
+  }
+  bool mixture_has_texts() const {
+    return std::ranges::any_of(site_.settings.parts("data.mixture"), [](const Settings& source) {
+      return kind_of_file(files_at(source.text("path")).front()) != DataKind::tokens;
+    });
   }
 
   // Null for a token file without one. Opens the data where nothing else says it.
@@ -189,7 +200,7 @@ class LanguageTask : public Task {
     if (tokenizer_) return tokenizer_;
     if (is_addition()) tokenizer_ = addition().tokenizer();
     else if (base_.has_run_tokenizer()) tokenizer_ = base_.run_tokenizer();
-    else if (has_named_tokenizer()) tokenizer_ = base_.named_tokenizer(site_.settings.text("data.tokenizer"));
+    else if (has_named_tokenizer()) tokenizer_ = base_.tokenizer_of(tokenizer_name());
     else return has_examples() ? examples().tokenizer() : text().tokenizer;
     return tokenizer_;
   }
@@ -241,7 +252,21 @@ class LanguageTask : public Task {
   std::vector<std::uint32_t> prompt_tokens(std::string_view prompt) {
     std::vector<std::uint32_t> tokens = tokenizer()->encode(prompt);
     KEEL_CHECK(!tokens.empty(), "--prompt is empty; give the text that the model shall continue");
+    const std::vector<std::uint32_t>& before = tokens_before();
+    tokens.insert(tokens.begin(), before.begin(), before.end());
     return tokens;
+  }
+  // What the model has read before every text: of the tokenizer's template where the model is a published one, or has
+  // learnt from documents.
+  const std::vector<std::uint32_t>& tokens_before() {
+    if (!before_) {
+      before_.emplace();
+      if (!is_addition() && (base_.is_published() || (is_packed() && has_texts()))) {
+        const TextTemplate around = template_of(*tokenizer());
+        before_->assign(around.before.begin(), around.before.end());
+      }
+    }
+    return *before_;
   }
 
   // Each prompt, and what follows it.
@@ -291,6 +316,7 @@ class LanguageTask : public Task {
   std::optional<TextDataset> text_;
   std::optional<LanguageData> examples_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<std::vector<std::uint32_t>> before_;  // of tokens_before()
   std::unique_ptr<CausalModel> model_;
 };
 

@@ -38,10 +38,22 @@ std::vector<std::int64_t> beginnings_of_words(const Encoding& encoded) {
   return begins;
 }
 
-Example encoded_document(const Tokenizer& tokenizer, const std::string& text, bool words) {
-  if (!words) {
-    const std::vector<std::uint32_t> tokens = tokenizer.encode(text);
-    return Example().set("input_ids", Integers{{std::ssize(tokens)}, {tokens.begin(), tokens.end()}});
+// With the tokens of the template around them; none of a text that has none.
+std::vector<std::int64_t> document_tokens(const Tokenizer& tokenizer, const std::string& text,
+                                          const TextTemplate& around) {
+  const std::vector<std::uint32_t> own = tokenizer.encode(text);
+  if (own.empty()) return {};
+  std::vector<std::int64_t> tokens(around.before.begin(), around.before.end());
+  tokens.insert(tokens.end(), own.begin(), own.end());
+  tokens.insert(tokens.end(), around.behind.begin(), around.behind.end());
+  return tokens;
+}
+
+Example encoded_document(const Tokenizer& tokenizer, const std::string& text, const TextRows& rows) {
+  if (!rows.words) {
+    std::vector<std::int64_t> tokens = document_tokens(tokenizer, text, rows.around);
+    const std::int64_t size = std::ssize(tokens);
+    return Example().set("input_ids", Integers{{size}, std::move(tokens)});
   }
   const Encoding encoded = tokenizer.encode({text, std::nullopt}, uncut(/*specials=*/false));
   const std::int64_t size = std::ssize(encoded.ids);
@@ -50,25 +62,38 @@ Example encoded_document(const Tokenizer& tokenizer, const std::string& text, bo
       .set("words", Integers{{size}, beginnings_of_words(encoded)});
 }
 
-DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const Tokenizer>& tokenizer,
-                     const std::string& path, bool words) {
-  return map_each(
-      documents,
-      [tokenizer, path, words](const Example& example) {
-        try {
-          return encoded_document(*tokenizer, example.text("text"), words);
-        } catch (const Error& error) { throw Error(concat("'", path, "': ", error.what()), error.kind()); }
-      },
-      concat(words ? "tokens and words of " : "tokens of ", tokenizer->fingerprint()));
+std::string version_of_documents(const Tokenizer& tokenizer, const TextRows& rows) {
+  std::string version = rows.words ? "tokens and words of " : "tokens of ";
+  for (const std::int32_t token : rows.around.before) version = concat(token, " before ", version);
+  for (const std::int32_t token : rows.around.behind) version = concat(token, " behind ", version);
+  return version + tokenizer.fingerprint();
 }
 
-TextRows next_token_rows(const LanguageDataOptions& options) {
+DatasetPtr tokens_of(const DatasetPtr& documents, const std::shared_ptr<const Tokenizer>& tokenizer,
+                     const std::string& path, const TextRows& rows) {
+  return map_numbered(
+      documents,
+      [documents, tokenizer, path, rows](const Example& example, std::int64_t i) {
+        try {
+          return encoded_document(*tokenizer, example.text("text"), rows);
+        } catch (const Error& error) {
+          throw Error(concat("'", path, "', ", documents->place(i), ": ", error.what()), error.kind());
+        }
+      },
+      version_of_documents(*tokenizer, rows));
+}
+
+TextRows next_token_rows(const LanguageDataOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
   const auto of_documents = [rows = PackOptions{.length = options.block, .progress = options.progress}](
                                 const DatasetPtr& documents) { return pack(documents, rows); };
   const auto of_tokens = [block = options.block](const Tokens& tokens, const std::string& fingerprint) {
     return token_windows(tokens, block, fingerprint);
   };
-  return {.of_documents = of_documents, .of_tokens = of_tokens, .training = next_tokens(), .validation = next_tokens()};
+  return {.of_documents = of_documents,
+          .of_tokens = of_tokens,
+          .training = next_tokens(),
+          .validation = next_tokens(),
+          .around = options.packing && tokenizer ? template_of(*tokenizer) : TextTemplate()};
 }
 
 std::string name_of_tokenizer(const std::shared_ptr<const Tokenizer>& of) {
@@ -124,7 +149,7 @@ void LanguageData::join(const LanguageSource& source, std::int64_t vocabulary,
     first_ = source.path;
     vocabulary_ = vocabulary;
     tokenizer_ = tokenizer;
-    rows_ = options_.rows ? options_.rows(tokenizer) : next_token_rows(options_);
+    rows_ = options_.rows ? options_.rows(tokenizer) : next_token_rows(options_, tokenizer);
     return;
   }
   const bool is_same =
@@ -175,7 +200,7 @@ DatasetPtr LanguageData::rows_of_file(const std::string& path) const {
     (void)tokens_to_validate_on(path, tokenizer_, vocabulary_);  // whether they are of the same vocabulary
     return rows_.of_documents(documents_in_tokens(path, open_token_files(token_files_at(path))));
   }
-  if (is_of_documents(path)) return rows_.of_documents(tokens_of(open_documents(path), tokenizer_, path, rows_.words));
+  if (is_of_documents(path)) return rows_.of_documents(tokens_of(open_documents(path), tokenizer_, path, rows_));
   const Tokens tokens = tokens_to_validate_on(path, tokenizer_, vocabulary_);
   return rows_.of_tokens(tokens, fingerprint_of(tokens));
 }
@@ -193,7 +218,7 @@ DividedExamples LanguageData::documents_of(const LanguageSource& source) {
     if (!tokenizer)
       tokenizer = find_tokenizer(options_.tokenizer, is_made_of_text(options_.tokenizer) ? all_texts(*documents) : "");
     join(source, tokenizer->vocabulary_size(), tokenizer);
-    encoded = tokens_of(documents, tokenizer, source.path, rows_.words);
+    encoded = tokens_of(documents, tokenizer, source.path, rows_);
   }
   DivisionOptions options = options_.division;
   std::erase_if(options.sets, [](const HeldOutSet& set) { return !set.path.empty(); });

@@ -12,6 +12,7 @@
 #include "keel/data/mixture.h"
 #include "keel/data/tokens.h"
 #include "keel/tasks/data_keys.h"
+#include "keel/tasks/special_tokens.h"
 #include "keel/tasks/task.h"
 #include "keel/tokenizers/tokenizer.h"
 
@@ -33,6 +34,7 @@ struct TextRows {
   Collator training, validation;
   std::vector<std::string> varying = {};  // as SourceOptions::varying
   bool words = false;
+  TextTemplate around = {};  // where `words` is false: what stands around each document's own tokens
 };
 // `tokenizer`: null of files of tokens without one.
 using MakeTextRows = std::function<TextRows(const std::shared_ptr<const Tokenizer>& tokenizer)>;

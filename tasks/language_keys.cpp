@@ -6,13 +6,15 @@
 #include "keel/config/schema_row.h"
 #include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/catalog_model.h"
 #include "keel/tasks/text_source_keys.h"
 
 namespace keel {
 namespace {
 
 constexpr std::string_view kType = "data.type";
-constexpr std::string_view kPacking = "data.packing";
+constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer",
+                           kLanguageFrom = "model.from";
 constexpr std::string_view kMixture = "mixture", kFiles = "text|tokens|mixture";
 
 }  // namespace
@@ -36,21 +38,21 @@ std::vector<KeyRow> language_keys() {
                "the tokens that `keel tokenize --end-of-document` has written. False: a text is one.",
        .when_key = kType,
        .when_values = kFiles},
-      {.key = "data.tokenizer",
+      {.key = kLanguageTokenizer,
        .type = text,
-       .standard = "byte",
-       .help = "byte: a token for each byte; character: for each different character of the text; else the folder of a "
-               "model, a file "
-               "of its tokenizer, or the name of a model in the local cache that HF_HOME names.",
+       .standard = kAutoTokenizer,
+       .help = "auto: that of model.from, or byte without one; model: that of model.from; byte: a token for each byte; "
+               "character: for each different character of the text; else the folder of a model, a file of its "
+               "tokenizer, or the name of a model in the local cache that HF_HOME names.",
        .when_key = kType,
        .when_values = "text",
        .asked = true},
-      {.key = "data.tokenizer",
+      {.key = kLanguageTokenizer,
        .type = text,
-       .standard = "byte",
-       .help = "Of texts among the files: byte, a token for each byte; else the folder of a model, a file of its "
-               "tokenizer, or the "
-               "name of a model in the local cache.",
+       .standard = kAutoTokenizer,
+       .help = "Of texts among the files: auto, that of model.from, or byte without one; model, that of model.from; "
+               "byte, a token for each byte; else the folder of a model, a file of its tokenizer, or the name of a "
+               "model in the local cache.",
        .when_key = kType,
        .when_values = kMixture},
       {.key = "data.digits",
@@ -75,7 +77,7 @@ std::vector<KeyRow> language_keys() {
     const auto last = std::find_if(rows.rbegin(), rows.rend(), [&](const KeyRow& row) { return row.key == key; });
     rows.insert(last.base(), added.begin(), added.end());
   };
-  insert_behind("data.tokenizer", text_validation_keys({kPacking, "true"}));
+  insert_behind(kLanguageTokenizer, text_validation_keys({kPacking, "true"}));
   insert_behind(kType, text_source_keys());
   std::vector<KeyRow> all = model_keys(ModelKind::decoder, "gpt");
   all.insert(all.end(), rows.begin(), rows.end());
@@ -88,6 +90,11 @@ std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
   if (type == "addition") return complaints;
   const bool is_packed = settings.flag(kPacking);
   for (SettingsComplaint& each : complain_of_text_sources(settings, is_packed)) complaints.push_back(std::move(each));
+  if (type != "tokens" && settings.text(kLanguageTokenizer) == kModelTokenizer &&
+      settings.text(kLanguageFrom) == "none")
+    complaints.push_back({{kLanguageTokenizer, kLanguageFrom},
+                          "there is no model.from whose tokenizer could be taken; name a tokenizer, such as byte, or "
+                          "give model.from"});
   return complaints;
 }
 

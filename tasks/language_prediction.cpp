@@ -5,8 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "keel/data/jsonl.h"
-#include "keel/data/lines.h"
+#include "keel/data/data_file.h"
 #include "keel/data/sampler.h"
 #include "keel/data/token_batch.h"
 #include "keel/kernels/elementwise.h"
@@ -25,14 +24,14 @@ template <class Encode, class Fill>
 std::shared_ptr<const BatchSource> batches_of(const TaskSite& site, const std::string& path, Encode encode, Fill fill,
                                               const std::vector<std::string>& varying = {}) {
   const DatasetPtr texts = open_texts_to_predict(path);
-  const Collator collator = [path, encode, fill](std::span<const CollatedRow> rows, const CollateInfo& info,
-                                                 Batch& batch) {
+  const Collator collator = [path, texts, encode, fill](std::span<const CollatedRow> rows, const CollateInfo& info,
+                                                        Batch& batch) {
     std::vector<EncodedText> encoded;
     for (const CollatedRow& row : rows) {
       try {
         encoded.push_back(encode(row.example.text("text")));
       } catch (const Error& error) {
-        throw Error(concat("'", path, "', example ", row.index, ": ", error.what()), error.kind());
+        throw Error(concat("'", path, "', ", texts->place(row.index), ": ", error.what()), error.kind());
       }
     }
     fill(encoded, info.context, batch);
@@ -64,17 +63,21 @@ Tensor piece_of(const Tensor& field, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 DatasetPtr open_texts_to_predict(const std::string& path) {
-  const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  DatasetPtr texts = is_json ? open_jsonl(path) : open_lines(path);
+  DatasetPtr texts = open_data(path, {.empty_lines = EmptyLines::refused});
   KEEL_CHECK(texts->size() > 0, "'", path, "' has no text to predict");
   return texts;
 }
 
 std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const std::string& path,
-                                                  std::shared_ptr<const Tokenizer> tokenizer) {
-  return batches_of(site, path,
-                    [tokenizer = std::move(tokenizer)](const std::string& text) { return tokenizer->encode(text); },
-                    fill_windows, {std::string(kInputIds), std::string(kLabels)});
+                                                  std::shared_ptr<const Tokenizer> tokenizer,
+                                                  std::vector<std::uint32_t> before) {
+  const auto encode = [tokenizer = std::move(tokenizer), before = std::move(before)](const std::string& text) {
+    EncodedText tokens = before;
+    const EncodedText own = tokenizer->encode(text);
+    tokens.insert(tokens.end(), own.begin(), own.end());
+    return tokens;
+  };
+  return batches_of(site, path, encode, fill_windows, {std::string(kInputIds), std::string(kLabels)});
 }
 
 void score_texts(const CausalModel& model, const Batch& batch, Forward& pass, Predictions& out) {

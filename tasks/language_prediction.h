@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "keel/data/addition.h"
 #include "keel/data/batch.h"
@@ -15,15 +16,17 @@
 
 namespace keel {
 
-// The texts of a file as examples with the field `text`: objects where the path ends in .jsonl or .ndjson, else lines
-// that are not empty. None is an Error.
+// The records of a file to answer, by its kind (keel/data/data_file.h): objects, rows and examples, or the lines of a
+// text as the field `text`. None is an Error, and so is an empty line that others stand behind.
 DatasetPtr open_texts_to_predict(const std::string& path);
 
 // The texts of a file, in order, in batches of validation: the field "text" of each line of JSON where the path ends in
-// .jsonl or .ndjson, else each line. Lines that are empty are left out. Fields input_ids and labels, i32 (rows, time),
+// .jsonl or .ndjson, and of rows, else each line. Fields input_ids and labels, i32 (rows, time),
 // filled up to the longest text of the batch: each token but the first is a label once.
+// `before`: tokens that stand before those of each text.
 std::shared_ptr<const BatchSource> texts_to_score(const TaskSite& site, const std::string& path,
-                                                  std::shared_ptr<const Tokenizer> tokenizer);
+                                                  std::shared_ptr<const Tokenizer> tokenizer,
+                                                  std::vector<std::uint32_t> before = {});
 // {"tokens":12,"loss":2.5,"perplexity":12.2} of each text: labels, the mean negative log-likelihood of one in nats, and
 // exp of that; null for a text of fewer than two tokens. A text longer than the model's block is read in pieces of it,
 // each of which begins without what came before, as in an evaluation.

@@ -124,14 +124,13 @@ class MaskedLanguageTask : public Task {
 
   Data data() override {
     Data data = examples().data(site_);
-    base_.add_files(*shape(), tokenizer(), data, kMaskedHead);
+    base_.add_files(*shape(), tokenizer(), tokenizer_name(), data, kMaskedHead);
     return data;
   }
 
   Beginning beginning() override { return base_.beginning(model(), *shape()); }
   HubFiles hub_files(DType dtype) override {
-    return base_.hub_files(*shape(), tokenizer(), is_of_tokens() ? "" : site_.settings.text("data.tokenizer"), dtype,
-                           kMaskedHead);
+    return base_.hub_files(*shape(), tokenizer(), tokenizer_name(), dtype, kMaskedHead);
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override {
@@ -161,6 +160,7 @@ class MaskedLanguageTask : public Task {
 
  private:
   bool is_of_tokens() const { return site_.settings.text(kDataType) == "tokens"; }
+  std::string tokenizer_name() const { return is_of_tokens() ? "" : site_.settings.text("data.tokenizer"); }
   ModelSpecPtr shape() { return base_.spec(base_.is_published() ? 0 : vocabulary()); }
 
   std::int64_t vocabulary() {

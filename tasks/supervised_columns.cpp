@@ -60,7 +60,9 @@ std::vector<double> numbers_of(const Example& example, const std::vector<std::st
   return numbers;
 }
 
-bool is_text(const Value& value) { return std::holds_alternative<std::string>(value); }
+bool is_text(const Value& value) {
+  return std::holds_alternative<std::string>(value) || std::holds_alternative<Nested>(value);
+}
 
 std::optional<std::int64_t> whole_of(std::string_view text) {
   std::int64_t number = 0;

@@ -43,8 +43,8 @@ std::vector<KeyRow> text_record_keys(const TextRecordWords& words) {
       {.key = "data.format",
        .type = choice,
        .standard = "auto",
-       .help = "auto: what a file's name says (.csv, .tsv, .jsonl), or its first bytes. In tsv a tab ends a cell, and "
-               "quotes are characters as any other.",
+       .help = "Of files whose names (.csv, .tsv, .jsonl) and first bytes do not say it; of tables, csv or tsv stands "
+               "for the name. In tsv a tab ends a cell, and quotes are characters as any other.",
        .choices = "auto|csv|tsv|jsonl|columns"},
       {.key = "data.header",
        .type = flag,

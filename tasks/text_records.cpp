@@ -28,11 +28,15 @@ bool is_named_tsv(std::string_view path) {
 }
 
 RecordKind kind_of_records(const std::string& path, const RecordForm& form, LabelCells labels) {
-  if (form.format == "csv") return RecordKind::csv;
-  if (form.format == "tsv") return RecordKind::tsv;
-  if (form.format == "jsonl") return RecordKind::jsonl;
-  if (form.format == "columns") return RecordKind::columns;
   const DataKind kind = kind_of_file(path);
+  // data.format says what a name does not, or which table one is.
+  const bool says_table = form.format == "csv" || form.format == "tsv";
+  if (kind == DataKind::text || (kind == DataKind::csv && says_table)) {
+    if (form.format == "csv") return RecordKind::csv;
+    if (form.format == "tsv") return RecordKind::tsv;
+    if (form.format == "jsonl") return RecordKind::jsonl;
+    if (form.format == "columns") return RecordKind::columns;
+  }
   if (kind == DataKind::csv) return is_named_tsv(path) ? RecordKind::tsv : RecordKind::csv;
   if (kind == DataKind::jsonl) return RecordKind::jsonl;
   if (kind == DataKind::columns) return RecordKind::columns;
@@ -118,12 +122,15 @@ TextRecords open_text_records(const std::string& path, const RecordForm& form, L
                                      .header = form.header,
                                      .separator = kind == RecordKind::tsv ? '\t' : ',',
                                      .quotes = kind == RecordKind::csv,
+                                     .empty_lines = EmptyLines::refused,
                                      .progress = progress});
       break;
-    case RecordKind::jsonl: records.data = open_jsonl(path, {.progress = progress}); break;
+    case RecordKind::jsonl:
+      records.data = open_jsonl(path, {.empty_lines = EmptyLines::refused, .progress = progress});
+      break;
     case RecordKind::columns: records.data = open_columns(path); break;
     case RecordKind::lines:
-      records.data = open_lines(path, {.progress = progress});
+      records.data = open_lines(path, {.empty_lines = EmptyLines::refused, .progress = progress});
       records.texts = {"text"};
       break;
   }
@@ -151,12 +158,16 @@ void each_record(const Dataset& records, const std::string& path, const std::fun
 }
 
 std::vector<std::string> words_of_record(const Example& record, const std::string& field) {
-  const std::string& text = record.text(field);
+  const auto* nested = std::get_if<Nested>(&record[field]);
+  const std::string& text = nested != nullptr ? nested->json : record.text(field);
   std::vector<std::string> words;
-  if (text.starts_with('[') && text.ends_with(']')) {
-    // A list that the reader of JSON lines gives as it is written.
+  if (nested != nullptr || (text.starts_with('[') && text.ends_with(']'))) {
+    // Of JSON lines, or of a cell that has a list as JSON.
     const Json list = Json::parse_or_null(text);
-    if (list.is_array() && std::ranges::all_of(list.items(), &Json::is_string))
+    const bool is_list = list.is_array() && std::ranges::all_of(list.items(), &Json::is_string);
+    KEEL_CHECK(is_list || nested == nullptr, "'", printable(field, 64), "' is ", printable(text, 64),
+               "; a list of texts alone, or words between spaces, is asked for");
+    if (is_list)
       for (const Json& each : list.items()) words.push_back(each.string());
   }
   if (words.empty()) {

@@ -62,8 +62,8 @@ const std::vector<TokenizerForm>& tokenizer_forms() {
   return forms;
 }
 
-constexpr std::array<std::string_view, 3> kFilesBeside = {"tokenizer_config.json", "special_tokens_map.json",
-                                                          "added_tokens.json"};
+constexpr std::array<std::string_view, 4> kFilesBeside = {"tokenizer_config.json", "special_tokens_map.json",
+                                                          "added_tokens.json", "chat_template.jinja"};
 
 bool has_files(const std::string& folder, const TokenizerForm& form) {
   for (const std::string_view file : form.files)
@@ -108,6 +108,8 @@ TokenizerPtr load_tokenizer(const std::string& path) {
     if (has_files(place, form)) return form.read(place, form.files);
   throw Error(concat(path, ": the folder has no tokenizer; looked for were ", known_forms()));
 }
+
+std::span<const std::string_view> files_beside_tokenizer() { return kFilesBeside; }
 
 std::vector<std::string> tokenizer_files(const std::string& folder) {
   std::vector<std::string> files;

@@ -1,6 +1,7 @@
 #pragma once
 // Files that tokenizers are published in.
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,8 @@ TokenizerPtr make_sentence_piece(std::string model);  // from the file's bytes
 // None is an Error that says what was looked for.
 TokenizerPtr load_tokenizer(const std::string& path);
 
+// Names of files that say more of a tokenizer than how it cuts texts: its special tokens, and its chat template.
+std::span<const std::string_view> files_beside_tokenizer();
 // Files that a copy of the tokenizer needs (`keel get --format hf`), of those in the folder.
 std::vector<std::string> tokenizer_files(const std::string& folder);
 

@@ -41,14 +41,19 @@ void with_loaded_task(const GenerateOptions& options, Communicator& ranks,
 
 std::vector<std::string> prompts_of(const std::string& path) {
   const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  const DatasetPtr records = is_json ? open_jsonl(path) : open_lines(path);
+  const DatasetPtr records = is_json ? open_jsonl(path, {.empty_lines = EmptyLines::refused})
+                                     : open_lines(path, {.empty_lines = EmptyLines::refused});
   KEEL_CHECK(records->size() > 0, "'", path, "' has no prompt");
   std::vector<std::string> prompts;
   for (std::int64_t i = 0; i < records->size(); ++i) {
     const Example record = records->example(i);
     KEEL_CHECK(record.has("prompt") || record.has("text"), "'", path, "', ", records->place(i),
                " has neither `prompt` nor `text`");
-    prompts.push_back(record.text(record.has("prompt") ? "prompt" : "text"));
+    const std::string_view field = record.has("prompt") ? "prompt" : "text";
+    const Value& prompt = record[field];
+    KEEL_CHECK(std::holds_alternative<std::string>(prompt), "'", path, "', ", records->place(i), ": `", field, "` is ",
+               kind_of(prompt), "; a text is wanted, as in {\"prompt\": \"...\"}");
+    prompts.push_back(std::get<std::string>(prompt));
     KEEL_CHECK(!prompts.back().empty(), "'", path, "', ", records->place(i), ": the prompt is empty");
   }
   return prompts;

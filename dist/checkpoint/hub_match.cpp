@@ -60,6 +60,9 @@ class Matching {
       return;
     }
     for (const StoredTensor* each : found) {
+      if (each->shape != tensor.shape && is_of_head(tensor.name) && each->shape.size() == tensor.shape.size() &&
+          !tensor.shape.empty())
+        head_rows_ = {each->shape[0], tensor.shape[0]};
       if (each->shape != tensor.shape)
         reshaped_.push_back(concat(each->name, ' ', each->shape, " instead of ", tensor.shape));
       else if (!is_floating(each->dtype)) reshaped_.push_back(concat(each->name, " of dtype ", each->dtype));
@@ -82,6 +85,11 @@ class Matching {
     add("missing", missing_);
     add("unknown to the model", unknown);
     add("of another shape or dtype", reshaped_);
+    if (missing_.empty() && unknown.empty() && head_rows_.first != head_rows_.second)
+      throw Error(concat("the head in '", folder, "' has ", head_rows_.first,
+                         " outputs, such as one for each class, and the data ask for ", head_rows_.second, " (", wrong,
+                         "); task.classes names the classes of the folder, in its order, or take data with as many, or "
+                         "begin without its weights: model.weights=false"));
     KEEL_CHECK(wrong.empty(), "the weights in '", folder, "' are not those of the model that its ", names_.config,
                " describes; ", wrong, "; take both from one place");
     if (!anew_.empty())
@@ -112,6 +120,7 @@ class Matching {
   std::map<std::string, const StoredTensor*> stored_;  // by the names of now
   std::set<std::string> taken_;
   std::vector<std::string> missing_, anew_, reshaped_;
+  std::pair<std::int64_t, std::int64_t> head_rows_;  // of the folder's and the model's, where they differ
   HubMatch match_;
 };
 

@@ -49,16 +49,19 @@ TEST_F(Jsonl, MembersAreFields) {
   EXPECT_EQ(line("{}"), Example());
 }
 
-TEST_F(Jsonl, WhatElseAValueIsStaysText) {
+TEST_F(Jsonl, WhatElseAValueIsStaysAsItIsWrittenAndIsNoText) {
   const Example example = line(
       R"({"o": {"a": [1, {"b":null}]}, "t": ["x", "\u0041"], "r": [[1], [2, 3]], "d": [1, [2]], "e": [[1], 2], "n": [1, null]})");
   EXPECT_EQ(example, Example()
-                         .set("o", R"({"a": [1, {"b":null}]})")
-                         .set("t", R"(["x", "\u0041"])")
-                         .set("r", "[[1], [2, 3]]")
-                         .set("d", "[1, [2]]")
-                         .set("e", "[[1], 2]")
-                         .set("n", "[1, null]"));
+                         .set("o", Nested{R"({"a": [1, {"b":null}]})"})
+                         .set("t", Nested{R"(["x", "\u0041"])"})
+                         .set("r", Nested{"[[1], [2, 3]]"})
+                         .set("d", Nested{"[1, [2]]"})
+                         .set("e", Nested{"[[1], 2]"})
+                         .set("n", Nested{"[1, null]"}));
+  const std::string refused = error_of([&] { (void)example.text("t"); });
+  EXPECT_TRUE(refused.starts_with("field 't' of the example is a list, [\"x\", ")) << refused;
+  EXPECT_NE(refused.find(", not a text; it has o (an object), t (a list)"), std::string::npos) << refused;
 }
 
 TEST_F(Jsonl, WholeNumbersOf64BitsAreWholeAndLargerOnesNumbers) {
@@ -143,8 +146,8 @@ bool same_list(const Json& json, const Value& value) {
   return true;
 }
 bool same_value(const Json& json, const Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value))
-    return json.is_string() ? json.string() == *text : Json::parse(*text).dump() == json.dump();
+  if (const auto* text = std::get_if<std::string>(&value)) return json.is_string() && json.string() == *text;
+  if (const auto* nested = std::get_if<Nested>(&value)) return Json::parse(nested->json).dump() == json.dump();
   if (json.is_array()) return same_list(json, value);
   if (const auto* whole = std::get_if<std::int64_t>(&value))
     return json.is_boolean() ? json.boolean() == (*whole == 1) : json.is_integer() && json.integer() == *whole;

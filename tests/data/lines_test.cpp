@@ -1,9 +1,15 @@
 #include "keel/data/lines.h"
+#include "keel/data/csv.h"
+#include "keel/data/jsonl.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
+#include <initializer_list>
 
+#include "keel/data/csv.h"
+#include "keel/data/jsonl.h"
 #include "keel/runtime/file.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
@@ -27,6 +33,40 @@ TEST(Lines, AreThoseThatAreNotEmptyWithoutTheirEnds) {
   EXPECT_FALSE(error_of([&] { lines->example(3); }).empty());
   write_text_file(folder / "others.txt", "one\ntwo\n");
   EXPECT_NE(open_lines(folder / "others.txt")->fingerprint(), lines->fingerprint());
+}
+
+TEST(Lines, ThatAreEmptyAreRefusedWhereOthersStandBehindThem) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "t.tsv";
+  const auto said = [&](const std::string& text) {
+    write_text_file(path, text);
+    std::string all;
+    for (const auto& open : std::initializer_list<std::function<DatasetPtr()>>{
+             [&] { return open_lines(path, {.empty_lines = EmptyLines::refused}); },
+             [&] { return open_csv(path, {.header = false, .empty_lines = EmptyLines::refused}); },
+             [&] { return open_csv(path, {.header = false, .quotes = false, .empty_lines = EmptyLines::refused}); },
+             [&] { return open_jsonl(path, {.empty_lines = EmptyLines::refused}); }}) {
+      const std::string message = error_of([&] { (void)open(); });
+      all += message.substr(message.empty() ? 0 : message.find("line ")).substr(0, 22) + ';';
+    }
+    return all;
+  };
+  const std::string fine = ";;;;",
+                    second =
+                        "line 2: the line is em;line 2: the line is em;line 2: the line is em;line 2: the line is em;";
+  EXPECT_EQ(said("a\nb\n"), fine);
+  EXPECT_EQ(said("a\r\nb\r\n\r\n\n"), fine);
+  EXPECT_EQ(said("\xef\xbb\xbf"
+                 "a\nb"),
+            fine);
+  EXPECT_EQ(said("a\n\nb\n"), second);
+  EXPECT_EQ(said("a\r\n\r\nb\r\n"), second);
+  EXPECT_EQ(said("a\n\n\nb\n\nc"), second);
+  EXPECT_NE(said("\na\n"), fine);
+  std::string many;
+  for (int i = 0; i < 40000; ++i) many += concat("line ", i, '\n');
+  EXPECT_EQ(said(many), fine);
+  EXPECT_NE(said(many + "\nx\n").find("line 40001: "), std::string::npos);
 }
 
 TEST(Lines, ThatAreNotUtf8AreNamedWhenTheyAreRead) {

@@ -103,7 +103,14 @@ TEST(FineTuningRecords, RefuseWhatNobodyCanLearnWithFileAndLine) {
   expect(R"({"text": "x"})", "the record has neither 'messages' nor 'prompt'; data.messages and data.prompt name");
   expect(R"({"prompt": "x"})", "the record has no answer: no field 'response'");
   expect(R"({"prompt": 3, "response": "x"})", "'prompt'");
-  expect(R"({"prompt": "x", "response": " \n"})", "message 2 is empty");
+  expect(R"({"prompt": "x", "response": " \n"})", "the field 'response' is empty");
+  expect(R"({"messages": [{"from": "human", "value": "x"}]})", "rename them to 'role' (system, user or assistant)");
+  expect(R"({"prompt": ["x"], "response": "y"})", "the field 'prompt': message 1 is no object");
+  expect(R"({"prompt": {"a": 1}, "response": "y"})", "the field 'prompt' is no list of messages");
+  EXPECT_EQ(
+      said_of_record(
+          R"({"prompt": [{"role": "user", "content": "x"}], "response": [{"role": "assistant", "content": "y"}]})"),
+      "");
   expect(R"({"messages": "x"})", "the field 'messages' is no list of messages");
   expect(R"({"messages": []})", "the field 'messages' is no list");
   expect(R"({"messages": [{"role": "user", "content": "x"}]})", "its last message is not the assistant's");

@@ -91,6 +91,55 @@ TEST(HubFiles, OfAPublishedTokenizerAreItsOwnAsLongAsItIsTheSame) {
   EXPECT_EQ(Json::parse(files.at("tokenizer_config.json")).at("model_max_length").integer(), 16);
 }
 
+TEST(HubFiles, OfChatsEndAnswersAndSayHowChatsAreWritten) {
+  const TemporaryFolder place;
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  write_text_file(place / "tokenizer.json", kWordsTokenizer);
+  const TokenizerPtr tokenizer = load_tokenizer(place.path());
+  const ChatFiles chat = {.end = "<|endoftext|>", .jinja = "how"};
+  const auto written = [&](const std::string& run = {}, const std::string& folder = {}) {
+    return files_by_name(hub_files(*spec, {.kept = kTinyConfig,
+                                           .tokenizer = tokenizer,
+                                           .tokenizer_name = folder.empty() ? place.path() : folder,
+                                           .run = run,
+                                           .chat = chat}));
+  };
+  auto files = written();
+  EXPECT_EQ(Json::parse(files.at("generation_config.json")).at("eos_token_id").dump(), "[7,2]");
+  EXPECT_EQ(Json::parse(files.at("tokenizer_config.json")).at("chat_template").string(), "how");
+  write_text_file(place / "tokenizer_config.json", R"({"pad_token": "a"})");
+  EXPECT_EQ(Json::parse(written().at("tokenizer_config.json")).dump(),
+            R"({"pad_token":"a","chat_template":"how","eos_token":"<|endoftext|>"})");
+  write_text_file(place / "chat_template.jinja", "ends by <|endoftext|>");
+  files = written();
+  EXPECT_EQ(files.at("chat_template.jinja"), "ends by <|endoftext|>");
+  EXPECT_FALSE(Json::parse(files.at("tokenizer_config.json")).contains("chat_template"));
+  write_text_file(place / "chat_template.jinja", "another");
+  EXPECT_EQ(written().count("chat_template.jinja"), 0u);
+}
+
+TEST(HubFiles, OfAFolderThatHasMovedAreThoseThatTheRunHasKept) {
+  const TemporaryFolder place;
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  const std::string base = place / "base", run = place / "run";
+  std::filesystem::create_directories(base);
+  std::filesystem::create_directories(run);
+  write_text_file(base + "/tokenizer.json", kWordsTokenizer);
+  write_text_file(base + "/tokenizer_config.json", R"({"pad_token": "a"})");
+  write_text_file(base + "/generation_config.json", R"({"eos_token_id": [4, 5], "top_p": 0.5})");
+  const TokenizerPtr tokenizer = load_tokenizer(base);
+  for (const auto& [name, text] : kept_hub_files(base, base, tokenizer)) write_text_file(concat(run, '/', name), text);
+  std::filesystem::rename(base, place / "moved");
+  const auto written = [&](const std::string& kept) {
+    return hub_files(*spec, {.kept = kTinyConfig, .tokenizer = tokenizer, .tokenizer_name = base, .run = kept});
+  };
+  const auto files = files_by_name(written(run));
+  EXPECT_EQ(files.at("tokenizer_config.json"), R"({"pad_token": "a"})");
+  EXPECT_EQ(Json::parse(files.at("generation_config.json")).dump(),
+            R"({"eos_token_id":[4,5],"top_p":0.5,"bos_token_id":2})");
+  EXPECT_NE(written("").notes.at(0).find("is not there any more"), std::string::npos);
+}
+
 TEST(HubFiles, SayThatATokenizerOfBytesHasNoSuchForm) {
   const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
   const HubFiles all = hub_files(*spec, {.tokenizer = find_tokenizer("byte", "")});

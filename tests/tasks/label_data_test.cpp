@@ -122,6 +122,24 @@ TEST_F(LabelData, BatchesAreFilledUpToAMultiple) {
             std::string::npos);
 }
 
+TEST_F(LabelData, ListsAndObjectsAreNoTexts) {
+  const std::string text =
+      refused(kSequence, "t.jsonl",
+              "{\"text\": \"good\", \"label\": \"a\"}\n{\"text\": [\"good\", \"film\"], \"label\": \"b\"}\n");
+  EXPECT_TRUE(
+      text.starts_with("'t.jsonl', line 2: field 'text' of the example is a list, [\"good\", \"film\"], not a text"))
+      << text;
+  const std::string words = refused(kToken, "t.jsonl",
+                                    "{\"words\": [\"good\"], \"labels\": [\"x\"]}\n"
+                                    "{\"words\": [\"good\", 5], \"labels\": [\"x\", \"y\"]}\n");
+  EXPECT_TRUE(words.starts_with("'t.jsonl', line 2: 'words' is [\"good\", 5]; a list of texts alone")) << words;
+}
+
+TEST_F(LabelData, ALineWithoutATextBeforeOthersIsNamed) {
+  EXPECT_EQ(refused(kSequence, "t.tsv", "text\tlabel\ngood\ta\n\nbad\tb\n").substr(0, 40),
+            "'t.tsv', line 3: the line is empty, and ");
+}
+
 TEST_F(LabelData, RowsOfAStepHaveLikeLengthsWhereTheyAreAskedFor) {
   std::string table = "text,label\n";
   for (int i = 0; i < 32; ++i) {

@@ -18,7 +18,9 @@
 #include "keel/optim/optimizer.h"
 #include "keel/runtime/random.h"
 #include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/tokenizer_files.h"
 #include "keel/trainer/checkpoint_list.h"
+#include "keel/trainer/config_keys.h"
 #include "keel/trainer/evaluate_run.h"
 #include "keel/trainer/generate.h"
 #include "keel/trainer/hub_form.h"
@@ -304,6 +306,66 @@ TEST(HubRun, AFolderAnswersAsTheRunThatBeganWithIt) {
   write_text_file(folder + "/tokenizer.json", find_tokenizer("byte", "")->to_json());
   refused("has 61 tokens, but the data has 256");
   EXPECT_NE(error_of([&] { said(place / "nothing", 1, ""); }), "");
+}
+
+TEST(HubRun, LanguageTakesTheTokenizerOfItsModelUnlessItIsToldAnother) {
+  const TemporaryFolder place;
+  const std::string folder = published(place);
+  const std::vector<std::string> from = {"model.from=" + folder, "data.tokenizer=auto"};
+  const std::string none = error_of([&] { train_by(1, hub_run(place, "none", from)); });
+  EXPECT_NE(none.find("data.tokenizer=model is the tokenizer of model.from: "), std::string::npos) << none;
+  EXPECT_NE(none.find("or name another: data.tokenizer=byte"), std::string::npos) << none;
+  write_text_file(folder + "/tokenizer.json", kPublishedTokenizer);
+  for (const std::string tokenizer : {"auto", "model"}) {
+    for (const std::string packing : {"false", "true"}) {
+      const Config config = hub_run(place, concat(tokenizer, packing),
+                                    {"model.from=" + folder, "data.tokenizer=" + tokenizer, "data.packing=" + packing});
+      train_by(1, config);
+      EXPECT_EQ(load_tokenizer(config.run)->vocabulary_size(), 5) << tokenizer << packing;
+      EXPECT_EQ(load_tokenizer(config.run)->to_json(), load_tokenizer(folder)->to_json());
+    }
+  }
+  const std::string refused = error_of([&] { hub_run(place, "no", {"data.tokenizer=model"}); });
+  EXPECT_NE(refused.find("there is no model.from whose tokenizer could be taken"), std::string::npos) << refused;
+}
+
+// The tokenizer of a published folder, with and without its template.
+TEST(HubRun, PromptsAndDocumentsBeginAsTheTokenizersTemplateSays) {
+  const TemporaryFolder place;
+  const std::string with = published(place), without = published(place, published_weights(), "plain");
+  write_text_file(with + "/tokenizer.json", kPublishedTokenizer);
+  Json plain = Json::parse(kPublishedTokenizer);
+  plain["post_processor"] = Json();
+  write_text_file(without + "/tokenizer.json", plain.dump());
+  const auto said = [&](const std::string& path, const std::string& prompt) {
+    std::string text;
+    run_ranks(1, [&](Communicator& ranks) {
+      generate(
+          {.run = path, .prompt = prompt, .tokens = 6, .temperature = 0},
+          [&](std::string_view piece) { text += piece; }, ranks);
+    });
+    return text.substr(prompt.size());
+  };
+  EXPECT_EQ(said(with, "line 3"), said(without, "<s> line 3"));
+  EXPECT_NE(said(with, "line 3"), said(without, "line 3"));
+
+  const std::string texts = place / "documents.txt";
+  write_text_file(texts, "line 3\nline 4 line\n");
+  const auto tokens = [&](const std::string& folder, const std::string& run) {
+    const Config config =
+        hub_run(place, run,
+                {"model.from=" + folder, "data.tokenizer=model", "data.packing=true", "data.validation=0",
+                 concat("data.path=", texts), "batch.global=1", "batch.micro=1"});
+    TaskSite site;
+    site.settings = config;
+    site.host = testing::context(1);
+    site.rows = site.validation_rows = 1;
+    const Data data = keel_keys()->tasks().find("language")->make(site)->data();
+    const Tensor ids = kernels::cast(data.training->load_all(0)["input_ids"], DType::i64);
+    return ids.to_vector<std::int64_t>();
+  };
+  EXPECT_EQ(tokens(without, "a"), (std::vector<std::int64_t>{2, 4, 2, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(tokens(with, "b"), (std::vector<std::int64_t>{1, 2, 4, 2, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 // A run of an encoder on texts of two kinds, which moves no number.

@@ -53,6 +53,19 @@ inline constexpr const char* kPublishedConfig = R"({
   "n_ctx": 16, "vocab_size": 61, "resid_pdrop": 0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 5,
   "bos_token_id": 5, "task_specific_params": {"text-generation": {"do_sample": true}}})";
 
+// Of words, which begins a text by <s>: for such a folder.
+inline constexpr const char* kPublishedTokenizer = R"({
+  "version": "1.0", "truncation": null, "padding": null,
+  "added_tokens": [{"id": 1, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": true}],
+  "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+  "post_processor": {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+  "decoder": null,
+  "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "<s>": 1, "line": 2, "3": 3, "4": 4}, "unk_token": "<unk>"}})";
+
 // A folder with config.json and weights.
 inline std::string published(const TemporaryFolder& place,
                              const std::vector<NamedTensor>& tensors = published_weights(),
