@@ -295,7 +295,7 @@ bool JsonLineReader::read_value(Value& value) {
       [[fallthrough]];
     case '{':
       skip_value(1);
-      value.emplace<Nested>(std::string(text_.substr(begin, at_ - begin)));
+      value = Nested{std::string(text_.substr(begin, at_ - begin))};
       return true;
     default: {
       const NumberText number = read_number_text();
