@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "keel/data/dataset.h"
-#include "keel/data/line_index.h"
+#include "keel/data/empty_lines.h"
 
 namespace keel {
 

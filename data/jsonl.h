@@ -6,7 +6,7 @@
 #include <string>
 
 #include "keel/data/dataset.h"
-#include "keel/data/line_index.h"
+#include "keel/data/empty_lines.h"
 
 namespace keel {
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/data/empty_lines.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/parallel.h"
 #include "keel/runtime/xxh3.h"
@@ -91,11 +92,7 @@ class LineIndex {
   bool was_kept_ = false;
 };
 
-// What becomes of lines that are empty. Those at a file's end are always left out.
-enum class EmptyLines : unsigned char {
-  left_out,
-  refused,  // an Error names the first that others stand behind: what answers lines would answer others than it seems
-};
+// An Error where the rule refuses an empty line that there is.
 void check_empty_lines(const LineIndex& index, EmptyLines rule);
 
 // "line 7", as editors number them, of the line of this number. Reads the file up to there.
