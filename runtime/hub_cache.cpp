@@ -36,11 +36,12 @@ std::string hub_folder(std::string_view model) {
   if (cache.empty() || !is_name) return {};
   std::string folder = cache + "/models--";
   for (const char c : model) folder += c == '/' ? std::string("--") : std::string(1, c);
-  if (!std::filesystem::is_regular_file(folder + "/refs/main")) return {};
+  std::error_code ignored;  // a cache that may not be looked into has nothing
+  if (!std::filesystem::is_regular_file(folder + "/refs/main", ignored)) return {};
   std::string revision = read_text_file(folder + "/refs/main");
   while (!revision.empty() && (revision.back() == '\n' || revision.back() == ' ')) revision.pop_back();
   const std::string snapshot = folder + "/snapshots/" + revision;
-  return !revision.empty() && std::filesystem::is_directory(snapshot) ? snapshot : std::string();
+  return !revision.empty() && std::filesystem::is_directory(snapshot, ignored) ? snapshot : std::string();
 }
 
 }  // namespace keel

@@ -14,6 +14,7 @@
 #include "keel/runtime/hub_cache.h"
 #include "keel/runtime/printable.h"
 #include "keel/tokenizers/find_tokenizer.h"
+#include "keel/tokenizers/plain_tokenizers.h"
 #include "keel/tokenizers/tokenizer_files.h"
 
 namespace keel {
@@ -54,7 +55,7 @@ std::string_view torch_name(DType dtype) {
 
 // The folder of published files that the name means; empty: it means none.
 std::string published_folder_of(const std::string& name) {
-  if (name.empty() || is_made_of_text(name)) return {};
+  if (name.empty() || is_plain_tokenizer(name)) return {};
   const std::string place = with_home_folder(name);
   return fs::is_directory(place) ? place : fs::exists(place) ? std::string() : hub_folder(name);
 }

@@ -91,7 +91,8 @@ TEST_F(HubCommands, AFolderAnswersWithoutItsRun) {
 TEST_F(HubCommands, ARunBeginsWithAFolderAndSaysSo) {
   expect("get text --format hf --out begun", 0, "begun: ", "");
   const std::string config =
-      "steps: 2\nmodel: {from: begun}\ndata: {type: text, path: corpus.txt}\nbatch: {global: 4, micro: 2}\nthreads: "
+      "steps: 2\nmodel: {from: begun}\ndata: {type: text, path: corpus.txt, tokenizer: byte}\nbatch: {global: 4, "
+      "micro: 2}\nthreads: "
       "1\n";
   sandbox_->write("from.yaml", config);
   expect("train from.yaml run=from-hub", 0, "the model begins with the weights in 'begun'", "");

@@ -106,7 +106,8 @@ TEST_F(TrainedRun, GeneratesByTwoRanksWhatOneGenerates) {
 }
 
 TEST_F(TrainedRun, GeneratesTheAnswersOfAFileInItsOrder) {
-  sandbox.write("prompts.txt", "The\nThe quick b\n\njumps\n");
+  sandbox.write("prompts.txt", "The\nThe quick b\njumps\n\n");
+  sandbox.write("gap.txt", "The\n\njumps\n");
   sandbox.write("prompts.jsonl",
                 "{\"prompt\":\"The\",\"text\":\"x\"}\n{\"text\":\"The quick b\"}\n{\"prompt\":\"jumps\"}\n");
   const std::string words = "generate made --seed 4 --tokens 20 --top-k 3 --top-p 0.9 --repetition-penalty 1.05 ";
@@ -128,6 +129,7 @@ TEST_F(TrainedRun, GeneratesTheAnswersOfAFileInItsOrder) {
   expect_refused(words + "--prompts prompts.txt", "--prompts and --out go together");
   expect_refused(words + "--prompt a --prompts prompts.txt --out four.jsonl", "give one of them");
   expect_refused(words + "--prompts none.txt --out four.jsonl", "none.txt");
+  expect_refused(words + "--prompts gap.txt --out four.jsonl", "'gap.txt', line 2: the line is empty");
   expect_refused(words + "--prompt The --stop ''", "a stop is empty");
   expect_refused("generate made --prompt The --top-p 0", "top_p is a share of the probability");
   expect_refused("generate made --prompt The --repetition-penalty 0", "repetition_penalty must be above 0");

@@ -38,7 +38,7 @@ TEST(Config, ReadsTheExampleOfTheDocumentation) {
   EXPECT_EQ(config.integer("model.block"), 64);
   EXPECT_EQ(config.text("data.type"), "text");
   EXPECT_EQ(config.text("data.path"), "corpus.txt");
-  EXPECT_EQ(config.text("data.tokenizer"), "auto");
+  EXPECT_EQ(config.text("data.tokenizer"), "byte");
   EXPECT_EQ(config.number("data.validation"), 0.1);
   EXPECT_EQ(config.batch.global, 48);
   EXPECT_EQ(config.batch.micro, 12);

@@ -81,8 +81,7 @@ inline std::string published(const TemporaryFolder& place,
 inline Config hub_run(const TemporaryFolder& place, const std::string& run, std::vector<std::string> more) {
   const std::string text = place / "text.txt";
   if (!std::filesystem::exists(text)) write_text_file(text, sample_text());
-  more.push_back(concat("run=", place / run));
-  more.push_back(concat("data.path=", text));
+  more.insert(more.begin(), {concat("run=", place / run), concat("data.path=", text)});
   return parse_config(R"(
 steps: 1
 data: {type: text, tokenizer: character}

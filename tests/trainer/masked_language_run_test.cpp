@@ -145,9 +145,9 @@ TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {
   expect({"data.type=tokens", "task.masking=words"}, "a file of tokens does not say where words begin");
   EXPECT_FALSE(std::filesystem::exists(place / "r"));
   train_by(1, masked_run(place, "run"));
-  write_text_file(place / "asked.txt", "line [MASK] of 3\n\nline 4 of 3\n");
+  write_text_file(place / "asked.txt", "line [MASK] of 3\nline 4 of 3\n\n");
   const std::string message = error_of([&] { (void)predicted_by(1, place / "run", place / "asked.txt"); });
-  EXPECT_NE(message.find("asked.txt', line 3: the text has no [MASK]; write it where a token shall be guessed"),
+  EXPECT_NE(message.find("asked.txt', line 2: the text has no [MASK]; write it where a token shall be guessed"),
             std::string::npos)
       << message;
 }

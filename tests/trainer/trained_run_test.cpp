@@ -154,10 +154,10 @@ TEST(PredictRun, WritesTheLikelihoodOfEachTextInOrderByAnyNumberOfRanks) {
     if (i % 7 == 0) text += text + text + text;
     if (i == 11) text = "l";
     lines += text + '\n';
-    input += Json({{"id", i}, {"text", text}}).dump() + "\n\n";
+    input += Json({{"id", i}, {"text", text}}).dump() + "\n";
   }
   write_text_file(place / "in.txt", lines);
-  write_text_file(place / "in.jsonl", input);
+  write_text_file(place / "in.jsonl", input + "\n\n");
   const std::string alone = predicted(1, {.path = config.run}, place / "in.txt", place / "out.jsonl");
   EXPECT_EQ(predicted(1, {.path = config.run}, place / "in.jsonl", place / "out.jsonl"), alone);
   for (const int ranks : {2, 3, 4})
@@ -249,7 +249,7 @@ TEST(PredictRun, RefusesWhatCannotBeReadOrWrittenBeforeAnythingIsComputed) {
   write_text_file(place / "empty.txt", "\n");
   EXPECT_NE(refusal({.input = place / "empty.txt", .out = out}).find("has no text"), std::string::npos);
   write_text_file(place / "wrong.jsonl", "{\"text\": \"line\"}\n{\"words\": \"line\"}\n");
-  EXPECT_NE(refusal({.input = place / "wrong.jsonl", .out = out}).find("example 1: "), std::string::npos);
+  EXPECT_NE(refusal({.input = place / "wrong.jsonl", .out = out}).find("wrong.jsonl', line 2: "), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(out)) << "nothing is half written";
   write_text_file(out, "before");
   EXPECT_NE(refusal({.input = in, .out = out}).find("is there already; --force"), std::string::npos);
