@@ -104,7 +104,7 @@ std::vector<KeyRow> example_keys() {
        .high = 0.9,
        .known_as = "validation_ratio|validation_fraction",
        .role = KeyRole::validation_fraction}};
-  for (KeyRow& row : validation_keys()) rows.push_back(std::move(row));
+  for (const KeyRow& row : validation_keys()) rows.push_back(row);
   rows.push_back(last_rows_key());
   return rows;
 }

@@ -214,7 +214,7 @@ std::vector<KeyRow> supervised_keys() {
        .standard = "standard",
        .help = "standard: inputs less their mean by their deviation in the training data; none: as they are.",
        .choices = "standard|none"}};
-  for (KeyRow& row : example_keys()) rows.push_back(std::move(row));
+  for (const KeyRow& row : example_keys()) rows.push_back(row);
   return rows;
 }
 
