@@ -26,6 +26,12 @@ void gate_backward_block(const A* grad, const A* gate, const A* up, A* grad_gate
   }
 }
 
+// The accumulators of one buffer; there are none where T is an accumulator.
+template <class A>
+A* place_in(A* scratch, std::int64_t buffer) {
+  return scratch == nullptr ? nullptr : scratch + buffer * kColumns;
+}
+
 // f(row, first column, columns, scratch) for pieces of all rows; `scratch` has `buffers` times kColumns accumulators,
 // where T is none.
 template <class T, class F>
@@ -48,8 +54,8 @@ void gate_rows(const GatedArgs& args) {
                       const T* const gate = x + row * 2 * cols + at;
                       T* const to = out + row * cols + at;
                       A* const staged = staged_row(to, scratch);
-                      gate_block<Op>(widen_row(gate, n, scratch + kColumns),
-                                     widen_row(gate + cols, n, scratch + 2 * kColumns), staged, n);
+                      gate_block<Op>(widen_row(gate, n, place_in(scratch, 1)),
+                                     widen_row(gate + cols, n, place_in(scratch, 2)), staged, n);
                       store_row(staged, n, to);
                     });
 }
@@ -65,10 +71,10 @@ void gate_backward_rows(const GatedBackwardArgs& args) {
                       const T* const gate = x + row * 2 * cols + at;
                       T* const to = grad_x + row * 2 * cols + at;
                       A* const of_gate = staged_row(to, scratch);
-                      A* const of_up = staged_row(to + cols, scratch + kColumns);
-                      gate_backward_block<Op>(widen_row(grad_out + row * cols + at, n, scratch + 2 * kColumns),
-                                              widen_row(gate, n, scratch + 3 * kColumns),
-                                              widen_row(gate + cols, n, scratch + 4 * kColumns), of_gate, of_up, n);
+                      A* const of_up = staged_row(to + cols, place_in(scratch, 1));
+                      gate_backward_block<Op>(widen_row(grad_out + row * cols + at, n, place_in(scratch, 2)),
+                                              widen_row(gate, n, place_in(scratch, 3)),
+                                              widen_row(gate + cols, n, place_in(scratch, 4)), of_gate, of_up, n);
                       store_row(of_gate, n, to);
                       store_row(of_up, n, to + cols);
                     });
