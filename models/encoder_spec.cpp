@@ -167,7 +167,7 @@ ModelSpecPtr encoder_of_hub(const EncoderFamily& family, HubConfig& config) {
       config.probability(keys.head_dropout, family.head_dropout < 0 ? options.dropout : family.head_dropout);
   options.epsilon = keys.epsilon.empty() ? 1e-12 : config.positive(keys.epsilon, 1e-12);
   options.activation = activation_of_hub(config, keys.activation);
-  options.block = config.size("max_position_embeddings", kMostHubVocabulary) - options.first_position();
+  options.block = config.size("max_position_embeddings", kMostHubPositions) - options.first_position();
   if (options.block < 1) config.refuse("max_position_embeddings", "leaves no position behind the padding token's");
   config.expect("sinusoidal_pos_embds", false);
   config.expect("position_embedding_type", "absolute");

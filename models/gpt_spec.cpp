@@ -76,7 +76,7 @@ ModelSpecPtr gpt_of_hub(HubConfig& config) {
   options.heads = static_cast<int>(config.size("n_head", kMostHubHeads));
   options.width = config.size("n_embd", kMostHubWidth);
   options.vocabulary = config.size("vocab_size", kMostHubVocabulary);
-  options.block = config.size("n_positions", kMostHubVocabulary);
+  options.block = config.size("n_positions", kMostHubPositions);
   options.dropout = config.probability("resid_pdrop", 0.1);
   options.attention_dropout = config.probability("attn_pdrop", 0.1);
   if (options.width % options.heads != 0)

@@ -8,10 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "keel/runtime/half.h"
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__) || defined(__FMA__)
 #include <immintrin.h>
 #endif
 
@@ -57,12 +58,27 @@ inline void store_rounded(Vector<float> low, Vector<float> high, bf16* to) {
 
 // How packed numbers are multiplied. A Unit holds kDepth consecutive numbers along k; one step of
 // the micro-kernel consumes one unit of each row and column.
+// a * b + sum, rounded once: by an instruction where it has a name. Elsewhere microkernel.cpp's -ffp-contract=fast
+// fuses the two operations, which compilers do only where nothing, such as a sanitizer's check, lies between them.
+template <class T>
+Vector<T> fused(T a, Vector<T> b, Vector<T> sum) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) return _mm512_fmadd_ps(_mm512_set1_ps(a), b, sum);
+  else return _mm512_fmadd_pd(_mm512_set1_pd(a), b, sum);
+#elif defined(__FMA__)
+  if constexpr (std::is_same_v<T, float>) return _mm256_fmadd_ps(_mm256_set1_ps(a), b, sum);
+  else return _mm256_fmadd_pd(_mm256_set1_pd(a), b, sum);
+#else
+  return a * b + sum;
+#endif
+}
+
 template <class T>
 struct WideProduct {  // fp32 and fp64; narrower floats are widened while they are packed
   using Unit = T;
   using Sum = T;
   static constexpr int kDepth = 1;
-  static Vector<Sum> multiply_add(Unit a, Vector<Unit> b, Vector<Sum> sum) { return a * b + sum; }
+  static Vector<Sum> multiply_add(Unit a, Vector<Unit> b, Vector<Sum> sum) { return fused(a, b, sum); }
 };
 
 #if defined(__AVX512BF16__)
