@@ -1,5 +1,7 @@
 #pragma once
 
+#include "keel/runtime/language.h"
+
 namespace keel {
 
 // What becomes of a file's empty lines. Those at its end are always left out.

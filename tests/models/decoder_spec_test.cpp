@@ -178,7 +178,7 @@ TEST(DecoderSpecs, NumbersThatNothingCanBeBuiltOfAreRefusedWithKeyValueAndWhatIs
   EXPECT_EQ(said("n_head", 5), "config.json: n_head: 5 heads do not divide n_embd 32");
   EXPECT_EQ(said("n_head", 0), "config.json: n_head: expects a whole number from 1 to 1024, got 0");
   EXPECT_EQ(said("n_layer", 2000000000), "config.json: n_layer: expects a whole number from 1 to 1024, got 2000000000");
-  EXPECT_EQ(said("n_positions", 0), "config.json: n_positions: expects a whole number from 1 to 16777216, got 0");
+  EXPECT_EQ(said("n_positions", 0), "config.json: n_positions: expects a whole number from 1 to 1073741824, got 0");
   EXPECT_EQ(said("resid_pdrop", 1.5), "config.json: resid_pdrop: expects a probability in [0, 1), got 1.5");
   EXPECT_EQ(said("attn_pdrop", -1), "config.json: attn_pdrop: expects a probability in [0, 1), got -1");
 }
