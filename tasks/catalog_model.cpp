@@ -5,6 +5,7 @@
 #include "keel/models/model_keys.h"
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
+#include "keel/runtime/printable.h"
 #include "keel/tasks/hub_files.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
@@ -13,23 +14,31 @@ namespace keel {
 namespace {
 
 constexpr const char *kRunTokenizer = "tokenizer.json", *kRunModel = "config.json";
+constexpr std::string_view kFrom = "model.from", kLoraFrom = "model.lora_from", kTokenizer = "data.tokenizer";
 
 }  // namespace
 
-bool CatalogModel::is_published() const { return site_.settings.text("model.from") != "none"; }
+bool CatalogModel::is_published() const { return site_.settings.text(kFrom) != "none"; }
 
-std::string CatalogModel::kept_instead(bool is_there, const char* file) const {
+std::string CatalogModel::kept_instead(std::string_view key, bool is_there, const char* file) const {
   if (!site_.run.empty() || is_there) return site_.run;
-  return !site_.kept.empty() && std::filesystem::exists(concat(site_.kept, '/', file)) ? site_.kept : "";
+  const auto& [folder, settings] = site_.kept;
+  const bool is_same = !folder.empty() && settings.text(key) == site_.settings.text(key);
+  return is_same && std::filesystem::exists(concat(folder, '/', file)) ? folder : "";
 }
 
 std::string CatalogModel::run_for_model() const {
-  return kept_instead(!is_published() || has_hub_model(site_.settings), kRunModel);
+  return kept_instead(kFrom, !is_published() || has_hub_model(site_.settings), kRunModel);
 }
 
 std::string CatalogModel::run_for_adapters() const {
-  const std::string& from = site_.settings.text("model.lora_from");
-  return kept_instead(from == "none" || std::filesystem::exists(concat(from, '/', kAdapterConfig)), kAdapterConfig);
+  const std::string& from = site_.settings.text(kLoraFrom);
+  return kept_instead(kLoraFrom, from == "none" || std::filesystem::exists(concat(from, '/', kAdapterConfig)),
+                      kAdapterConfig);
+}
+
+std::string CatalogModel::run_for_tokenizer(const std::string& name) const {
+  return kept_instead(kTokenizer, has_tokenizer(name), kRunTokenizer);
 }
 
 std::string CatalogModel::folder() const {
@@ -55,7 +64,7 @@ TokenizerPtr CatalogModel::run_tokenizer() const {
 }
 
 TokenizerPtr CatalogModel::named_tokenizer(const std::string& name) const {
-  const std::string kept = kept_instead(has_tokenizer(name), kRunTokenizer);
+  const std::string kept = run_for_tokenizer(name);
   return kept.empty() || kept == site_.run ? find_tokenizer(name, "")
                                            : load_tokenizer(concat(kept, '/', kRunTokenizer));
 }
@@ -102,10 +111,21 @@ void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenize
                              const HeadOptions& head) const {
   if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
   if (spec.why_no_hub_config().empty()) data.derived.emplace_back(kRunModel, kept_config(spec, folder(), head));
-  if (site_.run.empty() && spec.why_no_hub_config().empty())
-    for (auto& file : kept_hub_files(folder(), tokenizer_folder(name), tokenizer))
-      data.derived.push_back(std::move(file));
   for (auto& file : kept_adapter_files(site_.settings, run_for_adapters())) data.derived.push_back(std::move(file));
+  if (!site_.run.empty()) return;
+  const std::string meant = tokenizer_name(name),
+                    kept = meant.empty() || meant == kModelTokenizer ? folder() : run_for_tokenizer(meant);
+  if (spec.why_no_hub_config().empty())
+    for (auto& file : kept_hub_files(folder(), kept.empty() ? meant : kept, tokenizer))
+      data.derived.push_back(std::move(file));
+  const auto tell = [&](std::string_view key, const std::string& stand_in) {
+    if (!stand_in.empty())
+      data.note += concat(data.note.empty() ? "" : "\n", key, " '", printable(site_.settings.text(key), 256),
+                          "' is gone, and what '", stand_in, "' keeps of it stands in its place");
+  };
+  tell(kFrom, run_for_model());
+  tell(kLoraFrom, run_for_adapters());
+  if (!meant.empty() && meant != kModelTokenizer) tell(kTokenizer, run_for_tokenizer(meant));
 }
 
 LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, run_for_adapters()); }

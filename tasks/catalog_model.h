@@ -55,8 +55,8 @@ class CatalogModel {
 
   // The config.json of the run that is asked; empty: it has none, or none is asked.
   std::string run_config() const;
-  // What a run keeps of it. Null: there is no tokenizer. `name`: what data.tokenizer says; empty: nothing that has
-  // files. `head`: of an encoder.
+  // What a run keeps of it, and a note on what is taken from the run that goes on. Null: there is no tokenizer. `name`:
+  // what data.tokenizer says; empty: nothing that has files. `head`: of an encoder.
   void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, Data& data,
                  const HeadOptions& head = {}) const;
   Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
@@ -68,8 +68,10 @@ class CatalogModel {
   // Folders of model_spec() and lora_options(); empty: what the settings name counts.
   std::string run_for_model() const;
   std::string run_for_adapters() const;
+  std::string run_for_tokenizer(const std::string& name) const;  // which is a name of find_tokenizer()
   // The run that is asked; else the one that goes on, where what it kept as `file` is no longer where settings say.
-  std::string kept_instead(bool is_there, const char* file) const;
+  // It must have been named by the same value of `key` there.
+  std::string kept_instead(std::string_view key, bool is_there, const char* file) const;
   std::string tokenizer_folder(const std::string& name) const;  // whose files are looked for; empty: none are
   std::string in_run(std::string_view file) const;              // empty: the run has none, or none is asked
 

@@ -291,11 +291,11 @@ Data LabelTask::data() {
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0,
                          .training = hidden > 0 ? hiding_words(word_dropout(*tokenizer(), hidden), rows) : rows});
-  base_.add_files(*spec(), tokenizer(), site_.settings.text("data.tokenizer"), data, head_of_model());
   if (has_classes()) {
     data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
     data.note = concat(classes()->size(), " classes: ", classes()->listed());
   }
+  base_.add_files(*spec(), tokenizer(), site_.settings.text("data.tokenizer"), data, head_of_model());
   return data;
 }
 

@@ -37,6 +37,12 @@
 
 namespace keel {
 
+// The run that one may go on from.
+struct KeptRun {
+  std::string folder = {};  // empty: there is none
+  Settings settings = {};   // of its configuration, of the same task
+};
+
 // What a task is made of: the same on every rank.
 struct TaskSite {
   Settings settings = {};  // values of the task's rows
@@ -46,9 +52,8 @@ struct TaskSite {
   std::int64_t validation_rows = 1;  // of a batch of validation that takes no more memory than training
   Context host = {};                 // where batches are made
   std::string run = {};              // folder of a run whose model is asked; its Data::files stand for the data's own
-  // Folder of the run that this one may go on from. What it keeps stands for what the settings name and is no longer
-  // there; empty: there is no such run.
-  std::string kept = {};
+  // What it keeps stands for what the settings name as that run's do, and is no longer there.
+  KeptRun kept = {};
   std::int64_t steps = 0;  // of the whole run; 0: epochs of the data say
   // Told how much of a file of data is indexed, or of its documents packed; empty: nobody asks.
   std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};

@@ -1,8 +1,10 @@
 #include "keel/trainer/make_task.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include "keel/data/limited_epochs.h"
+#include "keel/runtime/file.h"
 #include "keel/trainer/config.h"
 #include "keel/trainer/config_keys.h"
 #include "keel/trainer/curriculum.h"
@@ -14,13 +16,16 @@ namespace {
 // Rows of a validation batch: memory like that of a micro-batch with gradients, and few small products.
 std::int64_t validation_rows(const Config& config) { return 2 * config.batch.micro; }
 
-// The folder of the run that this one goes on from, as far as it can be told before its checkpoints are looked at;
-// empty: there is none.
-std::string run_gone_on_from(const Config& config) {
+// The run that this one goes on from, as far as it can be told before its checkpoints are looked at (resume.cpp).
+KeptRun run_gone_on_from(const Config& config) {
   if (config.resume == "never" || config.run.empty()) return {};
-  if (RunFolder(config.run).holds_run()) return config.run;
-  if (config.resume == "auto") return {};
-  return RunFolder::is_run(config.resume) ? config.resume : RunFolder::around(config.resume);
+  const std::string path = config.resume == "auto" ? config.run : config.resume;
+  const std::string folder = RunFolder::is_run(path) ? path : RunFolder::around(path);
+  if (folder.empty() || !RunFolder(folder).holds_run()) return {};
+  const std::string file = RunFolder(folder).config();
+  if (!std::filesystem::exists(file)) return {};
+  const Config before = parse_config(config.keys, read_text_file(file), file);
+  return before.task == config.task ? KeptRun{folder, before} : KeptRun{};
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ std::unique_ptr<TaskBase> make_task(const Config& config, const Context& host, c
               .validation_rows = validation_rows(config),
               .host = host,
               .run = run,
-              .kept = run.empty() ? run_gone_on_from(config) : std::string(),
+              .kept = run.empty() ? run_gone_on_from(config) : KeptRun{},
               .steps = config.epochs > 0 ? 0 : config.steps,
               .progress = progress});
 }
