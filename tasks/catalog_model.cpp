@@ -14,11 +14,12 @@ namespace keel {
 namespace {
 
 constexpr const char *kRunTokenizer = "tokenizer.json", *kRunModel = "config.json";
-constexpr std::string_view kFrom = "model.from", kLoraFrom = "model.lora_from", kTokenizer = "data.tokenizer";
+constexpr std::string_view kModelFromKey = "model.from", kLoraFromKey = "model.lora_from",
+                           kTokenizerNameKey = "data.tokenizer";
 
 }  // namespace
 
-bool CatalogModel::is_published() const { return site_.settings.text(kFrom) != "none"; }
+bool CatalogModel::is_published() const { return site_.settings.text(kModelFromKey) != "none"; }
 
 std::string CatalogModel::kept_instead(std::string_view key, bool is_there, const char* file) const {
   if (!site_.run.empty() || is_there) return site_.run;
@@ -28,17 +29,17 @@ std::string CatalogModel::kept_instead(std::string_view key, bool is_there, cons
 }
 
 std::string CatalogModel::run_for_model() const {
-  return kept_instead(kFrom, !is_published() || has_hub_model(site_.settings), kRunModel);
+  return kept_instead(kModelFromKey, !is_published() || has_hub_model(site_.settings), kRunModel);
 }
 
 std::string CatalogModel::run_for_adapters() const {
-  const std::string& from = site_.settings.text(kLoraFrom);
-  return kept_instead(kLoraFrom, from == "none" || std::filesystem::exists(concat(from, '/', kAdapterConfig)),
+  const std::string& from = site_.settings.text(kLoraFromKey);
+  return kept_instead(kLoraFromKey, from == "none" || std::filesystem::exists(concat(from, '/', kAdapterConfig)),
                       kAdapterConfig);
 }
 
 std::string CatalogModel::run_for_tokenizer(const std::string& name) const {
-  return kept_instead(kTokenizer, has_tokenizer(name), kRunTokenizer);
+  return kept_instead(kTokenizerNameKey, has_tokenizer(name), kRunTokenizer);
 }
 
 std::string CatalogModel::folder() const {
@@ -123,9 +124,9 @@ void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenize
       data.note += concat(data.note.empty() ? "" : "\n", key, " '", printable(site_.settings.text(key), 256),
                           "' is gone, and what '", stand_in, "' keeps of it stands in its place");
   };
-  tell(kFrom, run_for_model());
-  tell(kLoraFrom, run_for_adapters());
-  if (!meant.empty() && meant != kModelTokenizer) tell(kTokenizer, run_for_tokenizer(meant));
+  tell(kModelFromKey, run_for_model());
+  tell(kLoraFromKey, run_for_adapters());
+  if (!meant.empty() && meant != kModelTokenizer) tell(kTokenizerNameKey, run_for_tokenizer(meant));
 }
 
 LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, run_for_adapters()); }
