@@ -44,6 +44,7 @@ struct HubNames {
   // numbers then, and may have others.
   std::vector<std::string> heads = {};
   std::string config = "config.json";  // the file that describes the model, for messages
+  std::string head_remedy = {};        // likewise, what helps where a head has other rows in the file; empty: nothing
 };
 
 }  // namespace keel

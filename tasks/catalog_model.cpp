@@ -110,15 +110,17 @@ std::string CatalogModel::tokenizer_folder(const std::string& name) const {
 
 void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, Data& data,
                              const HeadOptions& head) const {
-  if (tokenizer) data.files.emplace_back(kRunTokenizer, tokenizer->to_json());
-  if (spec.why_no_hub_config().empty()) data.derived.emplace_back(kRunModel, kept_config(spec, folder(), head));
+  const bool has_form = spec.why_no_hub_config().empty();
+  data.files.emplace_back(kRunTokenizer, tokenizer ? tokenizer->to_json() : "");
+  data.derived.emplace_back(kRunModel, has_form ? kept_config(spec, folder(), head) : "");
   for (auto& file : kept_adapter_files(site_.settings, run_for_adapters())) data.derived.push_back(std::move(file));
   if (!site_.run.empty()) return;
-  const std::string meant = tokenizer_name(name),
-                    kept = meant.empty() || meant == kModelTokenizer ? folder() : run_for_tokenizer(meant);
-  if (spec.why_no_hub_config().empty())
-    for (auto& file : kept_hub_files(folder(), kept.empty() ? meant : kept, tokenizer))
-      data.derived.push_back(std::move(file));
+  const std::string meant = tokenizer_name(name);
+  const bool is_named = !meant.empty() && meant != kModelTokenizer;
+  const std::string kept = is_named ? run_for_tokenizer(meant) : folder();
+  for (auto& file :
+       kept_hub_files(has_form ? folder() : "", kept.empty() ? meant : kept, has_form ? tokenizer : nullptr))
+    data.derived.push_back(std::move(file));
   const auto tell = [&](std::string_view key, const std::string& stand_in) {
     if (!stand_in.empty())
       data.note += concat(data.note.empty() ? "" : "\n", key, " '", printable(site_.settings.text(key), 256),
@@ -126,7 +128,7 @@ void CatalogModel::add_files(const ModelSpec& spec, const TokenizerPtr& tokenize
   };
   tell(kModelFromKey, run_for_model());
   tell(kLoraFromKey, run_for_adapters());
-  if (!meant.empty() && meant != kModelTokenizer) tell(kTokenizerNameKey, run_for_tokenizer(meant));
+  if (is_named) tell(kTokenizerNameKey, run_for_tokenizer(meant));
 }
 
 LoraOptions CatalogModel::lora() const { return lora_options(site_.settings, run_for_adapters()); }
@@ -136,9 +138,12 @@ void CatalogModel::adapt(Module& model, const ModelSpec& spec, bool with_heads) 
   add_lora(model, with_heads ? keel::with_heads(lora(), model, naming) : lora(), naming);
 }
 
-Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec) const {
+Task::Beginning CatalogModel::beginning(Module& model, const ModelSpec& spec, const std::string& head_remedy) const {
   return beginning_of(site_.settings, spec, model,
-                      {.lora = lora(), .has_weights = !site_.run.empty(), .is_gone = run_for_model() != site_.run});
+                      {.lora = lora(),
+                       .has_weights = !site_.run.empty(),
+                       .is_gone = run_for_model() != site_.run,
+                       .head_remedy = head_remedy});
 }
 
 HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name,

@@ -59,7 +59,8 @@ class CatalogModel {
   // what data.tokenizer says; empty: nothing that has files. `head`: of an encoder.
   void add_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, Data& data,
                  const HeadOptions& head = {}) const;
-  Task::Beginning beginning(Module& model, const ModelSpec& spec) const;
+  // `head_remedy`: as HubNames::head_remedy.
+  Task::Beginning beginning(Module& model, const ModelSpec& spec, const std::string& head_remedy = {}) const;
   // `name`, `head`: likewise. `chat`: of a decoder that answers chats.
   HubFiles hub_files(const ModelSpec& spec, const TokenizerPtr& tokenizer, const std::string& name, DType dtype,
                      const HeadOptions& head = {}, const ChatFiles& chat = {}) const;

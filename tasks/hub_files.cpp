@@ -75,10 +75,10 @@ Json own_tokenizer_config(const Tokenizer& tokenizer, std::int64_t length) {
   return config;
 }
 
-// Null: the run keeps none of this name.
-std::optional<std::string> kept_file(const std::string& run, std::string_view name) {
-  const std::string place = concat(run, '/', name);
-  return !run.empty() && fs::exists(place) ? std::optional(read_text_file(place)) : std::nullopt;
+// Null: the folder has none of this name, or is none.
+std::optional<std::string> kept_file(const std::string& folder, std::string_view name) {
+  const std::string place = concat(folder, '/', name);
+  return !folder.empty() && fs::exists(place) ? std::optional(read_text_file(place)) : std::nullopt;
 }
 
 void add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
@@ -230,17 +230,19 @@ Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Mo
   const std::string& from = settings.text("model.from");
   const bool begins = !options.has_weights && from != "none" && settings.flag("model.weights");
   const bool has_form = spec.why_no_hub_config().empty();
+  auto names = std::make_shared<HubNames>(has_form ? hub_names(model, spec.entry().naming) : HubNames());
+  names->head_remedy = options.head_remedy;
   return {.weights = !begins           ? ""
                      : options.is_gone ? from
                                        : hub_model_folder(settings),
-          .hub = has_form ? std::make_shared<HubNames>(hub_names(model, spec.entry().naming)) : nullptr,
+          .hub = has_form ? std::move(names) : nullptr,
           .adapters = has_form ? adapter_form(settings, spec, model, options.lora, !options.has_weights) : nullptr};
 }
 
 std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run) {
   const std::string& from = settings.text("model.lora_from");
-  if (from == "none") return {};
-  return {{kAdapterConfig, read_text_file(concat(run.empty() ? from : run, '/', kAdapterConfig))}};
+  return {
+      {kAdapterConfig, from == "none" ? "" : read_text_file(concat(run.empty() ? from : run, '/', kAdapterConfig))}};
 }
 
 std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::string& model_folder,
@@ -248,13 +250,12 @@ std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::strin
                                                                 const TokenizerPtr& tokenizer) {
   std::vector<std::pair<std::string, std::string>> kept;
   const auto keep = [&](const std::string& folder, std::string_view name) {
-    const std::string place = concat(folder, '/', name);
-    if (fs::exists(place)) kept.emplace_back(name, read_text_file(place));
+    kept.emplace_back(name, kept_file(folder, name).value_or(""));
   };
-  if (!model_folder.empty()) keep(model_folder, kGenerationConfig);
+  keep(model_folder, kGenerationConfig);
   const std::string folder = published_folder_of(tokenizer_name);
-  if (tokenizer && !folder.empty() && is_same_tokenizer(folder, *tokenizer))
-    for (const std::string_view name : files_beside_tokenizer()) keep(folder, name);
+  const bool is_its = tokenizer && !folder.empty() && is_same_tokenizer(folder, *tokenizer);
+  for (const std::string_view name : files_beside_tokenizer()) keep(is_its ? folder : "", name);
   return kept;
 }
 

@@ -24,20 +24,22 @@ std::string kept_config(const ModelSpec& spec, const std::string& from, const He
 std::vector<std::int64_t> end_tokens_of(const std::string& folder);
 
 struct BeginningOptions {
-  LoraOptions lora = {};     // adapters that the model has
-  bool has_weights = false;  // of a run whose model is asked: nothing begins
-  bool is_gone = false;      // the folder of model.from is; only a run that goes on needs none
+  LoraOptions lora = {};         // adapters that the model has
+  bool has_weights = false;      // of a run whose model is asked: nothing begins
+  bool is_gone = false;          // the folder of model.from is; only a run that goes on needs none
+  std::string head_remedy = {};  // as HubNames::head_remedy
 };
 // Where a task's model of the catalog begins, and how others' files hold it: for Task::beginning().
 Task::Beginning beginning_of(const Settings& settings, const ModelSpec& spec, Module& model,
                              const BeginningOptions& options);
 
-// What a run keeps of model.lora_from: its adapter_config.json. None without that key. `run`: of the task's site.
+// What a run keeps of model.lora_from: its adapter_config.json, by name and text, which is empty without that key.
+// `run`: of the task's site.
 std::vector<std::pair<std::string, std::string>> kept_adapter_files(const Settings& settings, const std::string& run);
 
 // What a run keeps of the small files of the folders that it began with, which may have moved when its model is
 // written: generation_config.json of the model's, and what stands beside the tokenizer of the other, where that is this
-// one. Empty: there is no such folder.
+// one. Empty: there is no such folder. All that a run may keep is named; the text of what this one does not is empty.
 std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::string& model_folder,
                                                                 const std::string& tokenizer_name,
                                                                 const TokenizerPtr& tokenizer);

@@ -291,15 +291,19 @@ Data LabelTask::data() {
                          .last = last_rows(site_.settings),
                          .length_window = site_.settings.flag("data.group_by_length") ? kLengthWindow : 0,
                          .training = hidden > 0 ? hiding_words(word_dropout(*tokenizer(), hidden), rows) : rows});
-  if (has_classes()) {
-    data.files.emplace_back(kKeptClasses, Json(classes()->names()).dump() + "\n");
-    data.note = concat(classes()->size(), " classes: ", classes()->listed());
-  }
+  data.files.emplace_back(kKeptClasses, has_classes() ? Json(classes()->names()).dump() + "\n" : "");
+  if (has_classes()) data.note = concat(classes()->size(), " classes: ", classes()->listed());
   base_.add_files(*spec(), tokenizer(), site_.settings.text("data.tokenizer"), data, head_of_model());
   return data;
 }
 
-Task::Beginning LabelTask::beginning() { return base_.beginning(encoder(), *spec()); }
+Task::Beginning LabelTask::beginning() {
+  return base_.beginning(encoder(), *spec(),
+                         has_classes()
+                             ? "task.classes names the classes of the folder, in its order, or take data with "
+                               "as many classes"
+                             : "");
+}
 
 HubFiles LabelTask::hub_files(DType dtype) {
   return base_.hub_files(*spec(), tokenizer(), site_.settings.text("data.tokenizer"), dtype, head_of_model());

@@ -70,7 +70,8 @@ struct Data {
   std::vector<ValidationSet> validation = {};
   std::string note = {};  // on what the data was taken for; empty: nothing
   // Small files that belong to what was learnt, by name and text, such as "tokenizer.json". A run's folder keeps them,
-  // and a run that goes on with another text is an Error. Plain names, none of the run folder's own.
+  // and a run that goes on with another text is an Error. Plain names, none of the run folder's own. An empty text:
+  // there is no such file, and what an earlier session left is removed.
   std::vector<std::pair<std::string, std::string>> files = {};
   // Likewise, of what the configuration says anyway: written anew by each session.
   std::vector<std::pair<std::string, std::string>> derived = {};

@@ -23,6 +23,10 @@ namespace {
 void with_loaded_task(const GenerateOptions& options, Communicator& ranks,
                       const std::shared_ptr<const ConfigKeys>& keys,
                       const std::function<void(TaskBase&, Forward&)>& work) {
+  const bool is_changed =
+      std::ranges::any_of(options.changes, [](const std::string& change) { return change.starts_with("device="); });
+  KEEL_CHECK(!is_changed || options.device == "auto", "the device is given twice, as --device ", options.device,
+             " and as device=...; leave one out");
   std::vector<std::string> changes = {concat("device=", options.device)};
   changes.insert(changes.end(), options.changes.begin(), options.changes.end());
   TrainedModel trained({.path = options.run,

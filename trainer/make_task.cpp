@@ -1,7 +1,6 @@
 #include "keel/trainer/make_task.h"
 
 #include <cmath>
-#include <filesystem>
 
 #include "keel/data/limited_epochs.h"
 #include "keel/runtime/file.h"
@@ -23,9 +22,10 @@ KeptRun run_gone_on_from(const Config& config) {
   const std::string folder = RunFolder::is_run(path) ? path : RunFolder::around(path);
   if (folder.empty() || !RunFolder(folder).holds_run()) return {};
   const std::string file = RunFolder(folder).config();
-  if (!std::filesystem::exists(file)) return {};
-  const Config before = parse_config(config.keys, read_text_file(file), file);
-  return before.task == config.task ? KeptRun{folder, before} : KeptRun{};
+  try {
+    const Config before = parse_config(config.keys, read_text_file(file), file);
+    return before.task == config.task ? KeptRun{folder, before} : KeptRun{};
+  } catch (const Error&) { return {}; }  // such as keys of another program: resuming says what is wrong
 }
 
 }  // namespace

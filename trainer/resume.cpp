@@ -148,7 +148,8 @@ std::optional<Checkpoint> look_for_resume(const Config& config, const RunFolder&
   if (promoted) resume->hosts = promoted->hosts;
   check_same_model(*resume, config);
   check_same_states(*resume, config);
-  check_same_files(folder, data);
+  const std::string around = RunFolder::around(resume->path);
+  check_same_files(around.empty() ? folder : RunFolder(around), data);
   check_same_data(*resume, config, data, observer);
   note_changes(*resume, config, observer);
   const std::string done = why_done(resume->state, config);
@@ -175,8 +176,10 @@ void check_same_model(const Checkpoint& resume, const Config& config) {
 void check_same_files(const RunFolder& folder, const Data& data) {
   for (const auto& [name, text] : data.files) {
     const std::string path = folder.file(name);
-    KEEL_CHECK(!std::filesystem::exists(path) || read_text_file(path) == text, "the run in '", folder.path(),
-               "' was trained with another ", name, " than the data gives now; was the data changed?");
+    if (!std::filesystem::exists(path) || read_text_file(path) == text) continue;
+    throw Error(concat("the run in '", folder.path(), "' was trained with ", text.empty() ? "a " : "another ", name,
+                       text.empty() ? ", and the data gives none now" : " than the data gives now",
+                       "; was the data changed?"));
   }
 }
 

@@ -22,6 +22,12 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+void remove_file(const std::string& path) {
+  std::error_code code;
+  std::filesystem::remove(path, code);
+  if (code) throw Error(concat("cannot remove '", path, "': ", code.message()), ErrorKind::io);
+}
+
 }  // namespace
 
 void RunFiles::take() {
@@ -51,6 +57,9 @@ void RunFiles::begin(std::string config, std::vector<std::pair<std::string, std:
   if (lock_->state() == FileLock::State::held) folder_.remove_strays();
   config_ = std::move(config);
   task_files_ = std::move(files);
+  if (is_there(folder_.config()))
+    for (const auto& [name, text] : task_files_)
+      if (text.empty()) remove_file(folder_.file(name));
   write_description();
   metrics_.emplace(folder_.metrics(), step.value_or(0));
 }
@@ -58,7 +67,8 @@ void RunFiles::begin(std::string config, std::vector<std::pair<std::string, std:
 void RunFiles::write_description() const {
   for (const char* name : {"/checkpoints", "/logs"}) make_folders(folder_.path() + name);
   write_text_file(folder_.config(), config_);
-  for (const auto& [name, text] : task_files_) write_text_file(folder_.file(name), text);
+  for (const auto& [name, text] : task_files_)
+    if (!text.empty()) write_text_file(folder_.file(name), text);
 }
 
 void RunFiles::write(std::int64_t step, std::span<const Logged> metrics, RecordKind kind) {

@@ -27,7 +27,7 @@ class RunFiles {
   void take();
   // Makes the folder where there is none, takes it, removes what killed sessions left, and writes what a run begins
   // with. `step`: of the checkpoint that it goes on from, if any. A run that came there after take() is an Error.
-  // `files`: of the task (keel/tasks/task.h, Data).
+  // `files`: of the task (keel/tasks/task.h, Data); where an earlier session was there, it leaves none that are empty.
   void begin(std::string config, std::vector<std::pair<std::string, std::string>> files,
              std::optional<std::int64_t> step);
   bool has_begun() const { return metrics_.has_value(); }

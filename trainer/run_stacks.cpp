@@ -68,8 +68,7 @@ StackModels models_of(const Config& config, TaskBase& task, Communicator& ranks)
 RunStacks::RunStacks(const Site& site, const std::optional<Checkpoint>& resume)
     : site_(site), models_(models_of(site.config, site.task, site.ranks)) {
   together(site.ranks, [&] {
-    if (resume || site.ranks.rank() != 0) return;
-    for (const StackModel& model : models_.trained()) check_shapes_of_weights(model);
+    if (!resume && site.ranks.rank() == 0) check_shapes_of_weights(models_);
   });
   Config& config = site.config;
   config.strategy.precision = decide_precision(config, site.context, models_.main(), resume, site.observer, site.ranks);

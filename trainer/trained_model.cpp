@@ -143,8 +143,7 @@ void TrainedModel::load(bool with_frozen) {
   std::optional<StackModels> models;
   together(ranks_, [&] {
     models.emplace(*task_);
-    if (!is_published_ || ranks_.rank() != 0) return;
-    for (const StackModel& model : models->trained()) check_shapes_of_weights(model);
+    if (is_published_ && ranks_.rank() == 0) check_shapes_of_weights(*models);
   });
   device_ranks_ = std::make_unique<DeviceCommunicator>(config_, context_, ranks_);
   const StackSite site{config_, context_, **device_ranks_};

@@ -187,9 +187,11 @@ std::string load_base_weights(const StackModel& model, Sharded& engine, Communic
 
 }  // namespace
 
-void check_shapes_of_weights(const StackModel& model) {
-  if (model.weights.empty() || !model.hub || !is_hub_folder(model.weights)) return;
-  (void)match_hub_tensors(describe_hub_weights(model.weights), *model.hub, model.weights);
+void check_shapes_of_weights(const StackModels& models) {
+  for (const StackModel& model : models.trained()) {
+    if (model.weights.empty() || !model.hub || !is_hub_folder(model.weights)) continue;
+    (void)match_hub_tensors(describe_hub_weights(model.weights), *model.hub, model.weights);
+  }
 }
 
 std::string load_named_weights(const StackModel& model, Sharded& engine, Communicator& ranks, bool identify,

@@ -9,7 +9,7 @@
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/nn/tensor_parts.h"
-#include "keel/tasks/task.h"
+#include "keel/trainer/stack_models.h"
 
 namespace keel {
 
@@ -29,9 +29,9 @@ struct WeightsSource {
 // rank reads; without `identify` there is none. Every rank calls it.
 WeightsSource find_weights(const std::string& path, Communicator& ranks, bool identify = true);
 
-// An Error where the files of a folder of Hugging Face's form have other tensors than the model that begins with them
-// (match_hub_tensors()): before memory of the model's size is asked for.
-void check_shapes_of_weights(const StackModel& model);
+// An Error where the files of a folder of Hugging Face's form have other tensors than the trained model that begins
+// with them (match_hub_tensors()): before memory of the model's size is asked for.
+void check_shapes_of_weights(const StackModels& models);
 
 // Gives the engine of a task's model the weights that the model names (StackModel::weights), and those of its adapters
 // (AdapterForm::weights); returns the identity of the former, if it is asked for. `ranks`: those of the engine, by a

@@ -38,6 +38,11 @@ bool ends_with_one_of(std::string_view name, const std::vector<std::string>& end
   return std::ranges::any_of(endings, [&](const std::string& each) { return name.ends_with(each); });
 }
 
+// And in nothing else.
+bool have_other_rows(const Dims& a, const Dims& b) {
+  return !a.empty() && !b.empty() && a[0] != b[0] && std::ranges::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
 // A name as files may have it: as it is, without the base model's prefix, or with it.
 std::vector<std::string> spellings(const std::string& name, const std::string& prefix) {
   if (prefix.empty()) return {name};
@@ -60,9 +65,10 @@ class Matching {
       return;
     }
     for (const StoredTensor* each : found) {
-      if (each->shape != tensor.shape && is_of_head(tensor.name) && each->shape.size() == tensor.shape.size() &&
-          !tensor.shape.empty())
+      if (each->shape != tensor.shape && is_of_head(tensor.name) && have_other_rows(each->shape, tensor.shape)) {
         head_rows_ = {each->shape[0], tensor.shape[0]};
+        ++reshaped_heads_;
+      }
       if (each->shape != tensor.shape)
         reshaped_.push_back(concat(each->name, ' ', each->shape, " instead of ", tensor.shape));
       else if (!is_floating(each->dtype)) reshaped_.push_back(concat(each->name, " of dtype ", each->dtype));
@@ -85,11 +91,10 @@ class Matching {
     add("missing", missing_);
     add("unknown to the model", unknown);
     add("of another shape or dtype", reshaped_);
-    if (missing_.empty() && unknown.empty() && head_rows_.first != head_rows_.second)
-      throw Error(concat("the head in '", folder, "' has ", head_rows_.first,
-                         " outputs, such as one for each class, and the data ask for ", head_rows_.second, " (", wrong,
-                         "); task.classes names the classes of the folder, in its order, or take data with as many, or "
-                         "begin without its weights: model.weights=false"));
+    if (missing_.empty() && unknown.empty() && !reshaped_.empty() && reshaped_heads_ == reshaped_.size())
+      throw Error(concat("the head in '", folder, "' has ", head_rows_.first, " outputs, and the model is to have ",
+                         head_rows_.second, " (", wrong, "); ", names_.head_remedy,
+                         names_.head_remedy.empty() ? "" : ", or ", "begin without its weights: model.weights=false"));
     KEEL_CHECK(wrong.empty(), "the weights in '", folder, "' are not those of the model that its ", names_.config,
                " describes; ", wrong, "; take both from one place");
     if (!anew_.empty())
@@ -121,6 +126,7 @@ class Matching {
   std::set<std::string> taken_;
   std::vector<std::string> missing_, anew_, reshaped_;
   std::pair<std::int64_t, std::int64_t> head_rows_;  // of the folder's and the model's, where they differ
+  std::size_t reshaped_heads_ = 0;                   // of reshaped_: tensors of heads that differ in rows alone
   HubMatch match_;
 };
 

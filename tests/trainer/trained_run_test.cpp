@@ -258,6 +258,17 @@ TEST(PredictRun, RefusesWhatCannotBeReadOrWrittenBeforeAnythingIsComputed) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path() << " was left behind";
 }
 
+TEST(Generate, RefusesADeviceThatIsGivenTwice) {
+  const TemporaryFolder place;
+  const Config config = small_run(place, "run");
+  train_by(1, config);
+  GenerateOptions options{.run = config.run, .prompt = "line ", .tokens = 2, .changes = {"device=cpu"}};
+  EXPECT_EQ(generated(1, options).size(), 7u);
+  options.device = "cuda";
+  EXPECT_EQ(error_of([&] { (void)generated(1, options); }),
+            "the device is given twice, as --device cuda and as device=...; leave one out");
+}
+
 TEST(Generate, HasTheTextOfOneRankByThreeThatShareTheModel) {
   const TemporaryFolder place;
   const Config config = small_run(place, "run");
