@@ -1,6 +1,4 @@
 #include "keel/data/lines.h"
-#include "keel/data/csv.h"
-#include "keel/data/jsonl.h"
 
 #include <gtest/gtest.h>
 
@@ -51,9 +49,9 @@ TEST(Lines, ThatAreEmptyAreRefusedWhereOthersStandBehindThem) {
     }
     return all;
   };
-  const std::string fine = ";;;;",
-                    second =
-                        "line 2: the line is em;line 2: the line is em;line 2: the line is em;line 2: the line is em;";
+  // Of all four readers.
+  const auto all_say = [](const std::string& each) { return each + ';' + each + ';' + each + ';' + each + ';'; };
+  const std::string fine = all_say(""), second = all_say("line 2: the line is em");
   EXPECT_EQ(said("a\nb\n"), fine);
   EXPECT_EQ(said("a\r\nb\r\n\r\n\n"), fine);
   EXPECT_EQ(said("\xef\xbb\xbf"
@@ -62,11 +60,11 @@ TEST(Lines, ThatAreEmptyAreRefusedWhereOthersStandBehindThem) {
   EXPECT_EQ(said("a\n\nb\n"), second);
   EXPECT_EQ(said("a\r\n\r\nb\r\n"), second);
   EXPECT_EQ(said("a\n\n\nb\n\nc"), second);
-  EXPECT_NE(said("\na\n"), fine);
+  EXPECT_EQ(said("\na\n"), all_say("line 1: the line is em"));
   std::string many;
   for (int i = 0; i < 40000; ++i) many += concat("line ", i, '\n');
   EXPECT_EQ(said(many), fine);
-  EXPECT_NE(said(many + "\nx\n").find("line 40001: "), std::string::npos);
+  EXPECT_EQ(said(many + "\nx\n"), all_say("line 40001: the line i"));
 }
 
 TEST(Lines, ThatAreNotUtf8AreNamedWhenTheyAreRead) {

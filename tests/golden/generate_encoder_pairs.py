@@ -6,7 +6,6 @@ classes. Arithmetic, weights and what is stored of a tensor: see generate_encode
 with a fresh computation and exits with 1 if they differ.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 import golden
-from generate_encoders import SEED, SHAPE, close, initial_values, short, summary
+from generate_encoders import SEED, SHAPE, initial_values, short, summary
 
 RECORDS, LONGEST, BLOCK, CLASSES = 8, 7, 12, 3
 SPECIAL = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], "roberta": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]}
@@ -93,6 +92,9 @@ def run(family, class_name, options, head, tokenizer, first, second, labels):
 
 
 def generate():
+    import transformers
+
+    transformers.logging.set_verbosity_error()
     found = {}
     for family, (class_name, options) in FAMILIES.items():
         options = {key: value for key, value in options.items() if key != "vocab_size"}
@@ -130,31 +132,7 @@ def generate():
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "encoder_pairs.json")
-    parser.add_argument("--output", default=default)
-    parser.add_argument("--check", metavar="FILE", help="compare this file, write nothing")
-    arguments = parser.parse_args()
-    try:
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-    except ImportError:
-        print("encoder_pairs.json: skipped: no transformers; the stored golden numbers were used unchecked")
-        return 0
-    golden.verify_philox()
-    found = generate()
-    if arguments.check:
-        with open(arguments.check, encoding="utf-8") as file:
-            same = close(found, json.load(file))
-        print(f"{arguments.check}: {'as generated' if same else 'differs'}")
-        return 0 if same else 1
-    with open(arguments.output, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=None, separators=(",", ":"))
-        file.write("\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(golden.run_json(
+        __doc__, "encoder_pairs.json", generate, compare=golden.json_differences(1e-6, 1e-8), separators=(",", ":")
+    ))

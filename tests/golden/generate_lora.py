@@ -21,6 +21,41 @@ def number_of(name, shape):
     return golden.values(SEED, name, tuple(shape), scale=scale, offset=offset).astype(np.float64)
 
 
+def batch():
+    import generate_gpt2_tiny as tiny
+
+    tokens, targets = tiny.token_ids("tokens"), tiny.token_ids("targets")
+    targets[1, 3] = tiny.IGNORED
+    return tokens, targets
+
+
+def trained_by_adamw(model, parameters):
+    """The first step's logits and gradients, the losses of all steps, and what `parameters`, by keel's names, are behind them."""
+    import torch
+
+    import generate_gpt2_tiny as tiny
+
+    tokens, targets = batch()
+    optimizer = torch.optim.AdamW(parameters.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=tiny.IGNORED)
+        loss.backward()
+        if step == 0:
+            first = logits.detach().numpy()
+            gradients = {name: golden.without_noise(p.grad.numpy()) for name, p in parameters.items()}
+        losses.append(loss.item())
+        optimizer.step()
+    return {
+        "logits": first,
+        **{f"grad.{name}": gradient for name, gradient in gradients.items()},
+        **{f"param{STEPS}.{name}": p.detach().numpy() for name, p in parameters.items()},
+        "loss_per_step": losses,
+    }
+
+
 def with_head():
     import torch
     from peft import LoraConfig, get_peft_model
@@ -60,26 +95,7 @@ def with_head():
         if ".lora_" in own:
             with torch.no_grad():
                 parameter.copy_(torch.from_numpy(number_of(own, parameter.shape)))
-    tokens, targets = tiny.token_ids("tokens"), tiny.token_ids("targets")
-    targets[1, 3] = tiny.IGNORED
-    optimizer = torch.optim.AdamW(trained.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        logits = model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=tiny.IGNORED)
-        loss.backward()
-        if step == 0:
-            first = logits.detach().numpy()
-            gradients = {name: golden.without_noise(p.grad.numpy()) for name, p in trained.items()}
-        losses.append(loss.item())
-        optimizer.step()
-    return {
-        "head.logits": first,
-        **{f"head.grad.{name}": gradient for name, gradient in gradients.items()},
-        **{f"head.param10.{name}": p.detach().numpy() for name, p in trained.items()},
-        "head.loss_per_step": losses,
-    }
+    return {f"head.{name}": value for name, value in trained_by_adamw(model, trained).items()}
 
 
 def generate():
@@ -109,29 +125,8 @@ def generate():
         adapters[own] = parameter
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(golden.values(SEED, own, tuple(parameter.shape), scale=0.2).astype(np.float64)))
-    tokens, targets = tiny.token_ids("tokens"), tiny.token_ids("targets")
-    targets[1, 3] = tiny.IGNORED
-    optimizer = torch.optim.AdamW(adapters.values(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        logits = model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=tiny.IGNORED)
-        loss.backward()
-        if step == 0:
-            first = logits.detach().numpy()
-            gradients = {name: golden.without_noise(p.grad.numpy()) for name, p in adapters.items()}
-        losses.append(loss.item())
-        optimizer.step()
-    return {
-        "tokens": tokens.numpy(),
-        "targets": targets.numpy(),
-        "logits": first,
-        **{f"grad.{name}": gradient for name, gradient in gradients.items()},
-        **{f"param10.{name}": p.detach().numpy() for name, p in adapters.items()},
-        "loss_per_step": losses,
-        **with_head(),
-    }
+    tokens, targets = batch()
+    return {"tokens": tokens.numpy(), "targets": targets.numpy(), **trained_by_adamw(model, adapters), **with_head()}
 
 
 if __name__ == "__main__":

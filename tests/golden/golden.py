@@ -178,7 +178,7 @@ def json_differences(relative=0.0, absolute=0.0):
 
 
 class CannotCheck(Exception):
-    """Why this machine cannot compute a file again. What is not installed is an ImportError."""
+    """Why this machine cannot compute a file again. What is not installed is a ModuleNotFoundError."""
 
 
 def parser(description, name):
@@ -205,7 +205,7 @@ def run(description, name, generate, again=None, compare=differences, read=read_
     stored = read(options.check)
     try:
         found = again(stored) if again else generate()
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         print(f"{options.check}: skipped, {error.name} is not installed")
         return 0
     except CannotCheck as reason:

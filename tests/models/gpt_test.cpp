@@ -153,17 +153,19 @@ TEST(Gpt, HasATokenAPositionAndALayerAtLeast) {
 // With dropout, so that masks are drawn again as they were.
 TEST(Gpt, ComputedAgainHasTheSameGradientsInLessMemory) {
   const Tensor tokens = token_ids(testing::context(1), {2, 4});
-  const auto train = [&](bool recompute) {
+  const auto train = [&](bool recompute, double dropout, double attention_dropout) {
     GptOptions options = tiny_gpt();
-    options.dropout = 0.25;
-    options.attention_dropout = 0.4;
+    options.dropout = dropout;
+    options.attention_dropout = attention_dropout;
     options.layers = 3;
     Gpt model(options);
     return step_of(model, recompute, tokens);
   };
-  const DecoderStep again = train(true), kept = train(false);
+  const DecoderStep again = train(true, 0.25, 0.4), kept = train(false, 0.25, 0.4);
   EXPECT_EQ(again.results, kept.results);
   EXPECT_LT(2 * again.kept, kept.kept);
+  EXPECT_NE(kept.results, train(false, 0, 0.4).results);
+  EXPECT_NE(kept.results, train(false, 0.25, 0).results);
 }
 
 TEST(Gpt, DropsWeightsOfAttentionInTrainingAlone) {

@@ -12,7 +12,6 @@
 #include "keel/autograd/backward.h"
 #include "keel/data/token_batch.h"
 #include "keel/nn/flat_buffer.h"
-#include "keel/tasks/metrics/values.h"
 #include "keel/tasks/text_records.h"
 #include "tests/models/encoder_golden.h"
 #include "tests/tasks/label_tasks.h"
@@ -58,27 +57,21 @@ std::unique_ptr<TaskBase> pair_task(const TemporaryFolder& place, const Json& fa
   return entry.make(site);
 }
 
-// Of each example, as far as it has tokens.
-std::map<std::int64_t, std::vector<std::int64_t>> rows_of_examples(const Batch& batch, std::string_view field) {
-  const std::vector<std::int64_t> all = whole_values(batch[field]), lengths = whole_values(batch[kLengths]);
-  std::map<std::int64_t, std::vector<std::int64_t>> rows;
-  for (std::size_t row = 0; row < batch.examples().size(); ++row) {
-    const auto begin = all.begin() + static_cast<std::int64_t>(row) * batch[field].dim(1);
-    rows[batch.examples()[row]].assign(begin, begin + lengths[row]);
-  }
-  return rows;
-}
+constexpr std::size_t kGoldenRecords = 8;
 
 TEST(LabelGolden, PairsHaveTheTokensAndTypesOfTransformersInEachWayOfCutting) {
+  std::size_t cases = 0;
   for (const auto& [name, family] : golden_pairs().members())
     for (const auto& [truncation, cut] : family.at("cuts").members()) {
       SCOPED_TRACE(name + ' ' + truncation);
+      ++cases;
       const TemporaryFolder place;
       const std::unique_ptr<TaskBase> task = pair_task(place, family, "number", truncation);
       const Batch batch = task->data().training->load_all(0);
       for (const auto& [field, key] : {std::pair{kInputIds, "ids"}, std::pair{kTokenTypes, "types"}}) {
-        const auto rows = rows_of_examples(batch, field);
-        ASSERT_EQ(rows.size(), cut.at(key).items().size());
+        const auto rows = testing::rows_of_examples(batch, field);
+        ASSERT_EQ(rows.size(), kGoldenRecords);
+        ASSERT_EQ(cut.at(key).items().size(), kGoldenRecords);
         for (const auto& [example, row] : rows) {
           std::vector<std::int64_t> expected;
           for (const Json& each : cut.at(key).items()[static_cast<std::size_t>(example)].items())
@@ -87,13 +80,16 @@ TEST(LabelGolden, PairsHaveTheTokensAndTypesOfTransformersInEachWayOfCutting) {
         }
       }
     }
+  EXPECT_EQ(cases, 2U * 3) << "families, ways of cutting";
 }
 
 // One number, two numbers and classes, by the losses that transformers' own models have for them.
 TEST(LabelGolden, LossesOfPairsAndTheirGradientsAreThoseOfTransformers) {
+  std::size_t cases = 0;
   for (const auto& [name, family] : golden_pairs().members())
     for (const auto& [head, expected] : family.at("heads").members()) {
       SCOPED_TRACE(name + ' ' + head);
+      ++cases;
       const TemporaryFolder place;
       const std::unique_ptr<TaskBase> made = pair_task(place, family, head, "longest_first");
       auto& task = dynamic_cast<Task&>(*made);
@@ -123,13 +119,17 @@ TEST(LabelGolden, LossesOfPairsAndTheirGradientsAreThoseOfTransformers) {
                                   .types = model.token_types() > 1 ? batch[kTokenTypes] : Tensor(),
                                   .lengths = batch[kLengths]};
       const std::vector<double> logits = doubles(model(input, pass).value());
-      const std::size_t outputs = logits.size() / batch.examples().size();
+      ASSERT_EQ(batch.examples().size(), kGoldenRecords);
+      ASSERT_EQ(expected.at("logits").items().size(), kGoldenRecords);
+      const std::size_t outputs = head == "number" ? 1 : head == "numbers" ? 2 : 3;
+      ASSERT_EQ(logits.size(), kGoldenRecords * outputs);
       for (std::size_t row = 0; row < batch.examples().size(); ++row) {
         const Json::Array& own = expected.at("logits").items()[static_cast<std::size_t>(batch.examples()[row])].items();
         ASSERT_EQ(own.size(), outputs);
         for (std::size_t i = 0; i < outputs; ++i) EXPECT_NEAR(logits[row * outputs + i], own[i].number(), 1e-5);
       }
     }
+  EXPECT_EQ(cases, 2U * 3) << "families, heads";
 }
 
 }  // namespace

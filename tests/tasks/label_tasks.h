@@ -1,13 +1,20 @@
 #pragma once
-// Small files of texts with labels, and a task that reads them.
+// Small files of texts with labels, a task that reads them, and what its batches hold.
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "keel/data/batch.h"
+#include "keel/data/token_batch.h"
 #include "keel/runtime/file.h"
 #include "keel/tasks/catalog.h"
+#include "keel/tasks/metrics/values.h"
+#include "keel/tasks/text_records.h"
 #include "tests/temporary_folder.h"
 
 namespace keel::testing {
@@ -36,6 +43,17 @@ inline std::unique_ptr<TaskBase> label_task(const TemporaryFolder& place, std::s
   site.rows = site.validation_rows = 8;
   site.host = Context::create();
   return entry.make(site);
+}
+
+// A field's rows by example, as far as each has tokens.
+inline std::map<std::int64_t, std::vector<std::int64_t>> rows_of_examples(const Batch& batch, std::string_view field) {
+  const std::vector<std::int64_t> all = whole_values(batch[field]), lengths = whole_values(batch[kLengths]);
+  std::map<std::int64_t, std::vector<std::int64_t>> rows;
+  for (std::size_t row = 0; row < batch.examples().size(); ++row) {
+    const auto begin = all.begin() + static_cast<std::int64_t>(row) * batch[field].dim(1);
+    rows[batch.examples()[row]].assign(begin, begin + lengths[row]);
+  }
+  return rows;
 }
 
 }  // namespace keel::testing

@@ -5,18 +5,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
-#include <numeric>
+#include <memory>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "keel/autograd/backward.h"
+#include "keel/autograd/variable.h"
+#include "keel/data/batch.h"
 #include "keel/data/token_batch.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/models/encoder_model.h"
 #include "keel/nn/flat_buffer.h"
-#include "keel/nn/state.h"
+#include "keel/nn/module.h"
+#include "keel/runtime/file.h"
+#include "keel/tasks/metric.h"
+#include "keel/tasks/task.h"
 #include "keel/tasks/text_records.h"
+#include "tests/binomial.h"
 #include "tests/support.h"
 #include "tests/tasks/label_tasks.h"
 
@@ -24,6 +34,7 @@ namespace keel {
 namespace {
 
 using testing::doubles;
+using testing::expect_binomial;
 using testing::GivenKeys;
 using testing::TemporaryFolder;
 
@@ -87,11 +98,6 @@ std::unique_ptr<TaskBase> masked_task(const TemporaryFolder& place, GivenKeys gi
 
 std::vector<std::int32_t> numbers_of(const Batch& batch, std::string_view field) {
   return batch[field].to_vector<std::int32_t>();
-}
-
-// Within six standard deviations of a binomial share.
-void expect_binomial(double counted, double of, double share, const char* what) {
-  EXPECT_NEAR(counted / of, share, 6 * std::sqrt(share * (1 - share) / of)) << what << ": " << counted << " of " << of;
 }
 
 struct MaskCounts {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -14,6 +13,7 @@
 #include "keel/tasks/special_tokens.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
+#include "tests/binomial.h"
 #include "tests/data/list_dataset.h"
 #include "tests/error_of.h"
 #include "tests/temporary_folder.h"
@@ -22,6 +22,7 @@ namespace keel {
 namespace {
 
 using testing::error_of;
+using testing::expect_binomial;
 using testing::ListDataset;
 using testing::TemporaryFolder;
 
@@ -55,11 +56,6 @@ MaskingOptions masking_options(Masking masking = Masking::tokens) {
   return options;
 }
 
-// Within six standard deviations of a binomial share.
-void expect_share(double counted, double of, double share) {
-  EXPECT_NEAR(counted / of, share, 6 * std::sqrt(share * (1 - share) / of)) << counted << " of " << of;
-}
-
 TEST(Masking, ChoosesTokensByTheProbabilityAndChangesThemByTheShares) {
   const MaskingOptions options = masking_options();
   const PhiloxKey key = key_of(1, "masks");
@@ -86,11 +82,11 @@ TEST(Masking, ChoosesTokensByTheProbabilityAndChangesThemByTheShares) {
       special_now += now != kMaskNumber && now < 5 ? 1 : 0;
     }
   }
-  expect_share(chosen, possible, 0.15);
+  expect_binomial(chosen, possible, 0.15, "chosen");
   // One of ten is any of 50: now and then the mask token, or the same again.
-  expect_share(masked, chosen, 0.8 + 0.1 / 50);
-  expect_share(other, chosen, 0.1 * 48 / 50);
-  expect_share(special_now, chosen, 0.1 * 4 / 50);
+  expect_binomial(masked, chosen, 0.8 + 0.1 / 50, "masked");
+  expect_binomial(other, chosen, 0.1 * 48 / 50, "others");
+  expect_binomial(special_now, chosen, 0.1 * 4 / 50, "special now");
 }
 
 // Words of a row as [begin, end) in it, special tokens left out.
@@ -118,7 +114,7 @@ TEST(Masking, OfWordsChoosesAllOfAWordOrNothing) {
         ASSERT_EQ(row.labels[i] != kIgnoreTarget, is_chosen) << draw << ' ' << i;
     }
   }
-  expect_share(chosen, words, 0.15);
+  expect_binomial(chosen, words, 0.15, "words");
 }
 
 TEST(Masking, OfABudgetChoosesWholeWordsUntilNoOtherFits) {

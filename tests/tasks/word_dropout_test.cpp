@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <set>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "keel/data/token_batch.h"
+#include "keel/runtime/file.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
+#include "tests/binomial.h"
 #include "tests/error_of.h"
 #include "tests/tasks/label_tasks.h"
 
@@ -17,6 +21,7 @@ namespace keel {
 namespace {
 
 using testing::error_of;
+using testing::expect_binomial;
 using testing::label_task;
 using testing::TemporaryFolder;
 
@@ -32,7 +37,7 @@ std::vector<std::int64_t> hidden_row(std::int64_t tokens, double share, std::uin
 
 TEST(WordDropout, HidesItsShareOfTheTokensAndNoSpecialOne) {
   for (const double share : {0.0, 0.1, 0.5, 0.9}) {
-    std::int64_t hidden = 0, ordinary = 0;
+    double hidden = 0, ordinary = 0;
     for (std::uint64_t draw = 0; draw < 200; ++draw) {
       const std::vector<std::int64_t> row = hidden_row(100, share, draw);
       for (std::size_t i = 0; i < row.size(); ++i) {
@@ -45,27 +50,27 @@ TEST(WordDropout, HidesItsShareOfTheTokensAndNoSpecialOne) {
         EXPECT_TRUE(row[i] == kUnread || row[i] == 10 + static_cast<std::int64_t>(i) % 30);
       }
     }
-    const auto of = static_cast<double>(ordinary);
-    EXPECT_NEAR(static_cast<double>(hidden) / of, share, 6 * std::sqrt(share * (1 - share) / of));
+    expect_binomial(hidden, ordinary, share, "hidden");
   }
   EXPECT_EQ(hidden_row(50, 0.5, 7), hidden_row(50, 0.5, 7));
   EXPECT_NE(hidden_row(50, 0.5, 7), hidden_row(50, 0.5, 8)) << "another sample";
   EXPECT_NE(hidden_row(50, 0.5, 7), hidden_row(50, 0.5, 7 + (std::uint64_t{1} << 40)));
 }
 
-// All tokens that a source's first batches have, in order.
-std::vector<std::int32_t> tokens_of(const BatchSource& source, std::int64_t steps) {
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t step = 0; step < steps; ++step)
-    for (const std::int32_t each : source.load_all(step)[kInputIds].to_vector<std::int32_t>()) tokens.push_back(each);
-  return tokens;
+using RowsByExample = std::map<std::int64_t, std::vector<std::int64_t>>;
+
+RowsByExample rows_of_steps(const BatchSource& source, std::int64_t begin, std::int64_t end) {
+  RowsByExample rows;
+  for (std::int64_t step = begin; step < end; ++step)
+    rows.merge(testing::rows_of_examples(source.load_all(step), kInputIds));
+  return rows;
 }
 
 TEST(WordDropout, IsOfTrainingAlone) {
   const TemporaryFolder place;
   testing::write_word_pieces(place);
   std::string table = "text,label\n";
-  for (int i = 0; i < 40; ++i) table += i % 2 == 0 ? "good films what a film,yes\n" : "bad film what a film,no\n";
+  for (int i = 0; i < 400; ++i) table += i % 2 == 0 ? "good films what a film,yes\n" : "bad film what a film,no\n";
   write_text_file(place / "v.csv", table);
   const auto data = [&](const char* share) {
     return label_task(place, "sequence_classification",
@@ -73,21 +78,31 @@ TEST(WordDropout, IsOfTrainingAlone) {
         ->data();
   };
   const Data plain = data("0"), hiding = data("0.4");
-  EXPECT_EQ(tokens_of(*plain.validation.front().source, 1), tokens_of(*hiding.validation.front().source, 1));
-  const std::vector<std::int32_t> all = tokens_of(*plain.training, 8), some = tokens_of(*hiding.training, 8);
-  ASSERT_EQ(all.size(), some.size());
-  std::int64_t hidden = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == some[i]) continue;
-    EXPECT_EQ(some[i], kUnread);
-    EXPECT_GT(all[i], 3) << "special tokens stay";
-    ++hidden;
+  EXPECT_EQ(rows_of_steps(*plain.validation.front().source, 0, 10),
+            rows_of_steps(*hiding.validation.front().source, 0, 10));
+  const std::int64_t epoch = 40;  // steps of 320 examples
+  const RowsByExample whole = rows_of_steps(*plain.training, 0, epoch),
+                      first = rows_of_steps(*hiding.training, 0, epoch),
+                      second = rows_of_steps(*hiding.training, epoch, 2 * epoch);
+  ASSERT_EQ(whole.size(), 320U);
+  ASSERT_EQ(first.size(), 320U);
+  ASSERT_EQ(second.size(), 320U);
+  double ordinary = 0, hidden = 0, hidden_once = 0;
+  for (const auto& [example, row] : whole) {
+    const std::vector<std::int64_t>&one = first.at(example), &other = second.at(example);
+    ASSERT_EQ(one.size(), row.size());
+    ASSERT_EQ(other.size(), row.size());
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      for (const std::int64_t now : {one[i], other[i]}) EXPECT_TRUE(now == row[i] || (now == kUnread && row[i] > 3));
+      if (row[i] <= 3) continue;  // special
+      ++ordinary;
+      hidden += one[i] == kUnread ? 1 : 0;
+      hidden_once += one[i] != other[i] ? 1 : 0;
+    }
   }
-  EXPECT_GT(hidden, 40);
-  EXPECT_EQ(tokens_of(*hiding.training, 8), some) << "the same again";
-  const std::int64_t epoch = 4;  // steps of 32 examples
-  const std::vector<std::int32_t> first = tokens_of(*hiding.training, epoch);
-  EXPECT_NE(std::vector<std::int32_t>(some.begin() + std::ssize(first), some.end()), first) << "another epoch";
+  expect_binomial(hidden, ordinary, 0.4, "hidden");
+  expect_binomial(hidden_once, ordinary, 2 * 0.4 * 0.6, "hidden in one of two epochs");
+  EXPECT_EQ(rows_of_steps(*hiding.training, 0, epoch), first) << "the same again";
 }
 
 TEST(WordDropout, TakesTheTokenThatMasksBeforeTheUnknownOne) {
