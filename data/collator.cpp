@@ -9,10 +9,6 @@
 namespace keel {
 namespace {
 
-bool is_text(const Value& value) {
-  return std::holds_alternative<std::string>(value) || std::holds_alternative<Nested>(value);
-}
-
 bool is_whole(const Value& value) {
   return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<Integers>(value);
 }
@@ -53,15 +49,17 @@ std::vector<const Value*> column_of(std::span<const CollatedRow> rows, std::stri
                rows.front().index, " has");
     column.push_back(value);
     const Value& first = *column.front();
-    KEEL_CHECK(is_text(*value) == is_text(first) && shape_of(*value) == shape_of(first), described(field, row, *value),
-               ", and ", described(field, rows.front(), first), "; rows of one batch have one shape (pad() fills up)");
+    KEEL_CHECK(
+        (text_or_json(*value) == nullptr) == (text_or_json(first) == nullptr) && shape_of(*value) == shape_of(first),
+        described(field, row, *value), ", and ", described(field, rows.front(), first),
+        "; rows of one batch have one shape (pad() fills up)");
   }
   return column;
 }
 
 void stack_field(std::span<const CollatedRow> rows, const std::string& field, const Context& context, Batch& batch) {
   const std::vector<const Value*> column = column_of(rows, field);
-  if (is_text(*column.front())) return;
+  if (text_or_json(*column.front()) != nullptr) return;
   Dims shape = shape_of(*column.front());
   const std::int64_t width = product(shape);
   shape.insert(0, std::ssize(rows));
@@ -79,7 +77,7 @@ void stack_field(std::span<const CollatedRow> rows, const std::string& field, co
 
 bool has_number_field(const CollatedRow& row, std::string_view field) {
   const Value* value = row.example.find(field);
-  return value != nullptr && !is_text(*value);
+  return value != nullptr && text_or_json(*value) == nullptr;
 }
 
 // All fields of the first row, of which `left_out` are done already. Whatever another row has beside them is an Error.
@@ -90,8 +88,8 @@ void stack_fields(std::span<const CollatedRow> rows, std::span<const PaddedField
       stack_field(rows, name, context, batch);
   for (const CollatedRow& row : rows)
     for (const auto& [name, value] : row.example.fields())
-      KEEL_CHECK(is_text(value) || has_number_field(rows.front(), name), described(name, row, value), ", and example ",
-                 rows.front().index, " has no such field");
+      KEEL_CHECK(text_or_json(value) != nullptr || has_number_field(rows.front(), name), described(name, row, value),
+                 ", and example ", rows.front().index, " has no such field");
 }
 
 const Integers& sequence_of(const CollatedRow& row, const std::string& field) {

@@ -13,12 +13,6 @@
 namespace keel {
 namespace {
 
-// A list or an object is kept as the JSON that it is.
-const std::string* text_in(const Value& value) {
-  if (const auto* nested = std::get_if<Nested>(&value)) return &nested->json;
-  return std::get_if<std::string>(&value);
-}
-
 template <class T>
 void append_value(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -35,7 +29,7 @@ void append_number(std::string& bytes, Number number) {
 template <class T>
 void append_elements(std::string& bytes, const Value& value, const Column& column) {
   if constexpr (std::is_same_v<T, char>) {
-    bytes += *text_in(value);
+    bytes += *text_or_json(value);
   } else {
     using Single = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
     using Several = std::conditional_t<std::is_floating_point_v<T>, Numbers, Integers>;
@@ -47,7 +41,7 @@ void append_elements(std::string& bytes, const Value& value, const Column& colum
 // What a column takes, as kind_of() says it; empty where this value is such.
 std::string complaint_about(const Value& value, const Column& column) {
   const bool floats = is_float(column.type);
-  if (column.type == ColumnType::text) return text_in(value) != nullptr ? "" : "a text";
+  if (column.type == ColumnType::text) return text_or_json(value) != nullptr ? "" : "a text";
   if (column.form == ColumnForm::single) {
     const bool fits = floats ? std::holds_alternative<double>(value) : std::holds_alternative<std::int64_t>(value);
     return fits ? "" : floats ? "a number" : "a whole number";
@@ -204,7 +198,7 @@ Column column_for(const std::string& name, const Value& value) {
         std::ranges::all_of(values, [](std::int64_t value) { return std::in_range<std::int32_t>(value); });
     return fits ? ColumnType::i32 : ColumnType::i64;
   };
-  if (text_in(value) != nullptr) column.type = ColumnType::text;
+  if (text_or_json(value) != nullptr) column.type = ColumnType::text;
   if (const auto* single = std::get_if<std::int64_t>(&value)) column.type = whole(std::span(single, 1));
   if (const auto* numbers = std::get_if<Numbers>(&value)) {
     column.type = ColumnType::f32;

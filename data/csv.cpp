@@ -114,11 +114,11 @@ class CsvDataset final : public Dataset {
       : separator_(options.separator != 0 ? options.separator : separator_of(path)),
         quotes_(options.quotes),
         index_(path, {.separator = quotes_ ? separator_ : '\0',
-                      .cache_folder = options.cache_folder,
-                      .progress = options.progress}) {
+                      .cache_folder = options.lines.cache_folder,
+                      .progress = options.lines.progress}) {
     KEEL_CHECK(separator_ != '"' && separator_ != '\n' && separator_ != '\r', "cells cannot be separated by ",
                shown({&separator_, 1}));
-    check_empty_lines(index_, options.empty_lines);
+    check_empty_lines(index_, options.lines.empty_lines);
     read_header(options.header);
     fields_ = csv_fields(options.fields, names_, path);
     if (size() > 0) find_kinds();

@@ -1,13 +1,11 @@
 #pragma once
 // Tables as data sets: csv (RFC 4180) and tsv.
 
-#include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "keel/data/dataset.h"
-#include "keel/data/empty_lines.h"
+#include "keel/data/line_file.h"
 
 namespace keel {
 
@@ -24,11 +22,7 @@ struct CsvOptions {
   bool header = true;                     // the first line names the columns; else they are 0, 1, ...
   char separator = 0;                     // 0: by the path's ending, a tab for .tsv and .tab, else a comma
   bool quotes = true;                     // false: a quote is a character as any other, and cells have no line feeds
-  EmptyLines empty_lines = EmptyLines::left_out;
-  // Where an index of a large file lies that cannot be written beside it; empty: below ~/.cache.
-  std::string cache_folder = {};
-  // Told how many of the file's bytes are indexed.
-  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
+  LineFileOptions lines = {};
 };
 
 // Names of columns, in which ranges such as "p0..p63" become the names that they stand for.

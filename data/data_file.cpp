@@ -28,11 +28,12 @@ constexpr Ending kEndings[] = {{".csv", DataKind::csv},
                                {".jsonl", DataKind::jsonl},
                                {".ndjson", DataKind::jsonl}};
 
-// Of one without files, or whose first file cannot be read, its reader says so.
 DataKind kind_of_folder(const std::string& path) {
   try {
     if (kind_of_file(token_files_at(path).front()) == DataKind::tokens) return DataKind::tokens;
-  } catch (const Error&) {}  // NOLINT(bugprone-empty-catch)
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::io) throw;  // else there is no file, which its reader says
+  }
   return DataKind::files;
 }
 
@@ -67,25 +68,21 @@ DataKind kind_of_file(const std::string& path) {
   return DataKind::text;
 }
 
-DatasetPtr open_data(const std::string& path, const DataFileOptions& options) {
-  switch (kind_of_file(path)) {
+DatasetPtr open_data(const std::string& name, const LineFileOptions& options) {
+  const DataKind kind = kind_of_file(name);
+  const std::string path = kind == DataKind::tokens ? name : one_file_at(name);
+  switch (kind) {
     case DataKind::columns: return open_columns(path);
-    case DataKind::csv:
-      return open_csv(
-          path,
-          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
-    case DataKind::jsonl:
-      return open_jsonl(
-          path,
-          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
+    case DataKind::csv: return open_csv(path, {.lines = options});
+    case DataKind::jsonl: return open_jsonl(path, options);
     case DataKind::files: return open_files(files_at(path), {.progress = options.progress});
-    case DataKind::text:
-      return open_lines(
-          path,
-          {.empty_lines = options.empty_lines, .cache_folder = options.cache_folder, .progress = options.progress});
-    default: break;
+    case DataKind::text: return open_lines(path, options);
+    case DataKind::tokens: break;
   }
-  throw Error(concat("'", path, "' is a file of tokens, which has no examples of its own; open it as tokens"));
+  throw Error(
+      concat("'", path,
+             "' holds tokens, which have no examples of their own; tasks that learn from tokens read them where "
+             "data.type=tokens, or as files of data.mixture"));
 }
 
 }  // namespace keel

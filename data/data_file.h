@@ -1,13 +1,11 @@
 #pragma once
 // Files of data, each opened by the reader of its kind.
 
-#include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
 #include "keel/data/dataset.h"
-#include "keel/data/empty_lines.h"
+#include "keel/data/line_file.h"
 
 namespace keel {
 
@@ -18,18 +16,12 @@ std::string_view name_of(DataKind kind);
 // What a path is taken for: a folder is its files, or tokens where the first of them is; a pattern
 // (keel/data/file_list.h) is what the first file is that it fits; files of tokens and columnar ones are known by what
 // they begin with, tokens of other programs as keel/data/foreign_tokens.h says; the others by their names (.csv, .tsv,
-// .tab, .jsonl, .ndjson, with .gz behind it or not), and all else is a text. A path that is not there is an Error.
+// .tab, .jsonl, .ndjson, with .gz behind it or not), and all else is a text. A path that is not
+// there, or cannot be read, is an Error.
 DataKind kind_of_file(const std::string& path);
 
-struct DataFileOptions {
-  EmptyLines empty_lines = EmptyLines::left_out;
-  std::string cache_folder = {};  // of indices that cannot be written beside a file, and of what gzip has compressed
-  // Told how much is read at the start.
-  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
-};
-
 // The examples of a file: rows, objects, lines that are not empty, or files. Tokens have none by themselves: an Error
-// (token_windows(), in keel/data/mixture.h, makes some).
-DatasetPtr open_data(const std::string& path, const DataFileOptions& options = {});
+// (token_windows(), in keel/data/mixture.h, makes some). So is a pattern that fits several files.
+DatasetPtr open_data(const std::string& name, const LineFileOptions& options = {});
 
 }  // namespace keel

@@ -74,6 +74,11 @@ const std::string& Example::text(std::string_view name) const& {
   refuse(name, "a text");
 }
 
+const std::string* text_or_json(const Value& value) {
+  const auto* nested = std::get_if<Nested>(&value);
+  return nested != nullptr ? &nested->json : std::get_if<std::string>(&value);
+}
+
 std::vector<Example> Dataset::examples(std::span<const std::int64_t> indices) const {
   std::vector<Example> all;
   all.reserve(indices.size());

@@ -34,6 +34,8 @@ using Value = std::variant<double, std::int64_t, std::string, Numbers, Integers,
 
 // "a number", "a whole number", "a text", "numbers (3, 2)", "whole numbers (5)", "a list", "an object".
 std::string kind_of(const Value& value);
+// A text, or a list or an object as it is written; null: numbers.
+const std::string* text_or_json(const Value& value);
 
 // Named values of one sample, in the order in which they were set.
 class Example {

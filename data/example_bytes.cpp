@@ -111,8 +111,7 @@ std::int64_t longest_field(const Example& example) {
   std::int64_t longest = 0;
   for (const auto& [name, value] : example.fields()) {
     std::int64_t length = 1;
-    if (const auto* text = std::get_if<std::string>(&value)) length = std::ssize(*text);
-    if (const auto* nested = std::get_if<Nested>(&value)) length = std::ssize(nested->json);
+    if (const std::string* text = text_or_json(value)) length = std::ssize(*text);
     if (const auto* numbers = std::get_if<Numbers>(&value)) length = std::ssize(numbers->values);
     if (const auto* integers = std::get_if<Integers>(&value)) length = std::ssize(integers->values);
     longest = std::max(longest, length);

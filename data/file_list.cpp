@@ -44,4 +44,13 @@ std::vector<std::string> files_at(const std::string& path) {
   return files;
 }
 
+std::string one_file_at(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return path;
+  const std::vector<std::string> files = files_at(path);
+  KEEL_CHECK(files.size() == 1, "'", path, "' fits ", files.size(), " files, '", files.front(),
+             "' the first of them; a pattern names several files of tokens alone: name one file, or a folder of texts");
+  return files.front();
+}
+
 }  // namespace keel

@@ -14,4 +14,7 @@ namespace keel {
 // there. An Error where a folder cannot be read, or nothing fits.
 std::vector<std::string> files_at(const std::string& path);
 
+// The file or folder that a name stands for: of a pattern the one file that it fits; an Error where it fits several.
+std::string one_file_at(const std::string& path);
+
 }  // namespace keel

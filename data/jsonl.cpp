@@ -9,7 +9,7 @@ namespace {
 
 class JsonlDataset final : public Dataset {
  public:
-  JsonlDataset(const std::string& path, const JsonlOptions& options)
+  JsonlDataset(const std::string& path, const LineFileOptions& options)
       : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {
     check_empty_lines(index_, options.empty_lines);
   }
@@ -47,7 +47,7 @@ class JsonlDataset final : public Dataset {
 
 }  // namespace
 
-DatasetPtr open_jsonl(const std::string& path, const JsonlOptions& options) {
+DatasetPtr open_jsonl(const std::string& path, const LineFileOptions& options) {
   return std::make_shared<JsonlDataset>(path, options);
 }
 

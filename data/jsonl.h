@@ -1,22 +1,12 @@
 #pragma once
 // JSON lines as a data set: an object a line.
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
 #include "keel/data/dataset.h"
-#include "keel/data/empty_lines.h"
+#include "keel/data/line_file.h"
 
 namespace keel {
-
-struct JsonlOptions {
-  EmptyLines empty_lines = EmptyLines::left_out;
-  // Where an index of a large file lies that cannot be written beside it; empty: below ~/.cache.
-  std::string cache_folder = {};
-  // Told how many of the file's bytes are indexed.
-  std::function<void(std::uint64_t done, std::uint64_t all)> progress = {};
-};
 
 // Members are fields: a number, a whole number where it has neither a dot nor an exponent, true and false as 1 and 0, a
 // text, and lists of numbers, also of equally long ones, as Numbers, or Integers where all are whole. Whatever else it
@@ -25,6 +15,6 @@ struct JsonlOptions {
 // that are empty are left out, or refused. A line that is no object of JSON (RFC 8259): an Error with file, line,
 // column (in bytes) and what was expected. The file is indexed at once (large ones: once, see keel/data/line_index.h),
 // and lines are read when they are asked for.
-DatasetPtr open_jsonl(const std::string& path, const JsonlOptions& options = {});
+DatasetPtr open_jsonl(const std::string& path, const LineFileOptions& options = {});
 
 }  // namespace keel

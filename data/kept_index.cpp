@@ -13,12 +13,17 @@
 
 namespace keel {
 
+namespace {
+constexpr std::uint64_t kNoLine = ~std::uint64_t{0};
+}
+
 struct KeptIndex::Header {
-  char magic[8] = {'K', 'E', 'E', 'L', 'I', 'D', 'X', '1'};
+  char magic[8] = {'K', 'E', 'E', 'L', 'I', 'D', 'X', '2'};
   std::uint64_t bytes = 0;
   std::int64_t written = 0, changed = 0;
   std::uint64_t separator = 0, group_bytes = 0, groups = 0;
   std::int64_t lines = 0;
+  std::uint64_t empty_at = kNoLine;  // LineIndex::empty_line()
   Hash128 of_file, of_index;
 };
 
@@ -46,7 +51,7 @@ Hash128 hash_of(const void* header, std::size_t count, std::span<const std::byte
 }  // namespace
 
 KeptIndex::KeptIndex(LineIndex& index) : index_(index) {
-  static_assert(sizeof(Header) == 96);
+  static_assert(sizeof(Header) == 104);
   struct stat status = {};
   if (index.file_.size() < index.options_.kept_from || ::stat(index.file_.path().c_str(), &status) != 0) return;
   written_ = nanoseconds(status.st_mtim);
@@ -96,6 +101,7 @@ bool KeptIndex::load_from(const std::string& place) {
   index_.lines_before_ = std::move(before);
   index_.first_line_ = std::move(first);
   index_.lines_ = found.lines;
+  index_.empty_at_ = found.empty_at == kNoLine ? std::nullopt : std::optional(found.empty_at);
   index_.hash_ = found.of_file;
   index_.kept_at_ = place;
   return true;
@@ -104,6 +110,7 @@ bool KeptIndex::load_from(const std::string& place) {
 void KeptIndex::save() {
   Header made = header();
   made.lines = index_.lines_;
+  made.empty_at = index_.empty_at_.value_or(kNoLine);
   made.of_file = index_.hash_;
   made.of_index =
       hash_of(&made, offsetof(Header, of_index), bytes_of(index_.lines_before_), bytes_of(index_.first_line_));

@@ -1,8 +1,8 @@
 #pragma once
 // An index of lines in a file of its own, beside the file whose lines it knows.
 //
-// 96 bytes of header, then lines before each group and before the file's end (u64), then where first lines begin (u32),
-// little-endian. The last 16 bytes of the header are the XXH3 of all else.
+// 104 bytes of header, then lines before each group and before the file's end (u64), then where first lines begin
+// (u32), little-endian. The last 16 bytes of the header are the XXH3 of all else.
 
 #include "keel/data/line_index.h"
 

@@ -1,7 +1,6 @@
 #include "keel/data/line_index.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "keel/data/gzip.h"
@@ -110,19 +109,7 @@ std::int64_t LineIndex::line_at(std::uint64_t offset) const {
 }
 
 std::optional<std::int64_t> LineIndex::empty_line() const {
-  if (lines_ == 0) return std::nullopt;
-  std::array<char, 3> mark = {};
-  file_.read(0, std::as_writable_bytes(std::span(mark).first(std::min<std::size_t>(mark.size(), file_.size()))));
-  std::uint64_t next = std::string_view(mark.data(), mark.size()) == "\xef\xbb\xbf" ? mark.size() : 0;
-  std::optional<std::uint64_t> found;
-  std::vector<char> buffer;
-  read_run(0, lines_, buffer, [&](const Line& line) {
-    if (line.offset != next && !found) found = next;
-    const std::uint64_t end = line.offset + line.text.size();
-    const bool has_return = end < file_.size() && line.text.data()[line.text.size()] == '\r';
-    next = end + (has_return ? 2 : 1);
-  });
-  return found ? std::optional(line_at(*found)) : std::nullopt;
+  return empty_at_ ? std::optional(line_at(*empty_at_)) : std::nullopt;
 }
 
 void check_empty_lines(const LineIndex& index, EmptyLines rule) {

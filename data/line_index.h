@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "keel/data/empty_lines.h"
+#include "keel/data/line_file.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/parallel.h"
 #include "keel/runtime/xxh3.h"
@@ -55,8 +55,8 @@ class LineIndex {
   std::int64_t size() const { return lines_; }
   // Of all bytes of the file.
   Hash128 hash() const { return hash_; }
-  // The first line without a character that others stand behind, as editors number lines; none: there is no such. Reads
-  // all lines.
+  // The first line without a character that others stand behind, as editors number lines; none: there is no such. The
+  // index knows; its number is counted from the file's beginning on.
   std::optional<std::int64_t> empty_line() const;
   // Where it is kept; empty where it is not.
   const std::string& kept_at() const { return kept_at_; }
@@ -87,6 +87,7 @@ class LineIndex {
   std::vector<std::uint64_t> lines_before_;  // of each group, and of the file's end
   std::vector<std::uint32_t> first_line_;    // of each group: how far from its begin
   std::int64_t lines_ = 0;
+  std::optional<std::uint64_t> empty_at_;  // where the line of empty_line() begins
   Hash128 hash_;
   std::string kept_at_;
   bool was_kept_ = false;

@@ -31,6 +31,7 @@ struct LineScan::Piece {
   };
   std::array<std::vector<Group>, 2> groups;
   std::array<std::uint64_t, 2> stray_quote = {kNowhere, kNowhere};
+  std::array<std::uint64_t, 2> first_empty = {kNowhere, kNowhere}, last_line = {kNowhere, kNowhere};
   std::uint64_t last_quote = 0;
   bool odd_quotes = false;
   Hash128 hash;
@@ -82,9 +83,14 @@ void LineScan::read_piece(std::uint64_t begin, std::vector<char>& buffer, Piece&
   const char separator = index_.options_.separator;
   for (auto& groups : piece.groups) groups.resize(static_cast<std::size_t>((end - begin - 1) / group_bytes + 1));
   const auto begin_line = [&](std::size_t at, bool inside) {
-    if (is_empty_line(text.substr(at))) return;
+    const std::size_t beginning = inside ? 1 : 0;
+    if (is_empty_line(text.substr(at))) {
+      piece.first_empty[beginning] = std::min(piece.first_empty[beginning], from + at);
+      return;
+    }
+    piece.last_line[beginning] = from + at;
     const std::uint64_t distance = at - own;
-    Piece::Group& group = piece.groups[inside ? 1 : 0][static_cast<std::size_t>(distance / group_bytes)];
+    Piece::Group& group = piece.groups[beginning][static_cast<std::size_t>(distance / group_bytes)];
     if (group.lines++ == 0) group.first = static_cast<std::uint32_t>(distance % group_bytes);
   };
   // What lies between two quotes; `inside` is how the piece must begin for these line feeds to end lines.
@@ -129,6 +135,9 @@ void LineScan::append(const Piece& piece) {
     index_.first_line_.push_back(group.first);
     index_.lines_ += static_cast<std::int64_t>(group.lines);
   }
+  if (!first_empty_ && piece.first_empty[beginning] != kNowhere) first_empty_ = piece.first_empty[beginning];
+  const std::uint64_t last = piece.last_line[beginning];
+  if (first_empty_ && last != kNowhere && last > *first_empty_) index_.empty_at_ = first_empty_;
   if (piece.odd_quotes) inside_quotes_ = !inside_quotes_;
   if (piece.last_quote != 0) last_quote_ = piece.last_quote;
   hashes_.add(std::as_bytes(std::span(&piece.hash, 1)));

@@ -1,6 +1,11 @@
 #pragma once
 // Reads a file from end to end to find where its lines begin, in pieces that several threads take.
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
 #include "keel/data/line_index.h"
 
 namespace keel {
@@ -23,6 +28,7 @@ class LineScan {
   std::uint64_t text_begin_ = 0;  // behind a mark of UTF-8
   bool inside_quotes_ = false;    // where the pieces so far end
   std::uint64_t last_quote_ = 0;
+  std::optional<std::uint64_t> first_empty_;  // where the first empty line so far begins
   Xxh3 hashes_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 class LinesDataset final : public Dataset {
  public:
-  LinesDataset(const std::string& path, const LinesOptions& options)
+  LinesDataset(const std::string& path, const LineFileOptions& options)
       : index_(path, {.cache_folder = options.cache_folder, .progress = options.progress}) {
     check_empty_lines(index_, options.empty_lines);
   }
@@ -42,7 +42,7 @@ class LinesDataset final : public Dataset {
 
 }  // namespace
 
-DatasetPtr open_lines(const std::string& path, const LinesOptions& options) {
+DatasetPtr open_lines(const std::string& path, const LineFileOptions& options) {
   return std::make_shared<LinesDataset>(path, options);
 }
 

@@ -45,7 +45,8 @@ std::string read_text(const std::string& path) {
     file.read(0, std::as_writable_bytes(std::span(text)));
   }
   KEEL_CHECK(!text.empty(), "'", path, "' is empty; name a text to train on");
-  KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", path, "' is a token file, not a text; open it as tokens");
+  KEEL_CHECK(!text.starts_with(kTokenFileMagic), "'", path,
+             "' is a token file, not a text; give data.type=tokens where the task has it");
   return text;
 }
 

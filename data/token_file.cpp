@@ -9,6 +9,7 @@
 #include "keel/data/file_list.h"
 #include "keel/data/foreign_tokens.h"
 #include "keel/data/token_header.h"
+#include "keel/data/tokenize_files.h"
 #include "keel/runtime/error.h"
 
 namespace keel {
@@ -67,6 +68,8 @@ TokenFile of_another_program(const std::shared_ptr<const InputFile>& file, const
                  found.token_bytes, " bytes, of a vocabulary of ", vocabulary)};
 }
 
+std::string shown_end(const std::optional<std::uint32_t>& end) { return end ? concat("token ", *end) : "no token"; }
+
 }  // namespace
 
 TokenFile open_token_file(const std::string& path) {
@@ -94,8 +97,7 @@ std::vector<std::string> token_files_at(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return files;
   std::erase_if(files, [](const std::string& file) {
-    const std::string name = std::filesystem::path(file).filename().string();
-    return name == "tokenizer.json" || name.find(".partial") != std::string::npos;
+    return std::filesystem::path(file).filename() == "tokenizer.json" || is_unended_tokenizing(file);
   });
   KEEL_CHECK(!files.empty(), "there is no file of tokens in the folder '", path, "'");
   return files;
@@ -105,12 +107,17 @@ TokenFile open_token_files(const std::vector<std::string>& paths) {
   KEEL_CHECK(!paths.empty(), "there is no token file to be opened");
   TokenFile all;
   std::vector<Tokens> shards;
+  std::optional<std::uint32_t> first_end;
   for (const std::string& path : paths) {
     TokenFile shard = open_token_file(path);
-    if (shards.empty()) all = shard;
+    if (shards.empty()) all = shard, first_end = shard.end_of_document;
     KEEL_CHECK(shard.tokenizer == all.tokenizer, "'", path, "' was made by tokenizer '", shard.tokenizer, "', and '",
                paths.front(), "' by '", all.tokenizer, "'; shards of one sequence have one tokenizer");
-    if (shard.end_of_document != all.end_of_document) all.end_of_document.reset();
+    if (shard.end_of_document != first_end && all.why_no_end.empty()) {
+      all.end_of_document.reset();
+      all.why_no_end = concat("'", paths.front(), "' says that ", shown_end(first_end), " ends a document, and '", path,
+                              "' that ", shown_end(shard.end_of_document), " does");
+    }
     shards.push_back(std::move(shard.tokens));
   }
   if (paths.size() > 1 && !all.note.empty()) all.note += concat("; so were ", paths.size() - 1, " more shards");

@@ -22,6 +22,7 @@ struct TokenFile {
   std::string tokenizer;                              // that made them; empty: the file does not say
   std::string note = {};                              // of a file that another program wrote: what it was taken for
   std::optional<std::uint32_t> end_of_document = {};  // the token behind each document; none: the file does not say
+  std::string why_no_end = {};                        // of shards that say otherwise: which two, and what; else empty
 };
 
 // Opens a token file, of keel or of a program that keel knows (keel/data/foreign_tokens.h). A wrong header or size is

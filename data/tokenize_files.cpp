@@ -28,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kStateEnding = ".json", kLockEnding = ".lock";  // behind OUT.partial
 constexpr std::uint64_t kBatchBytes = std::uint64_t{8} << 20;
 
 // How far a job has come, as OUT.partial.json has it.
@@ -78,8 +79,8 @@ class TokenizeJob {
         tokenizer_(tokenizer),
         options_(options),
         files_(files_of(options)),
-        state_path_(PartialFile::partial_of(options.out) + ".json"),
-        lock_(PartialFile::partial_of(options.out) + ".lock"),
+        state_path_(concat(PartialFile::partial_of(options.out), kStateEnding)),
+        lock_(concat(PartialFile::partial_of(options.out), kLockEnding)),
         job_(job_of(tokenizer, options, files_)) {
     KEEL_CHECK(options.shard_tokens >= 0, "a shard has a positive number of tokens, not ", options.shard_tokens);
     KEEL_CHECK(options.save_every > 0, "a run saves how far it is every so many bytes, at least 1");
@@ -283,6 +284,12 @@ TokenizedFiles tokenize_files(const Context& context, const Tokenizer& tokenizer
   KEEL_CHECK(folder.empty() || fs::is_directory(folder, ignored), "'", options.out,
              "' cannot be written: there is no folder '", folder.string(), "'");
   return TokenizeJob(context, tokenizer, options).run();
+}
+
+bool is_unended_tokenizing(std::string_view path) {
+  for (const std::string_view ending : {kStateEnding, kLockEnding})
+    if (path.ends_with(ending)) return PartialFile::is_partial(path.substr(0, path.size() - ending.size()));
+  return PartialFile::is_partial(path);
 }
 
 }  // namespace keel

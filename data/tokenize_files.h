@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "keel/runtime/context.h"
@@ -42,8 +43,11 @@ struct TokenizedFiles {
 // Encodes the files in their order. The tokens are those of each document by itself, whatever the number of threads and
 // however often the work was ended between; a file that is one document is encoded by parts where the tokenizer has
 // borders (Tokenizer::last_border()), else at once, which is an Error from 1 GiB on. While it works there are
-// OUT.partial and OUT.partial.json; the files appear whole. A text that cannot be read or encoded is an Error that
-// names the file.
+// OUT.partial, OUT.partial.json and OUT.partial.lock; the files appear whole. A text that cannot be read or encoded is
+// an Error that names the file.
 TokenizedFiles tokenize_files(const Context& context, const Tokenizer& tokenizer, const TokenizeOptions& options);
+
+// Whether it is the name of a file that such work keeps beside OUT until it has ended.
+bool is_unended_tokenizing(std::string_view path);
 
 }  // namespace keel

@@ -15,13 +15,16 @@
 namespace keel {
 namespace {
 
+constexpr std::string_view kPartial = ".partial";
+
 [[noreturn]] void throw_partial(const std::string& path, int code) {
   throw Error(concat("cannot write '", printable(path), "': ", std::generic_category().message(code)), ErrorKind::io);
 }
 
 }  // namespace
 
-std::string PartialFile::partial_of(const std::string& path) { return path + ".partial"; }
+std::string PartialFile::partial_of(const std::string& path) { return concat(path, kPartial); }
+bool PartialFile::is_partial(std::string_view path) { return path.ends_with(kPartial); }
 
 PartialFile::PartialFile(std::string path) : path_(std::move(path)) {
   const std::string partial = partial_of(path_);

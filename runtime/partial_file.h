@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "keel/runtime/language.h"
 
@@ -15,6 +16,8 @@ namespace keel {
 class PartialFile {
  public:
   static std::string partial_of(const std::string& path);
+  // Whether it is the name of one without commit.
+  static bool is_partial(std::string_view path);
 
   // Opens what is there of it, or begins it.
   explicit PartialFile(std::string path);

@@ -16,6 +16,9 @@ namespace {
 constexpr const char *kRunTokenizer = "tokenizer.json", *kRunModel = "config.json";
 constexpr std::string_view kModelFromKey = "model.from", kLoraFromKey = "model.lora_from",
                            kTokenizerNameKey = "data.tokenizer";
+constexpr const char* kNoModelsTokenizer =
+    "there is no model.from whose tokenizer could be taken; name a tokenizer (a folder or a file, such as one that "
+    "`keel tokenizer train` has made), or give model.from";
 
 }  // namespace
 
@@ -79,9 +82,7 @@ TokenizerPtr CatalogModel::tokenizer_of(const std::string& given, const std::fun
   if (has_run_tokenizer()) return run_tokenizer();
   const std::string name = tokenizer_name(given);
   if (name == kModelTokenizer) {
-    KEEL_CHECK(is_published(),
-               "data.tokenizer=model is the tokenizer of model.from, which is none; name a folder or a "
-               "file, such as one that `keel tokenizer train` has made");
+    KEEL_CHECK(is_published(), "data.tokenizer=model: ", kNoModelsTokenizer);
     try {
       return load_tokenizer(folder());
     } catch (const Error& error) {
@@ -156,6 +157,11 @@ HubFiles CatalogModel::hub_files(const ModelSpec& spec, const TokenizerPtr& toke
                                 .head = head,
                                 .run = site_.run,
                                 .chat = chat});
+}
+
+void complain_of_tokenizer(const Settings& settings, std::vector<SettingsComplaint>& complaints) {
+  if (settings.text(kTokenizerNameKey) == kModelTokenizer && settings.text(kModelFromKey) == "none")
+    complaints.push_back({{kTokenizerNameKey, kModelFromKey}, kNoModelsTokenizer});
 }
 
 }  // namespace keel

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "keel/config/settings.h"
 #include "keel/models/catalog.h"
 #include "keel/models/encoder_model.h"
 #include "keel/models/lora.h"
@@ -82,5 +83,8 @@ class CatalogModel {
 // What data.tokenizer is where it is not given: the tokenizer of model.from, or, of tasks that have it, `auto`, which
 // is byte where there is no model.from.
 inline constexpr std::string_view kModelTokenizer = "model", kAutoTokenizer = "auto";
+
+// Where data.tokenizer is `model`, and there is no model.from.
+void complain_of_tokenizer(const Settings& settings, std::vector<SettingsComplaint>& complaints);
 
 }  // namespace keel

@@ -110,6 +110,14 @@ std::string jinja_of(ChatTemplate form, std::string_view system) {
   return text + concat("{% if add_generation_prompt %}{{ ", jinja_text(asks), " }}{% endif %}");
 }
 
+std::vector<std::string> system_in_jinja(ChatTemplate form, std::string_view system) {
+  if (system.empty()) return {};
+  const ChatForm& parts = form_of(form);
+  const std::string written = concat("system", parts.behind_role, parts.trims ? trimmed(system) : system, parts.end);
+  const std::string quoted = jinja_text(written);
+  return {written, quoted.substr(1, quoted.size() - 2)};
+}
+
 std::string_view end_of_answer(ChatTemplate form) { return form_of(form).end; }
 
 void check_chat_tokens(ChatTemplate form, const Tokenizer& tokenizer) {

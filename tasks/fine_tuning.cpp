@@ -90,7 +90,8 @@ class FineTuningTask : public Task {
   HubFiles hub_files(DType dtype) override {
     return base_.hub_files(*shape(), tokenizer(), site_.settings.text(kTokenizerKey), dtype, {},
                            {.end = form_ == ChatTemplate::plain ? "" : std::string(end_of_answer(form_)),
-                            .jinja = jinja_of(form_, fields_.system)});
+                            .jinja = jinja_of(form_, fields_.system),
+                            .system = system_in_jinja(form_, fields_.system)});
   }
 
   Loss training_step(const Batch& batch, Forward& pass) override { return language_loss(*model_, batch, pass); }

@@ -10,17 +10,20 @@
 #include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
 #include "keel/tasks/special_tokens.h"
+#include "keel/tasks/text_records.h"
 
 namespace keel {
 namespace {
 
 constexpr std::array<std::string_view, 3> kLong = {"refuse", "skip", "cut"};
 
-// A list, or a cell of a table that has one as JSON; null: it is something else.
-Json list_in(const Value& value) {
-  const auto* nested = std::get_if<Nested>(&value);
-  const std::string* json = nested != nullptr ? &nested->json : std::get_if<std::string>(&value);
-  return json == nullptr ? Json() : Json::parse_or_null(*json);
+// Whether the value of a field `prompt` or `response` stands for messages. A text that is another list, or none, is a
+// content.
+bool is_of_messages(const Value& value) {
+  if (std::holds_alternative<Nested>(value)) return true;
+  const Json list = list_in(value);
+  return list.is_array() && !list.items().empty() &&
+         std::ranges::all_of(list.items(), [](const Json& each) { return each.contains("role"); });
 }
 
 const std::string& text_member(const Json& message, std::string_view name, std::size_t number) {
@@ -52,7 +55,7 @@ std::vector<ChatMessage> listed_messages(const Value& value, const std::string& 
 // What the field `prompt` or `response` of a record says: a text of that role, or a list of messages.
 void add_messages(const Example& record, const std::string& field, ChatRole role, std::vector<ChatMessage>& messages) {
   const Value& value = record[field];
-  if (!std::holds_alternative<Nested>(value)) {
+  if (!is_of_messages(value)) {
     messages.push_back({role, record.text(field)});
     return;
   }
@@ -135,7 +138,7 @@ std::vector<ChatMessage> messages_of(const Example& record, const RecordFields& 
   // Of a prompt and a response that are texts, each is a message.
   const auto is_plain = [&](const std::string& field) {
     const Value* value = record.find(field);
-    return value == nullptr || !std::holds_alternative<Nested>(*value);
+    return value == nullptr || !is_of_messages(*value);
   };
   const bool has_fields = !record.has(fields.messages) && is_plain(fields.prompt) && is_plain(fields.response);
   check_messages(messages, [&](std::size_t i) {

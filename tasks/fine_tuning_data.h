@@ -19,7 +19,7 @@ LongRecords parse_long_records(std::string_view name);  // an Error lists them
 
 struct RecordFields {
   std::string messages = "messages";                     // [{"role": ..., "content": ...}, ...]
-  std::string prompt = "prompt", response = "response";  // of records without it: texts
+  std::string prompt = "prompt", response = "response";  // of records without it: texts, or lists of messages
   std::string system = {};                               // of records without a system's message; empty: none
 };
 // The messages of a record. `answered`: the last one is the assistant's and of one before, else an Error; otherwise an

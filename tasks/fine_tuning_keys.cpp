@@ -1,6 +1,7 @@
 #include "keel/tasks/fine_tuning_keys.h"
 
 #include "keel/models/model_keys.h"
+#include "keel/tasks/catalog_model.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tokenizers/find_tokenizer.h"
 
@@ -26,7 +27,7 @@ std::vector<KeyRow> fine_tuning_keys() {
        .asked = true},
       {.key = "data.tokenizer",
        .type = text,
-       .standard = "model",
+       .standard = kModelTokenizer,
        .help =
            "byte, the folder of a model, a file of its tokenizer, or the name of a model in the local cache; model: "
            "that of model.from. It has the special tokens of data.template.",
@@ -85,6 +86,7 @@ std::vector<KeyRow> fine_tuning_keys() {
 std::vector<SettingsComplaint> complain_of_fine_tuning(const Settings& settings) {
   std::vector<SettingsComplaint> complaints = complain_of_model(settings);
   for (SettingsComplaint& each : complain_of_validation(settings)) complaints.push_back(std::move(each));
+  complain_of_tokenizer(settings, complaints);
   if (is_made_of_text(settings.text("data.tokenizer")))
     complaints.push_back(
         {{"data.tokenizer"}, "is made of one text, and there are records; take another one, such as byte"});

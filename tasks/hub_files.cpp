@@ -12,6 +12,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/runtime/hub_cache.h"
+#include "keel/runtime/json_file.h"
 #include "keel/runtime/printable.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/plain_tokenizers.h"
@@ -81,35 +82,37 @@ std::optional<std::string> kept_file(const std::string& folder, std::string_view
   return !folder.empty() && fs::exists(place) ? std::optional(read_text_file(place)) : std::nullopt;
 }
 
-void add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
+// Where the files beside the tokenizer come from; empty: they are made, or there are none.
+std::string add_tokenizer(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
   if (!options.tokenizer) {
     all.notes.emplace_back("the run has no tokenizer, and none is written");
-    return;
+    return {};
   }
   const Tokenizer& tokenizer = *options.tokenizer;
   const std::string folder = published_folder_of(options.tokenizer_name);
   if (!folder.empty() && is_same_tokenizer(folder, tokenizer)) {
     for (const std::string& name : tokenizer_files(folder))
       all.files.emplace_back(name, read_text_file(concat(folder, '/', name)));
-    return;
+    return folder;
   }
   const std::string json = tokenizer.to_json();
   if (json.find("\"keel tokenizer\"") != std::string::npos) {
     all.notes.push_back(concat("no tokenizer is written: keel's tokenizer '", tokenizer.name(),
                                "' has no form that transformers reads"));
-    return;
+    return {};
   }
   all.files.emplace_back("tokenizer.json", json);
   const std::size_t before = all.files.size();
   for (const std::string_view name : files_beside_tokenizer())
     if (const auto kept = kept_file(options.run, name)) all.files.emplace_back(name, *kept);
-  if (all.files.size() > before) return;
+  if (all.files.size() > before) return options.run;
   all.files.emplace_back("tokenizer_config.json", own_tokenizer_config(tokenizer, length).dump(2) + "\n");
   if (folder.empty() && options.tokenizer_name.find('/') != std::string::npos &&
       !fs::exists(with_home_folder(options.tokenizer_name)))
     all.notes.push_back(concat("'", options.tokenizer_name,
                                "' is not there any more, and the run has kept nothing but its tokenizer: "
                                "tokenizer_config.json has the special tokens that keel finds in it"));
+  return {};
 }
 
 std::string* file_named(HubFiles& all, std::string_view name) {
@@ -117,23 +120,36 @@ std::string* file_named(HubFiles& all, std::string_view name) {
   return found == all.files.end() ? nullptr : &found->second;
 }
 
+// Of a tokenizer_config.json: a text of Jinja, or several by name.
+std::string templates_in(const Json& templates) {
+  if (templates.is_string()) return templates.string();
+  std::string all;
+  if (templates.is_array())
+    for (const Json& each : templates.items())
+      if (const Json* text = each.find("template"); text != nullptr && text->is_string()) all += text->string() + '\n';
+  return all;
+}
+
 // How chats are written, where the tokenizer's files do not say it, or say another form than the one that was learnt.
-void add_chat_template(const HubFilesOptions& options, std::int64_t length, HubFiles& all) {
+// `from`: where those files come from; empty: nowhere.
+void add_chat_template(const HubFilesOptions& options, const std::string& from, std::int64_t length, HubFiles& all) {
   if (options.chat.jinja.empty() || file_named(all, "tokenizer.json") == nullptr) return;
   if (file_named(all, kTokenizerConfig) == nullptr)
     all.files.emplace_back(kTokenizerConfig, own_tokenizer_config(*options.tokenizer, length).dump(2) + "\n");
   std::string& text = *file_named(all, kTokenizerConfig);
-  Json config = Json::parse(text);
+  Json config = parse_json_file(text, from.empty() ? kTokenizerConfig : concat(from, '/', kTokenizerConfig));
   const std::string* beside = file_named(all, kChatTemplate);
   const Json* inside = config.find("chat_template");
   const bool has_one = beside != nullptr || (inside != nullptr && !inside->is_null());
-  const std::string before = beside != nullptr ? *beside : has_one ? inside->dump() : std::string();
-  const bool is_alike = !options.chat.end.empty() && before.find(options.chat.end) != std::string::npos;
-  if (has_one && is_alike) return;
+  const std::string before = beside != nullptr ? *beside : has_one ? templates_in(*inside) : std::string();
+  const auto has = [&](const std::string& text) { return before.find(text) != std::string::npos; };
+  const bool is_alike = !options.chat.end.empty() && has(options.chat.end);
+  const bool is_begun_alike = options.chat.system.empty() || std::ranges::any_of(options.chat.system, has);
+  if (has_one && (before == options.chat.jinja || (is_alike && is_begun_alike))) return;
   if (has_one)
-    all.notes.emplace_back(
-        "the chat template of the tokenizer's folder is another than data.template; the one that was learnt is written "
-        "in its place");
+    all.notes.push_back(concat("the chat template of the tokenizer's folder ",
+                               is_alike ? "does not begin chats by data.system" : "is another than data.template",
+                               "; the one that was learnt is written in its place"));
   std::erase_if(all.files, [](const auto& file) { return file.first == kChatTemplate; });
   config["chat_template"] = options.chat.jinja;
   if (!options.chat.end.empty() && !config.contains("eos_token")) config["eos_token"] = options.chat.end;
@@ -143,7 +159,8 @@ void add_chat_template(const HubFilesOptions& options, std::int64_t length, HubF
 // The folder's own generation_config.json, as far as the run has kept it, with what ends an answer.
 std::string generation_config(const HubFilesOptions& options, const Json& config) {
   const std::optional<std::string> kept = kept_file(options.run, kGenerationConfig);
-  Json generation = kept ? Json::parse(*kept) : Json({{"_from_model_config", true}});
+  Json generation =
+      kept ? parse_json_file(*kept, concat(options.run, '/', kGenerationConfig)) : Json({{"_from_model_config", true}});
   for (const std::string_view key : kTokenNumbers)
     if (const Json* number = config.find(key); number != nullptr && !generation.contains(key))
       generation[key] = *number;
@@ -192,7 +209,7 @@ std::shared_ptr<const AdapterForm> adapter_form(const Settings& settings, const 
 std::string kept_config(const ModelSpec& spec, const std::string& from, const HeadOptions& head) {
   Json config = spec.hub_config(head);
   if (const std::string place = concat(from, "/config.json"); !from.empty() && fs::exists(place)) {
-    const Json before = Json::parse(read_text_file(place));
+    const Json before = read_json_file(place);
     for (const std::string_view key : kTokenNumbers)
       if (const Json* number = before.find(key); number != nullptr && !number->is_null()) config[key] = *number;
   }
@@ -203,10 +220,7 @@ std::vector<std::int64_t> end_tokens_of(const std::string& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::string place = concat(folder, '/', name);
     if (!fs::exists(place)) continue;
-    Json config;
-    try {
-      config = Json::parse(read_text_file(place));
-    } catch (const Error& error) { throw Error(concat("'", place, "': ", error.what()), error.kind()); }
+    const Json config = read_json_file(place);
     KEEL_CHECK(config.is_object(), "'", place, "' is no object, {\"eos_token_id\": ...}, but ",
                printable(config.dump(), 64));
     const Json* ends = config.find("eos_token_id");
@@ -262,14 +276,15 @@ std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::strin
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options) {
   HubFiles all{.why_not = spec.why_no_hub_config()};
   if (!all.why_not.empty()) return all;
-  Json config = options.kept.empty() ? spec.hub_config(options.head) : Json::parse(options.kept);
+  Json config = options.kept.empty() ? spec.hub_config(options.head)
+                                     : parse_json_file(options.kept, concat(options.run, "/config.json"));
   if (options.tokenizer) add_token_numbers(*options.tokenizer, config);
   config["torch_dtype"] = torch_name(options.dtype);
   all.files.emplace_back("config.json", config.dump(2) + "\n");
   if (spec.entry().kind == ModelKind::decoder)
     all.files.emplace_back(kGenerationConfig, generation_config(options, config));
-  add_tokenizer(options, spec.block(), all);
-  add_chat_template(options, spec.block(), all);
+  const std::string from = add_tokenizer(options, spec.block(), all);
+  add_chat_template(options, from, spec.block(), all);
   return all;
 }
 

@@ -48,6 +48,9 @@ std::vector<std::pair<std::string, std::string>> kept_hub_files(const std::strin
 struct ChatFiles {
   std::string end = {};    // the token that ends an answer; empty: no token does
   std::string jinja = {};  // how a chat is written; empty: the model answers none
+  // A template that begins chats by the system's message of `jinja` has one of these texts; none: there is no such
+  // message.
+  std::vector<std::string> system = {};
 };
 
 struct HubFilesOptions {
@@ -61,7 +64,9 @@ struct HubFilesOptions {
   std::string run = {};      // where kept_hub_files() are; empty: nowhere
   ChatFiles chat = {};
 };
-// A tokenizer that other programs cannot read is left out, with a note.
+// A tokenizer that other programs cannot read is left out, with a note. The tokenizer's own chat template stays where
+// it ends answers and begins chats as `chat` does; else that of `chat` stands in its place, with a note. A file that is
+// no JSON is an Error that names it.
 HubFiles hub_files(const ModelSpec& spec, const HubFilesOptions& options);
 
 }  // namespace keel

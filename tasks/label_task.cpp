@@ -9,8 +9,7 @@
 #include "keel/data/token_batch.h"
 #include "keel/data/walk.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/file.h"
-#include "keel/runtime/json.h"
+#include "keel/runtime/json_file.h"
 #include "keel/tasks/metrics/values.h"
 #include "keel/tasks/word_dropout.h"
 
@@ -24,7 +23,7 @@ constexpr const char *kShares = "class_shares", *kShareWeight = "class_weight", 
 
 // id2label of a config.json, in the order of its numbers. Without one there are two classes, as transformers has it.
 std::vector<std::string> classes_of_config(const std::string& path) {
-  const Json config = Json::parse_or_null(read_text_file(path));
+  const Json config = read_json_file(path);
   const Json* names = config.find("id2label");
   std::vector<std::string> classes;
   if (names == nullptr || !names->is_object()) return {"LABEL_0", "LABEL_1"};
@@ -74,40 +73,44 @@ Collator counting(Collator rows, std::int64_t classes, std::vector<double> weigh
 
 std::vector<KeyRow> label_keys(const KeyCondition& when) {
   using enum KeyType;
-  std::vector<KeyRow> rows = {
+  return {
       {.key = "task.classes",
        .type = texts,
        .standard = "[]",
        .help = "Names of the classes, in the order of the model's outputs. []: those of model.from's config.json where "
-               "they have all of the data; else those of data.path, numbers by size, others by their bytes."},
+               "they have all of the data; else those of data.path, numbers by size, others by their bytes.",
+       .when_key = when.key,
+       .when_values = when.values,
+       .on_resume = ResumeRule::refuses},
       {.key = "task.class_weights",
        .type = numbers,
        .standard = "[]",
        .help = "What an example of each class counts in the loss, in their order; the loss is divided by the sum of "
                "what the batch's examples count. []: 1 each.",
-       .low = 0},
+       .low = 0,
+       .when_key = when.key,
+       .when_values = when.values,
+       .on_resume = ResumeRule::warns},
       {.key = "task.label_smoothing",
        .type = number,
        .standard = "0",
        .help = "The share of the target that all classes have alike.",
        .low = 0,
        .high = 1,
+       .when_key = when.key,
+       .when_values = when.values,
+       .on_resume = ResumeRule::warns,
+       .high_open = true},
+      // Of a regression, too.
+      {.key = "task.word_dropout",
+       .type = number,
+       .standard = "0",
+       .help = "The share of tokens in whose place training reads the token that masks, or else the unknown one; "
+               "special tokens stay.",
+       .low = 0,
+       .high = 1,
+       .on_resume = ResumeRule::warns,
        .high_open = true}};
-  for (KeyRow& row : rows) {
-    row.when_key = when.key;
-    row.when_values = when.values;
-    row.on_resume = row.key == "task.classes" ? ResumeRule::refuses : ResumeRule::warns;
-  }
-  rows.push_back({.key = "task.word_dropout",
-                  .type = number,
-                  .standard = "0",
-                  .help = "The share of tokens in whose place training reads the token that masks, or else the unknown "
-                          "one; special tokens stay.",
-                  .low = 0,
-                  .high = 1,
-                  .high_open = true});
-  rows.back().on_resume = ResumeRule::warns;
-  return rows;
 }
 
 KeyRow label_metrics_key() {
@@ -147,7 +150,7 @@ std::vector<SettingsComplaint> complain_of_labels(const Settings& settings, bool
 std::string label_task_of_hub(const std::string& folder, std::string_view ending,
                               HubSections (*sections)(const HubLabels& labels)) {
   const std::string place = concat(folder, '/', kHubConfig);
-  const Json config = Json::parse_or_null(read_text_file(place));
+  const Json config = read_json_file(place);
   const Json *classes = config.find("architectures"), *problem = config.find("problem_type");
   if (classes == nullptr || !classes->is_array() || classes->items().empty()) return {};
   const Json& name = classes->items().front();

@@ -5,7 +5,6 @@
 
 #include "keel/data/addition.h"
 #include "keel/data/data_file.h"
-#include "keel/data/file_list.h"
 #include "keel/data/loader.h"
 #include "keel/data/packing.h"
 #include "keel/data/text_dataset.h"
@@ -184,14 +183,13 @@ class LanguageTask : public Task {
   // Of texts.
   bool has_texts() const { return is_mixture() || site_.settings.text("data.type") == "text"; }
   std::string tokenizer_name() const { return base_.tokenizer_name(site_.settings.text("data.tokenizer")); }
-  // One that is there before the text is. Of a mixture, whose files may all be of tokens, that of model.from alone is.
+  // One that is there before the text is. A mixture whose files are all of tokens has that of the files.
   bool has_named_tokenizer() const {
-    if (is_mixture()) return tokenizer_name() == kModelTokenizer && mixture_has_texts();
-    return site_.settings.text("data.type") == "text" && !is_made_of_text(tokenizer_name());
+    return has_texts() && !is_made_of_text(tokenizer_name()) && (!is_mixture() || mixture_has_texts());
   }
   bool mixture_has_texts() const {
     return std::ranges::any_of(site_.settings.parts("data.mixture"), [](const Settings& source) {
-      return kind_of_file(files_at(source.text("path")).front()) != DataKind::tokens;
+      return kind_of_file(source.text("path")) != DataKind::tokens;
     });
   }
 

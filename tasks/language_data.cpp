@@ -188,9 +188,14 @@ DatasetPtr LanguageData::open_documents(const std::string& path) const {
 }
 
 DatasetPtr LanguageData::documents_in_tokens(const std::string& path, const TokenFile& file) const {
+  KEEL_CHECK(file.why_no_end.empty(), file.why_no_end,
+             "; data.packing needs one token: write all of them by one `keel tokenize --end-of-document TOKEN`");
   KEEL_CHECK(file.end_of_document, "'", path,
              "' are tokens, and do not say which of them ends a document; data.packing needs files that `keel tokenize "
              "--end-of-document TOKEN` has written, or texts");
+  KEEL_CHECK(!end_ || end_->token == *file.end_of_document, "'", path, "' says that token ", *file.end_of_document,
+             " ends a document, and '", end_->path, "' that token ", end_->token,
+             " does; write both by one `keel tokenize --end-of-document TOKEN`");
   KEEL_CHECK(file.tokens.size() > 0, "'", path, "' has no tokens");
   return token_documents(file.tokens, *file.end_of_document, options_.progress);
 }
@@ -211,6 +216,7 @@ DividedExamples LanguageData::documents_of(const LanguageSource& source) {
     const std::vector<std::string> files = token_files_at(source.path);
     const TokenFile file = open_token_files(files);
     documents = encoded = documents_in_tokens(source.path, file);
+    if (!end_) end_ = {source.path, *file.end_of_document};
     join(source, file.tokens.vocabulary_size(), tokenizer_of(files.front(), file));
   } else {
     documents = open_documents(source.path);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,8 @@ ValidationSet windows_in_order(const TaskSite& site, std::string name, const Tok
 // order. Batches have the fields of next_tokens(), or those that options.rows gives them.
 class LanguageData {
  public:
-  // A source that is missing, too short or malformed is an Error, and so are tokens of different vocabularies.
+  // A source that is missing, too short or malformed is an Error, and so are tokens of different vocabularies, and
+  // documents that different tokens end; validation files are held to that by data().
   explicit LanguageData(LanguageDataOptions options);
   Data data(const TaskSite& site) const;
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }  // null: not known
@@ -78,6 +80,7 @@ class LanguageData {
  private:
   DividedExamples windows_of(const LanguageSource& source);
   DividedExamples documents_of(const LanguageSource& source);
+  // `path`: of the file, or of the shards.
   DatasetPtr documents_in_tokens(const std::string& path, const TokenFile& file) const;
   DatasetPtr open_documents(const std::string& path) const;
   DatasetPtr rows_of_file(const std::string& path) const;
@@ -91,6 +94,11 @@ class LanguageData {
   std::shared_ptr<const Tokenizer> tokenizer_;
   TextRows rows_;
   std::string first_;  // the source whose vocabulary holds for all
+  struct DocumentEnd {
+    std::string path;
+    std::uint32_t token = 0;
+  };
+  std::optional<DocumentEnd> end_;  // of the first source of tokens, by which all of them end documents
   std::int64_t vocabulary_ = 0;
 };
 

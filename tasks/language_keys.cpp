@@ -13,8 +13,7 @@ namespace keel {
 namespace {
 
 constexpr std::string_view kType = "data.type";
-constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer",
-                           kLanguageFrom = "model.from";
+constexpr std::string_view kPacking = "data.packing", kLanguageTokenizer = "data.tokenizer";
 constexpr std::string_view kMixture = "mixture", kFiles = "text|tokens|mixture";
 
 }  // namespace
@@ -90,11 +89,7 @@ std::vector<SettingsComplaint> complain_of_language(const Settings& settings) {
   if (type == "addition") return complaints;
   const bool is_packed = settings.flag(kPacking);
   for (SettingsComplaint& each : complain_of_text_sources(settings, is_packed)) complaints.push_back(std::move(each));
-  if (type != "tokens" && settings.text(kLanguageTokenizer) == kModelTokenizer &&
-      settings.text(kLanguageFrom) == "none")
-    complaints.push_back({{kLanguageTokenizer, kLanguageFrom},
-                          "there is no model.from whose tokenizer could be taken; name a tokenizer, such as byte, or "
-                          "give model.from"});
+  if (type != "tokens") complain_of_tokenizer(settings, complaints);
   return complaints;
 }
 

@@ -96,6 +96,7 @@ std::vector<SettingsComplaint> complain_of_masked_language(const Settings& setti
   const bool has_documents = settings.text(kDataType) != "tokens";
   for (SettingsComplaint& each : complain_of_text_sources(settings, has_documents))
     complaints.push_back(std::move(each));
+  if (has_documents) complain_of_tokenizer(settings, complaints);
   const double sum =
       settings.number("task.masked") + settings.number("task.random") + settings.number("task.unchanged");
   if (std::abs(sum - 1) > 1e-9)

@@ -8,6 +8,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/printable.h"
 #include "keel/runtime/random.h"
+#include "keel/tasks/position_draws.h"
 #include "keel/tasks/text_records.h"
 
 namespace keel {
@@ -22,9 +23,7 @@ struct PositionDraws {
   std::uint64_t token;
 };
 PositionDraws draws_at(std::size_t position, PhiloxKey key, std::uint64_t draw) {
-  const PhiloxWords words = philox({static_cast<std::uint32_t>(position), 0, static_cast<std::uint32_t>(draw),
-                                    static_cast<std::uint32_t>(draw >> 32)},
-                                   key);
+  const PhiloxWords words = words_at(position, key, draw);
   return {words[0] * 0x1p-32, words[1] * 0x1p-32, std::uint64_t{words[2]} << 32 | words[3]};
 }
 

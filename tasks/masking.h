@@ -38,7 +38,7 @@ struct MaskedRow {
   std::vector<std::int32_t> inputs, labels;  // labels of tokens that are not chosen: -100
 };
 // A pure function of all that it is given. `begins`: 1 where a token begins a word; empty: each does. Draws of position
-// i are the words of Philox at counter (i, 0, low 32 bits of `draw`, high 32 bits).
+// i are words_at(i, key, draw) (keel/tasks/position_draws.h).
 MaskedRow masked_row(std::span<const std::int64_t> tokens, std::span<const std::int64_t> begins,
                      const MaskingOptions& options, PhiloxKey key, std::uint64_t draw);
 

@@ -24,11 +24,11 @@ namespace {
 
 constexpr const char* kColumnsFile = "columns.json";
 
-DatasetPtr open_examples(const std::string& path, const TaskSite& site) {
+DatasetPtr open_examples(const std::string& path, const TaskSite& site, EmptyLines empty = EmptyLines::left_out) {
   const DataKind kind = kind_of_file(path);
   KEEL_CHECK(kind == DataKind::csv || kind == DataKind::jsonl || kind == DataKind::columns, "'", path, "' is ",
              name_of(kind), "; a table (.csv, .tsv), JSON lines (.jsonl) or a columnar file is asked for");
-  DatasetPtr data = open_data(path, {.progress = site.progress});
+  DatasetPtr data = open_data(path, {.empty_lines = empty, .progress = site.progress});
   KEEL_CHECK(data->size() > 0, "'", path, "' has no examples");
   return data;
 }
@@ -93,7 +93,8 @@ class SupervisedTask : public Task {
   }
 
   std::shared_ptr<const BatchSource> prediction_data(const std::string& path) override {
-    return in_order(site_, prepared(open_examples(path, site_), shared_columns(), path, false), stack());
+    return in_order(site_, prepared(open_examples(path, site_, EmptyLines::refused), shared_columns(), path, false),
+                    stack());
   }
 
   void predict_step(const Batch& batch, Forward& pass, Predictions& out) override {

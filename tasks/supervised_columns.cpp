@@ -60,10 +60,6 @@ std::vector<double> numbers_of(const Example& example, const std::vector<std::st
   return numbers;
 }
 
-bool is_text(const Value& value) {
-  return std::holds_alternative<std::string>(value) || std::holds_alternative<Nested>(value);
-}
-
 std::optional<std::int64_t> whole_of(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -193,7 +189,7 @@ SupervisedColumns::SupervisedColumns(const Dataset& data, const std::vector<std:
     KEEL_CHECK(!is_a_heads(name), "data.inputs: '", printable(name, 64), "' is what a head learns");
   if (inputs_.empty())
     for (const auto& [name, value] : first.fields())
-      if (!is_text(value) && !is_a_heads(name) && name != left_out) inputs_.push_back(name);
+      if (text_or_json(value) == nullptr && !is_a_heads(name) && name != left_out) inputs_.push_back(name);
   width_ = std::ssize(numbers_of(first, inputs_));
   KEEL_CHECK(width_ > 0, "there are no numbers beside what the heads learn, so nothing for the model to read");
 }
@@ -204,7 +200,7 @@ void SupervisedColumns::add_head(const Example& first, const SupervisedHead& hea
     made.width = std::ssize(numbers_of(first, head.columns));
     return;
   }
-  if (head.columns.size() == 1 && is_text(first[head.columns.front()])) return;
+  if (head.columns.size() == 1 && text_or_json(first[head.columns.front()]) != nullptr) return;
   made.width = std::ssize(numbers_of(first, head.columns));  // one of each class
   if (made.width == 1) made.width = head.classes;
   KEEL_CHECK(made.width < 2 || head.classes == 0 || made.width == head.classes, "model.heads: head '", head.name,
@@ -298,9 +294,9 @@ std::string SupervisedColumns::json() const {
 std::int64_t SupervisedColumns::class_of(const Example& example, std::size_t head) const {
   const std::vector<std::string>& names = heads_[head].columns;
   const std::int64_t classes = columns_[head].width;
-  if (names.size() == 1 &&
-      (std::holds_alternative<double>(example[names.front()]) ||
-       std::holds_alternative<std::int64_t>(example[names.front()]) || is_text(example[names.front()]))) {
+  if (names.size() == 1 && (std::holds_alternative<double>(example[names.front()]) ||
+                            std::holds_alternative<std::int64_t>(example[names.front()]) ||
+                            text_or_json(example[names.front()]) != nullptr)) {
     const std::string text = class_text(example, names.front());
     if (!numbers_[head].empty()) {
       const auto found = numbers_[head].find(text);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "keel/tasks/catalog_model.h"
 #include "keel/tasks/data_keys.h"
 #include "keel/tasks/text_records.h"
 
@@ -24,7 +25,7 @@ std::vector<KeyRow> tokenizer_keys() {
                           .when_values = "none",
                           .asked = true};
   KeyRow hub = scratch;
-  hub.standard = "model";
+  hub.standard = kModelTokenizer;
   hub.when_other = true;
   return {scratch, hub};
 }
@@ -44,7 +45,8 @@ std::vector<KeyRow> text_record_keys(const TextRecordWords& words) {
        .type = choice,
        .standard = "auto",
        .help = "Of files whose names (.csv, .tsv, .jsonl) and first bytes do not say it; of tables, csv or tsv stands "
-               "for the name. In tsv a tab ends a cell, and quotes are characters as any other.",
+               "for the name, and another contradiction is an error. In tsv a tab ends a cell, and quotes are "
+               "characters as any other.",
        .choices = "auto|csv|tsv|jsonl|columns"},
       {.key = "data.header",
        .type = flag,
@@ -95,9 +97,7 @@ std::vector<SettingsComplaint> complain_of_text_records(const Settings& settings
   if (texts.size() == 1 && truncation == "only_second")
     complain({kTruncation, kText}, "there is one text, and only_second cuts the second of a pair");
   if (settings.texts(kLabel).empty()) complain({kLabel}, "names no column; give that of what is learnt");
-  if (settings.text(kTokenizer) == "model" && settings.text(kHubModel) == "none")
-    complain({kTokenizer, kHubModel},
-             "there is no model.from whose tokenizer could be taken; name a tokenizer, or give model.from");
+  complain_of_tokenizer(settings, complaints);
   return complaints;
 }
 

@@ -6,11 +6,11 @@
 #include "keel/data/columns.h"
 #include "keel/data/csv.h"
 #include "keel/data/data_file.h"
+#include "keel/data/file_list.h"
 #include "keel/data/jsonl.h"
 #include "keel/data/lines.h"
 #include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
-#include "keel/runtime/json.h"
 #include "keel/runtime/printable.h"
 
 namespace keel {
@@ -29,7 +29,7 @@ bool is_named_tsv(std::string_view path) {
 
 RecordKind kind_of_records(const std::string& path, const RecordForm& form, LabelCells labels) {
   const DataKind kind = kind_of_file(path);
-  // data.format says what a name does not, or which table one is.
+  // data.format says what a name does not, or which table it is.
   const bool says_table = form.format == "csv" || form.format == "tsv";
   if (kind == DataKind::text || (kind == DataKind::csv && says_table)) {
     if (form.format == "csv") return RecordKind::csv;
@@ -37,6 +37,13 @@ RecordKind kind_of_records(const std::string& path, const RecordForm& form, Labe
     if (form.format == "jsonl") return RecordKind::jsonl;
     if (form.format == "columns") return RecordKind::columns;
   }
+  // A file to predict is what it is, whatever those to learn from are.
+  const bool is_so = form.format == "auto" || (form.format == "jsonl" && kind == DataKind::jsonl) ||
+                     (form.format == "columns" && kind == DataKind::columns);
+  const bool has_records = kind != DataKind::tokens && kind != DataKind::files;
+  KEEL_CHECK(is_so || labels == LabelCells::none || !has_records, "'", path, "' is ", name_of(kind),
+             " by its name or its first bytes, and data.format=", form.format,
+             " says otherwise; leave data.format out, or give the file a name of its kind");
   if (kind == DataKind::csv) return is_named_tsv(path) ? RecordKind::tsv : RecordKind::csv;
   if (kind == DataKind::jsonl) return RecordKind::jsonl;
   if (kind == DataKind::columns) return RecordKind::columns;
@@ -111,10 +118,12 @@ RecordForm record_form(const Settings& settings) {
           .split_column = split == "none" ? std::string() : split};
 }
 
-TextRecords open_text_records(const std::string& path, const RecordForm& form, LabelCells labels,
+TextRecords open_text_records(const std::string& name, const RecordForm& form, LabelCells labels,
                               const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
+  const RecordKind kind = kind_of_records(name, form, labels);
+  const std::string path = one_file_at(name);
+  const LineFileOptions lines = {.empty_lines = EmptyLines::refused, .progress = progress};
   TextRecords records = {.data = {}, .texts = form.texts};
-  const RecordKind kind = kind_of_records(path, form, labels);
   switch (kind) {
     case RecordKind::csv:
     case RecordKind::tsv:
@@ -122,15 +131,12 @@ TextRecords open_text_records(const std::string& path, const RecordForm& form, L
                                      .header = form.header,
                                      .separator = kind == RecordKind::tsv ? '\t' : ',',
                                      .quotes = kind == RecordKind::csv,
-                                     .empty_lines = EmptyLines::refused,
-                                     .progress = progress});
+                                     .lines = lines});
       break;
-    case RecordKind::jsonl:
-      records.data = open_jsonl(path, {.empty_lines = EmptyLines::refused, .progress = progress});
-      break;
+    case RecordKind::jsonl: records.data = open_jsonl(path, lines); break;
     case RecordKind::columns: records.data = open_columns(path); break;
     case RecordKind::lines:
-      records.data = open_lines(path, {.empty_lines = EmptyLines::refused, .progress = progress});
+      records.data = open_lines(path, lines);
       records.texts = {"text"};
       break;
   }
@@ -157,20 +163,25 @@ void each_record(const Dataset& records, const std::string& path, const std::fun
   }
 }
 
+Json list_in(const Value& value) {
+  const std::string* text = text_or_json(value);
+  const std::size_t begin = text == nullptr ? std::string::npos : text->find_first_not_of(kSpaces);
+  if (begin == std::string::npos || (*text)[begin] != '[') return {};
+  return Json::parse_or_null(*text);
+}
+
 std::vector<std::string> words_of_record(const Example& record, const std::string& field) {
-  const auto* nested = std::get_if<Nested>(&record[field]);
-  const std::string& text = nested != nullptr ? nested->json : record.text(field);
+  const Value& value = record[field];
+  const bool is_nested = std::holds_alternative<Nested>(value);
+  const std::string& text = is_nested ? std::get<Nested>(value).json : record.text(field);
   std::vector<std::string> words;
-  if (nested != nullptr || (text.starts_with('[') && text.ends_with(']'))) {
-    // Of JSON lines, or of a cell that has a list as JSON.
-    const Json list = Json::parse_or_null(text);
-    const bool is_list = list.is_array() && std::ranges::all_of(list.items(), &Json::is_string);
-    KEEL_CHECK(is_list || nested == nullptr, "'", printable(field, 64), "' is ", printable(text, 64),
-               "; a list of texts alone, or words between spaces, is asked for");
-    if (is_list)
-      for (const Json& each : list.items()) words.push_back(each.string());
-  }
-  if (words.empty()) {
+  const Json list = list_in(value);
+  const bool is_list = list.is_array() && std::ranges::all_of(list.items(), &Json::is_string);
+  KEEL_CHECK(is_list || !is_nested, "'", printable(field, 64), "' is ", printable(text, 64),
+             "; a list of texts alone, or words between spaces, is asked for");
+  if (is_list)
+    for (const Json& each : list.items()) words.push_back(each.string());
+  if (words.empty() && !is_nested) {
     const std::string_view all = text;
     for (std::size_t begin = all.find_first_not_of(kSpaces); begin != std::string_view::npos;) {
       const std::size_t end = std::min(all.find_first_of(kSpaces, begin), all.size());

@@ -9,6 +9,7 @@
 
 #include "keel/config/settings.h"
 #include "keel/data/dataset.h"
+#include "keel/runtime/json.h"
 #include "keel/tokenizers/tokenizer.h"
 
 namespace keel {
@@ -41,7 +42,8 @@ struct TextRecords {
 };
 // The records of a file. In .tsv quotes are characters as any other; in .csv they stand around cells (RFC 4180). Where
 // labels are `none`, a text whose kind nothing says has a record in each line. An Error where the file is of no kind
-// that has records, where a column is not there, or where there is no record.
+// that has records, where labels are read and `format` is another kind than the file's, where a column is not there, or
+// where there is no record.
 TextRecords open_text_records(const std::string& path, const RecordForm& form, LabelCells labels,
                               const std::function<void(std::uint64_t done, std::uint64_t all)>& progress = {});
 
@@ -50,6 +52,10 @@ TextPair texts_of_record(const Example& record, const std::vector<std::string>& 
 
 // Calls f for each record, in order. What it throws is told with file and line.
 void each_record(const Dataset& records, const std::string& path, const std::function<void(const Example& record)>& f);
+
+// A list of JSON: of JSON lines, or a text that is one, as cells of tables and texts of columnar files have it. Null:
+// something else.
+Json list_in(const Value& value);
 
 // Words of a record: a list of texts (of JSON), or a text whose words are separated by spaces. None is an Error.
 std::vector<std::string> words_of_record(const Example& record, const std::string& field);

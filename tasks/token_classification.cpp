@@ -22,8 +22,7 @@ std::vector<std::string> word_labels(const Example& record, const std::string& f
   std::vector<std::string> labels;
   if (const auto* wholes = std::get_if<Integers>(&record[field]))
     for (const std::int64_t each : wholes->values) labels.push_back(std::to_string(each));
-  else if (std::holds_alternative<std::string>(record[field]) || std::holds_alternative<Nested>(record[field]))
-    labels = words_of_record(record, field);
+  else if (text_or_json(record[field]) != nullptr) labels = words_of_record(record, field);
   else labels = {class_text(record, field)};
   KEEL_CHECK(labels.size() == words, "there are ", words, " words and ", labels.size(), " labels in '",
              printable(field, 64), "'; each word has one");

@@ -5,6 +5,7 @@
 
 #include "keel/data/token_batch.h"
 #include "keel/runtime/error.h"
+#include "keel/tasks/position_draws.h"
 #include "keel/tasks/special_tokens.h"
 
 namespace keel {
@@ -23,10 +24,7 @@ void hide_words(std::vector<std::int64_t>& tokens, const WordDropout& options, P
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto token = static_cast<std::size_t>(tokens[i]);
     if (token < options.is_special.size() && options.is_special[token]) continue;
-    const PhiloxWords words = philox(
-        {static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(draw), static_cast<std::uint32_t>(draw >> 32)},
-        key);
-    if (words[0] * 0x1p-32 < options.share) tokens[i] = options.stand_in;
+    if (words_at(i, key, draw)[0] * 0x1p-32 < options.share) tokens[i] = options.stand_in;
   }
 }
 

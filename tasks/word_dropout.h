@@ -19,8 +19,8 @@ struct WordDropout {
 // The stand-in is the token that masks, or else the one of unknown text. An Error where the tokenizer has neither.
 WordDropout word_dropout(const Tokenizer& tokenizer, double share);
 
-// A pure function of all that it is given: position i is hidden where word 0 of Philox at counter (i, 0, low 32 bits of
-// `draw`, high 32 bits) is less than share * 2^32.
+// A pure function of all that it is given: position i is hidden where the first of words_at(i, key, draw)
+// (keel/tasks/position_draws.h) is less than share * 2^32.
 void hide_words(std::vector<std::int64_t>& tokens, const WordDropout& options, PhiloxKey key, std::uint64_t draw);
 
 // `rows`, with words hidden in the field input_ids: by the data's seed and the sample, so anew in each epoch.

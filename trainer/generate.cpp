@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "keel/autograd/variable.h"
-#include "keel/data/jsonl.h"
-#include "keel/data/lines.h"
+#include "keel/data/data_file.h"
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/thread_transport.h"
 #include "keel/dist/comm/transport_communicator.h"
@@ -44,9 +43,7 @@ void with_loaded_task(const GenerateOptions& options, Communicator& ranks,
 }
 
 std::vector<std::string> prompts_of(const std::string& path) {
-  const bool is_json = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  const DatasetPtr records = is_json ? open_jsonl(path, {.empty_lines = EmptyLines::refused})
-                                     : open_lines(path, {.empty_lines = EmptyLines::refused});
+  const DatasetPtr records = open_data(path, {.empty_lines = EmptyLines::refused});
   KEEL_CHECK(records->size() > 0, "'", path, "' has no prompt");
   std::vector<std::string> prompts;
   for (std::int64_t i = 0; i < records->size(); ++i) {

@@ -120,6 +120,11 @@ TEST_F(TrainedRun, GeneratesTheAnswersOfAFileInItsOrder) {
   EXPECT_EQ(first.at("answer").string() + "\n", out_of(words + "--prompt The"));
   out_of("launch -N 2 --threads --strat zero3 " + words + "--prompts prompts.jsonl --out two.jsonl --batch 1");
   EXPECT_EQ(sandbox.read("two.jsonl"), answers);
+  sandbox.write("prompts.csv", "x,prompt\n1,The\n2,\"The quick b\"\n3,jumps\n");
+  out_of(words + "--prompts prompts.csv --out table.jsonl --batch 1");
+  EXPECT_EQ(sandbox.read("table.jsonl"), answers);
+  sandbox.write("numbers.csv", "prompt\n1\n");
+  expect_refused(words + "--prompts numbers.csv --out four.jsonl", "'numbers.csv', line 2: `prompt` is ");
   out_of(words + "--prompts prompts.txt --out three.jsonl");
   EXPECT_EQ(std::ranges::count(sandbox.read("three.jsonl"), '\n'), 3);
   const std::string whole = first.at("answer").string(), stop = whole.substr(8, 3);

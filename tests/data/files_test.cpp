@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "keel/data/csv.h"
+#include "keel/data/data_file.h"
 #include "keel/data/file_dataset.h"
 #include "keel/data/file_list.h"
 #include "keel/data/gzip.h"
@@ -148,7 +149,7 @@ TEST(Gzip, FilesAreReadAsWhatTheyHold) {
   const std::string plain = decompress_once(path, {.cache_folder = folder / "cache"});
   EXPECT_EQ(read_text_file(plain), table);
   EXPECT_EQ(decompress_once(path, {.cache_folder = folder / "cache"}), plain);
-  const CsvOptions options{.separator = ',', .cache_folder = folder / "cache"};
+  const CsvOptions options{.separator = ',', .lines = {.cache_folder = folder / "cache"}};
   const DatasetPtr data = open_csv(path, options);
   ASSERT_EQ(data->size(), 30000);
   EXPECT_EQ(data->example(29999).number("a"), 29999);
@@ -179,6 +180,33 @@ TEST(Gzip, DamagedFilesAreRefusedAndLeaveNothing) {
   flipped[20] ^= 1;
   refusal(flipped);
   EXPECT_TRUE(std::filesystem::is_empty(folder / "cache"));
+}
+
+TEST(OpenData, OfAPatternIsTheOneFileThatItFits) {
+  const TemporaryFolder folder;
+  written(folder, "a1.csv", "x,y\n1,2\n");
+  written(folder, "b1.txt", "one\ntwo\n");
+  EXPECT_EQ(open_data(folder / "a*.csv")->example(0).number("y"), 2);
+  EXPECT_EQ(open_data(folder / "b?.txt")->size(), 2);
+  written(folder, "a2.csv", "x,y\n1,2\n");
+  EXPECT_EQ(error_of([&] { open_data(folder / "a*.csv"); }),
+            "'" + folder / "a*.csv" + "' fits 2 files, '" + folder / "a1.csv" +
+                "' the first of them; a pattern names several files of tokens alone: name one file, or a folder of "
+                "texts");
+  EXPECT_EQ(error_of([&] { open_data(folder / "c*"); }), "no file fits '" + folder / "c*" + "'");
+  for (const char* name : {"t1.bin", "t2.bin"}) TokenFileWriter(folder / name, 100, "byte").commit();
+  for (const char* name : {"t1.bin", "t*.bin"})
+    EXPECT_NE(error_of([&] { open_data(folder / name); }).find("read them where data.type=tokens"), std::string::npos);
+}
+
+TEST(OpenData, OfAFolderWhoseFirstFileCannotBeReadSaysWhy) {
+  const std::string unreadable = "/sys/bus/platform/drivers_probe";  // nobody may read it, not even root
+  const TemporaryFolder folder;
+  if (!std::filesystem::exists(unreadable) || std::ifstream(unreadable))
+    GTEST_SKIP() << "there is no file here that root may not read";
+  std::filesystem::create_symlink(unreadable, folder / "a.bin");
+  written(folder, "b.bin", "x");
+  EXPECT_NE(error_of([&] { kind_of_file(folder.path()); }).find("a.bin"), std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -36,6 +37,30 @@ std::vector<std::string> naive_lines(const std::string& text, bool with_quotes) 
     if (line.ends_with('\r')) line.pop_back();
   std::erase(lines, "");
   return lines;
+}
+
+// The number of the first line without a character that others stand behind.
+std::optional<std::int64_t> naive_empty_line(const std::string& text, bool with_quotes) {
+  std::optional<std::int64_t> empty;
+  std::int64_t line_feeds = 0, begins_at = 0;  // of all, and of those before the line
+  std::string line;
+  bool inside = false;
+  const std::string all = text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
+  for (std::size_t i = 0; i <= all.size(); ++i) {
+    const char byte = i < all.size() ? all[i] : '\n';
+    if (with_quotes && byte == '"') inside = !inside;
+    if (byte != '\n' || inside) {
+      line += byte;
+      line_feeds += byte == '\n' ? 1 : 0;
+      continue;
+    }
+    const bool is_empty = line.empty() || line == "\r";
+    if (!is_empty && empty) return empty;
+    if (is_empty && !empty) empty = begins_at + 1;
+    begins_at = ++line_feeds;
+    line.clear();
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> lines_of(const LineIndex& index, const std::vector<std::int64_t>& numbers) {
@@ -81,6 +106,7 @@ void expect_lines(const TemporaryFolder& folder, const std::string& text, char s
   const std::vector<std::string> wanted = naive_lines(text, separator != 0);
   ASSERT_EQ(index.size(), std::ssize(wanted));
   EXPECT_EQ(lines_of(index, all_of(index)), wanted);
+  EXPECT_EQ(index.empty_line(), naive_empty_line(text, separator != 0));
   if (wanted.empty()) return;
   std::mt19937_64 engine(1);
   std::vector<std::int64_t> numbers;
@@ -298,6 +324,29 @@ TEST(LineIndex, TellsHowFarItIs) {
   EXPECT_EQ(told, (std::vector<std::uint64_t>{64u << 20, (70u << 20) + 5}));
   EXPECT_EQ(index.size(), 2);
   EXPECT_EQ(lines_of(index, {1}).front(), "last");
+}
+
+TEST(LineIndex, KnowsAnEmptyLineWithoutReadingTheFileAgain) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 300000; ++i) text += "0123456789\n";
+  const std::string path = write_file(folder / "text", text);
+  const LineIndex made(path, kept(folder)), again(path, kept(folder));
+  EXPECT_TRUE(again.was_kept());
+  write_file(path, "");
+  EXPECT_EQ(made.empty_line(), std::nullopt);
+  EXPECT_EQ(again.empty_line(), std::nullopt);
+  // In a piece by itself, and with the line behind it in another one.
+  for (const std::size_t at :
+       {std::size_t{1100}, std::size_t{1} << 20, (std::size_t{1} << 20) - 1, std::size_t{3} << 20}) {
+    std::string gap = text;
+    const std::size_t line = std::min(at, gap.size() - 11) / 11;
+    gap.insert(line * 11, "\n");
+    write_file(path, gap);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(LineIndex(path, kept(folder)).empty_line(), std::int64_t(line) + 1) << at;
+  }
+  write_file(path, text + "\r\n\n");
+  EXPECT_EQ(LineIndex(path, kept(folder)).empty_line(), std::nullopt) << "nothing stands behind them";
 }
 
 }  // namespace

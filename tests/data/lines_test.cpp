@@ -41,8 +41,10 @@ TEST(Lines, ThatAreEmptyAreRefusedWhereOthersStandBehindThem) {
     std::string all;
     for (const auto& open : std::initializer_list<std::function<DatasetPtr()>>{
              [&] { return open_lines(path, {.empty_lines = EmptyLines::refused}); },
-             [&] { return open_csv(path, {.header = false, .empty_lines = EmptyLines::refused}); },
-             [&] { return open_csv(path, {.header = false, .quotes = false, .empty_lines = EmptyLines::refused}); },
+             [&] { return open_csv(path, {.header = false, .lines = {.empty_lines = EmptyLines::refused}}); },
+             [&] {
+               return open_csv(path, {.header = false, .quotes = false, .lines = {.empty_lines = EmptyLines::refused}});
+             },
              [&] { return open_jsonl(path, {.empty_lines = EmptyLines::refused}); }}) {
       const std::string message = error_of([&] { (void)open(); });
       all += message.substr(message.empty() ? 0 : message.find("line ")).substr(0, 22) + ';';

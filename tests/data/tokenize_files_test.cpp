@@ -191,5 +191,41 @@ TEST(TokenizeFiles, LeaveNothingBehindWhereTheyCannot) {
   EXPECT_EQ(files_at(folder.path()).size(), 3u);
 }
 
+TEST(TokenizeFiles, AFolderOfShardsLeavesOutWhatHasNotEndedAndNothingElse) {
+  const TemporaryFolder folder;
+  write_text_file(folder / "text", "abc");
+  std::filesystem::create_directory(folder / "shards");
+  std::vector<std::string> shards;
+  for (const char* name : {"a.bin", "b.partial2.bin", "c.partial.bin", "d.partial.json.bin"}) {
+    shards.push_back(folder / concat("shards/", name));
+    tokenize_files(of_threads(1), ByteTokenizer(), {.files = {folder / "text"}, .out = shards.back()});
+  }
+  for (const char* name : {"e.bin.partial", "e.bin.partial.json", "e.bin.partial.lock", "tokenizer.json"})
+    write_text_file(folder / concat("shards/", name), "unended");
+  EXPECT_EQ(token_files_at(folder / "shards"), shards);
+  EXPECT_EQ(open_token_files(token_files_at(folder / "shards")).tokens.size(), 12);
+}
+
+TEST(TokenizeFiles, ShardsWhoseDocumentsEndOtherwiseSayWhichTwo) {
+  const TemporaryFolder folder;
+  write_text_file(folder / "text", "abc");
+  const auto shard = [&](const char* name, std::optional<std::uint32_t> end) {
+    TokenizeOptions options{.files = {folder / "text"}, .out = folder / name};
+    options.end_of_document = end;
+    tokenize_files(of_threads(1), ByteTokenizer(), options);
+    return folder / name;
+  };
+  const std::string a = shard("a", 1), b = shard("b", 1), c = shard("c", 2), d = shard("d", std::nullopt);
+  EXPECT_EQ(open_token_files({a, b}).end_of_document, 1u);
+  EXPECT_EQ(open_token_files({a, b}).why_no_end, "");
+  EXPECT_EQ(open_token_files({a, b, c, a}).end_of_document, std::nullopt);
+  EXPECT_EQ(open_token_files({a, b, c, d}).why_no_end,
+            concat("'", a, "' says that token 1 ends a document, and '", c, "' that token 2 does"));
+  EXPECT_EQ(open_token_files({a, d, a}).why_no_end,
+            concat("'", a, "' says that token 1 ends a document, and '", d, "' that no token does"));
+  EXPECT_EQ(open_token_files({d, d}).why_no_end, "");
+  EXPECT_EQ(open_token_files({d, a}).end_of_document, std::nullopt);
+}
+
 }  // namespace
 }  // namespace keel

@@ -10,7 +10,7 @@ namespace keel::fuzz {
 namespace {
 
 void read_table(const std::string& path, CsvOptions options) {
-  options.cache_folder = scratch().path();  // of what looks as if gzip had compressed it
+  options.lines.cache_folder = scratch().path();  // of what looks as if gzip had compressed it
   const DatasetPtr data = open_csv(path, options);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(data->size()));
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -1,11 +1,14 @@
-#include "keel/runtime/json.h"
+#include "keel/runtime/json_file.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "keel/runtime/error.h"
+#include "keel/runtime/file.h"
 #include "tests/error_of.h"
+#include "tests/temporary_folder.h"
 
 namespace keel {
 namespace {
@@ -90,6 +93,22 @@ TEST(Json, TextsThatAreNotUtf8AreRefusedOrReplaced) {
 
 TEST(Json, OfMembersWithOneNameTheLastStays) {
   EXPECT_EQ(Json::parse(R"({"a":1,"b":2,"a":3})").dump(), R"({"a":3,"b":2})");
+}
+
+TEST(Json, OfAFileNamesTheFileWhereItIsNone) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.json";
+  write_text_file(path, "{\"a\": [1]}");
+  EXPECT_EQ(read_json_file(path).dump(), "{\"a\":[1]}");
+  write_text_file(path, "{\"a\": ");
+  const std::string message = error_of([&] { read_json_file(path); });
+  EXPECT_TRUE(message.starts_with(concat("'", path, "' is no JSON: "))) << message;
+  EXPECT_NE(message.find("line 1"), std::string::npos) << message;
+  EXPECT_THROW(parse_json_file("[", "b.json"), JsonError);
+  try {
+    read_json_file(folder / "none");
+    FAIL();
+  } catch (const Error& error) { EXPECT_EQ(error.kind(), ErrorKind::io); }
 }
 
 }  // namespace

@@ -47,5 +47,11 @@ TEST(PartialFile, SaysWhatCannotBe) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(PartialFile, IsKnownByItsWholeEndingAlone) {
+  EXPECT_TRUE(PartialFile::is_partial(PartialFile::partial_of("a.bin")));
+  for (const char* name : {"a.bin", "a.partial.bin", "a.partials", "a.partial.json", "a_partial", ""})
+    EXPECT_FALSE(PartialFile::is_partial(name)) << name;
+}
+
 }  // namespace
 }  // namespace keel

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "keel/data/columns.h"
+#include "keel/data/data_file.h"
 #include "keel/data/jsonl.h"
 #include "keel/data/token_batch.h"
 #include "keel/runtime/file.h"
@@ -186,6 +188,57 @@ TEST(FineTuningRecords, AreRowsOfNextTokensWithTheAnswersAsLabels) {
   EXPECT_EQ(batch[kInputIds].to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 7, 5, 1, 1}));
   EXPECT_EQ(batch[kLabels].to_vector<std::int32_t>(), (std::vector<std::int32_t>{-100, 7, 8, 9, -100, -100}));
   EXPECT_EQ(batch.weight(kTokenWeight), 3);
+}
+
+TEST(ChatTemplates, AreKnownByTheSystemsMessageThatTheyWrite) {
+  const auto begins = [](ChatTemplate form, const std::string& jinja, std::string_view system) {
+    const std::vector<std::string> texts = system_in_jinja(form, system);
+    return std::ranges::any_of(texts, [&](const std::string& text) { return jinja.find(text) != std::string::npos; });
+  };
+  // As Qwen's files have it: a line feed of Jinja, or of the file.
+  for (const char* feed : {"\\n", "\n"}) {
+    const std::string jinja = concat("{{ '<|im_start|>system", feed, "You are a helpful assistant.<|im_end|>\\n' }}");
+    EXPECT_TRUE(begins(ChatTemplate::chatml, jinja, "You are a helpful assistant."));
+    for (const char* other : {"You are a helpful assistant", "a helpful assistant.", "u", "Be brief."})
+      EXPECT_FALSE(begins(ChatTemplate::chatml, jinja, other)) << other;
+  }
+  EXPECT_TRUE(begins(ChatTemplate::chatml, "{{ '<|im_start|>system\\nIt\\'s me.<|im_end|>' }}", "It's me."));
+  EXPECT_TRUE(
+      begins(ChatTemplate::llama3, "'<|start_header_id|>system<|end_header_id|>\\n\\nHi.<|eot_id|>'", " Hi.\n"));
+  EXPECT_TRUE(system_in_jinja(ChatTemplate::chatml, "").empty());
+}
+
+TEST(FineTuningRecords, OfTablesAndColumnarFilesHaveListsOfMessagesAsTexts) {
+  const TemporaryFolder place;
+  const std::string asked = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "x"}])",
+                    answered = R"([{"role": "assistant", "content": "y"}])";
+  const auto roles = [&](const DatasetPtr& records) {
+    std::string all;
+    for (const ChatMessage& each : messages_of(records->example(0), {}, true))
+      all += concat(static_cast<int>(each.role), each.content, ' ');
+    return all;
+  };
+  const auto quoted = [](const std::string& text) {
+    std::string cell = "\"";
+    for (const char byte : text) cell += byte == '"' ? std::string("\"\"") : std::string(1, byte);
+    return cell + '"';
+  };
+  write_text_file(place / "r.jsonl", concat("{\"prompt\": ", asked, ", \"response\": ", answered, "}\n"));
+  const DatasetPtr records = open_jsonl(place / "r.jsonl");
+  const std::string wanted = "0s 1x 2y ";
+  EXPECT_EQ(roles(records), wanted);
+  write_text_file(place / "r.csv", concat("prompt,response\n", quoted(asked), ',', quoted(answered), '\n'));
+  EXPECT_EQ(roles(open_data(place / "r.csv")), wanted);
+  const Example record = records->example(0);
+  ColumnsWriter writer(place / "r.col", columns_for(*records));
+  writer.append(record);
+  writer.commit();
+  EXPECT_EQ(roles(open_data(place / "r.col")), wanted);
+  // What only looks like a list is a content.
+  for (const char* text : {"[1, 2]", "[]", "[{\\\"a\\\": 1}]", "[x", "[{\\\"role\\\": \\\"user\\\"}, 1]"}) {
+    write_text_file(place / "r.jsonl", concat("{\"prompt\": \"", text, "\", \"response\": \"y\"}\n"));
+    EXPECT_EQ(messages_of(open_data(place / "r.jsonl")->example(0), {}, true).size(), 2U) << text;
+  }
 }
 
 }  // namespace

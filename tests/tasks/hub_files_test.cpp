@@ -10,11 +10,13 @@
 #include "keel/runtime/file.h"
 #include "keel/tokenizers/find_tokenizer.h"
 #include "keel/tokenizers/tokenizer_files.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
 namespace keel {
 namespace {
 
+using testing::error_of;
 using testing::TemporaryFolder;
 
 constexpr const char* kWordsTokenizer = R"({
@@ -116,6 +118,57 @@ TEST(HubFiles, OfChatsEndAnswersAndSayHowChatsAreWritten) {
   EXPECT_FALSE(Json::parse(files.at("tokenizer_config.json")).contains("chat_template"));
   write_text_file(place / "chat_template.jinja", "another");
   EXPECT_EQ(written().count("chat_template.jinja"), 0u);
+}
+
+TEST(HubFiles, OfChatsBeginByTheSystemsMessageThatWasLearnt) {
+  const TemporaryFolder place;
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  write_text_file(place / "tokenizer.json", kWordsTokenizer);
+  const TokenizerPtr tokenizer = load_tokenizer(place.path());
+  ChatFiles chat = {.end = "<|endoftext|>", .jinja = "as it was learnt", .system = {"Be \"brief\".<|endoftext|>"}};
+  const auto kept = [&](const Json& published) {
+    write_text_file(place / "tokenizer_config.json", Json({{"chat_template", published}}).dump());
+    const HubFiles all =
+        hub_files(*spec, {.kept = kTinyConfig, .tokenizer = tokenizer, .tokenizer_name = place.path(), .chat = chat});
+    const std::string& how = Json::parse(files_by_name(all).at("tokenizer_config.json")).at("chat_template").dump();
+    EXPECT_EQ(all.notes.empty(), how == published.dump());
+    return std::pair(how, all.notes.empty() ? std::string() : all.notes.front());
+  };
+  const Json none = "user: x<|endoftext|>", other = "Be kind.<|endoftext|>", same = "Be \"brief\".<|endoftext|>";
+  for (const Json& published : {none, other}) {
+    EXPECT_EQ(kept(published).first, "\"as it was learnt\"") << published.dump();
+    EXPECT_EQ(kept(published).second,
+              "the chat template of the tokenizer's folder does not begin chats by data.system; the one that was "
+              "learnt is written in its place");
+  }
+  EXPECT_EQ(kept(same).first, same.dump());
+  const Json named = Json::array({{{"name", "tools"}, {"template", none}}, {{"name", "default"}, {"template", same}}});
+  EXPECT_EQ(kept(named).first, named.dump());
+  EXPECT_EQ(kept(Json(chat.jinja)).second, "") << "what keel has written is the same again";
+  chat.system = {};
+  EXPECT_EQ(kept(none).first, none.dump()) << "no message is asked for";
+}
+
+TEST(HubFiles, ThatAreNoJsonAreNamed) {
+  const TemporaryFolder place;
+  const ModelSpecPtr spec = read_hub_spec(kTinyConfig, "config.json");
+  write_text_file(place / "tokenizer.json", kWordsTokenizer);
+  const TokenizerPtr tokenizer = load_tokenizer(place.path());
+  const auto said = [&](HubFilesOptions options) {
+    options.tokenizer = tokenizer;
+    return error_of([&] { hub_files(*spec, options); });
+  };
+  EXPECT_TRUE(said({.kept = "{", .run = "runs/a"}).starts_with("'runs/a/config.json' is no JSON: "));
+  write_text_file(place / "generation_config.json", "{");
+  EXPECT_TRUE(said({.run = place.path()}).starts_with(concat("'", place / "generation_config.json", "' is no JSON: ")));
+  write_text_file(place / "tokenizer_config.json", "{");
+  EXPECT_TRUE(said({.tokenizer_name = place.path(), .chat = {.end = "x", .jinja = "y"}})
+                  .starts_with(concat("'", place / "tokenizer_config.json", "' is no JSON: ")));
+  write_text_file(place / "config.json", "{");
+  const std::string named = concat("'", place / "config.json", "' is no JSON: ");
+  EXPECT_TRUE(error_of([&] { kept_config(*spec, place.path()); }).starts_with(named));
+  std::filesystem::remove(place / "generation_config.json");
+  EXPECT_TRUE(error_of([&] { end_tokens_of(place.path()); }).starts_with(named));
 }
 
 TEST(HubFiles, OfAFolderThatHasMovedAreThoseThatTheRunHasKept) {

@@ -223,6 +223,39 @@ TEST_F(LabelData, WhatDoesNotFitIsToldWithFileAndLine) {
   EXPECT_NE(refused(kSequence, "t.txt", "good\n").find("data.format says what it is"), std::string::npos);
 }
 
+TEST_F(LabelData, AFileIsOfNoOtherKindThanItsNameSays) {
+  const std::string table = "text,label\ngood,a\nbad,b\n", tabs = "text\tlabel\ngood\ta\nbad\tb\n",
+                    lines = "{\"text\": \"good\", \"label\": \"a\"}\n{\"text\": \"bad\", \"label\": \"b\"}\n";
+  const auto expect = [&](const char* file, const std::string& text, const char* format, std::string_view what) {
+    const std::string message = refused(kSequence, file, text, {{"data.format", format}});
+    EXPECT_EQ(message, what.empty() ? std::string()
+                                    : concat("'", file, "' is ", what,
+                                             " by its name or its first bytes, and "
+                                             "data.format=",
+                                             format,
+                                             " says otherwise; leave data.format out, or give the file a name of its "
+                                             "kind"));
+  };
+  expect("t.csv", table, "csv", "");
+  expect("t.txt", table, "csv", "");
+  expect("t.txt", lines, "jsonl", "");
+  expect("t.jsonl", lines, "jsonl", "");
+  expect("t.csv", tabs, "tsv", "");  // of tables the key counts
+  expect("t.tsv", table, "csv", "");
+  expect("t.csv", table, "jsonl", "a table");
+  expect("t.tsv", tabs, "columns", "a table");
+  expect("t.jsonl", lines, "csv", "JSON lines");
+  expect("t.jsonl", lines, "columns", "JSON lines");
+  EXPECT_NE(refused(kSequence, "t.csv", table, {{"data.format", "csv"}, {"data.validation_path", place_ / "t.jsonl"}})
+                .find("says otherwise"),
+            std::string::npos);
+  // What is to be predicted is what it is.
+  write_text_file(place_ / "t.txt", table);
+  const auto task = label_task(place_, kSequence, {{"data.path", place_ / "t.txt"}, {"data.format", "csv"}});
+  (void)task->data();
+  EXPECT_EQ(task->prediction_data(place_ / "t.jsonl")->rows(0), 2);
+}
+
 TEST_F(LabelData, KeysThatDoNotFitTogetherAreToldBeforeAnythingIsRead) {
   const std::string table = "text,label\ngood,a\nbad,b\n";
   EXPECT_NE(refused(kSequence, "t.csv", table, {{"data.truncation", "only_second"}}).find("there is one text"),

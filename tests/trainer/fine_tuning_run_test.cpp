@@ -103,7 +103,7 @@ TEST(FineTuningRun, RefusesRecordsAndTokenizersThatDoNotFit) {
   expect({"data.template=llama3"},
          "the tokenizer has no <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>");
   expect({"data.tokenizer=character"}, "is made of one text, and there are records");
-  expect({"data.tokenizer=model"}, "data.tokenizer=model is the tokenizer of model.from, which is none");
+  expect({"data.tokenizer=model"}, "there is no model.from whose tokenizer could be taken");
   expect({"model.block=40"}, " tokens, and a row has 40; shorten it, enlarge model.block");
   expect({"model.block=4", "data.long=skip"}, "has no record that fits in model.block=4 tokens");
   expect({"data.prompt=question"}, ": the record has neither 'messages' nor 'question'");

@@ -140,7 +140,7 @@ TEST(MaskedLanguageRun, RefusesWhatCannotBeMasked) {
   expect({"task.probability=0"}, "task.probability");
   expect({"data.tokenizer=byte"}, "the tokenizer has none of [MASK], <mask> and <|mask|>");
   expect({"task.mask_token=<hole>"}, "task.mask_token: the tokenizer has no token '<hole>'");
-  expect({"data.tokenizer=model"}, "data.tokenizer=model is the tokenizer of model.from, which is none");
+  expect({"data.tokenizer=model"}, "there is no model.from whose tokenizer could be taken");
   expect({"model.block=2"}, "model.block is 2, and the tokenizer puts 2 special tokens around each text");
   expect({"data.type=tokens", "task.masking=words"}, "a file of tokens does not say where words begin");
   EXPECT_FALSE(std::filesystem::exists(place / "r"));

@@ -93,6 +93,71 @@ TEST(PackedRun, OfShardsIsThatOfTheDocumentsInThem) {
             std::string::npos);
 }
 
+// Names of shards that stand behind tokenizer.json in their folder, which is no text.
+TEST(PackedRun, OfShardsAloneAsksForNoTokenizerOfTexts) {
+  const TemporaryFolder place;
+  write_text_file(place / "lines.txt", sample_text());
+  std::filesystem::create_directory(place / "shards");
+  TokenizeOptions tokenize{.files = {place / "lines.txt"}, .out = place / "shards/x.bin"};
+  tokenize_files(Context::create({.threads = 1}), ByteTokenizer(), tokenize);
+  write_text_file(place / "shards/tokenizer.json", ByteTokenizer().to_json());
+  const auto run = [&](const std::string& sources) {
+    Recorder silent;
+    return error_of([&] {
+      train(packed_run(
+                place, "r",
+                {concat("data.mixture=[", sources, "]"), "data.packing=false", "data.tokenizer=nowhere", "steps=1"}),
+            silent);
+    });
+  };
+  EXPECT_NE(run(concat("{path: ", place / "shards", "}, {path: ", place / "lines.txt", "}")).find("nowhere"),
+            std::string::npos);
+  EXPECT_EQ(run(concat("{path: ", place / "shards", "}")), "");
+}
+
+TEST(PackedRun, GoesOnWithoutTheTokenizerThatItsMixtureNames) {
+  const TemporaryFolder place;
+  write_sources(place);
+  std::filesystem::create_directory(place / "named");
+  write_text_file(place / "named/tokenizer.json", ByteTokenizer().to_json());
+  const auto run = [&](const std::string& name, std::vector<std::string> more) {
+    more.push_back(concat("data.tokenizer=", place / "named"));
+    return packed_run(place, name, std::move(more));
+  };
+  train_by(1, run("whole", {}));
+  train_by(1, run("resumed", {}), 3);
+  std::filesystem::rename(place / "named", place / "moved");
+  train_by(1, run("resumed", {"resume=auto"}));
+  EXPECT_TRUE(weights_of(run("resumed", {})) == weights_of(run("whole", {})));
+}
+
+TEST(PackedRun, RefusesDocumentsThatDifferentTokensEnd) {
+  const TemporaryFolder place;
+  write_text_file(place / "lines.txt", sample_text());
+  const auto tokens = [&](const std::string& name, std::uint32_t end) {
+    TokenizeOptions tokenize{.files = {place / "lines.txt"}, .out = place / name};
+    tokenize.documents = Documents::line;
+    tokenize.end_of_document = end;
+    tokenize_files(Context::create({.threads = 1}), ByteTokenizer(), tokenize);
+    return place / name;
+  };
+  std::filesystem::create_directory(place / "both");
+  const std::string one = tokens("both/one.bin", '|'), two = tokens("both/two.bin", '~');
+  const auto expect = [&](std::vector<std::string> words, const std::string& what) {
+    Recorder silent;
+    const std::string message = error_of([&] { train(packed_run(place, "r", words), silent); });
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_NE(message.find("by one `keel tokenize --end-of-document TOKEN`"), std::string::npos) << message;
+    EXPECT_FALSE(std::filesystem::exists(place / "r"));
+  };
+  expect({concat("data.mixture=[{path: ", place / "both", "}]")},
+         concat("'", one, "' says that token 124 ends a document, and '", two, "' that token 126 does"));
+  expect({concat("data.mixture=[{path: ", one, "}, {path: ", two, "}]")},
+         concat("'", two, "' says that token 126 ends a document, and '", one, "' that token 124 does"));
+  expect({concat("data.mixture=[{path: ", one, "}]"), concat("data.validation_path=", two)},
+         concat("'", two, "' says that token 126 ends a document, and '", one, "' that token 124 does"));
+}
+
 TEST(PackedRun, InStagesHasTheSameBitsAfterAResumeInTheMidstOfThem) {
   for (const char* stages :
        {"data.stages=[{until: 3, weights: [1, 0]}, {until: 5, weights: [1, 2]}, {weights: [0, 1]}]",

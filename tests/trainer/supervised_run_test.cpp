@@ -113,6 +113,15 @@ TEST(SupervisedRun, PredictsWithoutTheDataThatItLearntFrom) {
         error_of([&] { predict_run(again, {.input = place / "asked.csv", .out = place / "other"}); });
     EXPECT_NE(message.find("asked.csv', example 0 (from 0 on): "), std::string::npos) << message;
     EXPECT_FALSE(std::filesystem::exists(place / "other"));
+    write_text_file(place / "asked.csv", "b,a\n0.5,-0.25\n\n0.5,0.25\n");
+    TrainedModel gap({.path = place / "run"}, group, kToldNothing);
+    EXPECT_NE(error_of([&] {
+                predict_run(gap, {.input = place / "asked.csv", .out = place / "other"});
+              }).find("asked.csv', line 3: the line is empty"),
+              std::string::npos);
+    write_text_file(place / "asked.csv", "b,a\n0.5,-0.25\n\n\n");
+    TrainedModel end({.path = place / "run"}, group, kToldNothing);
+    EXPECT_EQ(predict_run(end, {.input = place / "asked.csv", .out = place / "other"}).examples, 1);
   });
 }
 
