@@ -32,6 +32,8 @@ const AttentionCase kAttentionCases[] = {
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 9, .keys = 7, .size = 5, .causal = true, .lengths = {7, 0}},
     {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 70, .keys = 70, .size = 8, .causal = true},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 3, .keys = 90, .size = 8, .lengths = {90, 66}, .scale = 0.7},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 3, .keys = 90, .size = 24, .lengths = {90, 66}, .scale = 0.7},
+    {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 3, .keys = 90, .size = 32, .lengths = {90, 66}, .scale = 0.7},
     {.batch = 1, .queries = 130, .keys = 130, .size = 64, .causal = true},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 35, .keys = 70, .size = 64, .lengths = {33, 0}},
     {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 1, .keys = 80, .size = 64, .causal = true, .q_offset = 70},
@@ -145,7 +147,7 @@ TEST_P(AttentionOnDevice, FollowsTheProcessorInFp64ForwardAndBackward) {
 }
 
 TEST_P(AttentionOnDevice, ReadsAndWritesViewsOfPackedTensorsWithTheBitsOfDenseOnes) {
-  for (const std::int64_t size : {8, 64}) {
+  for (const std::int64_t size : {8, 32, 64}) {
     const AttentionCase c = {
         .batch = 2, .heads = 2, .kv_heads = 2, .queries = 21, .keys = 21, .size = size, .causal = true};
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -227,7 +229,7 @@ TEST_P(AttentionOnDevice, GivesTheSameBitsInEveryOrderAndAgain) {
 }
 
 TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
-  for (const std::int64_t size : {8, 64})
+  for (const std::int64_t size : {8, 32, 64})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const AttentionCase c = {.batch = 1, .heads = 1, .queries = 5, .keys = 20, .size = size, .lengths = {11}};
       const AttentionInputs in = inputs_of(device, c, dtype);
@@ -247,7 +249,7 @@ TEST_P(AttentionOnDevice, IgnoresWhatLiesInPaddedKeys) {
 }
 
 TEST_P(AttentionOnDevice, CarriesNanToTheQueriesThatSeeItAndToNoOther) {
-  for (const std::int64_t size : {8, 64})
+  for (const std::int64_t size : {8, 32, 64})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const AttentionCase c = {.batch = 1, .heads = 1, .queries = 40, .keys = 40, .size = size, .causal = true};
       AttentionInputs in = inputs_of(device, c, dtype);

@@ -89,20 +89,15 @@ TEST_P(BlockedLossOnDevice, WithEveryTargetIgnoredTheLossAndItsGradientsAreZero)
   EXPECT_EQ(doubles(weight.grad()), std::vector<double>(72, 0));
 }
 
-std::vector<Tensor> blocked_results(const Context& device, DType dtype) {
+TEST_P(BlockedLossOnDevice, GivesTheSameBitsInAnyOrder) {
   const Tensor targets = from_values(device, std::vector<std::int64_t>{1, -100, 130, 64, 7, 9, 11}, {7});
-  const BlocksOnDevice result(uniform_tensor(device, {7, 131}, 8, dtype, -4, 4), targets, 64, 0.1);
-  return {result.settled.loss, result.settled.losses, result.gradient};
-}
-
-// That in bf16 stands for itself because the sanitizer set has it.
-TEST_P(BlockedLossOnDevice, GivesTheSameBitsInAnyOrderInBf16) {
-  expect_same_bits_again([&] { return blocked_results(device, DType::bf16); });
-}
-
-TEST_P(BlockedLossOnDevice, GivesTheSameBitsInAnyOrderInOtherDtypes) {
-  for (const DType dtype : {DType::f32, DType::f16})
-    expect_same_bits_again([&] { return blocked_results(device, dtype); });
+  for (const DType dtype : kKernelTypes) {
+    const Tensor logits = uniform_tensor(device, {7, 131}, 8, dtype, -4, 4);
+    expect_same_bits_again([&] {
+      const BlocksOnDevice result(logits, targets, 64, 0.1);
+      return std::vector{result.settled.loss, result.settled.losses, result.gradient};
+    });
+  }
 }
 
 }  // namespace

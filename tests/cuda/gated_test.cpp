@@ -9,31 +9,22 @@ using namespace keel::testing;
 
 KEEL_DEVICE_SUITE(GatedOnDevice);
 
-void expect_gates_of_the_processor(const Context& device, DType dtype) {
-  const Context host = context();
+TEST_P(GatedOnDevice, EqualsTheProcessorForEveryKindAndWidth) {
   for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh, GateKind::relu, GateKind::sigmoid})
-    for (const std::int64_t cols : {16, 5}) {
-      SCOPED_TRACE(concat(name_of(kind), ' ', dtype, ' ', cols));
-      const Tensor x = uniform_tensor(host, {7, 2 * cols}, 1, dtype, -5, 5);
-      const Tensor grad = uniform_tensor(host, {7, cols}, 2, dtype);
-      const Tensor moved = kernels::to(x, device);
-      const std::pair<Tensor, Tensor> results[] = {
-          {kernels::gated(moved, kind), kernels::gated(x, kind)},
-          {kernels::gated_backward(kernels::to(grad, device), moved, kind), kernels::gated_backward(grad, x, kind)}};
-      for (const auto& [there, here] : results) {
-        if (dtype == DType::f32) EXPECT_EQ(doubles(there), doubles(here));
-        else expect_same_or_neighbours(there, here);
+    for (const DType dtype : kKernelTypes)
+      for (const std::int64_t cols : {16, 5}) {
+        SCOPED_TRACE(concat(name_of(kind), ' ', dtype, ' ', cols));
+        const Tensor x = uniform_tensor(host, {7, 2 * cols}, 1, dtype, -5, 5);
+        const Tensor grad = uniform_tensor(host, {7, cols}, 2, dtype);
+        const Tensor moved = on_device(x);
+        const std::pair<Tensor, Tensor> results[] = {
+            {kernels::gated(moved, kind), kernels::gated(x, kind)},
+            {kernels::gated_backward(on_device(grad), moved, kind), kernels::gated_backward(grad, x, kind)}};
+        for (const auto& [there, here] : results) {
+          if (dtype == DType::f32) EXPECT_EQ(doubles(there), doubles(here));
+          else expect_same_or_neighbours(there, here);
+        }
       }
-    }
-}
-
-// That in bf16 stands for itself because the sanitizer set has it.
-TEST_P(GatedOnDevice, EqualsTheProcessorForEveryKindAndWidthInBf16) {
-  expect_gates_of_the_processor(device, DType::bf16);
-}
-
-TEST_P(GatedOnDevice, EqualsTheProcessorForEveryKindAndWidthInOtherDtypes) {
-  for (const DType dtype : {DType::f32, DType::f16}) expect_gates_of_the_processor(device, dtype);
 }
 
 TEST_P(GatedOnDevice, TakesRowsThatBeginAnywhere) {

@@ -13,6 +13,7 @@ TEST_P(LoraOnDevice, RunsHaveTheProcessorsLossesAndRecordedStepsTheSameBits) {
   const TemporaryFolder place;
   const std::vector<double> losses = expect_losses_of_the_processor(
       place, {"model.lora_rank=3", "model.lora_targets=[c_attn,c_fc]", "optimizer.lr=1e-2", "eval.every=0"});
+  ASSERT_EQ(losses.size(), 4U);
   EXPECT_NE(losses.back(), losses.front());
 }
 

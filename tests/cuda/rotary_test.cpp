@@ -1,5 +1,7 @@
 #include "keel/kernels/rotary.h"
 
+#include <iterator>
+
 #include "tests/cuda/device.h"
 #include "tests/error_of.h"
 
@@ -93,17 +95,20 @@ TEST_P(RotaryOnDevice, WithANormAndItsGradientsEqualsTheProcessor) {
       for (const RotaryCase& each : kRotaryCases) expect_normed_as_by_the_processor(device, dtype, layout, each);
 }
 
-// A few of the same, for the sanitizer set: every size and position once, with and without a norm.
+// A few of the same, for the sanitizer set: every size with every kind of positions, and once with a norm. Layouts and
+// dtypes take turns, so that every layout meets every dtype, and each of both all kinds of positions.
 TEST_P(RotaryOnDevice, HasTheBitsOfTheProcessorForSomeLayouts) {
-  for (const RotaryCase& each : kRotaryCases)
-    for (const int positions : {0, 1, 2})
-      expect_turned_as_by_the_processor(device, DType::bf16, kRotaryLayouts[positions % 2], each, positions);
+  for (std::size_t i = 0; i < std::size(kRotaryCases); ++i)
+    for (const int positions : {0, 1, 2}) {
+      const std::size_t turn = i + static_cast<std::size_t>(positions);
+      expect_turned_as_by_the_processor(device, kKernelTypes[turn % 3], kRotaryLayouts[turn % 2], kRotaryCases[i],
+                                        positions);
+    }
 }
 
 TEST_P(RotaryOnDevice, WithANormEqualsTheProcessorForSomeLayouts) {
-  std::size_t i = 0;
-  for (const RotaryCase& each : kRotaryCases)
-    expect_normed_as_by_the_processor(device, DType::bf16, kRotaryLayouts[i++ % 2], each);
+  for (std::size_t i = 0; i < std::size(kRotaryCases); ++i)
+    expect_normed_as_by_the_processor(device, kKernelTypes[i % 3], kRotaryLayouts[i % 2], kRotaryCases[i]);
 }
 
 TEST_P(RotaryOnDevice, SumsHaveTheSameBitsInAnyOrder) {

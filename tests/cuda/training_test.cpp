@@ -86,11 +86,11 @@ TEST_P(TrainingOnDevice, ARunOfTheTrainerHasTheLossesOfTheProcessorAndWritesTheS
   const TrainResult result = train(tiny_run(place, "there", {on(kTestDevice), "strategy=fp32"}), there);
   train(tiny_run(place, "here", {"device=cpu", "strategy=fp32"}), here);
   ASSERT_EQ(there.losses.size(), 6u);
+  ASSERT_EQ(here.losses.size(), 6u);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(there.losses[i], here.losses[i], 1e-4);
   EXPECT_GT(result.memory[Purpose::parameter].peak, 0u);
 
-  for (const double temperature : {0.0, 1.0})
-    EXPECT_EQ(expect_text_of_the_processor(place / "there", temperature).size(), 16u);
+  for (const double temperature : {0.0, 1.0}) expect_text_of_the_processor(place / "there", temperature);
 }
 
 TEST_P(TrainingOnDevice, ARecordedMicroStepHasTheBitsOfAnOrdinaryOne) {

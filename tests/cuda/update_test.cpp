@@ -169,6 +169,7 @@ TEST_P(UpdateOnDevice, NormsAreThoseOfTheProcessorInAnOrderOfTheirOwn) {
             const Tensor squares = zeros(context, {norms}, DType::f64);
             kernels::measure_norms(args, squares);
             const std::vector<double> measured = doubles(squares);
+            if (count < 5000) return measured;
             args.step = step_of(context, {.steps = 2, .taken = 0});
             kernels::fill(squares, 7);
             kernels::measure_norms(args, squares);

@@ -55,7 +55,7 @@ TEST(FineTuningRun, HasTheSameBitsInEveryStageAndAfterAResumeInAnotherOne) {
     for (const int n : {1, 2, 3}) {
       SCOPED_TRACE(form[0]);
       const TemporaryFolder place;
-      expect_same_bits_in_every_stage(n, 3, [&](const std::string& name, std::vector<std::string> more) {
+      expect_same_bits_in_every_stage(n, 2, [&](const std::string& name, std::vector<std::string> more) {
         more.insert(more.end(), form.begin(), form.end());
         return chat_run(place, name, std::move(more));
       });
@@ -88,6 +88,16 @@ TEST(FineTuningRun, LearnsToAnswerAndDoesSoByAnyNumberOfRanks) {
   for (int i = 0; i < 7; ++i)
     expected += concat("{\"example\":", i, ",\"answer\":\"", static_cast<char>('b' + i), "\"}\n");
   EXPECT_EQ(predicted, expected);
+}
+
+TEST(FineTuningRun, OfAGptAnswersAlikeByAnyNumberOfRanks) {
+  const TemporaryFolder place;
+  train_by(1, chat_run(place, "run", {"steps=20", "eval.every=0", "model.dropout=0"}));
+  std::string asked;
+  for (int i = 0; i < 7; ++i) asked += concat("{\"prompt\": \"", static_cast<char>('a' + i), "\"}\n");
+  write_text_file(place / "asked.jsonl", asked);
+  const std::string predicted = expect_same_answers_by_any_ranks(place / "run", place / "asked.jsonl").predicted;
+  EXPECT_EQ(std::ranges::count(predicted, '\n'), 7);
 }
 
 TEST(FineTuningRun, RefusesRecordsAndTokenizersThatDoNotFit) {

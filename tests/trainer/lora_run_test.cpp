@@ -91,7 +91,10 @@ TEST(LoraRun, GoesOnAsIfItHadNotStopped) {
   again.emplace_back("resume=auto");
   again.emplace_back("strategy=zero3");
   train_by(3, adapted_run(place, "broken", again));
-  EXPECT_EQ(numbers_of_run(broken).size(), numbers_of_run(whole).size());
+  const std::map<std::string, std::vector<double>> expected = numbers_of_run(whole), numbers = numbers_of_run(broken);
+  ASSERT_EQ(numbers.size(), expected.size());
+  for (const auto& [name, values] : expected)
+    EXPECT_LT(relative_error(numbers.at(name), values), 1e-3) << name;  // three ranks add in another order
   again.back() = "model.lora_rank=2";
   EXPECT_NE(error_of([&] { train_by(1, adapted_run(place, "broken", again)); }).find("another model: lora_rank "),
             std::string::npos);
@@ -129,7 +132,8 @@ TEST(LoraRun, GoesOnWithoutTheFoldersThatItBeganWith) {
     EXPECT_EQ(answer_of(other, 1), answer_of(whole, 1));
     // A run that begins needs them.
     settings.back() = "resume=auto";
-    EXPECT_NE(error_of([&] { train_by(1, hub_run(place, "anew", settings)); }), "");
+    const std::string error = error_of([&] { train_by(1, hub_run(place, "anew", settings)); });
+    EXPECT_NE(error.find(concat("'", place / "hub", "'")), std::string::npos) << error;
   }
 }
 

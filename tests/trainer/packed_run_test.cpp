@@ -82,9 +82,12 @@ TEST(PackedRun, OfShardsIsThatOfTheDocumentsInThem) {
     return weights_of(config);
   };
   const std::string of_texts = weights("texts", {"ended.txt"});
+  EXPECT_FALSE(weights("endless", {"lines.txt"}) == of_texts) << "ends of documents count";
   EXPECT_TRUE(weights("folder", {"shards"}) == of_texts);
   EXPECT_TRUE(weights("pattern", {"shards/x-*.bin"}) == of_texts);
-  EXPECT_TRUE(weights("both", {"shards", "ended.txt"}) == weights("twice", {"ended.txt", "shards"}));
+  const std::string of_both = weights("both", {"shards", "ended.txt"});
+  EXPECT_TRUE(of_both == weights("twice", {"ended.txt", "shards"}));
+  EXPECT_FALSE(of_both == of_texts) << "a second source counts";
   tokenize.end_of_document.reset();
   tokenize.out = place / "plain.bin";
   tokenize.shard_tokens = 0;

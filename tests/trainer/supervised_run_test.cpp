@@ -167,7 +167,9 @@ TEST(SupervisedRun, WeighsTheLossesOfItsHeads) {
   const auto run = [&](const std::string& name, const std::string& heads) {
     Recorder told;
     train(readings_run(place, name, {heads, "task.regularizers=[]", "clip=0", "data.inputs=[a, b]"}), told);
-    return number_named(evaluated_by(1, place / name), "far_r2");
+    const double r2 = number_named(evaluated_by(1, place / name), "far_r2");
+    EXPECT_TRUE(std::isfinite(r2)) << name;
+    return r2;
   };
   EXPECT_EQ(run("both", both), run("one", "model.heads=[{name: far, scale: standard}]"));
   EXPECT_NE(run("other", "model.heads=[{name: far, scale: standard, loss: mae}]"), run("same", both));
