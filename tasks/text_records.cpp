@@ -120,8 +120,8 @@ RecordForm record_form(const Settings& settings) {
 
 TextRecords open_text_records(const std::string& name, const RecordForm& form, LabelCells labels,
                               const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  const RecordKind kind = kind_of_records(name, form, labels);
   const std::string path = one_file_at(name);
+  const RecordKind kind = kind_of_records(path, form, labels);
   const LineFileOptions lines = {.empty_lines = EmptyLines::refused, .progress = progress};
   TextRecords records = {.data = {}, .texts = form.texts};
   switch (kind) {

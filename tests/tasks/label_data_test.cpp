@@ -249,6 +249,10 @@ TEST_F(LabelData, AFileIsOfNoOtherKindThanItsNameSays) {
   EXPECT_NE(refused(kSequence, "t.csv", table, {{"data.format", "csv"}, {"data.validation_path", place_ / "t.jsonl"}})
                 .find("says otherwise"),
             std::string::npos);
+  // A pattern has the name of its file.
+  write_text_file(place_ / "only.tsv", tabs);
+  const auto by_pattern = label_task(place_, kSequence, {{"data.path", place_ / "onl*"}});
+  EXPECT_EQ(by_pattern->data().note, "2 classes: a, b");
   // What is to be predicted is what it is.
   write_text_file(place_ / "t.txt", table);
   const auto task = label_task(place_, kSequence, {{"data.path", place_ / "t.txt"}, {"data.format", "csv"}});
