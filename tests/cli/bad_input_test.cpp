@@ -215,9 +215,8 @@ TEST(BadInput, ACheckpointThatIsNotAsItWasWrittenIsRefused) {
   // Of another checkpoint of the same run, with as many bytes.
   sandbox.write(manifest, text);
   sandbox.write(weights, sandbox.read("made/checkpoints/step-00000006/model.safetensors"));
-  refused(
-      "'" + weights +
-      "' has changed since it was written: the hash of elements 0 to ");  // readers in parallel: any of them is first
+  // Parts are read in parallel: any of them may be the first that is seen to differ.
+  refused("'" + weights + "' has changed since it was written: the hash of elements 0 to ");
   sandbox.write(manifest, sandbox.read("made/checkpoints/step-00000006/manifest.json"));
   sandbox.write(weights, numbers);
   refused(place);
