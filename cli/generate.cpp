@@ -71,8 +71,7 @@ Command generate_command() {
       {"--prompt", "", &options.prompt, "Text to continue."},
       {"--prompts", "FILE", &arguments->files.prompts,
        "Texts to continue: the lines of a text, or `prompt` or `text` of each record of a .jsonl, a table or a "
-       "columnar "
-       "file; .gz behind a name is read, too."},
+       "columnar file; .gz behind a name is read, too."},
       {"--out", "FILE", &arguments->files.out, "With --prompts: the file to write, .jsonl."},
       {"--force", "", &arguments->files.replaces, "Replace OUT where it is there already."},
       {"--batch", "", {&arguments->files.batch, 1, 1'000'000}, "With --prompts: how many are continued at once."},
