@@ -172,8 +172,9 @@ Product product_of(const MatmulArgs& args) {
   p.m = int_of(args.out.dim(-2), args);
   p.n = int_of(args.out.dim(-1), args);
   p.k = int_of(args.a.dim(-1), args);
-  p.a = args.a.raw();
-  p.b = args.b.raw();
+  // Of an operand without elements nothing is read, but its address is reckoned with, and must be one.
+  p.a = args.a.numel() > 0 ? args.a.raw() : args.out.raw();
+  p.b = args.b.numel() > 0 ? args.b.raw() : args.out.raw();
   p.out = args.out.raw();
   std::tie(p.a_row, p.a_col) = strides_of(args.a);
   std::tie(p.b_row, p.b_col) = strides_of(args.b);

@@ -272,7 +272,7 @@ void add_rows(const char* name, const Tensor& from, const Tensor& index, const T
   const Tensor begins = empty(context, {sums.extent + 1}, DType::i32, Purpose::workspace);
   launch(name, find_begins_kernel, {static_cast<unsigned>(ceil_div(sums.extent + 1, kThreads)), kThreads}, stream,
          sorted.keys.data<int>(), sums.count, sums.extent, begins.data<int>());
-  sums.from = from.raw();
+  sums.from = from.numel() > 0 ? from.raw() : to.raw();  // no null to reckon with where nothing is read
   sums.to = to.raw();
   sums.keys = sorted.keys.data<int>();
   sums.positions = sorted.positions.data<int>();
