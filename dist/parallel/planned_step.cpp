@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/planned_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace keel {
@@ -20,6 +21,20 @@ std::vector<std::vector<std::size_t>> forward_order(const std::vector<PlannedUni
       else found->push_back(i);
     }
   return order;
+}
+
+// As the schedule is told of them. A gradient begins and ends: that makes two leaves.
+std::vector<ScheduledUnit> scheduled(const std::vector<PlannedUnit>& units) {
+  std::vector<ScheduledUnit> all;
+  for (const PlannedUnit& unit : units)
+    all.push_back({.module = unit.module,
+                   .root = unit.root,
+                   .trainable = unit.trainable,
+                   .shards_parameters = unit.shards_parameters,
+                   .gathers_sums = unit.gathers_sums(),
+                   .leaves = 2,
+                   .gradient_bytes = unit.whole * unit.gradient_bytes});
+  return all;
 }
 
 // Of every unit.
@@ -119,22 +134,19 @@ std::vector<PlannedCollective> reductions_of(const PlannedUnit& unit, std::int64
 
 PlannedStep::PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOptions& options, int groups)
     : units_(units),
-      sharding_(options.sharding),
+      schedule_(scheduled(units), options.sharding),
       order_(forward_order(units)),
       states_(units.size()),
-      shards_gradients_(kShardingStages[sharding_.stage].gradients),
-      reduces_each_(sharding_.reduces_each(options.micro_batches)),
-      crosses_groups_(groups > 1),
-      answers_(only_answers(units)),
-      under_way_(shards_gradients_ ? 1 : 4) {
+      crosses_groups_(groups > 1) {
+  for (const auto& module : order_) schedule_.forward_begins(units_[module.front()].module);  // the step before
+  schedule_.given_back();
+  const bool reduces_each = options.sharding.reduces_each(options.micro_batches), answers = only_answers(units);
   for (micro_batch_ = 1; micro_batch_ <= options.micro_batches; ++micro_batch_) {
+    const bool last = micro_batch_ == options.micro_batches;
     forward();
-    if (answers_) release_all();
-    else backward(micro_batch_ == options.micro_batches || reduces_each_);
+    if (answers) perform(schedule_.given_back());
+    else backward(last || reduces_each, last);
   }
-  micro_batch_ = options.micro_batches;
-  for (std::size_t unit = 0; unit < units_.size(); ++unit)
-    if (units_[unit].gathers_sums()) note(StepEvent::Kind::gather_gradient, unit);
 }
 
 void PlannedStep::report(MemoryPlan& memory) const {
@@ -150,26 +162,52 @@ void PlannedStep::count(Count& kind, std::int64_t bytes) {
   all_.add(bytes);
 }
 
-void PlannedStep::gather(std::size_t unit) {
-  if (!units_[unit].shards_parameters || std::exchange(states_[unit].gathered, true)) return;
-  count(gathered_, units_[unit].whole * units_[unit].value_bytes);
-  note(StepEvent::Kind::gather, unit);
+void PlannedStep::forward() {
+  for (const std::vector<std::size_t>& module : order_) {
+    perform(schedule_.forward_begins(units_[module.front()].module));
+    for (const std::size_t unit : module) note(StepEvent::Kind::forward, unit);
+    perform(schedule_.forward_ends(units_[module.front()].module, /*backward_follows=*/true));
+  }
 }
 
-void PlannedStep::gather_module(std::size_t place) {
-  for (const std::size_t unit : order_[place]) gather(unit);
+void PlannedStep::backward(bool reduces, bool last) {
+  perform(schedule_.backward_begins({.reduces = reduces, .last = last}));
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)  // the last layer may be the root's, and its first ends last
+    if (units_[unit].root && units_[unit].trainable) hold_gradient(unit, true);
+  for (const bool root : {false, true})
+    for (std::size_t place = order_.size(); place-- > 0;)
+      if (units_[order_[place].front()].root == root) compute_backward(order_[place]);
+  perform(schedule_.backward_ends());
 }
 
-// Frozen units behind the place have been used.
-void PlannedStep::release_passed(std::size_t place) {
-  for (std::size_t at = place + 1; at < order_.size(); ++at)
-    for (const std::size_t unit : order_[at])
-      if (!units_[unit].trainable) release(unit);
+void PlannedStep::compute_backward(const std::vector<std::size_t>& units) {
+  for (const std::size_t unit : units) perform(schedule_.touched(unit));
+  std::vector<std::size_t> trained;
+  std::ranges::copy_if(units, std::back_inserter(trained), [&](std::size_t unit) { return units_[unit].trainable; });
+  for (const std::size_t unit : trained) hold_gradient(unit, true);
+  for (const std::size_t unit : trained) perform(schedule_.leaf_passed(unit));
+  for (const std::size_t unit : units) note(StepEvent::Kind::backward, unit);
+  for (const std::size_t unit : trained) perform(schedule_.leaf_passed(unit));
 }
 
-void PlannedStep::release(std::size_t unit) {
-  if (!std::exchange(states_[unit].gathered, false)) return;
-  count(gathered_, -units_[unit].whole * units_[unit].value_bytes);
+void PlannedStep::perform(const UnitSchedule::Actions& actions) {
+  using Kind = UnitAction::Kind;
+  for (const auto& [kind, unit] : actions) {
+    const std::int64_t whole = units_[unit].whole * units_[unit].value_bytes;
+    switch (kind) {
+      case Kind::gather:
+        count(gathered_, whole);
+        note(StepEvent::Kind::gather, unit);
+        break;
+      case Kind::release: count(gathered_, -whole); break;
+      case Kind::begin_reduce: begin_reduce(unit); break;
+      case Kind::continue_reduce: continue_reduce(unit); break;
+      case Kind::finish_reduce: finish_reduce(unit); break;
+      case Kind::gather_gradient: note(StepEvent::Kind::gather_gradient, unit); break;
+      case Kind::wait_gathered:
+      case Kind::wait_gradient: break;
+    }
+  }
 }
 
 void PlannedStep::hold_gradient(std::size_t unit, bool wanted) {
@@ -177,79 +215,8 @@ void PlannedStep::hold_gradient(std::size_t unit, bool wanted) {
   count(gradients_, (wanted ? 1 : -1) * units_[unit].whole * units_[unit].gradient_bytes);
 }
 
-void PlannedStep::forward() {
-  const auto prefetch = static_cast<std::size_t>(sharding_.prefetch);
-  for (std::size_t place = 0; place < order_.size(); ++place) {
-    const std::size_t last = std::min(place + prefetch, order_.size() - 1);
-    for (std::size_t ahead = place; ahead <= last; ++ahead) gather_module(ahead);
-    for (const std::size_t unit : order_[place]) note(StepEvent::Kind::forward, unit);
-    const bool stays = !sharding_.reshard_after_forward || units_[order_[place].front()].root ||
-                       (sharding_.keep_last_unit && place + 1 == order_.size());
-    for (const std::size_t unit : order_[place])
-      if (!stays) release(unit);
-  }
-}
-
-void PlannedStep::backward(bool reduces) {
-  const std::size_t count = order_.size(), prefetch = static_cast<std::size_t>(sharding_.prefetch);
-  for (std::size_t i = 0; i < std::min(prefetch, count); ++i) gather_module(count - 1 - i);
-  for (std::size_t unit = 0; unit < units_.size(); ++unit)  // the last layer may be the root's, and its first ends last
-    if (units_[unit].root && units_[unit].trainable) hold_gradient(unit, true);
-  for (const bool ends : {false, true}) {
-    if (ends && sharding_.overlap) break;  // without overlap, reductions follow the whole pass
-    for (const bool root : {false, true})
-      for (std::size_t place = count; place-- > 0;) {
-        if (units_[order_[place].front()].root != root) continue;
-        if (!ends) compute_backward(place);
-        for (const std::size_t unit : order_[place])
-          if (units_[unit].trainable && reduces && (ends || sharding_.overlap)) fill_bucket(unit);
-      }
-  }
-  send_bucket();
-  while (!sent_.empty()) finish_oldest();
-  buckets_ = 0;
-  release_all();
-}
-
-void PlannedStep::release_all() {
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) release(unit);
-}
-
-void PlannedStep::compute_backward(std::size_t place) {
-  const auto prefetch = static_cast<std::size_t>(sharding_.prefetch);
-  const std::vector<std::size_t>& units = order_[place];
-  const auto is_trained = [&](std::size_t unit) { return units_[unit].trainable; };
-  gather_module(place);
-  if (std::any_of(units.begin(), units.end(), is_trained)) {
-    for (const std::size_t unit : units)
-      if (is_trained(unit)) hold_gradient(unit, true);
-    if (!units_[units.front()].root) release_passed(place);
-    if (place >= prefetch) gather_module(place - prefetch);
-  }
-  for (const std::size_t unit : units) note(StepEvent::Kind::backward, unit);
-  for (const std::size_t unit : units)
-    if (is_trained(unit)) release(unit);
-}
-
-// Where gradients are sharded each unit is a bucket.
-void PlannedStep::fill_bucket(std::size_t unit) {
-  bucket_.push_back(unit);
-  bucket_bytes_ += units_[unit].whole * units_[unit].gradient_bytes;
-  const std::int64_t limit = buckets_ == 0 ? sharding_.first_bucket : sharding_.bucket;
-  if (shards_gradients_ || bucket_bytes_ >= limit) send_bucket();
-}
-
-void PlannedStep::send_bucket() {
-  for (const std::size_t unit : std::exchange(bucket_, {})) reduce(unit);
-  bucket_bytes_ = 0;
-  ++buckets_;
-}
-
-void PlannedStep::reduce(std::size_t unit) {
-  while (sent_.size() >= under_way_) finish_oldest();
-  if (!sent_.empty()) proceed(sent_.back());
+void PlannedStep::begin_reduce(std::size_t unit) {
   note(StepEvent::Kind::reduce, unit);
-  sent_.push_back(unit);
   const PlannedUnit& planned = units_[unit];
   State& state = states_[unit];
   state.more_is_due = planned.compression || crosses_groups_;
@@ -267,20 +234,17 @@ void PlannedStep::receive(std::size_t unit, std::int64_t bytes) {
   all_.add(bytes);
 }
 
-void PlannedStep::proceed(std::size_t unit) {
+void PlannedStep::continue_reduce(std::size_t unit) {
   if (!std::exchange(states_[unit].more_is_due, false)) return;
   note(StepEvent::Kind::continue_reduce, unit);
   if (units_[unit].compression) receive(unit, units_[unit].compression->more);
 }
 
-void PlannedStep::finish_oldest() {
-  const std::size_t unit = sent_.front();
+void PlannedStep::finish_reduce(std::size_t unit) {
   State& state = states_[unit];
-  proceed(unit);
   state.begun = true;
   all_.add(-std::exchange(state.received, 0));
   hold_gradient(unit, false);
-  sent_.pop_front();
 }
 
 }  // namespace keel

@@ -3,12 +3,12 @@
 // order, and what is in memory meanwhile. plan.h and step_trace.h are made from it.
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "keel/dist/parallel/plan.h"
+#include "keel/dist/parallel/unit_schedule.h"
 
 namespace keel {
 
@@ -59,8 +59,8 @@ struct StepEvent {
   std::int64_t micro_batch;
 };
 
-// Follows Sharded and ShardUnit through a step after the first: all events before the update, and the peaks of the
-// memory that is there for a while. `groups` is the number of groups of ranks that have all shards.
+// Tells a UnitSchedule what a transformer does in a step after the first: all events before the update, and the peaks
+// of the memory that is there for a while. `groups` is the number of groups of ranks that have all shards.
 class PlannedStep {
  public:
   PlannedStep(const std::vector<PlannedUnit>& units, const ShardedOptions& options, int groups);
@@ -72,8 +72,9 @@ class PlannedStep {
 
  private:
   struct State {
-    bool gathered = false, gradient = false, begun = false;
-    bool more_is_due = false;   // other collectives than the first
+    bool gradient = false;      // a whole one that comes and goes
+    bool begun = false;         // it has a sum of an earlier pass
+    bool more_is_due = false;   // collectives of its sum after the first
     bool holds_before = false;  // the residual from before this step is kept
     std::int64_t received = 0;  // bytes of its own for a reduction
   };
@@ -83,34 +84,24 @@ class PlannedStep {
   };
 
   void count(Count& kind, std::int64_t bytes);
-  void gather(std::size_t unit);
-  void gather_module(std::size_t place);
-  void release(std::size_t unit);
-  void release_passed(std::size_t place);
-  void hold_gradient(std::size_t unit, bool wanted);
   void forward();
-  void backward(bool reduces);
-  void release_all();
-  void compute_backward(std::size_t place);
-  void fill_bucket(std::size_t unit);
-  void send_bucket();
-  void reduce(std::size_t unit);
+  void backward(bool reduces, bool last);
+  void compute_backward(const std::vector<std::size_t>& units);
+  void perform(const UnitSchedule::Actions& actions);
+  void hold_gradient(std::size_t unit, bool wanted);
+  void begin_reduce(std::size_t unit);
+  void continue_reduce(std::size_t unit);
+  void finish_reduce(std::size_t unit);
   void receive(std::size_t unit, std::int64_t bytes);
-  void proceed(std::size_t unit);
-  void finish_oldest();
   void note(StepEvent::Kind kind, std::size_t unit) { events_.push_back({kind, unit, micro_batch_}); }
 
   const std::vector<PlannedUnit>& units_;
-  const ShardingOptions& sharding_;
+  UnitSchedule schedule_;
   std::vector<std::vector<std::size_t>> order_;  // units of each module, in the order of the forward pass
   std::vector<State> states_;
   std::vector<StepEvent> events_ = {};
   std::int64_t micro_batch_ = 0;
-  bool shards_gradients_, reduces_each_, crosses_groups_, answers_;
-  std::size_t under_way_;                 // how many sums may be under way at a time
-  std::deque<std::size_t> sent_ = {};     // units whose sums are under way
-  std::vector<std::size_t> bucket_ = {};  // units whose gradients are there, and go together
-  std::int64_t bucket_bytes_ = 0, buckets_ = 0;
+  bool crosses_groups_;
   Count gathered_ = {}, gradients_ = {}, all_ = {};
 };
 

@@ -4,7 +4,6 @@
 #include <exception>
 #include <utility>
 
-#include "keel/autograd/backward.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
 
@@ -156,10 +155,9 @@ void ShardUnit::wait_gathered() {
   wait(gathering_);
 }
 
-// Whoever reads the values gets them whole and up to date. A backward pass, be it another engine's, has them no longer
-// than it runs.
+// Whoever reads the values gets them whole and up to date.
 void ShardUnit::touch() {
-  if (BackwardPass* const pass = BackwardPass::current()) pass->at_end([this] { release(); });
+  if (told_of_touch_) told_of_touch_();
   gather();
   wait_gathered();
 }
@@ -270,12 +268,11 @@ void ShardUnit::finish_reduce() {
 }
 
 void ShardUnit::gather_gradient() {
-  if (own_gradient_.defined() && own_gradient_.numel() > own_sum_.numel())
-    reducing_ = communicator_.all_gather(own_sum_, own_gradient_, subject_);
+  if (gathers_sums()) reducing_ = communicator_.all_gather(own_sum_, own_gradient_, subject_);
 }
 
 void ShardUnit::wait_gradient() {
-  if (own_gradient_.defined() && own_gradient_.numel() > own_sum_.numel()) wait(reducing_);
+  if (gathers_sums()) wait(reducing_);
 }
 
 void ShardUnit::zero_grad() {

@@ -2,6 +2,7 @@
 // One unit of a model on one rank: its flat memory, whole or in part, and the collectives that move it.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -78,12 +79,15 @@ class ShardUnit {
 
   // Parameters. gather() begins to gather the whole ones (it does nothing where they are there), wait_gathered() blocks
   // until they are there, and release() gives their memory back (stage 3). share_updates() sends what this rank has
-  // updated to the others.
+  // updated to the others. Of an engine's units its schedule alone gathers and releases: whoever reads weights touches
+  // them, and calls Sharded::release_weights() in the end.
   bool parameters_sharded() const { return parameters_sharded_; }
   void gather();
   void wait_gathered();
   void release();
   void share_updates();
+  // Called where somebody reads the whole parameters, before they are gathered for it.
+  void when_touched(std::function<void()> told) { told_of_touch_ = std::move(told); }
 
   // Gradients. begin_reduce() sends the whole ones. finish_reduce() waits, and adds the sum over ranks to those of
   // earlier passes of this step. Between the two, continue_reduce() begins the next collective: the sum across groups
@@ -97,6 +101,7 @@ class ShardUnit {
   void begin_reduce(double scale = 1);
   void continue_reduce();
   void finish_reduce();
+  bool gathers_sums() const { return own_gradient_.defined() && own_gradient_.numel() > own_sum_.numel(); }
   void gather_gradient();
   void wait_gradient();
   // Forgets what was added since the last step.
@@ -139,6 +144,7 @@ class ShardUnit {
   Work reducing_, gathering_;
   bool gathering_active_ = false, crosses_groups_ = false;
   std::unique_ptr<GradientCompressor> compressor_;
+  std::function<void()> told_of_touch_;
   double waited_ms_ = 0;
   WorkTimer codec_;
 };

@@ -46,9 +46,8 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   make_units(model);
   buffer_updates_.emplace(model, context_, *control_);
   make_state();
-  make_buckets();
+  make_schedule(model);
   watch_leaves();
-  watch_modules(model);
 }
 
 Sharded::~Sharded() {
@@ -272,27 +271,35 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
   unit_parts_.push_back({first_part, static_cast<std::int64_t>(parts_.size())});
 }
 
-// Backward meets the units from the last to the first, but for the root's, which come last. Where gradients are sharded
-// each unit is a bucket, so that the whole ones go as soon as they can.
-void Sharded::make_buckets() {
-  std::vector<std::size_t> order;
-  for (std::size_t i = units_.size(); i-- > 0;)
-    if (units_[i]->trainable()) order.push_back(i);
-  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !units_[i]->layout().unit.empty(); });
-  std::int64_t bytes = 0;
-  for (const std::size_t unit : order) {
-    const std::int64_t limit = buckets_.size() <= 1 ? options_.sharding.first_bucket : options_.sharding.bucket;
-    if (buckets_.empty() || bytes >= limit || kShardingStages[options_.sharding.stage].gradients) {
-      buckets_.emplace_back();
-      bytes = 0;
+void Sharded::make_schedule(Module& model) {
+  std::vector<ScheduledUnit> scheduled(units_.size());
+  std::size_t modules = 0;
+  for_each_module(model, [&](const std::string& path, Module& module) {
+    if (!path.empty() && !module.is_unit()) return;
+    bool has_units = false;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      const ShardUnit& unit = *units_[i];
+      if (unit.layout().unit != path) continue;
+      has_units = true;
+      scheduled[i] = {.module = modules,
+                      .root = path.empty(),
+                      .trainable = unit.trainable(),
+                      .shards_parameters = unit.parameters_sharded(),
+                      .gathers_sums = unit.gathers_sums(),
+                      .leaves = unit.layout().segments.size(),
+                      .gradient_bytes = unit.gradient_bytes()};
     }
-    buckets_.back().push_back(unit);
-    bytes += units_[unit]->gradient_bytes();
-  }
+    if (!has_units) return;
+    auto observer = std::make_shared<UnitObserver>(*this, modules++);
+    module.subscribe(observer);
+    observers_.emplace_back(&module, std::move(observer));
+  });
+  schedule_ = UnitSchedule(std::move(scheduled), options_.sharding);
 }
 
 void Sharded::watch_leaves() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
+    units_[i]->when_touched([this, i] { touched(i); });
     if (!units_[i]->trainable()) continue;
     for (const Segment& segment : units_[i]->layout().segments) {
       Leaf& leaf = *segment.parameter->variable.leaf();
@@ -302,25 +309,6 @@ void Sharded::watch_leaves() {
         leaf.when_passed(this, [this, i](BackwardPass& pass) { constant_passed(i, pass); });
     }
   }
-}
-
-void Sharded::watch_modules(Module& model) {
-  unit_modules_.assign(units_.size(), 0);
-  for_each_module(model, [&](const std::string& path, Module& module) {
-    if (!path.empty() && !module.is_unit()) return;
-    std::vector<std::size_t> units;
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      if (units_[i]->layout().unit != path) continue;
-      units.push_back(i);
-      unit_modules_[i] = module_units_.size();
-    }
-    if (units.empty()) return;
-    auto observer = std::make_shared<UnitObserver>(*this, module_units_.size());
-    module_units_.push_back(std::move(units));
-    module.subscribe(observer);
-    observers_.emplace_back(&module, std::move(observer));
-  });
-  forward_place_.assign(module_units_.size(), -1);
 }
 
 }  // namespace keel

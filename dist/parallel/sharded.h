@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/dist/parallel/tensor_sums.h"
+#include "keel/dist/parallel/unit_schedule.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/module.h"
 #include "keel/nn/tensor_parts.h"
@@ -168,7 +168,7 @@ class Sharded {
   int size() const { return communicator_.size(); }
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
-  const std::vector<std::vector<std::size_t>>& buckets() const { return buckets_; }
+  const std::vector<std::vector<std::size_t>>& buckets() const { return schedule_.buckets(); }
   std::span<const ParameterRange> ranges() const { return ranges_; }
   // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
   Traffic data_traffic() const;
@@ -237,22 +237,16 @@ class Sharded {
   std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
   DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
   ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
-  void make_buckets();
+  void make_schedule(Module& model);
   void watch_leaves();
-  void watch_modules(Module& model);
 
+  void perform(const UnitSchedule::Actions& actions);
   void forward_begins(std::size_t module);
   void forward_ends(std::size_t module) noexcept;
-  void gather_module(std::size_t module);
-  bool is_done(std::size_t module) const;
-  void release_passed(std::int64_t place);
-  void gradient_begins(std::size_t unit);
+  void touched(std::size_t unit);
+  void share_updates(std::size_t unit);
   void gradient_ready(std::size_t unit);
   void constant_passed(std::size_t unit, BackwardPass& pass);
-  void count_leaves();
-  void send_ready_buckets(bool all);
-  void finish_oldest();
-  void gather_gradients();
   void check_all_used() const;
 
   friend class PendingStep;
@@ -294,22 +288,9 @@ class Sharded {
   double gradient_scale_ = 1;  // of the backward pass that is running, where gradients are compressed
   double waited_ms_ = 0;       // for the collectives of steps
 
-  std::vector<std::vector<std::size_t>> buckets_;
+  UnitSchedule schedule_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;
-
-  // The units of each module: one, or two where some of its parameters are frozen; and the module of each unit.
-  std::vector<std::vector<std::size_t>> module_units_;
-  std::vector<std::size_t> unit_modules_;
-  // Stage 3: the modules in the order of the first forward pass, and the place of each there, or -1.
-  std::vector<std::size_t> forward_order_;
-  std::vector<std::int64_t> forward_place_;
-
-  // State of the backward pass that is running: this engine's, or one in which the parameters are constants.
-  std::uint64_t visit_ = 0;  // the id of the last one of those
-  bool reducing_ = false;
-  std::vector<std::size_t> leaves_left_;  // by unit
-  std::size_t next_bucket_ = 0;
-  std::deque<std::size_t> sent_;  // units whose sums are under way
+  std::uint64_t visit_ = 0;  // the id of the last backward pass in which the parameters were constants
   // State of the step under way.
   double weight_ = 0;
   bool last_seen_ = false;

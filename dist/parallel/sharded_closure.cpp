@@ -25,10 +25,12 @@ class Sharded::Evaluations final : public Objective {
  public:
   Evaluations(Sharded& engine, const Closure& closure, const StepArgs& args)
       : engine_(engine), closure_(closure), args_(args), begin_(engine.state()), first_(begin_) {
-    for (const auto& unit : engine.units_) {
-      if (!unit->trainable()) continue;
-      units_.push_back(unit.get());
-      weights_.push_back(unit->own_weights());
+    for (std::size_t i = 0; i < engine.units_.size(); ++i) {
+      ShardUnit& unit = *engine.units_[i];
+      if (!unit.trainable()) continue;
+      numbers_.push_back(i);
+      units_.push_back(&unit);
+      weights_.push_back(unit.own_weights());
     }
     gradient_.resize(units_.size());
   }
@@ -61,10 +63,10 @@ class Sharded::Evaluations final : public Objective {
 
   // Tells the model and the other ranks what the weights have become.
   void publish() {
-    for (ShardUnit* unit : units_) {
-      unit->adopt_weights();
-      unit->share_updates();
-      if (engine_.offloads_) engine_.offload_bytes_ += static_cast<std::int64_t>(unit->own_values().bytes());
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      units_[i]->adopt_weights();
+      engine_.share_updates(numbers_[i]);
+      if (engine_.offloads_) engine_.offload_bytes_ += static_cast<std::int64_t>(units_[i]->own_values().bytes());
     }
   }
   PendingStep finish() {
@@ -116,7 +118,8 @@ class Sharded::Evaluations final : public Objective {
   Sharded& engine_;
   const Closure& closure_;
   const StepArgs& args_;
-  StepState begin_, first_;  // before the step, and as the first evaluation decided
+  StepState begin_, first_;           // before the step, and as the first evaluation decided
+  std::vector<std::size_t> numbers_;  // of those units of the engine that are trained
   std::vector<ShardUnit*> units_;
   std::vector<Tensor> weights_, gradient_;
   int evaluations_ = 0;

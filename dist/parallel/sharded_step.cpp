@@ -81,8 +81,8 @@ PendingStep Sharded::step(StepArgs args) {
     optimizer_->update(ranges_, input);
     optimizer_->advance(input);
   }
-  for (const auto& unit : units_)
-    if (unit->trainable()) unit->share_updates();
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (units_[unit]->trainable()) share_updates(unit);
   buffer_updates_->apply(state_);
   if (options_.compression.kind().feedback) {
     const bool taken = state().taken != 0;
@@ -328,9 +328,9 @@ void Sharded::load_weights(const TensorParts& weights) {
 }
 
 void Sharded::adopt_weights() {
-  for (const auto& unit : units_) {
-    unit->adopt_weights();
-    unit->share_updates();
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    units_[unit]->adopt_weights();
+    share_updates(unit);
   }
   buffer_updates_->share();
 }

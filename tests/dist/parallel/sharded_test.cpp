@@ -61,13 +61,7 @@ UnitOutcome train_units(const Plan& plan) {
       losses.push_back(total.item() / kBatch);
       norms.push_back(result.grad_norm);
     }
-    std::vector<double> weights;
-    for (const auto& unit : engine.units()) {
-      unit->gather();
-      for (const Segment& segment : unit->layout().segments)
-        for (const double value : doubles(segment.parameter->variable.value())) weights.push_back(value);
-      unit->release();
-    }
+    const std::vector<double> weights = whole_values(engine);
     const std::lock_guard lock(mutex);
     if (comm.rank() == 0) outcome = {losses, norms, weights};
   });

@@ -82,14 +82,12 @@ inline ShardedOptions each_backward(int number) {
 }
 
 // All numbers of the model, on every rank.
-inline std::vector<double> whole_values(const Sharded& engine) {
+inline std::vector<double> whole_values(Sharded& engine) {
   std::vector<double> all;
-  for (const auto& unit : engine.units()) {
-    unit->gather();
+  for (const auto& unit : engine.units())
     for (const Segment& segment : unit->layout().segments)
       for (const double value : doubles(segment.parameter->variable.value())) all.push_back(value);
-    unit->release();
-  }
+  engine.release_weights();
   return all;
 }
 

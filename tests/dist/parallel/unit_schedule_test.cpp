@@ -1,0 +1,275 @@
+// The rules of the engine, fed with orders of events that no model has.
+
+#include "keel/dist/parallel/unit_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace keel {
+namespace {
+
+using Kind = UnitAction::Kind;
+
+// Does what a schedule says, and complains where that cannot be.
+class Performer {
+ public:
+  explicit Performer(std::vector<ScheduledUnit> units, const ShardingOptions& options)
+      : units_(std::move(units)), schedule(units_, options), state_(units_.size()) {}
+
+  void perform(const UnitSchedule::Actions& actions) {
+    for (const auto& [kind, unit] : actions) {
+      all.push_back({kind, unit});
+      State& state = state_[unit];
+      switch (kind) {
+        case Kind::gather:
+          EXPECT_TRUE(units_[unit].shards_parameters) << unit;
+          EXPECT_FALSE(std::exchange(state.whole, true)) << "gathered twice: " << unit;
+          state.arrived = false;
+          break;
+        case Kind::wait_gathered: state.arrived = true; break;
+        case Kind::release:
+          EXPECT_TRUE(std::exchange(state.whole, false)) << "released twice: " << unit;
+          EXPECT_FALSE(state.in_use) << "released in use: " << unit;
+          break;
+        case Kind::begin_reduce:
+          EXPECT_TRUE(units_[unit].trainable && reduces) << unit;
+          EXPECT_EQ(state.reduced++, 0) << "reduced twice: " << unit;
+          under_way.push_back(unit);
+          EXPECT_LE(under_way.size(), schedule.most_under_way());
+          break;
+        case Kind::continue_reduce:
+          EXPECT_EQ(state.continued++, 0) << unit;
+          EXPECT_TRUE(std::ranges::count(under_way, unit) == 1) << unit;
+          break;
+        case Kind::finish_reduce:
+          EXPECT_EQ(state.continued, 1) << unit;
+          ASSERT_FALSE(under_way.empty());
+          EXPECT_EQ(under_way.front(), unit) << "sums end in the order in which they begin";
+          under_way.erase(under_way.begin());
+          break;
+        case Kind::gather_gradient:
+        case Kind::wait_gradient: EXPECT_TRUE(last && units_[unit].gathers_sums && under_way.empty()) << unit; break;
+      }
+      most_whole = std::max(most_whole, std::ranges::count_if(state_, &State::whole));
+    }
+  }
+  bool is_readable(std::size_t unit) const {
+    return !units_[unit].shards_parameters || (state_[unit].whole && state_[unit].arrived);
+  }
+  // The unit's weights are read from here, or no longer.
+  void use(std::size_t unit, bool begins) { state_[unit].in_use = begins; }
+  // As the touch of memory that is not there does.
+  void read(std::size_t unit) {
+    if (!is_readable(unit)) perform(schedule.touched(unit));
+    EXPECT_TRUE(is_readable(unit)) << unit;
+  }
+  void begin(bool reduces_now, bool is_last) {
+    reduces = reduces_now;
+    last = is_last;
+    for (State& state : state_) state.reduced = state.continued = 0;
+    perform(schedule.backward_begins({.reduces = reduces, .last = last}));
+  }
+  void end() {
+    perform(schedule.backward_ends());
+    EXPECT_TRUE(under_way.empty());
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      EXPECT_EQ(state_[unit].reduced, reduces && units_[unit].trainable ? 1 : 0) << unit;
+      EXPECT_FALSE(state_[unit].whole) << "whole after the step: " << unit;
+    }
+  }
+
+ private:
+  std::vector<ScheduledUnit> units_;
+
+ public:
+  UnitSchedule schedule;
+  UnitSchedule::Actions all;
+  std::vector<std::size_t> under_way;
+  std::ptrdiff_t most_whole = 0;
+  bool reduces = false, last = false;
+
+ private:
+  struct State {
+    bool whole = false, arrived = false, in_use = false;
+    int reduced = 0, continued = 0;
+  };
+  std::vector<State> state_;
+};
+
+struct Drawn {
+  std::vector<ScheduledUnit> units;
+  ShardingOptions options;
+  std::size_t modules = 0;
+};
+
+Drawn drawn_model(std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  Drawn drawn;
+  drawn.options.stage = static_cast<int>(below(4));
+  drawn.options.prefetch = static_cast<int>(below(4));
+  drawn.options.overlap = below(4) != 0;
+  drawn.options.reshard_after_forward = below(3) != 0;
+  drawn.options.keep_last_unit = below(2) == 0;
+  drawn.options.first_bucket = static_cast<std::int64_t>(below(60));
+  drawn.options.bucket = static_cast<std::int64_t>(below(200));
+  drawn.modules = 1 + below(7);
+  for (std::size_t module = 0; module < drawn.modules; ++module) {
+    const bool has_frozen = below(4) == 0, has_trained = !has_frozen || below(2) == 0;
+    for (const bool trainable : {true, false}) {
+      if (!(trainable ? has_trained : has_frozen)) continue;
+      drawn.units.push_back({.module = module,
+                             .root = module == 0 && drawn.options.bucket % 2 == 0,
+                             .trainable = trainable,
+                             .shards_parameters = drawn.options.stage == 3 && below(5) != 0,
+                             .gathers_sums = trainable && drawn.options.stage == 0,
+                             .leaves = 1 + below(3),
+                             .gradient_bytes = static_cast<std::int64_t>(below(100))});
+    }
+  }
+  return drawn;
+}
+
+// A step: several passes, in which modules run in the usual order, in another one, twice, or not at all, and whose
+// leaves come in any order, a unit at a time or mixed.
+void run_step(const Drawn& model, Performer& to, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const std::size_t passes = 1 + below(3);
+  const bool each = below(2) == 0;
+  for (std::size_t pass = 1; pass <= passes; ++pass) {
+    std::vector<std::size_t> order;
+    for (std::size_t module = 0; module < model.modules; ++module)
+      for (std::size_t times = below(8) == 0 ? below(3) : 1; times > 0; --times) order.push_back(module);
+    if (below(4) == 0) std::ranges::shuffle(order, random);
+    for (const std::size_t module : order) {
+      to.perform(to.schedule.forward_begins(module));
+      for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+        if (model.units[unit].module != module) continue;
+        EXPECT_TRUE(to.is_readable(unit)) << "forward of " << module;
+        to.use(unit, true);
+      }
+      for (std::size_t unit = 0; unit < model.units.size(); ++unit) to.use(unit, false);
+      to.perform(to.schedule.forward_ends(module, below(5) != 0));
+    }
+    if (below(6) == 0) to.perform(to.schedule.given_back());
+    to.begin(each || pass == passes, pass == passes);
+    std::vector<std::size_t> leaves;
+    for (std::size_t unit = model.units.size(); unit-- > 0;)
+      if (model.units[unit].trainable)
+        for (std::size_t leaf = 0; leaf < model.units[unit].leaves; ++leaf) leaves.push_back(unit);
+    if (below(2) == 0) std::ranges::shuffle(leaves, random);
+    const bool all_used = below(4) != 0;
+    for (const std::size_t unit : leaves) {
+      if (!all_used && below(4) == 0) continue;
+      to.read(unit);
+      to.perform(to.schedule.leaf_passed(unit));
+    }
+    to.end();
+  }
+}
+
+TEST(UnitSchedule, KeepsItsPromisesWhateverOrderEventsComeIn) {
+  for (std::uint32_t seed = 0; seed < 3000 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const Drawn model = drawn_model(random);
+    Performer to(model.units, model.options);
+    for (int step = 0; step < 3; ++step) run_step(model, to, random);
+  }
+}
+
+// Else ranks would wait for each other.
+TEST(UnitSchedule, RanksThatAreToldTheSameAskForTheSame) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 first(seed), second(seed);
+    const Drawn model = drawn_model(first), again = drawn_model(second);
+    Performer a(model.units, model.options), b(again.units, again.options);
+    run_step(model, a, first);
+    run_step(again, b, second);
+    EXPECT_EQ(a.all, b.all) << seed;
+  }
+}
+
+// Sums are asked for in the order of the buckets, whichever rank has which gradient first.
+TEST(UnitSchedule, TheOrderOfSumsDoesNotDependOnTheOrderOfGradients) {
+  for (std::uint32_t seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const Drawn model = drawn_model(random);
+    std::vector<std::vector<std::size_t>> sums;
+    for (int rank = 0; rank < 3; ++rank) {
+      Performer to(model.units, model.options);
+      to.begin(true, true);
+      std::vector<std::size_t> leaves;
+      for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+        if (model.units[unit].trainable) leaves.insert(leaves.end(), model.units[unit].leaves, unit);
+      std::ranges::shuffle(leaves, random);
+      for (const std::size_t unit : leaves) {
+        to.read(unit);
+        to.perform(to.schedule.leaf_passed(unit));
+      }
+      to.end();
+      sums.emplace_back();
+      for (const auto& [kind, unit] : to.all)
+        if (kind == Kind::begin_reduce) sums.back().push_back(unit);
+    }
+    EXPECT_EQ(sums[0], sums[1]) << seed;
+    EXPECT_EQ(sums[0], sums[2]) << seed;
+  }
+}
+
+TEST(UnitSchedule, AForwardPassHasAsManyWholeUnitsAsArePrefetchedAndOne) {
+  for (const int prefetch : {0, 1, 2, 5}) {
+    std::vector<ScheduledUnit> units(12);
+    for (std::size_t module = 0; module < units.size(); ++module)
+      units[module] = {.module = module, .shards_parameters = true};
+    Performer to(units, {.stage = 3, .prefetch = prefetch});
+    for (int pass = 0; pass < 2; ++pass) {
+      to.most_whole = 0;
+      for (std::size_t module = 0; module < units.size(); ++module) {
+        to.perform(to.schedule.forward_begins(module));
+        to.perform(to.schedule.forward_ends(module, true));
+      }
+      // The first pass does not know yet what comes next.
+      EXPECT_EQ(to.most_whole, pass == 0 ? 1 : prefetch + 1);
+    }
+    to.begin(true, true);
+    to.most_whole = 0;
+    for (std::size_t unit = units.size(); unit-- > 0;) {
+      to.read(unit);
+      to.perform(to.schedule.leaf_passed(unit));
+    }
+    to.end();
+    EXPECT_EQ(to.most_whole, prefetch + 1);
+  }
+}
+
+// Weights that another engine's pass reads come and go, and nothing is summed.
+TEST(UnitSchedule, APassOfConstantsGathersAndReleasesAlone) {
+  std::vector<ScheduledUnit> units(4);
+  for (std::size_t module = 0; module < units.size(); ++module)
+    units[module] = {.module = module, .shards_parameters = true, .leaves = 2};
+  Performer to(units, {.stage = 3});
+  for (std::size_t module = 0; module < units.size(); ++module) {
+    to.perform(to.schedule.forward_begins(module));
+    to.perform(to.schedule.forward_ends(module, true));
+  }
+  to.all.clear();
+  to.schedule.constants_begin();
+  for (std::size_t unit = units.size(); unit-- > 0;)
+    for (int leaf = 0; leaf < 2; ++leaf) {
+      to.read(unit);
+      to.perform(to.schedule.leaf_passed(unit));
+    }
+  to.perform(to.schedule.given_back());
+  EXPECT_EQ(std::ranges::count(to.all, Kind::gather, &UnitAction::kind), 4);
+  EXPECT_EQ(std::ranges::count(to.all, Kind::release, &UnitAction::kind), 4);
+  EXPECT_EQ(std::ranges::count(to.all, Kind::begin_reduce, &UnitAction::kind), 0);
+}
+
+}  // namespace
+}  // namespace keel
