@@ -1,11 +1,25 @@
 # Read by CTest after the tests are discovered: gives single cases further labels.
 #   quick     the first case of each test suite: one test of each kind (scripts/test --quick)
-#   sanitize  what the asan and tsan builds run: suites about memory, threads, files and whole runs, and all of quick
+#   sanitize  what the asan build runs: suites about memory, threads, files and whole runs, and all of quick
+#   threads   what the tsan build runs: of those, what has threads that no other suite has
 #   avx2      what runs once more with oneDNN capped to AVX2
 #   slow      suites named Slow...: minutes rather than seconds, only on request
 cmake_policy(VERSION 3.22...3.25)
 set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Compare|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|WordMemory|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
+
+# Suites of one thread at a time, or of ranks that meet as those of Trainer, TrainingByRanks and Zero do: tsan has nothing new to
+# see in them.
+set(threads_of_others "^(BadInput|Compare|CheckpointDamage|CheckpointCommands|CheckpointList|RecordNames|Targets/Corpus|ZeroMemory|TensorSums|PackedRun|MaskedLanguageRun|OwnTask|LabelRuns|Tasks/LabelRun|BuffersInRuns|FineTuningRun|ManualTask|Teacher|LastRowsOfARun|EvaluateRun|RunPlan|DecoderSteps|EncoderSteps|ShardedOptimizers|CompressedRun|CMemory|ZeroBytes|Decoders/ModelStages|Combine)")
+
+# Gives the case the labels, and `sanitize`, and `threads` where they are a suite's own.
+macro(keel_sanitized)
+  set(labels ${ARGN} sanitize)
+  if(NOT suite MATCHES "${threads_of_others}" AND NOT case MATCHES "EveryOptimizer")
+    list(APPEND labels threads)
+  endif()
+  set_tests_properties("${case}" PROPERTIES LABELS "${labels}")
+endmacro()
 
 set(suites_seen)
 foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab parallel tokenizers data tasks checkpoint trainer trackers learn fuzz capi cli lies emulation cuda nccl)
@@ -17,14 +31,14 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
     endif()
     if(NOT suite IN_LIST suites_seen)
       list(APPEND suites_seen "${suite}")
-      set_tests_properties("${case}" PROPERTIES LABELS "quick;sanitize")
+      keel_sanitized(quick)
     elseif(layer MATCHES "^(emulation|cuda|nccl)$")
       # One order of threads is enough there, and one way between devices: all take minutes.
       if(NOT case MATCHES "/(reverse|shuffled|StagedDevices)|TwentySteps")
-        set_tests_properties("${case}" PROPERTIES LABELS sanitize)
+        keel_sanitized()
       endif()
     elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all
-      set_tests_properties("${case}" PROPERTIES LABELS sanitize)
+      keel_sanitized()
     endif()
     if(suite MATCHES "${matrix_suites}" AND NOT layer MATCHES "^(cuda|nccl)$")
       set_tests_properties("${case}" PROPERTIES LABELS avx2)
