@@ -1,11 +1,11 @@
 # Read by CTest after the tests are discovered: gives single cases further labels.
-#   quick     the first case of each test suite: one test of each kind (scripts/test --quick)
+#   quick     the first case of each test suite, but for one that takes minutes: one test of each kind (scripts/test --quick)
 #   sanitize  what the asan build runs: suites about memory, threads, files and whole runs, and all of quick
 #   threads   what the tsan build runs: of those, what has threads that no other suite has
 #   avx2      what runs once more with oneDNN capped to AVX2
 #   slow      suites named Slow...: minutes rather than seconds, only on request
 cmake_policy(VERSION 3.22...3.25)
-set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Compare|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|WordMemory|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
+set(sanitized "^(Alarm|Allocator|Storage|Tensor|Parallel|Context|AtomicF|FileLock|InputFile|LineIndex|Csv|Jsonl|Map$|MappedFile|Safetensors|Load|AsyncSave|MemoryCopies|MemoryFolder|RunMemory|Export|Prefetch|Engine|Backward|Checkpoint|Attention|Trainer|Train|BadInput|Collectives|Communicator|Disagreement|Failure|OrderedSum|Zero$|Hybrid|Naive|TensorParts|Trace|Staged|Offload|CBorder|Targets/Corpus|Waker|Accumulation|WordMemory|TrackersOfARun|TrackerFiles|CommandTracker|MlflowServer)")
 set(matrix_suites "Matmul|Attention|Gpt|Onednn|OneDnn|Parity")
 
 # Suites of one thread at a time, or of ranks that meet as those of Trainer, TrainingByRanks and Zero do: tsan has nothing new to
@@ -15,7 +15,7 @@ set(threads_of_others "^(BadInput|Compare|CheckpointDamage|CheckpointCommands|Ch
 # Gives the case the labels, and `sanitize`, and `threads` where they are a suite's own.
 macro(keel_sanitized)
   set(labels ${ARGN} sanitize)
-  if(NOT suite MATCHES "${threads_of_others}" AND NOT case MATCHES "EveryOptimizer")
+  if(NOT suite MATCHES "${threads_of_others}")
     list(APPEND labels threads)
   endif()
   set_tests_properties("${case}" PROPERTIES LABELS "${labels}")
@@ -29,7 +29,7 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
       set_tests_properties("${case}" PROPERTIES LABELS slow TIMEOUT 3600)
       continue()
     endif()
-    if(NOT suite IN_LIST suites_seen)
+    if(NOT suite IN_LIST suites_seen AND NOT case MATCHES "ContinuesEveryOptimizer")
       list(APPEND suites_seen "${suite}")
       keel_sanitized(quick)
     elseif(layer MATCHES "^(emulation|cuda|nccl)$")
@@ -37,7 +37,7 @@ foreach(layer IN ITEMS runtime config kernels autograd nn models optim comm lab 
       if(NOT case MATCHES "/(reverse|shuffled|StagedDevices)|TwentySteps")
         keel_sanitized()
       endif()
-    elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd")  # minutes there, and one step shows it all
+    elseif(suite MATCHES "${sanitized}" AND NOT case MATCHES "LearnsToAdd|EveryOptimizer")  # minutes there, and one step shows it all
       keel_sanitized()
     endif()
     if(suite MATCHES "${matrix_suites}" AND NOT layer MATCHES "^(cuda|nccl)$")
