@@ -69,7 +69,8 @@ void Model::get_weights(const std::string& name, const Array& to) {
   check_parameter(name, to);
   among_ranks([&] {
     const Place place = find(engine(), name);
-    write_array(join(site_->ranks(), place, place.part(place.unit.own_weights()), site_->context.host()), to);
+    write_array(join(site_->ranks(), place, place.part(place.unit.parameters().own_weights()), site_->context.host()),
+                to);
   });
 }
 
@@ -85,7 +86,7 @@ void Model::set_weights(const std::string& name, const Array& from) {
     const Tensor whole = empty(host, {place.segment.numel});
     std::memcpy(whole.raw(), bytes.data(), bytes.size());
     engine().wait_until_released();
-    const Tensor part = place.part(place.unit.own_weights());
+    const Tensor part = place.part(place.unit.parameters().own_weights());
     const std::int64_t begin = place.owned().begin - place.segment.offset;
     if (part.numel() > 0)
       kernels::copy_into(part, kernels::to(whole.slice(0, begin, begin + part.numel()), part.context()));
@@ -105,10 +106,10 @@ void Model::get_gradient(const std::string& name, const Array& to) {
   });
   among_ranks([&] {
     const Place place = find(engine(), name);
-    if (site_->ranks().size() == 1) place.unit.begin_reduce();  // what no loss depends on becomes 0
+    if (site_->ranks().size() == 1) place.unit.gradient().begin_reduce(1);  // what no loss depends on becomes 0
     double weight = 0;
     for (const double each : gather_values(site_->ranks(), engine().weight())) weight += each;
-    const Tensor sum = join(site_->ranks(), place, place.part(place.unit.own_gradient()), site_->context.host());
+    const Tensor sum = join(site_->ranks(), place, place.part(place.unit.gradient().own()), site_->context.host());
     // Until the step gradients are sums over the weight, times the loss scale.
     if (weight > 0) kernels::scale(sum, 1 / (weight * static_cast<double>(engine().state().loss_scale)));
     write_array(sum, to);

@@ -238,8 +238,8 @@ std::string accumulation_note(const Sharded& engine) {
   if (engine.size() == 1 || !kShardingStages[sharding.stage].gradients || !waits) return "";
   std::int64_t bytes = 0, largest = 0;
   for (const auto& unit : engine.units()) {
-    bytes += unit->gradient_bytes();
-    largest = std::max(largest, unit->gradient_bytes());
+    bytes += unit->split().gradient_bytes();
+    largest = std::max(largest, unit->split().gradient_bytes());
   }
   return concat("each rank keeps its whole gradients, ", binary_size(static_cast<double>(bytes)),
                 ", until the last of ", options.micro_batches,

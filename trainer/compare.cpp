@@ -115,7 +115,7 @@ class Candidate {
   double waited_ms() const { return steps_.waited_ms() + stacks_.waited_ms(); }
 
   std::int64_t sent() {
-    for (const auto& unit : stack_.engine().units()) unit->wait_gathered();
+    for (const auto& unit : stack_.engine().units()) unit->parameters().wait_gathered();
     return stacks_.data_sent();
   }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "keel/kernels/codec.h"
 #include "keel/nn/flat_buffer.h"
 
 namespace keel {
@@ -46,17 +47,7 @@ struct LowRank {
 // The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
 std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
 
-// What a compressed unit needs on one of n ranks, in bytes. `whole`: each rank gets the whole sum, not its shard.
-struct CompressionPlan {
-  // Residual and factors, kept from step to step. From a step's first message to its end there is a second copy.
-  std::int64_t state = 0;
-  std::int64_t begun = 0, more = 0;  // buffers under way: from the first collective on, and from the second on
-  // Elements of the collectives: all_to_all and all_gather in bytes, all_gather in the wire dtype, two of all_reduce in
-  // fp32; 0: there is none.
-  std::int64_t exchanged = 0, gathered = 0, gathered_sums = 0, reduced = 0, reduced_later = 0;
-};
-// `wire` is the dtype of the sums. Only for kinds with error feedback.
-CompressionPlan plan_compression(const FlatBuffer& layout, const Compression& compression, int ranks, bool whole,
-                                 DType wire);
+// How the payloads of int8 and topk are made.
+Codec codec_of(const Compression& compression);
 
 }  // namespace keel

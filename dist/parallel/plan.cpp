@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "keel/dist/comm/algorithms.h"
-#include "keel/dist/parallel/planned_step.h"
+#include "keel/dist/parallel/memory_peaks.h"
+#include "keel/dist/parallel/row_sums.h"
 
 namespace keel {
 namespace {
@@ -89,9 +90,23 @@ int shard_ranks(const ShardingOptions& options, int ranks) {
   return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
 }
 
+RankPlace place_of(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                   int ranks, int rank) {
+  KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
+  KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
+             options.sharding.stage);
+  const int group = shard_ranks(options.sharding, ranks);
+  KEEL_CHECK(ranks % group == 0, "groups of ", group, " ranks do not divide the ", ranks, " that there are");
+  check_gradients(layout, optimizer);
+  for (const FlatBuffer& buffer : layout)
+    KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
+               ", whose gradient is kept as rows, follow from what each batch looks up; there is no plan of them");
+  return {.ranks = group, .rank = rank % group, .groups = ranks / group};
+}
+
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, const BufferCount& buffers, std::string_view algorithm) {
-  check_planned(layout, optimizer, options, ranks, rank);
+  const RankPlace place = place_of(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
   const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
@@ -99,54 +114,56 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   const std::int64_t state_bytes = state_width + (policy.master() ? 4 : 0);
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
-  const int group = shard_ranks(sharding, ranks), groups = ranks / group;
-  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group, groups);
-  const PlannedStep step(units, options, groups);
-
+  const std::vector<UnitSplit> units = split_units(layout, options, place);
   const bool answers = only_answers(units);
+  const std::string& last = layout[last_unit(layout)].unit;
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
   const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
-    const PlannedUnit& unit = units[i];
-    plan.memory.parameter += (unit.shards_parameters ? unit.shard : unit.whole) * unit.value_bytes;
-    const bool is_last = unit.module == units[step.last_unit()].module;
-    const bool stays = answers || !sharding.reshard_after_forward || unit.root || (sharding.keep_last_unit && is_last);
+    const UnitSplit& unit = units[i];
+    const auto value_bytes = static_cast<std::int64_t>(size_of(unit.values)),
+               gradient_bytes = static_cast<std::int64_t>(size_of(unit.gradient));
+    plan.memory.parameter += (unit.shards_parameters ? unit.shard.count() : unit.whole) * value_bytes;
+    const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
+                       (sharding.keep_last_unit && layout[i].unit == last);
     if (unit.shards_parameters || unit.shares_updates())
       plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
-    const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
-    const std::int64_t mine = count_parameters(layout[i], owned), numbers = saves ? mine : 0;
+    const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
-    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : unit.value_bytes);
+    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : value_bytes);
     if (!unit.trainable) continue;
-    plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;
-    if (unit.compression) {
-      plan.memory.undelivered += unit.compression->state;
-      plan.memory.checkpoint +=
-          unit.compression->state - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
+    plan.memory.gradient += unit.gradients_kept() * gradient_bytes;
+    if (const std::int64_t kept = unit.reduction.state; kept > 0) {
+      plan.memory.undelivered += kept;
+      plan.memory.checkpoint += kept - 4 * (unit.whole - count_parameters(layout[i], {0, unit.whole}));
     }
-    const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, owned, wide);
-    const std::int64_t state = unit.owned * state_bytes + of_parameters;
+    const std::int64_t of_parameters = kept_of_parameters(layout[i], optimizer, options.groups, unit.owned, wide);
+    const std::int64_t state = unit.owned.count() * state_bytes + of_parameters;
     if (saves) plan.memory.checkpoint += numbers * state_width + of_parameters;
-    const std::int64_t values = unit.owned * unit.value_bytes;
+    const std::int64_t values = unit.owned.count() * value_bytes;
     if (sharding.offload_optimizer) {
       plan.memory.host += state + values;
-      plan.traffic.offload += unit.owned * unit.gradient_bytes + values;
+      plan.traffic.offload += unit.owned.count() * gradient_bytes + values;
       arriving = std::max(arriving, values);
     } else {
       plan.memory.optimizer += state;
     }
-    for (const PlannedCollective& each : reductions_of(unit, reductions, groups)) plan.collectives.push_back(each);
+    for (const ReductionStage& stage : unit.reduction.stages) {
+      if (stage.collective.count == 0) continue;
+      plan.collectives.push_back(stage.collective);
+      plan.collectives.back().times = reductions;
+    }
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
   if (ranks == 1) plan.collectives.clear();
-  const Sender inside(algorithm, group, rank % group), across(algorithm, groups, rank / group);
+  const Sender inside(algorithm, place.ranks, place.rank), across(algorithm, place.groups, rank / place.ranks);
   for (const PlannedCollective& each : plan.collectives)
     (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
         (each.across_groups ? across : inside).bytes(each);
   plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
-  if (group > 1)
+  if (place.ranks > 1)
     plan.traffic.control += Sender(algorithm, ranks, rank)
                                 .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
   if (optimizer.requirements().closure)  // the losses of all ranks
@@ -160,7 +177,12 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
       Sender(algorithm, ranks, rank)
           .elements(CollectiveKind::all_gather, ranks * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   plan.memory.gradient += plan.memory.undelivered;
-  if (ranks > 1) step.report(plan.memory);
+  if (ranks > 1) {
+    const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, options));
+    plan.memory.gathered = peaks.gathered;
+    plan.memory.whole_gradients = peaks.whole_gradients;
+    plan.memory.buckets = peaks.all;
+  }
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;
 }

@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "keel/dist/parallel/planned_collective.h"
 #include "keel/dist/parallel/sharded.h"
 
 namespace keel {
@@ -62,14 +63,6 @@ struct TrafficPlan {
   std::int64_t sent() const { return gathers + reductions; }
 };
 
-// A collective that a rank asks for in a step, `times` times, of `count` elements of `width` bytes in all.
-struct PlannedCollective {
-  CollectiveKind kind;
-  std::int64_t count = 0, width = 1, times = 1;
-  bool of_parameters = false;  // otherwise of gradients
-  bool across_groups = false;  // otherwise among the ranks of a group
-};
-
 struct RankPlan {
   MemoryPlan memory;
   std::int64_t owned = 0;  // weights in Sharded::weights(), without padding
@@ -86,6 +79,10 @@ std::string name_of_unit(const FlatBuffer& unit);
 
 // The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
 int shard_ranks(const ShardingOptions& options, int ranks);
+
+// Where a rank of all stands. Throws the Errors of plan_rank().
+RankPlace place_of(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                   int ranks, int rank);
 
 // `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block), `buffers` are count_buffers(model). The
 // plan assumes what a transformer does: inside the root's forward pass the units follow in the order of the layout,

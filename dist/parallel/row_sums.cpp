@@ -80,6 +80,11 @@ RowGradient RowSums::finish(Span part) {
   return sum;
 }
 
+Span rows_of(const FlatBuffer& table, Span elements) {
+  const std::int64_t width = std::max<std::int64_t>(table.segments.front().shape[1], 1);
+  return {elements.begin / width, elements.end / width};
+}
+
 void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer) {
   for (const FlatBuffer& buffer : layout) {
     if (!buffer.trainable || buffer.sparse == optimizer.requirements().rows) continue;

@@ -48,6 +48,9 @@ class RowSums {
   double waited_ms_ = 0;
 };
 
+// The rows of a table, which is a unit of its own, that have these elements.
+Span rows_of(const FlatBuffer& table, Span elements);
+
 // Throws an Error that names the first parameter whose gradient the optimizer does not take, because it is kept as
 // rows, or because it is not.
 void check_gradients(std::span<const FlatBuffer> layout, const Optimizer& optimizer);

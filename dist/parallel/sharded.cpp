@@ -1,6 +1,7 @@
 #include "keel/dist/parallel/sharded.h"
 
 #include <algorithm>
+#include <map>
 
 #include "keel/dist/comm/agreement.h"
 #include "keel/dist/comm/thread_transport.h"
@@ -137,19 +138,16 @@ void Sharded::make_groups() {
 }
 
 void Sharded::make_units(Module& model) {
-  ShardUnit::Memory memory{.policy = options_.policy,
-                           .wire = options_.wire_dtype(),
-                           .compression = options_.compression,
-                           .seed = options_.seed,
-                           .accumulates = options_.micro_batches > 1,
-                           .reduces_each = options_.sharding.reduces_each(options_.micro_batches),
-                           .offload = offloads_};
   Communicator& group = group_ != nullptr ? *group_ : communicator_;
   std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->requirements().block);
   for (FlatBuffer& layout : layouts) {
-    memory.subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
-    units_.push_back(
-        std::make_unique<ShardUnit>(std::move(layout), context_, group, replicas_.get(), options_.sharding, memory));
+    const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
+    units_.push_back(std::make_unique<ShardUnit>(std::move(layout), options_,
+                                                 ShardUnit::Site{.context = context_,
+                                                                 .shards = group,
+                                                                 .replicas = replicas_.get(),
+                                                                 .offload = offloads_,
+                                                                 .subject = subject}));
   }
 }
 
@@ -172,7 +170,7 @@ void Sharded::make_state() {
     if (unit.trainable()) {
       for (std::size_t kind = 0; kind < optimizer_->state_names().size(); ++kind) {
         optimizer_state_.back().push_back(
-            zeros(unit.update_context(), {unit.owned().count()}, state_dtype(), Purpose::optimizer));
+            zeros(unit.parameters().update_context(), {unit.owned().count()}, state_dtype(), Purpose::optimizer));
         if (const double initial = optimizer_->initial_state(kind); initial != 0)
           kernels::fill(optimizer_state_.back().back(), initial);
       }
@@ -205,7 +203,8 @@ ParameterRange Sharded::range_of(std::size_t unit, std::int64_t begin, std::int6
   const auto cut = [&](const Tensor& flat) {
     return flat.defined() ? flat.slice(0, begin - own.owned().begin, end - own.owned().begin) : Tensor();
   };
-  ParameterRange range{cut(own.update_values()), cut(own.own_master()), cut(own.own_gradient()), {}, {}};
+  ParameterRange range{
+      cut(own.parameters().update_values()), cut(own.parameters().own_master()), cut(own.gradient().own()), {}, {}};
   for (const Tensor& state : optimizer_state_[unit]) range.state.push_back(cut(state));
   return range;
 }
@@ -221,8 +220,8 @@ std::vector<Tensor> Sharded::make_parameter_state(const ShardUnit& unit, const S
     TensorPart part{concat(kind.name, '.', segment.name), kind.shape.value_or(whole)};
     if (begin < end) {
       part.begin = kind.shape ? 0 : (begin - segment.offset) / kind.block;
-      part.values =
-          zeros(unit.update_context(), {kind.count(end - begin)}, kind.dtype(state_dtype()), Purpose::optimizer);
+      part.values = zeros(unit.parameters().update_context(), {kind.count(end - begin)}, kind.dtype(state_dtype()),
+                          Purpose::optimizer);
       kept.push_back(part.values);
     }
     parameter_state_.push_back(part);
@@ -272,25 +271,17 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
 }
 
 void Sharded::make_schedule(Module& model) {
-  std::vector<ScheduledUnit> scheduled(units_.size());
-  std::size_t modules = 0;
+  std::vector<ScheduledUnit> scheduled;
+  std::map<std::string, std::size_t> modules;  // by path
+  for (const auto& unit : units_) {
+    const std::size_t module = modules.try_emplace(unit->layout().unit, modules.size()).first->second;
+    scheduled.push_back(scheduled_unit(unit->layout(), unit->split(), module));
+  }
   for_each_module(model, [&](const std::string& path, Module& module) {
     if (!path.empty() && !module.is_unit()) return;
-    bool has_units = false;
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      const ShardUnit& unit = *units_[i];
-      if (unit.layout().unit != path) continue;
-      has_units = true;
-      scheduled[i] = {.module = modules,
-                      .root = path.empty(),
-                      .trainable = unit.trainable(),
-                      .shards_parameters = unit.parameters_sharded(),
-                      .gathers_sums = unit.gathers_sums(),
-                      .leaves = unit.layout().segments.size(),
-                      .gradient_bytes = unit.gradient_bytes()};
-    }
-    if (!has_units) return;
-    auto observer = std::make_shared<UnitObserver>(*this, modules++);
+    const auto found = modules.find(path);
+    if (found == modules.end()) return;
+    auto observer = std::make_shared<UnitObserver>(*this, found->second);
     module.subscribe(observer);
     observers_.emplace_back(&module, std::move(observer));
   });
@@ -299,13 +290,13 @@ void Sharded::make_schedule(Module& model) {
 
 void Sharded::watch_leaves() {
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    units_[i]->when_touched([this, i] { touched(i); });
+    units_[i]->parameters().when_touched([this, i] { touched(i); });
     if (!units_[i]->trainable()) continue;
     for (const Segment& segment : units_[i]->layout().segments) {
       Leaf& leaf = *segment.parameter->variable.leaf();
       leaf.owner = this;
       leaf.when_ready(this, [this, i](BackwardPass&) { gradient_ready(i); });
-      if (units_[i]->parameters_sharded())
+      if (units_[i]->split().shards_parameters)
         leaf.when_passed(this, [this, i](BackwardPass& pass) { constant_passed(i, pass); });
     }
   }

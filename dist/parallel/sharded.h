@@ -14,7 +14,7 @@
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/buffer_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
-#include "keel/dist/parallel/sharding.h"
+#include "keel/dist/parallel/sharded_options.h"
 #include "keel/dist/parallel/tensor_sums.h"
 #include "keel/dist/parallel/unit_schedule.h"
 #include "keel/kernels/step_state.h"
@@ -23,30 +23,6 @@
 #include "keel/optim/optimizer.h"
 
 namespace keel {
-
-enum class ClipBy : unsigned char { norm, value };
-
-struct ShardedOptions {
-  PrecisionPolicy policy = {};
-  std::optional<DType> wire = {};  // of gradients between ranks; the parameters' dtype unless given
-  Compression compression = {};    // of gradients between ranks
-  std::uint64_t seed = 1;          // of the initial weights
-  std::int64_t micro_batches = 1;  // calls of backward() between two steps
-  // Longest mean gradient, by its 2-norm, or largest element of it; 0: not clipped.
-  double clip = 0;
-  ClipBy clip_by = ClipBy::norm;
-  GroupRule groups = decay_matrices_only;
-  ShardingOptions sharding = {};
-  LossScaling scaling = {};
-  double loss_scale = 1;  // of the first step
-  // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have
-  // numbers of their own, so that ranks which ask for those of different engines notice.
-  int first_subject = 1;
-  std::string name = {};  // of the model, where a run trains several: in messages and checkpoints
-
-  // The dtype in which gradients travel.
-  DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
-};
 
 // What backward() must know of a loss.
 // How much a loss is a mean over on this rank: a count of tokens, rows or pairs, or a sum of sample weights.

@@ -15,14 +15,14 @@ void Sharded::perform(const UnitSchedule::Actions& actions) {
   for (const UnitAction& action : actions) {
     ShardUnit& unit = *units_[action.unit];
     switch (action.kind) {
-      case Kind::gather: unit.gather(); break;
-      case Kind::wait_gathered: unit.wait_gathered(); break;
-      case Kind::release: unit.release(); break;
-      case Kind::begin_reduce: unit.begin_reduce(gradient_scale_); break;
-      case Kind::continue_reduce: unit.continue_reduce(); break;
-      case Kind::finish_reduce: unit.finish_reduce(); break;
-      case Kind::gather_gradient: unit.gather_gradient(); break;
-      case Kind::wait_gradient: unit.wait_gradient(); break;
+      case Kind::gather: unit.parameters().gather(); break;
+      case Kind::wait_gathered: unit.parameters().wait_gathered(); break;
+      case Kind::release: unit.parameters().release(); break;
+      case Kind::begin_reduce: unit.gradient().begin_reduce(gradient_scale_); break;
+      case Kind::continue_reduce: unit.gradient().continue_reduce(); break;
+      case Kind::finish_reduce: unit.gradient().finish_reduce(); break;
+      case Kind::gather_gradient: unit.gradient().gather_sums(); break;
+      case Kind::wait_gradient: unit.gradient().wait_sums(); break;
     }
   }
 }
@@ -84,7 +84,7 @@ void Sharded::release_weights() { perform(schedule_.given_back()); }
 
 void Sharded::share_updates(std::size_t unit) {
   perform(schedule_.given_back(unit));
-  units_[unit]->share_updates();
+  units_[unit]->parameters().share_updates();
 }
 
 // A backward pass, be it another engine's, has the whole weights no longer than it runs.

@@ -30,7 +30,7 @@ class Sharded::Evaluations final : public Objective {
       if (!unit.trainable()) continue;
       numbers_.push_back(i);
       units_.push_back(&unit);
-      weights_.push_back(unit.own_weights());
+      weights_.push_back(unit.parameters().own_weights());
     }
     gradient_.resize(units_.size());
   }
@@ -64,9 +64,10 @@ class Sharded::Evaluations final : public Objective {
   // Tells the model and the other ranks what the weights have become.
   void publish() {
     for (std::size_t i = 0; i < units_.size(); ++i) {
-      units_[i]->adopt_weights();
+      units_[i]->parameters().adopt_weights();
       engine_.share_updates(numbers_[i]);
-      if (engine_.offloads_) engine_.offload_bytes_ += static_cast<std::int64_t>(units_[i]->own_values().bytes());
+      if (engine_.offloads_)
+        engine_.offload_bytes_ += static_cast<std::int64_t>(units_[i]->parameters().own_values().bytes());
     }
   }
   PendingStep finish() {
@@ -105,10 +106,10 @@ class Sharded::Evaluations final : public Objective {
 
   // In the numbers of the weights, where the optimizer works.
   Tensor mean_gradient(const ShardUnit& unit, double scale) const {
-    Tensor gradient = unit.own_gradient();
+    Tensor gradient = unit.gradient().own();
     if (engine_.offloads_) {
       engine_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
-      gradient = kernels::to(gradient, unit.update_context(), Purpose::workspace);
+      gradient = kernels::to(gradient, unit.parameters().update_context(), Purpose::workspace);
     }
     gradient = kernels::cast(gradient, engine_.state_dtype());
     kernels::scale(gradient, scale);

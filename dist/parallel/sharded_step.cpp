@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/kernels/elementwise.h"
 #include "keel/runtime/stopwatch.h"
@@ -50,7 +51,7 @@ void Sharded::decide(StepArgs args) {
   std::int64_t before = 0;
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
-    if (size() == 1) unit->begin_reduce();
+    if (size() == 1) unit->gradient().begin_reduce(1);
     if (counts) kernels::add_squares(unit->shard_gradient(), state_, before + unit->shard().begin);
     before += unit->layout().numel;
   }
@@ -87,7 +88,7 @@ PendingStep Sharded::step(StepArgs args) {
   if (options_.compression.kind().feedback) {
     const bool taken = state().taken != 0;
     for (const auto& unit : units_)
-      if (unit->compressor() != nullptr) unit->compressor()->end_step(taken);
+      if (Reducer* reducer = unit->reducer()) reducer->end_step(taken);
   }
   zero_grad();
   return {*this, state_};
@@ -98,7 +99,7 @@ void Sharded::clip_values() {
   if (options_.clip_by != ClipBy::value || options_.clip == 0) return;
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
-    const Tensor& gradient = unit->sparse() ? unit->own_rows().values() : unit->own_gradient();
+    const Tensor& gradient = unit->sparse() ? unit->gradient().own_rows().values() : unit->gradient().own();
     if (gradient.defined()) kernels::clip_values(gradient, state_, options_.clip);
   }
 }
@@ -110,11 +111,11 @@ void Sharded::take_rows() {
     const ShardUnit& unit = *units_[i];
     if (!unit.sparse() || unit_ranges_[i].count() == 0) continue;
     ParameterRange& range = ranges_[static_cast<std::size_t>(unit_ranges_[i].begin)];
-    const RowGradient& gradient = unit.own_rows();
+    const RowGradient& gradient = unit.gradient().own_rows();
     std::vector<std::int64_t> rows(gradient.rows().begin(), gradient.rows().end());
-    for (std::int64_t& row : rows) row -= unit.rows_of(unit.owned()).begin;
-    range.rows = from_values(unit.update_context().host(), rows, {gradient.count()}, Purpose::workspace);
-    range.gradient = kernels::to(gradient.values(), unit.update_context(), Purpose::workspace);
+    for (std::int64_t& row : rows) row -= rows_of(unit.layout(), unit.owned()).begin;
+    range.rows = from_values(unit.parameters().update_context().host(), rows, {gradient.count()}, Purpose::workspace);
+    range.gradient = kernels::to(gradient.values(), unit.parameters().update_context(), Purpose::workspace);
     if (offloads_) offload_bytes_ += static_cast<std::int64_t>(range.gradient.bytes());
   }
 }
@@ -126,7 +127,7 @@ std::vector<ParameterRange> Sharded::with_gradients(std::span<const ParameterRan
   for (std::int64_t r = of_unit.begin; r < of_unit.end; ++r) {
     moved.push_back(ranges[static_cast<std::size_t>(r)]);
     if (units_[unit]->sparse()) continue;  // take_rows() has brought it
-    const std::int64_t begin = moved.back().gradient.offset() - units_[unit]->own_gradient().offset();
+    const std::int64_t begin = moved.back().gradient.offset() - units_[unit]->gradient().own().offset();
     moved.back().gradient = gradient.slice(0, begin, begin + moved.back().gradient.numel());
   }
   return moved;
@@ -140,8 +141,8 @@ void Sharded::update_offloaded() {
   for (const auto& unit : units_) {
     gradients.emplace_back();
     if (!unit->trainable() || unit->sparse()) continue;
-    gradients.back() = HostCopy(unit->own_gradient());
-    offload_bytes_ += static_cast<std::int64_t>(unit->own_gradient().bytes());
+    gradients.back() = HostCopy(unit->gradient().own());
+    offload_bytes_ += static_cast<std::int64_t>(unit->gradient().own().bytes());
   }
   const StepInput input{.step = state.get(), .shared = shared_};
   if (sums_) {
@@ -157,8 +158,8 @@ void Sharded::update_offloaded() {
     if (!unit.trainable()) continue;
     optimizer_->update(with_gradients(ranges_, unit_ranges_[i], i, unit.sparse() ? Tensor() : gradients[i].get()),
                        input);
-    unit.send_values();
-    offload_bytes_ += static_cast<std::int64_t>(unit.own_values().bytes());
+    unit.parameters().send_values();
+    offload_bytes_ += static_cast<std::int64_t>(unit.parameters().own_values().bytes());
   }
   optimizer_->advance(input);
 }
@@ -250,7 +251,7 @@ TensorParts Sharded::weights() const {
   TensorParts parts;
   for (const auto& unit : units_)
     for (const Segment& segment : unit->layout().segments)
-      parts.push_back(cut_part(*unit, segment, segment.name, unit->own_weights()));
+      parts.push_back(cut_part(*unit, segment, segment.name, unit->parameters().own_weights()));
   const TensorParts buffers = buffer_updates_->parts();
   parts.insert(parts.end(), buffers.begin(), buffers.end());
   return parts;
@@ -273,19 +274,20 @@ TensorParts Sharded::optimizer_state() const {
 TensorParts Sharded::compression_state() const {
   TensorParts parts;
   for (const auto& unit : units_) {
-    if (unit->compressor() == nullptr) continue;
+    const Reducer* reducer = unit->reducer();
+    if (reducer == nullptr || reducer->feedback() == nullptr) continue;
     const std::vector<Segment>& segments = unit->layout().segments;
     for (const Segment& segment : segments)
       parts.push_back({concat("residual.", segment.name), segment.shape, 0,
-                       unit->compressor()->residual().slice(0, segment.offset, segment.offset + segment.numel)});
-    if (!unit->compressor()->factors().defined()) continue;
+                       reducer->feedback()->residual().slice(0, segment.offset, segment.offset + segment.numel)});
+    if (!reducer->factors().defined()) continue;
     std::int64_t at = 0;
     for (const LowRank& part : low_rank_parts(unit->layout(), options_.compression.rank)) {
       const std::int64_t count = part.rank * part.columns;
       parts.push_back({concat("factor.", segments[part.segment].name),
                        {part.rank, part.columns},
                        0,
-                       unit->compressor()->factors().slice(0, at, at + count)});
+                       reducer->factors().slice(0, at, at + count)});
       at += count;
     }
   }
@@ -329,7 +331,7 @@ void Sharded::load_weights(const TensorParts& weights) {
 
 void Sharded::adopt_weights() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    units_[unit]->adopt_weights();
+    units_[unit]->parameters().adopt_weights();
     share_updates(unit);
   }
   buffer_updates_->share();

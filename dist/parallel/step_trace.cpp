@@ -1,10 +1,11 @@
 #include "keel/dist/parallel/step_trace.h"
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "keel/dist/parallel/planned_step.h"
+#include "keel/dist/parallel/step_walk.h"
 
 namespace keel {
 namespace {
@@ -21,34 +22,25 @@ std::int64_t matrix_numbers(const FlatBuffer& unit) {
 // Adds node after node, and remembers whose result each unit waits for.
 class Tracer {
  public:
-  Tracer(std::span<const FlatBuffer> layout, const std::vector<PlannedUnit>& units, int groups, std::int64_t tokens)
-      : layout_(layout), units_(units), groups_(groups), tokens_(tokens), gathered_(units.size()) {}
+  Tracer(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units, std::int64_t tokens)
+      : layout_(layout), units_(units), tokens_(tokens), gathered_(units.size()) {}
 
   void add(const StepEvent& event, bool sends) {
     micro_batch_ = event.micro_batch;
     switch (event.kind) {
-      case StepEvent::Kind::gather:
-        if (sends) gather(event.unit, {});
-        return;
       case StepEvent::Kind::forward: return compute("forward ", event.unit, 2);
+      case StepEvent::Kind::backward_begins: return;
       case StepEvent::Kind::backward: return compute("backward ", event.unit, 4);
-      case StepEvent::Kind::reduce:
-        if (sends) begin_reduce(event.unit);
-        return;
-      case StepEvent::Kind::continue_reduce:
-        if (sends) continue_reduce(event.unit);
-        return;
-      case StepEvent::Kind::gather_gradient:
-        if (sends) gather_gradient(event.unit);
-        return;
+      case StepEvent::Kind::action:
+        if (sends) perform(event.action, event.unit);
     }
   }
   void update(bool sends) {
     TraceNode node{.name = "update", .micro_batch = micro_batch_};
     needs_last_compute(node);
     for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
-    for (const PlannedUnit& unit : units_)
-      if (unit.trainable) node.bytes += unit.owned * unit.value_bytes;
+    for (const UnitSplit& unit : units_)
+      if (unit.trainable) node.bytes += unit.owned.count() * static_cast<std::int64_t>(size_of(unit.values));
     const std::size_t place = push_compute(std::move(node));
     for (std::size_t unit = 0; sends && unit < units_.size(); ++unit)
       if (units_[unit].shares_updates()) gather(unit, place);
@@ -58,15 +50,31 @@ class Tracer {
  private:
   // The reduction of a unit's gradient: the collectives that are still to come, and the node before them.
   struct Reduction {
-    std::vector<PlannedCollective> left;
+    std::deque<PlannedCollective> left;
     std::size_t last = 0;
   };
+
+  void perform(UnitAction::Kind action, std::size_t unit) {
+    using Action = UnitAction::Kind;
+    switch (action) {
+      case Action::gather: return gather(unit, {});
+      case Action::begin_reduce: return begin_reduce(unit);
+      case Action::continue_reduce: return reduce_once(unit, reductions_[unit]);
+      case Action::finish_reduce:
+        while (!reductions_[unit].left.empty()) reduce_once(unit, reductions_[unit]);
+        return;
+      case Action::gather_gradient: return gather_gradient(unit);
+      case Action::wait_gathered:
+      case Action::release:
+      case Action::wait_gradient: return;
+    }
+  }
 
   void compute(const char* what, std::size_t unit, std::int64_t operations) {
     TraceNode node{.name = what + name_of_unit(layout_[unit]),
                    .micro_batch = micro_batch_,
                    .operations = operations * tokens_ * matrix_numbers(layout_[unit]),
-                   .bytes = units_[unit].whole * units_[unit].value_bytes};
+                   .bytes = units_[unit].whole * static_cast<std::int64_t>(size_of(units_[unit].values))};
     needs_last_compute(node);
     if (gathered_[unit]) node.needs.push_back(*gathered_[unit]);
     push_compute(std::move(node));
@@ -82,13 +90,10 @@ class Tracer {
   }
   void begin_reduce(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
-    reduction.left = reductions_of(units_[unit], 1, groups_);
+    for (const ReductionStage& stage : units_[unit].reduction.stages)
+      if (stage.collective.count > 0) reduction.left.push_back(stage.collective);
     reduction.last = *last_compute_;
     reduce_once(unit, reduction);
-  }
-  void continue_reduce(std::size_t unit) {
-    Reduction& reduction = reductions_[unit];
-    while (!reduction.left.empty()) reduce_once(unit, reduction);
   }
   void gather_gradient(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
@@ -102,7 +107,7 @@ class Tracer {
                    .micro_batch = micro_batch_,
                    .needs = {reduction.last},
                    .collective = reduction.left.front()};
-    reduction.left.erase(reduction.left.begin());
+    reduction.left.pop_front();
     reduction.last = push_collective(std::move(node));
   }
 
@@ -120,8 +125,7 @@ class Tracer {
   }
 
   std::span<const FlatBuffer> layout_;
-  const std::vector<PlannedUnit>& units_;
-  int groups_;
+  std::span<const UnitSplit> units_;
   std::int64_t tokens_, micro_batch_ = 1;
   std::vector<TraceNode> nodes_ = {};
   std::vector<std::optional<std::size_t>> gathered_;  // by unit: where it was last
@@ -133,12 +137,9 @@ class Tracer {
 
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
-  check_planned(layout, optimizer, options, ranks, rank);
-  const int group = shard_ranks(options.sharding, ranks);
-  const std::vector<PlannedUnit> units = plan_units(layout, options, group, rank % group, ranks / group);
-  const PlannedStep step(units, options, ranks / group);
-  Tracer tracer(layout, units, ranks / group, tokens);
-  for (const StepEvent& event : step.events()) tracer.add(event, ranks > 1);
+  const std::vector<UnitSplit> units = split_units(layout, options, place_of(layout, optimizer, options, ranks, rank));
+  Tracer tracer(layout, units, tokens);
+  for (const StepEvent& event : walk_step(layout, units, options)) tracer.add(event, ranks > 1);
   tracer.update(ranks > 1);
   return tracer.take();
 }

@@ -1,7 +1,7 @@
 // Compressed gradients of devices: the laws, through NCCL and through the processors' memory, and the processor's bits.
 
 #include "keel/dist/comm/staged_communicator.h"
-#include "keel/dist/parallel/gradient_compressor.h"
+#include "keel/dist/parallel/reducer.h"
 #include "tests/cuda/nccl_ranks.h"
 #include "tests/dist/parallel/compression_laws.h"
 #include "tests/trainer/run_support.h"
@@ -52,22 +52,29 @@ INSTANTIATE_TEST_SUITE_P(Among, CompressionLaws,
 
 class DeviceCompressor : public NcclRanks {};
 
+// A unit as stage 0 (`whole`) or 1 has it.
+UnitSplit split_of(const FlatBuffer& layout, const Communicator& ranks, const Compression& compression, bool whole) {
+  ShardedOptions options = stage(whole ? 0 : 1);
+  options.compression = compression;
+  return split_unit(layout, options, {.ranks = ranks.size(), .rank = ranks.rank()});
+}
+
 // What a compressor delivers and leaves in some steps, of which one is not taken.
 std::vector<std::vector<double>> compressed(const Context& context, Communicator& ranks, Module& model,
                                             const Compression& compression, bool whole, double scale) {
   const FlatBuffer layout = lay_out(model, ranks.size()).front();
-  const auto compressor = make_gradient_compressor(layout, context, ranks,
-                                                   {.compression = compression, .wire = DType::f32, .whole = whole});
+  const UnitSplit split = split_of(layout, ranks, compression, whole);
+  Reducer reducer(layout, split, {.context = context, .shards = ranks, .compression = compression});
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
     const auto seed = 10 * static_cast<std::uint64_t>(step) + static_cast<std::uint64_t>(ranks.rank());
     kernels::copy_into(gradient.slice(0, 0, layout.numel), uniform_tensor(context, {layout.numel}, seed));
-    compressor->begin(gradient, scale);
-    compressor->proceed();
-    seen.push_back(doubles(compressor->finish()));
-    compressor->end_step(step != 1);
-    seen.push_back(doubles(compressor->residual()));
+    reducer.begin(gradient, scale, {});
+    reducer.proceed();
+    seen.push_back(doubles(reducer.finish()));
+    reducer.end_step(step != 1);
+    seen.push_back(doubles(reducer.feedback()->residual()));
   }
   return seen;
 }
@@ -141,15 +148,15 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
   on_devices(2, [](const DeviceRank& own) {
     UnitNet net(32, 1);
     const FlatBuffer layout = lay_out(net, 2).front();
-    const auto compressor =
-        make_gradient_compressor(layout, own.context, own.devices, {.compression = kInt8, .wire = DType::f32});
-    EXPECT_EQ(compressor->codec_ms(), 0);
-    compressor->begin(zeros(own.context, {layout.padded}), 1);
-    compressor->finish();
+    const UnitSplit split = split_of(layout, own.devices, kInt8, false);
+    Reducer reducer(layout, split, {.context = own.context, .shards = own.devices, .compression = kInt8});
+    EXPECT_EQ(reducer.codec_ms(), 0);
+    reducer.begin(zeros(own.context, {layout.padded}), 1, {});
+    reducer.finish();
     own.context.synchronize();
-    const double once = compressor->codec_ms();
+    const double once = reducer.codec_ms();
     EXPECT_GT(once, 0);
-    EXPECT_EQ(compressor->codec_ms(), once);
+    EXPECT_EQ(reducer.codec_ms(), once);
   });
 }
 

@@ -139,7 +139,7 @@ TEST(Accumulation, OfOneMicroBatchIsTheSameEitherWay) {
                        way == 0 ? stage(number) : each_backward(number));
         engine.backward(mean(net(uniform_tensor(context, {2, kWidth}, 1))));
         EXPECT_TRUE(engine.step(1e-3).get().taken);
-        for (const auto& unit : engine.units()) unit->wait_gathered();
+        for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
         const std::lock_guard lock(mutex);
         kept[way] += context.memory()[Purpose::gradient].peak;
         sent[way] += engine.data_traffic().sent();

@@ -110,7 +110,7 @@ Whole run(int ranks, int number, int first, int last, DType dtype = DType::f32, 
       engine.load_optimizer_state(from->state, from->steps);
     }
     train_in_8bit(engine, net, first, last);
-    for (const auto& unit : engine.units()) unit->wait_gathered();  // before the lock: others send
+    for (const auto& unit : engine.units()) unit->parameters().wait_gathered();  // before the lock: others send
     const TensorParts weights = engine.weights(), state = engine.optimizer_state();
     const std::lock_guard lock(mutex);
     add_parts(whole, weights);
@@ -146,7 +146,7 @@ TEST(Adam8bit, GivesTheSameBitsInEveryStageOfCompressedGradients) {
       options.compression = compression;
       Sharded engine(net, context, comm, adamw_8bit(), options);
       train_in_8bit(engine, net, 0, 4);
-      for (const auto& unit : engine.units()) unit->wait_gathered();
+      for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
       const std::lock_guard lock(mutex);
       add_parts(whole, engine.weights());
       add_parts(whole, engine.optimizer_state());

@@ -87,14 +87,14 @@ inline Trained train(const World& world, const Training& training) {
       const bool is_bad = step == training.bad_step;
       Variable loss = loss_of(net, context, is_bad ? 2 : good++, ranks);
       losses.push_back(loss.value().item());
-      for (const auto& unit : engine.units()) unit->wait_gathered();
+      for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
       before = engine.data_traffic().sent();
       if (is_bad && ranks.rank() == 1)
         loss = mul(loss, Variable(kernels::full(context, loss.shape(), std::numeric_limits<double>::infinity())));
       engine.backward(loss, {.weight = rows(context, 0, ranks, 0, 1, 1, DType::f32).dim(0)});
       EXPECT_EQ(engine.step(training.rate).get().taken, !is_bad);
     }
-    for (const auto& unit : engine.units()) unit->wait_gathered();
+    for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
     const std::int64_t sent = engine.data_traffic().sent() - before;
     const std::vector<double> weights = whole_values(engine);
     const std::lock_guard lock(mutex);
@@ -191,14 +191,14 @@ TEST_P(CompressionLaws, LosesNothing) {
             std::size_t at = 0;
             for (const auto& unit : engine.units()) {
               const auto begin = static_cast<std::size_t>(unit->shard().begin);
-              add(at + begin, unit->counted(unit->own_gradient()));
+              add(at + begin, unit->counted(unit->gradient().own()));
               at += static_cast<std::size_t>(unit->layout().padded);
             }
             engine.step(0);
           }
           std::size_t at = 0;
           for (const auto& unit : engine.units()) {
-            if (unit->compressor() != nullptr) add(at, unit->compressor()->residual());
+            if (unit->reducer()->feedback() != nullptr) add(at, unit->reducer()->feedback()->residual());
             at += static_cast<std::size_t>(unit->layout().padded);
           }
           const std::lock_guard lock(mutex);
@@ -229,7 +229,7 @@ TEST_P(CompressionLaws, DeliversAGradientOfLowRankWhole) {
     plain.backward(mean(plain_net(x)));
     for (std::size_t i = 0; i < plain.units().size(); ++i)
       EXPECT_LT(
-          relative_error(doubles(compressed.units()[i]->own_gradient()), doubles(plain.units()[i]->own_gradient())),
+          relative_error(doubles(compressed.units()[i]->gradient().own()), doubles(plain.units()[i]->gradient().own())),
           1e-5);
   });
 }

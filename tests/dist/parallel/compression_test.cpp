@@ -171,7 +171,7 @@ TEST(Compression, PowerSgdKeepsTheMatricesOfAUnitApart) {
       Net net;
       Sharded engine(net, context, ranks, make_sgd(), options_of(0, compression));
       engine.backward(mean(square(net(Variable(uniform_tensor(context, {3, kWidth}, 1))))));
-      if (ranks.rank() == 0) of_all = doubles(engine.units()[0]->own_gradient());
+      if (ranks.rank() == 0) of_all = doubles(engine.units()[0]->gradient().own());
     });
     return of_all;
   };

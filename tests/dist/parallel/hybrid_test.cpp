@@ -52,7 +52,7 @@ GroupedOutcome train_in_groups(const Groups& groups, ShardedOptions options, DTy
       EXPECT_EQ(result.weight, kBatch);
       norms.push_back(result.grad_norm);
     }
-    for (const auto& unit : engine.units()) unit->wait_gathered();
+    for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
     const std::int64_t across = engine.data_traffic().between_nodes - before;
     const std::vector<double> weights = whole_values(engine);
     if (comm.rank() + 1 < comm.size()) return;

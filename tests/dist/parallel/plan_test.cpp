@@ -275,7 +275,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
         engine.backward(c.loss(*model, x), {.last = micro + 1 == options.micro_batches});
       }
       engine.step(1e-3);
-      for (const auto& unit : engine.units()) unit->wait_gathered();
+      for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
     };
     step();
     const std::int64_t before = engine.data_traffic().sent(), control = engine.control_traffic().sent();

@@ -25,10 +25,10 @@ TEST(ShardUnit, WaitsForTravellingWeightsAtItsEndUnlessAnExceptionPasses) {
       UnitNet net(kWidth, 1);
       std::vector<FlatBuffer> layouts = lay_out(net, comm.size());
       try {
-        ShardUnit unit(std::move(layouts.front()), context, comm, nullptr, stage(1).sharding,
-                       {.policy = PrecisionPolicy::of(DType::f32), .wire = DType::f32, .seed = 1, .subject = 1});
+        const ShardedOptions options = stage(1);
+        ShardUnit unit(std::move(layouts.front()), options, {.context = context, .shards = comm, .subject = 1});
         if (comm.rank() == 1) has_gone.wait();
-        else unit.share_updates();
+        else unit.parameters().share_updates();
         if (comm.rank() == 0 && throws) throw std::runtime_error("something else");
       } catch (const std::runtime_error&) {}
       if (comm.rank() == 0) has_gone.count_down();

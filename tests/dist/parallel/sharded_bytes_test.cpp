@@ -37,7 +37,7 @@ Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType
         engine.backward(loss, {.last = micro + 1 == micro_batches});
       }
       engine.step(1e-3);
-      for (const auto& unit : engine.units()) unit->wait_gathered();
+      for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
     };
     run();
     const std::int64_t sent = comm.traffic().sent(), control = engine.control_traffic().sent();
@@ -56,7 +56,7 @@ Measured measure(int ranks, ShardedOptions options, int micro_batches = 1, DType
     measured = mine;
     for (const auto& bucket : engine.buckets()) {
       measured.buckets.push_back(0);
-      for (const std::size_t unit : bucket) measured.buckets.back() += engine.units()[unit]->gradient_bytes();
+      for (const std::size_t unit : bucket) measured.buckets.back() += engine.units()[unit]->split().gradient_bytes();
     }
   });
   return measured;

@@ -352,7 +352,7 @@ TEST(ShardedClosure, NeedsMemoryAndBytesAsPlannedForEachEvaluation) {
         EXPECT_EQ(plan.memory.optimizer, counted());
         const auto step = [&] {
           const int evaluations = engine.step(closure_of(engine, net, comm, 0), 0.1).get().evaluations;
-          for (const auto& unit : engine.units()) unit->wait_gathered();
+          for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
           return evaluations;
         };
         step();

@@ -155,11 +155,12 @@ TEST(Zero, RandomRoundingOfEachUnitIsItsOwn) {
   Sharded engine(net, context, make_adamw({.stochastic_rounding = true, .seed = 5}), options);
   engine.backward(mean(net(uniform_tensor(context, {4, kWidth}, 1, DType::bf16))));
   for (const auto& unit : engine.units()) {
-    kernels::fill(unit->own_values(), 1);
-    kernels::fill(unit->own_gradient(), 1);
+    kernels::fill(unit->parameters().own_values(), 1);
+    kernels::fill(unit->gradient().own(), 1);
   }
   EXPECT_TRUE(engine.step(1e-3).get().taken);
-  EXPECT_FALSE(doubles(engine.units()[0]->own_values()) == doubles(engine.units()[1]->own_values()));
+  EXPECT_FALSE(doubles(engine.units()[0]->parameters().own_values()) ==
+               doubles(engine.units()[1]->parameters().own_values()));
 }
 
 TEST(Zero, AGrowingLossScaleLeavesEveryStepAsItWouldBeWithoutOne) {

@@ -36,7 +36,7 @@ std::vector<double> train_step(Communicator& comm, int number, Trace* trace) {
     }
     engine.backward(mean(net(rows(context, 0, comm, 0, 1, 100, DType::f32))));
     engine.step(1e-2);
-    for (const auto& unit : engine.units()) unit->wait_gathered();
+    for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
   }
   const std::int64_t spans = trace == nullptr ? 0 : static_cast<std::int64_t>(trace->spans().size());
   std::vector<double> values = whole_values(engine);

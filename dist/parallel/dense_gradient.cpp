@@ -1,0 +1,103 @@
+// A gradient in flat memory: whole, or whole while backward runs and then this rank's shard.
+
+#include <utility>
+
+#include "keel/dist/parallel/unit_gradient.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
+
+namespace keel {
+namespace {
+
+class DenseGradient : public UnitGradient {
+ public:
+  DenseGradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site)
+      : buffer_(buffer), split_(split), site_(site), timer_(site.context), reducer_(buffer, split, site) {
+    const Context& context = site.context;
+    const DType dtype = split.gradient;
+    // Memory that comes and goes is this rank's alone.
+    buffer.gradient = split.shards_gradients ? empty(context, {split.whole}, dtype, Purpose::bucket)
+                                             : site.shards.allocate(context, split.whole, dtype, Purpose::gradient);
+    buffer.clear_gaps(0, buffer.gradient);
+    const bool apart = split.shards_gradients || split.adds_sums;
+    if (apart) sum_ = empty(context, {split.shard.count()}, dtype, Purpose::gradient);
+    own_ = apart && !split.gathers_sums() ? sum_ : buffer.gradient.slice(0, split.owned.begin, split.owned.end);
+    if (!apart) sum_ = own_;
+    if (split.shards_gradients) come_and_go();
+  }
+
+  void begin_reduce(double scale) override {
+    buffer_.complete_gradient();
+    if (reduces()) reducer_.begin(buffer_.gradient, scale, begun_ ? Tensor() : sum_);
+  }
+  void continue_reduce() override {
+    if (reduces()) reducer_.proceed();
+  }
+  void finish_reduce() override {
+    if (!reduces()) return;
+    const Tensor sum = reducer_.finish();
+    if (sum.raw() != sum_.raw()) {
+      const WorkTimer::Scope timing(timer_);
+      if (begun_) kernels::accumulate(sum_, sum);
+      else kernels::copy_into(sum_, sum);
+    }
+    begun_ = true;
+    if (split_.shards_gradients || split_.adds_sums) buffer_.zero_grad();
+    if (split_.shards_gradients) buffer_.gradient.storage()->drop();
+  }
+  void gather_sums() override {
+    if (split_.gathers_sums()) gathering_ = site_.shards.all_gather(sum_, own_, site_.subject);
+  }
+  void wait_sums() override {
+    const Stopwatch watch(waited_ms_);
+    std::exchange(gathering_, {}).wait();
+  }
+  void zero() override {
+    buffer_.zero_grad();
+    begun_ = false;
+    reducer_.end_step(false);
+  }
+
+  const Tensor& own() const override { return own_; }
+  const RowGradient& own_rows() const override { return no_rows_; }
+  Reducer* reducer() override { return &reducer_; }
+  double waited_ms() const override { return waited_ms_ + reducer_.waited_ms(); }
+  double codec_ms() const override { return timer_.milliseconds() + reducer_.codec_ms(); }
+
+ private:
+  bool reduces() const { return !split_.reduction.stages.empty(); }
+  // The first contribution of a backward pass brings the memory of the whole gradient; finish_reduce() gives it back.
+  void come_and_go() {
+    Storage& storage = *buffer_.gradient.storage();
+    storage.drop();
+    storage.set_touch_hook([this](Storage& gradient) {
+      if (gradient.resident()) return;
+      gradient.restore();
+      buffer_.clear_gaps(0, buffer_.gradient);
+    });
+  }
+
+  FlatBuffer& buffer_;
+  const UnitSplit& split_;
+  ReducerSite site_;
+  WorkTimer timer_;
+  Reducer reducer_;
+  Tensor own_;
+  Tensor sum_;          // where finish_reduce() leaves the sum over ranks: own_, or the shard that is gathered to it
+  bool begun_ = false;  // it holds a sum of this step
+  Work gathering_;
+  RowGradient no_rows_;
+  double waited_ms_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+  return std::make_unique<DenseGradient>(buffer, split, site);
+}
+
+std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+  return buffer.sparse ? make_rows_gradient(buffer, split, site) : make_dense_gradient(buffer, split, site);
+}
+
+}  // namespace keel

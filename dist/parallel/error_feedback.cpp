@@ -1,0 +1,33 @@
+#include "keel/dist/parallel/error_feedback.h"
+
+#include <utility>
+
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+
+ErrorFeedback::ErrorFeedback(const Context& context, std::int64_t count)
+    : states_{zeros(context, {count}, DType::f32, Purpose::gradient)} {}
+
+const Tensor& ErrorFeedback::add(const Tensor& gradient, double scale) {
+  scale_ = scale;
+  if (before_.empty())
+    for (const Tensor& state : states_) {
+      before_.push_back(empty(state.context(), state.shape(), state.dtype(), Purpose::bucket));
+      kernels::copy_into(before_.back(), state);
+    }
+  if (scale != 1) kernels::scale(residual(), scale);
+  kernels::accumulate(residual(), gradient);
+  return residual();
+}
+
+void ErrorFeedback::settle() {
+  if (const double scale = std::exchange(scale_, 1); scale != 1) kernels::scale(residual(), 1 / scale);
+}
+
+void ErrorFeedback::end_step(bool taken) {
+  const std::vector<Tensor> before = std::exchange(before_, {});
+  for (std::size_t i = 0; i < before.size() && !taken; ++i) kernels::copy_into(states_[i], before[i]);
+}
+
+}  // namespace keel

@@ -1,0 +1,146 @@
+// Gradients as products of narrow matrices that all ranks make together: powersgd.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "keel/dist/parallel/running_stage.h"
+#include "keel/kernels/codec.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/kernels/matmul.h"
+
+namespace keel {
+namespace {
+
+// Vogels et al. 2019 (PowerSGD), algorithm 1. With M the gradient and Q the last step's right factor: P = M Q', summed
+// over ranks and orthonormalised; Q = P' M, likewise summed; M is delivered as P Q.
+class Factorisation {
+ public:
+  explicit Factorisation(const StageSite& site) : site_(site) {
+    const FlatBuffer& layout = site.layout;
+    std::int64_t end = 0, right = 0;
+    for (const LowRank& part : low_rank_parts(layout, site.site.compression.rank)) {
+      const Segment& segment = layout.segments[part.segment];
+      if (end < segment.offset) plain_.push_back({end, segment.offset});
+      end = segment.offset + segment.numel;
+      parts_.push_back(part);
+      right += part.rank * part.columns;
+      lefts_ += part.rows * part.rank;
+    }
+    if (end < layout.numel) plain_.push_back({end, layout.numel});
+    for (const Span& span : plain_) plain_numbers_ += span.count();
+    factors_ = zeros(site.site.context, {right}, DType::f32, Purpose::gradient);
+  }
+
+  const Tensor& factors() const { return factors_; }
+
+  Work send_left(const Tensor& numbers) {
+    {
+      const WorkTimer::Scope timing(site_.timer);
+      numbers_ = numbers;
+      left_ = empty(site_.site.context, {lefts_ + plain_numbers_}, DType::f32, Purpose::bucket);
+      for_each_part(left_, factors_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
+        // A row of zeros would stay one: at first, and where a gradient had fewer independent columns.
+        kernels::fill_empty_rows(right, site_.site.seed, concat("powersgd.", segment_of(i).name));
+        kernels::matmul(matrix(numbers, i), right.transpose(0, 1), {.into = left});
+      });
+      for_each_plain(numbers, [](const Tensor& from, const Tensor& to) {
+        kernels::copy_into(to, from);
+        kernels::fill(from, 0);
+      });
+    }
+    return site_.site.shards.all_reduce(left_, CombineOp::sum, site_.site.subject);
+  }
+  Work send_right() {
+    {
+      const WorkTimer::Scope timing(site_.timer);
+      right_ = empty(site_.site.context, factors_.shape(), DType::f32, Purpose::bucket);
+      for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
+        kernels::orthonormalise(left);
+        const Tensor whole = matrix(numbers_, i);
+        kernels::matmul(left.transpose(0, 1), whole, {.into = right});
+        const Tensor negative = kernels::clone(right);
+        kernels::scale(negative, -1);
+        kernels::matmul(left, negative, {.into = whole, .accumulate = true});
+      });
+      numbers_ = {};
+    }
+    if (right_.numel() == 0) return {};
+    return site_.site.shards.all_reduce(right_, CombineOp::sum, site_.site.subject);
+  }
+  Tensor sum() {
+    const WorkTimer::Scope timing(site_.timer);
+    kernels::copy_into(factors_, right_);
+    const Tensor sum = zeros(site_.site.context, {site_.split.whole}, DType::f32, Purpose::workspace);
+    for_each_part(left_, right_, [&](std::size_t i, const Tensor& left, const Tensor& right) {
+      kernels::matmul(left, right, {.into = matrix(sum, i), .same_bits = true});  // on every rank
+    });
+    for_each_plain(sum, [](const Tensor& to, const Tensor& from) { kernels::copy_into(to, from); });
+    left_ = right_ = {};
+    if (site_.split.sums_whole()) return sum;
+    return sum.slice(0, site_.split.shard.begin, site_.split.shard.end);
+  }
+
+ private:
+  const Segment& segment_of(std::size_t i) const { return site_.layout.segments[parts_[i].segment]; }
+  // Calls f(part's number, its P, its Q), views of flat memory.
+  template <class F>
+  void for_each_part(const Tensor& left, const Tensor& right, const F& f) const {
+    std::int64_t at_left = 0, at_right = 0;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const auto [segment, rows, columns, rank] = parts_[i];
+      f(i, left.slice(0, at_left, at_left + rows * rank).view({rows, rank}),
+        right.slice(0, at_right, at_right + rank * columns).view({rank, columns}));
+      at_left += rows * rank;
+      at_right += rank * columns;
+    }
+  }
+  Tensor matrix(const Tensor& flat, std::size_t i) const {
+    const std::int64_t begin = segment_of(i).offset, rows = parts_[i].rows, columns = parts_[i].columns;
+    return flat.slice(0, begin, begin + rows * columns).view({rows, columns});
+  }
+  // Numbers that are no matrix's, in the unit and behind the left factors.
+  template <class F>
+  void for_each_plain(const Tensor& flat, const F& f) const {
+    std::int64_t at = lefts_;
+    for (const Span span : plain_) {
+      f(flat.slice(0, span.begin, span.end), left_.slice(0, at, at + span.count()));
+      at += span.count();
+    }
+  }
+
+  StageSite site_;
+  std::vector<LowRank> parts_;
+  std::vector<Span> plain_;
+  std::int64_t lefts_ = 0, plain_numbers_ = 0;  // numbers of all P, and of what is no matrix's
+  Tensor factors_, left_, right_, numbers_;
+};
+
+class LeftFactors : public RunningStage {
+ public:
+  explicit LeftFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
+  Work begin(const Tensor& numbers, const Tensor&) override { return shared_->send_left(numbers); }
+  Tensor finish() override { return {}; }  // the right factors take them
+
+ private:
+  std::shared_ptr<Factorisation> shared_;
+};
+
+class RightFactors : public RunningStage {
+ public:
+  explicit RightFactors(std::shared_ptr<Factorisation> shared) : shared_(std::move(shared)) {}
+  Work begin(const Tensor&, const Tensor&) override { return shared_->send_right(); }
+  Tensor finish() override { return shared_->sum(); }
+
+ private:
+  std::shared_ptr<Factorisation> shared_;
+};
+
+}  // namespace
+
+FactorStages make_factor_stages(const StageSite& site) {
+  const auto shared = std::make_shared<Factorisation>(site);
+  return {std::make_unique<LeftFactors>(shared), std::make_unique<RightFactors>(shared), shared->factors()};
+}
+
+}  // namespace keel

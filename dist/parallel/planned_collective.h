@@ -1,0 +1,18 @@
+#pragma once
+// A collective of a step as numbers: who sends what follows from it, before anything moves.
+
+#include <cstdint>
+
+#include "keel/dist/comm/communicator.h"
+
+namespace keel {
+
+// A collective that a rank asks for in a step, `times` times, of `count` elements of `width` bytes in all.
+struct PlannedCollective {
+  CollectiveKind kind;
+  std::int64_t count = 0, width = 1, times = 1;
+  bool of_parameters = false;  // otherwise of gradients
+  bool across_groups = false;  // otherwise among the ranks of a group
+};
+
+}  // namespace keel

@@ -1,0 +1,73 @@
+#include "keel/dist/parallel/reducer.h"
+
+#include <utility>
+
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
+
+namespace keel {
+
+Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site)
+    : split_(split), site_(site), timer_(site.context) {
+  if (split.reduction.state > 0) feedback_.emplace(site.context, split.whole);
+  const StageSite shared{site_, layout, split, timer_};
+  FactorStages factors;
+  for (const ReductionStage& stage : split.reduction.stages) {
+    using Kind = ReductionStage::Kind;
+    switch (stage.kind) {
+      case Kind::scatter_payloads:
+      case Kind::gather_payloads: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
+      case Kind::left_factors:
+        factors = make_factor_stages(shared);
+        stages_.push_back(std::move(factors.left));
+        feedback_->protect(factors_ = factors.factors);
+        break;
+      case Kind::right_factors: stages_.push_back(std::move(factors.right)); break;
+      default: stages_.push_back(make_sum_stage(stage.kind, shared));
+    }
+  }
+}
+
+void Reducer::begin(const Tensor& gradient, double scale, const Tensor& into) {
+  into_ = into;
+  next_ = 0;
+  Tensor numbers = gradient;
+  if (feedback_) {
+    const WorkTimer::Scope timing(timer_);
+    numbers = feedback_->add(gradient, scale);
+  }
+  begin_stage(numbers);
+}
+
+void Reducer::begin_stage(const Tensor& numbers) { work_ = stages_[next_++]->begin(numbers, into_); }
+
+void Reducer::wait() {
+  const Stopwatch watch(waited_ms_);
+  std::exchange(work_, {}).wait();
+}
+
+void Reducer::proceed() {
+  if (next_ == stages_.size()) return;
+  wait();
+  begin_stage(stages_[next_ - 1]->finish());
+}
+
+Tensor Reducer::finish() {
+  while (next_ < stages_.size()) proceed();
+  if (feedback_) {
+    const WorkTimer::Scope timing(timer_);
+    feedback_->settle();
+  }
+  wait();
+  const Tensor sum = stages_.back()->finish();
+  into_ = {};
+  if (sum.dtype() == split_.wire) return sum;
+  const WorkTimer::Scope timing(timer_);
+  return kernels::cast(sum, split_.wire);
+}
+
+void Reducer::end_step(bool taken) {
+  if (feedback_) feedback_->end_step(taken);
+}
+
+}  // namespace keel

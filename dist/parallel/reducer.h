@@ -1,0 +1,55 @@
+#pragma once
+// What becomes of a unit's gradient between backward and the optimizer: the stages of its ReductionPlan, one after the
+// other.
+//
+// Sums over ranks are taken in fp32 in the order of ranks, whatever the stages, so all sharding stages and all ranks
+// have the same bits.
+
+#include <optional>
+
+#include "keel/dist/parallel/running_stage.h"
+
+namespace keel {
+
+class Reducer {
+ public:
+  // Layout, split and what the site names must outlive it.
+  Reducer(const FlatBuffer& layout, const UnitSplit& split, const ReducerSite& site);
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // Begins to sum the whole gradient, (padded), which is the true one times `scale`. May be called several times in a
+  // step. `into`: where a sum in the wire dtype may go; it may be undefined.
+  void begin(const Tensor& gradient, double scale, const Tensor& into);
+  // Goes on to the next stage, if there is one; blocks until the last has ended.
+  void proceed();
+  // Runs what is left. The sum over ranks, times `scale`, in the wire dtype: of the unit where split.sums_whole(),
+  // otherwise of this rank's shard.
+  Tensor finish();
+  // Keeps what compression has left out in this step, or what it had before where that was not taken.
+  void end_step(bool taken);
+
+  // What is kept from step to step: null without error feedback, and undefined but for PowerSGD.
+  const ErrorFeedback* feedback() const { return feedback_ ? &*feedback_ : nullptr; }
+  const Tensor& factors() const { return factors_; }
+
+  // Milliseconds in which this thread has waited for collectives, and in which numbers were encoded and decoded.
+  double waited_ms() const { return waited_ms_; }
+  double codec_ms() const { return timer_.milliseconds(); }
+
+ private:
+  void begin_stage(const Tensor& numbers);
+  void wait();
+
+  const UnitSplit& split_;
+  ReducerSite site_;
+  WorkTimer timer_;
+  std::optional<ErrorFeedback> feedback_;
+  RunningStages stages_;
+  Tensor factors_, into_;
+  std::size_t next_ = 0;  // stage to begin
+  Work work_;
+  double waited_ms_ = 0;
+};
+
+}  // namespace keel

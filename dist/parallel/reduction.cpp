@@ -1,0 +1,82 @@
+#include "keel/dist/parallel/reduction.h"
+
+#include "keel/dist/parallel/unit_split.h"
+#include "keel/kernels/codec.h"
+
+namespace keel {
+namespace {
+
+using StageKind = ReductionStage::Kind;
+
+constexpr std::int64_t kWide = 4;  // bytes of fp32
+
+std::int64_t width_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+void add_stage(ReductionPlan& plan, StageKind kind, const PlannedCollective& collective, std::int64_t held) {
+  plan.stages.push_back({kind, collective, held, held});
+}
+
+ReductionPlan plan_sums(const UnitSplit& split) {
+  ReductionPlan plan;
+  const std::int64_t width = width_of(split.wire);
+  if (split.sums_whole()) {
+    add_stage(plan, StageKind::sum_whole, {CollectiveKind::all_reduce, split.whole, width}, 0);
+    return plan;
+  }
+  // The sum of a step's first pass goes to where it stays, unless it has another dtype there.
+  const std::int64_t shard = split.shard.count() * width;
+  plan.stages.push_back({.kind = StageKind::scatter_sums,
+                         .collective = {CollectiveKind::reduce_scatter, split.whole, width},
+                         .held = split.gradient == split.wire ? 0 : shard,
+                         .held_later = shard});
+  return plan;
+}
+
+ReductionPlan plan_payloads(const UnitSplit& split, const Codec& codec, int ranks) {
+  ReductionPlan plan{.state = kWide * split.whole};
+  const std::int64_t payload = ranks * codec.bytes(split.shard.count()), width = width_of(split.wire);
+  // Payloads to all, or sums of shards: whatever is less.
+  if (split.sums_whole() && payload <= payload / ranks + split.shard.count() * width) {
+    add_stage(plan, StageKind::gather_payloads, {CollectiveKind::all_gather, ranks * payload, 1},
+              payload + ranks * payload);
+    return plan;
+  }
+  add_stage(plan, StageKind::scatter_payloads, {CollectiveKind::all_to_all, payload, 1}, 2 * payload);
+  if (split.sums_whole())
+    add_stage(plan, StageKind::gather_sums, {CollectiveKind::all_gather, split.whole, width}, split.whole * width);
+  return plan;
+}
+
+ReductionPlan plan_factors(const FlatBuffer& layout, std::int64_t rank) {
+  std::int64_t left = layout.numel, right = 0;  // vectors go with the left factors, as they are
+  for (const LowRank& part : low_rank_parts(layout, rank)) {
+    left += part.rows * part.rank - part.rows * part.columns;
+    right += part.rank * part.columns;
+  }
+  ReductionPlan plan{.state = kWide * (layout.padded + right)};
+  add_stage(plan, StageKind::left_factors, {CollectiveKind::all_reduce, left, kWide}, kWide * left);
+  add_stage(plan, StageKind::right_factors, {CollectiveKind::all_reduce, right, kWide}, kWide * (left + right));
+  return plan;
+}
+
+}  // namespace
+
+ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,
+                             int ranks, int groups) {
+  ReductionPlan plan;
+  if (ranks > 1 && compression.type == Compression::Type::power_sgd) plan = plan_factors(layout, compression.rank);
+  else if (ranks > 1 && compression.kind().feedback) plan = plan_payloads(split, codec_of(compression), ranks);
+  else if (ranks > 1 || groups > 1) plan = plan_sums(split);
+  if (groups > 1) {
+    const std::int64_t count = split.sums_whole() ? split.whole : split.shard.count();
+    add_stage(plan, StageKind::sum_replicas,
+              {CollectiveKind::all_reduce, count, width_of(split.wire), 1, false, /*across_groups=*/true}, 0);
+    // In the memory where the group's sum is.
+    const ReductionStage& inside = plan.stages[plan.stages.size() - 2];
+    plan.stages.back().held = inside.held;
+    plan.stages.back().held_later = inside.held_later;
+  }
+  return plan;
+}
+
+}  // namespace keel

@@ -1,0 +1,42 @@
+#pragma once
+// How a unit's gradient is summed over the ranks: a list of stages, each one collective. A Reducer (reducer.h) runs the
+// list; plans (plan.h) add up its bytes and memory.
+
+#include <cstdint>
+#include <vector>
+
+#include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/planned_collective.h"
+
+namespace keel {
+
+struct UnitSplit;  // keel/dist/parallel/unit_split.h
+
+struct ReductionStage {
+  enum class Kind : unsigned char {
+    scatter_sums,      // from the whole gradient to the sums of this rank's shard, in the wire dtype
+    sum_whole,         // to the sums of all of it
+    sum_replicas,      // the sums of all groups, of what the rank has
+    scatter_payloads,  // shard i, as bytes that a codec makes, goes to rank i, which adds up those of all ranks
+    gather_payloads,   // all shards as such bytes go to all ranks, which add them up
+    gather_sums,       // the sums of all shards, in the wire dtype
+    left_factors,      // PowerSGD's two collectives
+    right_factors,
+  };
+  Kind kind;
+  PlannedCollective collective;
+  // Bytes of buffers while it is under way. `later`: in a reduction whose sum is added to one of an earlier pass.
+  std::int64_t held = 0, held_later = 0;
+};
+
+struct ReductionPlan {
+  std::vector<ReductionStage> stages = {};  // none: the rank is alone
+  // Bytes of what compression keeps from step to step. From a step's first stage to its end there is a second copy.
+  std::int64_t state = 0;
+};
+
+// Of a dense, trainable unit. `groups`: of ranks that have all shards each; `ranks`: of a group.
+ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,
+                             int ranks, int groups);
+
+}  // namespace keel

@@ -1,0 +1,78 @@
+// The gradient of a table, kept as rows: no memory for the whole one.
+
+#include <optional>
+#include <utility>
+
+#include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/unit_gradient.h"
+
+namespace keel {
+namespace {
+
+class RowsGradient : public UnitGradient {
+ public:
+  RowsGradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site)
+      : buffer_(buffer), site_(site), wire_(split.wire), owned_(rows_of(buffer, split.owned)) {
+    buffer.row_dtype = split.gradient;
+  }
+
+  void begin_reduce(double) override {
+    buffer_.complete_gradient();
+    const RowGradient& rows = buffer_.segments.front().parameter->variable.leaf()->rows;
+    if (is_alone()) own_ = rows;
+    else sums_.emplace(rows, wire_, site_.shards, site_.subject);
+  }
+  void continue_reduce() override {
+    if (sums_) sums_->proceed();
+  }
+  // The sum inside the group, and then across groups.
+  void finish_reduce() override {
+    if (is_alone()) return;
+    RowGradient sum = finish_sum();
+    if (site_.replicas != nullptr) {
+      sums_.emplace(sum, wire_, *site_.replicas, site_.subject);
+      sum = finish_sum();
+    }
+    const RowGradient rows = sum.cast(buffer_.row_dtype);
+    if (std::exchange(begun_, true)) own_.add(rows.indices(), rows.values());
+    else own_ = rows;
+    buffer_.zero_grad();
+  }
+  void zero() override {
+    buffer_.zero_grad();
+    own_ = {};
+    begun_ = false;
+  }
+
+  const Tensor& own() const override { return no_tensor_; }
+  const RowGradient& own_rows() const override { return own_; }
+  double waited_ms() const override { return waited_ms_; }
+  double codec_ms() const override { return 0; }
+
+ private:
+  bool is_alone() const { return site_.shards.size() == 1 && site_.replicas == nullptr; }
+  RowGradient finish_sum() {
+    RowGradient sum = sums_->finish(owned_);
+    waited_ms_ += sums_->waited_ms();
+    sums_.reset();
+    return sum;
+  }
+
+  FlatBuffer& buffer_;
+  ReducerSite site_;
+  DType wire_;
+  Span owned_;  // rows
+  std::optional<RowSums> sums_;
+  RowGradient own_;
+  bool begun_ = false;  // own_ holds a sum of this step
+  Tensor no_tensor_;
+  double waited_ms_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site) {
+  return std::make_unique<RowsGradient>(buffer, split, site);
+}
+
+}  // namespace keel

@@ -1,0 +1,57 @@
+#pragma once
+// A stage of a reduction, as one rank runs it.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/error_feedback.h"
+#include "keel/dist/parallel/unit_split.h"
+#include "keel/nn/flat_buffer.h"
+#include "keel/runtime/work_timer.h"
+
+namespace keel {
+
+// Where a unit's gradient is reduced. All that it names must outlive the reducer.
+struct ReducerSite {
+  Context context;
+  Communicator& shards;              // the ranks that the unit's shards are spread over
+  Communicator* replicas = nullptr;  // those with the same shard, if any
+  Compression compression = {};
+  std::uint64_t seed = 1;  // of PowerSGD's first factors
+  int subject = 0;         // the unit's number, as its collectives name it
+};
+
+class RunningStage {
+ public:
+  virtual ~RunningStage() = default;
+  // Encodes the numbers, which the last stage has left or which are the whole gradient, and asks for the collective.
+  // The result may go to `into`, where that is defined.
+  virtual Work begin(const Tensor& numbers, const Tensor& into) = 0;
+  // What the collective has brought: sums over its ranks.
+  virtual Tensor finish() = 0;
+};
+
+// What the stages of one reducer have in common.
+struct StageSite {
+  const ReducerSite& site;
+  const FlatBuffer& layout;
+  const UnitSplit& split;
+  WorkTimer& timer;  // of encoding and decoding
+};
+
+using RunningStages = std::vector<std::unique_ptr<RunningStage>>;
+// For a stage of sums: scatter_sums, sum_whole, sum_replicas or gather_sums.
+std::unique_ptr<RunningStage> make_sum_stage(ReductionStage::Kind kind, const StageSite& site);
+// For scatter_payloads or gather_payloads.
+std::unique_ptr<RunningStage> make_payload_stage(ReductionStage::Kind kind, const StageSite& site);
+// The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
+// low_rank_parts(), one behind the other, the same on every rank.
+struct FactorStages {
+  std::unique_ptr<RunningStage> left, right;
+  Tensor factors;
+};
+FactorStages make_factor_stages(const StageSite& site);
+
+}  // namespace keel

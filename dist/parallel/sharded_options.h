@@ -1,0 +1,40 @@
+#pragma once
+// All that an engine is made with, besides model, communicator and optimizer.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/sharding.h"
+#include "keel/kernels/step_state.h"
+#include "keel/nn/flat_buffer.h"
+#include "keel/optim/optimizer.h"
+
+namespace keel {
+
+enum class ClipBy : unsigned char { norm, value };
+
+struct ShardedOptions {
+  PrecisionPolicy policy = {};
+  std::optional<DType> wire = {};  // of gradients between ranks; the parameters' dtype unless given
+  Compression compression = {};    // of gradients between ranks
+  std::uint64_t seed = 1;          // of the initial weights
+  std::int64_t micro_batches = 1;  // calls of backward() between two steps
+  // Longest mean gradient, by its 2-norm, or largest element of it; 0: not clipped.
+  double clip = 0;
+  ClipBy clip_by = ClipBy::norm;
+  GroupRule groups = decay_matrices_only;
+  ShardingOptions sharding = {};
+  LossScaling scaling = {};
+  double loss_scale = 1;  // of the first step
+  // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have
+  // numbers of their own, so that ranks which ask for those of different engines notice.
+  int first_subject = 1;
+  std::string name = {};  // of the model, where a run trains several: in messages and checkpoints
+
+  // The dtype in which gradients travel.
+  DType wire_dtype() const { return compression.kind().wire.value_or(wire.value_or(policy.parameter)); }
+};
+
+}  // namespace keel

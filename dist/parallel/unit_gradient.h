@@ -1,0 +1,45 @@
+#pragma once
+// The gradient of one unit on one rank, from backward passes to the optimizer.
+
+#include <memory>
+
+#include "keel/autograd/row_gradient.h"
+#include "keel/dist/parallel/reducer.h"
+
+namespace keel {
+
+class UnitGradient {
+ public:
+  virtual ~UnitGradient() = default;
+
+  // begin_reduce() sends the whole gradient. finish_reduce() waits, and adds the sum over ranks to those of earlier
+  // passes of this step. Between the two, continue_reduce() begins the next collective, if there is one. `scale` is the
+  // factor by which gradients are larger than the true ones.
+  virtual void begin_reduce(double scale) = 0;
+  virtual void continue_reduce() = 0;
+  virtual void finish_reduce() = 0;
+  // After the last pass: gather_sums() begins to gather the sums where this rank owns more than its shard of them, and
+  // wait_sums() blocks until they are in own(); elsewhere both do nothing.
+  virtual void gather_sums() {}
+  virtual void wait_sums() {}
+  // Forgets what was added since the last step.
+  virtual void zero() = 0;
+
+  // Of the owned elements, dense, on the device; undefined where it is kept as rows.
+  virtual const Tensor& own() const = 0;
+  // The owned rows where it is kept as rows, once it was reduced; they are numbered in the whole table.
+  virtual const RowGradient& own_rows() const = 0;
+  // Null where it is kept as rows.
+  virtual Reducer* reducer() { return nullptr; }
+
+  virtual double waited_ms() const = 0;
+  virtual double codec_ms() const = 0;
+};
+
+// Of a trainable unit. Gives `buffer` its gradient. All that is named must outlive it.
+std::unique_ptr<UnitGradient> make_unit_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
+// The two kinds that it makes: of one tensor, and of rows.
+std::unique_ptr<UnitGradient> make_dense_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
+std::unique_ptr<UnitGradient> make_rows_gradient(FlatBuffer& buffer, const UnitSplit& split, const ReducerSite& site);
+
+}  // namespace keel

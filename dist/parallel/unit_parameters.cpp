@@ -1,0 +1,116 @@
+#include "keel/dist/parallel/unit_parameters.h"
+
+#include <exception>
+#include <utility>
+
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/stopwatch.h"
+
+namespace keel {
+namespace {
+
+// The same memory for a collective: what it reads and writes is no touch, and the numbers that it brings back are no
+// change.
+Tensor alias_of(const Tensor& flat) {
+  return from_external(flat.context(), flat.raw(), flat.shape(), flat.strides(), flat.dtype());
+}
+
+}  // namespace
+
+UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const ParameterSite& site)
+    : buffer_(buffer),
+      split_(split),
+      context_(site.context),
+      update_context_(site.offload ? site.context.host() : site.context),
+      shards_(site.shards),
+      subject_(site.subject) {
+  const Span kept = split.shards_parameters ? split.shard : Span{0, split.whole};
+  const Tensor values = shards_.allocate(context_, kept.count(), split.values, Purpose::parameter);
+  if (split.trainable && site.has_masters) {
+    own_master_ = empty(update_context_, {split.owned.count()}, DType::f32, Purpose::optimizer);
+    initialise(buffer, site.seed, split.owned.begin, own_master_);
+  }
+  initialise(buffer, site.seed, kept.begin, values);
+  if (split.shards_parameters) {
+    own_values_ = values;
+    buffer.values = empty(context_, {split.whole}, split.values, Purpose::bucket);
+    release();
+  } else {
+    buffer.values = values;
+    own_values_ = values.slice(0, split.owned.begin, split.owned.end);
+  }
+  update_values_ = split.trainable ? kernels::to(own_values_, update_context_, Purpose::optimizer) : own_values_;
+}
+
+UnitParameters::~UnitParameters() {
+  // The others still need what this rank sends.
+  if (gathering_active_ && std::uncaught_exceptions() == 0) {
+    try {
+      wait_gathered();
+    } catch (const std::exception& error) {
+      context_.log(LogLevel::error, concat("a gather of ", buffer_.unit, " did not end: ", error.what()));
+    }
+  }
+  if (buffer_.values.defined()) buffer_.values.storage()->set_touch_hook({});
+}
+
+void UnitParameters::adopt_weights() {
+  if (own_master_.defined()) kernels::copy_into(update_values_, own_master_);
+  send_values();
+}
+
+void UnitParameters::send_values() {
+  if (update_values_.storage() == own_values_.storage()) return;
+  kernels::copy_into(own_values_, transfer(update_values_, context_, Purpose::bucket));
+}
+
+void UnitParameters::gather() {
+  Storage& storage = *buffer_.values.storage();
+  if (!split_.shards_parameters || storage.resident()) return;
+  storage.set_touch_hook({});
+  storage.restore();
+  gathering_ = shards_.all_gather(own_values_, alias_of(buffer_.values), subject_);
+  gathering_active_ = true;
+  storage.set_touch_hook([this](Storage&) { touch(); });
+}
+
+void UnitParameters::wait_gathered() {
+  if (!gathering_active_) return;
+  gathering_active_ = false;
+  buffer_.values.storage()->set_touch_hook({});
+  const Stopwatch watch(waited_ms_);
+  std::exchange(gathering_, {}).wait();
+}
+
+// Whoever reads the values gets them whole and up to date.
+void UnitParameters::touch() {
+  if (told_of_touch_) told_of_touch_();
+  gather();
+  wait_gathered();
+}
+
+void UnitParameters::release() {
+  if (!split_.shards_parameters) return;
+  Storage& storage = *buffer_.values.storage();
+  if (!storage.resident()) return;
+  wait_gathered();
+  storage.drop();
+  storage.set_touch_hook([this](Storage&) { touch(); });
+}
+
+void UnitParameters::share_updates() {
+  if (split_.owns_all()) return;
+  Storage& storage = *buffer_.values.storage();
+  if (split_.shards_parameters) {
+    release();
+    storage.bump_version();
+    return;
+  }
+  const Tensor whole = alias_of(buffer_.values);
+  gathering_ = shards_.all_gather(whole.slice(0, split_.owned.begin, split_.owned.end), whole, subject_);
+  gathering_active_ = true;
+  storage.bump_version();
+  storage.set_touch_hook([this](Storage&) { wait_gathered(); });
+}
+
+}  // namespace keel

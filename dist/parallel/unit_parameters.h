@@ -1,0 +1,73 @@
+#pragma once
+// The parameters of one unit on one rank: whole, or this rank's shard, which is gathered for those who read.
+
+#include <cstdint>
+#include <functional>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/unit_split.h"
+#include "keel/nn/flat_buffer.h"
+
+namespace keel {
+
+// Where a unit's parameters are, and where the optimizer works on them.
+struct ParameterSite {
+  Context context;
+  Communicator& shards;  // the ranks that the unit's shards are spread over
+  bool has_masters = false;
+  bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
+  std::uint64_t seed = 1;  // of the initial numbers
+  int subject = 0;         // the unit's number, as its collectives name it
+};
+
+class UnitParameters {
+ public:
+  // Gives `buffer` its values. All that is named must outlive it.
+  UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const ParameterSite& site);
+  ~UnitParameters();
+  UnitParameters(const UnitParameters&) = delete;
+  UnitParameters& operator=(const UnitParameters&) = delete;
+
+  // The owned elements, dense, on the device.
+  const Tensor& own_values() const { return own_values_; }
+  // The same as the optimizer reads and writes them, in the memory where it works: own_values(), or a copy.
+  const Context& update_context() const { return update_context_; }
+  const Tensor& update_values() const { return update_values_; }
+  const Tensor& own_master() const { return own_master_; }  // undefined without masters
+  // The weights as the optimizer sees them, in fp32 where there are masters.
+  const Tensor& own_weights() const { return own_master_.defined() ? own_master_ : update_values_; }
+
+  // adopt_weights() copies own_weights() to the values, on the device, too; send_values() copies update_values() to the
+  // device. share_updates() sends them to the other ranks.
+  void adopt_weights();
+  void send_values();
+  void share_updates();
+
+  // Where they are sharded: gather() begins to gather the whole ones (it does nothing where they are there),
+  // wait_gathered() blocks until they are there, and release() gives their memory back. Of an engine's units its
+  // schedule alone gathers and releases: whoever reads weights touches them, and calls Sharded::release_weights() in
+  // the end.
+  void gather();
+  void wait_gathered();
+  void release();
+  // Called where somebody reads the whole parameters, before they are gathered for it.
+  void when_touched(std::function<void()> told) { told_of_touch_ = std::move(told); }
+
+  double waited_ms() const { return waited_ms_; }
+
+ private:
+  void touch();
+
+  FlatBuffer& buffer_;
+  const UnitSplit& split_;
+  Context context_, update_context_;
+  Communicator& shards_;
+  int subject_;
+  Tensor own_values_, own_master_, update_values_;
+  Work gathering_;
+  bool gathering_active_ = false;
+  std::function<void()> told_of_touch_;
+  double waited_ms_ = 0;
+};
+
+}  // namespace keel

@@ -1,0 +1,63 @@
+#pragma once
+// What one rank has of a unit: follows from the unit's layout and the options alone. The engine (shard_unit.h) makes
+// its memory by it, and plans (plan.h) count it.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "keel/dist/comm/schedule.h"
+#include "keel/dist/parallel/reduction.h"
+#include "keel/dist/parallel/sharded_options.h"
+#include "keel/dist/parallel/unit_schedule.h"
+
+namespace keel {
+
+// Where a rank stands: shards are spread over the `ranks` ranks of a group, and each of `groups` groups has them all.
+struct RankPlace {
+  int ranks = 1, rank = 0, groups = 1;
+};
+
+// Counts are elements.
+struct UnitSplit {
+  bool trainable = true;
+  bool by_rows = false;  // its gradient is kept as rows
+  bool shards_parameters = false, shards_gradients = false;
+  bool adds_sums = false;  // sums over ranks of several passes, in a shard apart from the rank's own gradient
+  std::int64_t whole = 0;  // with padding
+  Span shard = {};         // of this rank
+  Span owned = {};         // what this rank updates: its shard, or everything (stage 0)
+  DType values = DType::f32, gradient = DType::f32;
+  DType wire = DType::f32;  // in which gradients travel
+  ReductionPlan reduction = {};
+
+  bool owns_all() const { return owned.count() == whole; }
+  // Whether a reduction gives this rank the sums of the whole unit, not those of its shard alone.
+  bool sums_whole() const { return !adds_sums && owns_all(); }
+  // Whether its parameters are sent to the other ranks once they are updated.
+  bool shares_updates() const { return trainable && !shards_parameters && !owns_all(); }
+  // Whether the sums are gathered once they are all there.
+  bool gathers_sums() const { return trainable && !by_rows && adds_sums && owned != shard; }
+  // Elements of gradients that are kept from pass to pass.
+  std::int64_t gradients_kept() const {
+    return shards_gradients ? shard.count() : adds_sums ? whole + shard.count() : whole;
+  }
+  // Of the whole gradient; 0 where there is no such memory.
+  std::int64_t gradient_bytes() const {
+    return trainable && !by_rows ? whole * static_cast<std::int64_t>(size_of(gradient)) : 0;
+  }
+};
+
+UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, const RankPlace& place);
+std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const ShardedOptions& options,
+                                   const RankPlace& place);
+
+// The unit as a UnitSchedule is told of it; `module` is a number that units of one module have in common.
+ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module);
+
+// The collective that gathers all parameters of a unit, so many times.
+PlannedCollective gather_of(const UnitSplit& unit, std::int64_t times = 1);
+// The one that gathers the sums of its gradient.
+PlannedCollective gradient_gather_of(const UnitSplit& unit);
+
+}  // namespace keel
