@@ -205,19 +205,9 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.clip = config.clip;
   options.clip_by = config.clip_by;
   options.groups = make_groups(config, model);
-  constexpr double kMebibyte = 1 << 20;
-  options.sharding = {
-      .stage = stage_number(config.strategy.stage),
-      .first_bucket = static_cast<std::int64_t>(sharding.first_bucket * kMebibyte),
-      .bucket = static_cast<std::int64_t>(sharding.bucket * kMebibyte),
-      .overlap = sharding.overlap,
-      .accumulation = sharding.accumulation,
-      .reshard_after_forward = sharding.reshard_after_forward,
-      .prefetch = static_cast<int>(sharding.prefetch),
-      .persistence_threshold = sharding.persistence_threshold,
-      .strict = sharding.strict,
-      .group = static_cast<int>(sharding.group),
-      .offload_optimizer = sharding.offload_optimizer || config.strategy.optimizer == Strategy::Offload::cpu};
+  options.sharding = sharding;
+  options.sharding.stage = stage_number(config.strategy.stage);
+  options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&
                        config.strategy.precision == Strategy::Precision::fp16);

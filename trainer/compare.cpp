@@ -210,7 +210,7 @@ void set_algorithm(Config& config, const std::string& name) {
 void set_bucket(Config& config, const std::string& size) {
   const std::int64_t bytes = lab::parse_size(size);
   KEEL_CHECK(bytes > 0, "a bucket needs a size above 0");
-  config.sharding.bucket = static_cast<double>(bytes) / (1 << 20);
+  config.sharding.bucket = bytes;
   config.sharding.first_bucket = std::min(config.sharding.first_bucket, config.sharding.bucket);
 }
 

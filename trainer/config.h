@@ -69,17 +69,10 @@ struct SchedulerConfig {
   bool operator==(const SchedulerConfig&) const = default;
 };
 
-// What ranks shard, and how it travels; see keel/dist/parallel/sharding.h.
-struct ShardingConfig {
+// What ranks shard, and how it travels. The strategy says the stage.
+struct ShardingConfig : ShardingOptions {
   enum class Number : unsigned char { automatic, fp32, bf16, fp16 };
-  double bucket = 0, first_bucket = 0;  // MiB
-  std::string algorithm = "ordered";    // of the collectives; see keel/dist/comm/algorithm_names.h
-  bool overlap = false;
-  Accumulation accumulation = Accumulation::deferred;
-  bool reshard_after_forward = false;
-  std::int64_t prefetch = 0;               // units
-  std::int64_t persistence_threshold = 0;  // elements
-  std::int64_t group = 0;                  // ranks; 0: all
+  std::string algorithm = "ordered";  // of the collectives; see keel/dist/comm/algorithm_names.h
   Number wire = Number::automatic, gradient = Number::automatic;
   enum class Order : unsigned char { written, fast };
   Order order = Order::written;  // of the sums among GPUs
@@ -87,8 +80,6 @@ struct ShardingConfig {
   Progress progress = Progress::automatic;
   enum class Path : unsigned char { automatic, nccl, host };
   Path path = Path::automatic;  // between GPUs
-  bool strict = false;
-  bool offload_optimizer = false;
   bool operator==(const ShardingConfig&) const = default;
 };
 

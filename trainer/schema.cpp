@@ -266,41 +266,11 @@ std::vector<SchemaRow> own_rows() {
       {"precision", precision_field(), "auto", kAny, kAlways,
        "Numbers to compute in, where the strategy does not say them, as zero2 alone; auto: as the strategy says.",
        "dtype|mixed_precision"},
-      ignored({"sharding.bucket", KEEL_FIELD(sharding.bucket), "25", above(0), kAlways,
-               "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.",
-               "bucket_cap_mb|bucket_size"}),
-      ignored({"sharding.first_bucket", KEEL_FIELD(sharding.first_bucket), "1", above(0), kAlways,
-               "MiB of the first bucket, small so that sending begins early."}),
       {"sharding.algorithm", algorithm_field(), "ordered", kAny, kAlways,
        "How messages make up a collective. ordered, direct and flat add by rank in one sum, so that all strategies "
        "give "
        "the same "
        "bits; the others round partial sums. `keel comm --help` says what each does, `keel compare` what it costs."},
-      ignored({"sharding.overlap", KEEL_FIELD(sharding.overlap), "true", kAny, kAlways,
-               "Sum gradients while backward goes on; false: after it.", "overlap_comm"}),
-      ignored(
-          {"sharding.accumulation", choice(KEEL_AT(sharding.accumulation), "deferred|each_backward"), "deferred", kAny,
-           kAlways,
-           "When gradients of several micro-batches are summed over the ranks; deferred: once a step; each_backward: "
-           "after "
-           "every micro-batch, so that under zero2 and zero3 no rank keeps whole gradients, which sends more. Either "
-           "gives "
-           "the "
-           "same bits under every strategy."}),
-      ignored(
-          {"sharding.reshard_after_forward", KEEL_FIELD(sharding.reshard_after_forward), "true", kAny, kAlways,
-           "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."}),
-      ignored({"sharding.prefetch", KEEL_FIELD(sharding.prefetch), "1", between(0, 64), kAlways,
-               "Under zero3: blocks whose weights are gathered ahead of their use."}),
-      ignored({"sharding.persistence_threshold", KEEL_FIELD(sharding.persistence_threshold), "0", at_least(0), kAlways,
-               "Under zero3: blocks with fewer weights stay whole on every rank.",
-               "stage3_param_persistence_threshold"}),
-      {"sharding.group", KEEL_FIELD(sharding.group), "0", between(0, 1048576), kAlways,
-       "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. "
-       "Usually "
-       "the "
-       "ranks of a node; 0: all ranks.",
-       "hybrid_shard"},
       {"sharding.wire", choice(KEEL_AT(sharding.wire), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
        "Numbers in which gradients travel; auto: those of the strategy.", "communication_data_type"},
       {"sharding.gradient", choice(KEEL_AT(sharding.gradient), "auto|fp32|bf16|fp16"), "auto", kAny, kAlways,
@@ -317,10 +287,6 @@ std::vector<SchemaRow> own_rows() {
                "What goes on with communication while a rank computes: poll, between operations; thread, one for it "
                "alone, which "
                "pays where it has a processor of its own; auto: thread where there is one to spare."}),
-      ignored({"sharding.strict", KEEL_FIELD(sharding.strict), "false", kAny, kAlways,
-               "A weight that the loss does not depend on is an error; false: its gradient is zero."}),
-      {"sharding.offload_optimizer", KEEL_FIELD(sharding.offload_optimizer), "false", kAny, kAlways,
-       "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
 
       {"gradient_compression.type", compression_field(), "none", kAny, kAlways, compression_help(),
        "compression|comm_hook|grad_compression"},
@@ -401,6 +367,7 @@ std::vector<SchemaRow> all_rows() {
     const auto place = std::find_if(all.begin(), all.end(), [&](const SchemaRow& row) { return row.key == before; });
     all.insert(place, section.begin(), section.end());
   };
+  insert("sharding.algorithm", sharding_rows());
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());
   insert("log.every", callback_rows());

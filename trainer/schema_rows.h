@@ -74,6 +74,9 @@ std::vector<SchemaRow> scheduler_rows();
 void set_schedule_value(const ScheduleUse& use, ScheduleSettings& settings, const YamlNode& node);
 std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& settings);
 
+// Those of the section `sharding` that are options of the engine.
+std::vector<SchemaRow> sharding_rows();
+
 // Those of keel's own callbacks.
 std::vector<SchemaRow> callback_rows();
 

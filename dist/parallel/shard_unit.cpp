@@ -37,6 +37,15 @@ Tensor ShardUnit::shard_gradient() const {
   return gradient_->own_rows().between(rows.begin, rows.end).values().flatten();
 }
 
+TensorPart ShardUnit::part(const Segment& segment, std::string name, const Tensor& owned) const {
+  const Span span = split_.owned;
+  const std::int64_t begin = std::clamp(segment.offset, span.begin, span.end);
+  const std::int64_t end = std::clamp(segment.offset + segment.numel, span.begin, span.end);
+  if (segment.numel == 0) return {std::move(name), segment.shape, 0, owned.slice(0, 0, 0)};
+  if (begin >= end) return {std::move(name), segment.shape};
+  return {std::move(name), segment.shape, begin - segment.offset, owned.slice(0, begin - span.begin, end - span.begin)};
+}
+
 Tensor ShardUnit::counted(const Tensor& owned) const {
   const std::int64_t end = std::clamp(buffer_.numel, split_.shard.begin, split_.shard.end);
   return owned.slice(0, split_.shard.begin - split_.owned.begin, end - split_.owned.begin);

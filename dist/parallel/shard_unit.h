@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "keel/dist/parallel/unit_gradient.h"
 #include "keel/dist/parallel/unit_parameters.h"
 #include "keel/dist/parallel/unit_split.h"
+#include "keel/nn/tensor_parts.h"
 
 namespace keel {
 
@@ -56,6 +58,8 @@ class ShardUnit {
     if (gradient_) gradient_->zero();
   }
 
+  // The owned part of a parameter, in a tensor of the owned elements; without numbers where this rank owns none of it.
+  TensorPart part(const Segment& segment, std::string name, const Tensor& owned) const;
   // The part of a tensor of the owned elements that this rank counts in norms and sums: its shard, without padding.
   Tensor counted(const Tensor& owned) const;
   // The gradient of this rank's shard, without padding, as the norm counts it; the values of own_rows() where it is

@@ -13,9 +13,11 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/buffer_updates.h"
+#include "keel/dist/parallel/optimizer_memory.h"
+#include "keel/dist/parallel/rank_sums.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharded_options.h"
-#include "keel/dist/parallel/tensor_sums.h"
+#include "keel/dist/parallel/step_decision.h"
 #include "keel/dist/parallel/unit_schedule.h"
 #include "keel/kernels/step_state.h"
 #include "keel/nn/module.h"
@@ -145,7 +147,7 @@ class Sharded {
   std::span<const std::unique_ptr<ShardUnit>> units() const { return units_; }
   // The units of each bucket in the order in which they are sent.
   const std::vector<std::vector<std::size_t>>& buckets() const { return schedule_.buckets(); }
-  std::span<const ParameterRange> ranges() const { return ranges_; }
+  std::span<const ParameterRange> ranges() const { return memory_->ranges(); }
   // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
   Traffic data_traffic() const;
   Traffic control_traffic() const { return control_->traffic(); }
@@ -155,16 +157,16 @@ class Sharded {
   // own clock, and count once they have passed.
   double codec_ms() const;
   // Bytes that were copied between the device and the processor for an offloaded optimizer.
-  std::int64_t offload_bytes() const { return offload_bytes_; }
+  std::int64_t offload_bytes() const { return memory_->offload_bytes(); }
   // Whether this rank's parts are needed to have all: others may hold the same.
   bool holds_parts() const;
 
   // Counts of steps and loss scale. Waits for the device. An Error where ranks have failed: what an aborted collective
   // left on the device is no state.
-  StepState state() const;
+  StepState state() const { return decision_->read(); }
   std::int64_t steps_taken() const { return state().steps; }
   // Whether the latest step was taken: i64 (1), 1 or 0, a view of what the next step writes. Waits for nothing.
-  Tensor taken() const { return kernels::taken_of(state_); }
+  Tensor taken() const { return kernels::taken_of(decision_->state()); }
 
   // Views of what this rank owns: the weights by parameter name (the masters where there are any), and the optimizer's
   // state as "<state>.<parameter>". Buffers follow the weights, on the first rank. What other ranks own has no numbers.
@@ -201,18 +203,8 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  void check_options(std::span<const FlatBuffer> layout) const;
-  void check_requirements(std::span<const FlatBuffer> layout) const;
-  std::string describe(Module& model, std::span<const FlatBuffer> layout) const;
-  bool has_replicas() const;
   void make_groups();
   void make_units(Module& model);
-  void make_state();
-  void make_sums();
-  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter);
-  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
-  DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
-  ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
   void make_schedule(Module& model);
   void watch_leaves();
 
@@ -231,10 +223,6 @@ class Sharded {
   void decide(StepArgs args);
   void forget_gradients();
   void clip_values();
-  void take_rows();
-  void update_offloaded();
-  std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
-                                             const Tensor& gradient) const;
   std::string parameter_at(std::int64_t element) const;
 
   Context context_;
@@ -247,22 +235,12 @@ class Sharded {
   ShardedOptions options_;
   bool offloads_;
   std::vector<std::unique_ptr<ShardUnit>> units_;
-  std::vector<std::vector<Tensor>> optimizer_state_;  // by unit
-  TensorParts parameter_state_;                       // the states that the optimizer keeps for single parameters
-  std::vector<ParameterRange> ranges_;
-  std::vector<Span> unit_ranges_;  // of ranges_, by unit
-  // For an optimizer that measures: the parts of this rank's shards, and the sums over whole parameters.
-  std::vector<ParameterRange> parts_;
-  std::vector<Span> unit_parts_;  // of parts_, by unit
-  std::optional<TensorSums> sums_;
+  std::optional<OptimizerMemory> memory_;
+  std::optional<StepDecision> decision_;
   // For an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
   std::optional<RankSums> dots_, losses_;
   std::optional<BufferUpdates> buffer_updates_;
-  Tensor state_, partials_;
-  Tensor shared_;  // the optimizer's shared number, where it works; the same on every rank
-  std::int64_t offload_bytes_ = 0;
   double gradient_scale_ = 1;  // of the backward pass that is running, where gradients are compressed
-  double waited_ms_ = 0;       // for the collectives of steps
 
   UnitSchedule schedule_;
   std::vector<std::pair<Module*, std::shared_ptr<ForwardObserver>>> observers_;

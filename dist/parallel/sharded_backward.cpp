@@ -71,7 +71,7 @@ void Sharded::backward(std::span<const WeightedLoss> terms, const BackwardOption
   for (const WeightedLoss& term : terms) {
     losses.push_back(term.value);
     seeds.push_back(make_seed(term.value, term.factor, scaled));
-    if (scaled) kernels::scale_by(seeds.back(), kernels::loss_scale_of(state_));
+    if (scaled) kernels::scale_by(seeds.back(), kernels::loss_scale_of(decision_->state()));
   }
   const bool reduces = size() > 1 && (options.last || options_.sharding.reduces_each(options_.micro_batches));
   perform(schedule_.backward_begins({.reduces = reduces, .last = options.last}));

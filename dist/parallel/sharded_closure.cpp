@@ -39,7 +39,7 @@ class Sharded::Evaluations final : public Objective {
     if (evaluations_ > 0) publish();
     engine_.forget_gradients();
     if (evaluations_ > 0) engine_.buffer_updates_->close();  // the step observes what its first evaluation sees
-    engine_.state_.copy_from_host(&begin_);
+    engine_.decision_->write(begin_);
     const double mine = closure_();
     const double weight = engine_.weight_;
     engine_.decide(args_);
@@ -67,21 +67,21 @@ class Sharded::Evaluations final : public Objective {
       units_[i]->parameters().adopt_weights();
       engine_.share_updates(numbers_[i]);
       if (engine_.offloads_)
-        engine_.offload_bytes_ += static_cast<std::int64_t>(units_[i]->parameters().own_values().bytes());
+        engine_.memory_->count_offload(static_cast<std::int64_t>(units_[i]->parameters().own_values().bytes()));
     }
   }
   PendingStep finish() {
     publish();
     first_.partial = {};
-    engine_.state_.copy_from_host(&first_);
-    engine_.buffer_updates_->apply(engine_.state_);
+    engine_.decision_->write(first_);
+    engine_.buffer_updates_->apply(engine_.decision_->state());
     engine_.zero_grad();
-    return {engine_, engine_.state_, evaluations_};
+    return {engine_, engine_.decision_->state(), evaluations_};
   }
   void abandon() {
     publish();
     engine_.zero_grad();
-    engine_.state_.copy_from_host(&begin_);
+    engine_.decision_->write(begin_);
   }
   double rate() const { return rate_of(args_, begin_.steps); }
 
@@ -108,10 +108,10 @@ class Sharded::Evaluations final : public Objective {
   Tensor mean_gradient(const ShardUnit& unit, double scale) const {
     Tensor gradient = unit.gradient().own();
     if (engine_.offloads_) {
-      engine_.offload_bytes_ += static_cast<std::int64_t>(gradient.bytes());
+      engine_.memory_->count_offload(static_cast<std::int64_t>(gradient.bytes()));
       gradient = kernels::to(gradient, unit.parameters().update_context(), Purpose::workspace);
     }
-    gradient = kernels::cast(gradient, engine_.state_dtype());
+    gradient = kernels::cast(gradient, engine_.memory_->dtype());
     kernels::scale(gradient, scale);
     return gradient;
   }
@@ -145,10 +145,10 @@ PendingStep Sharded::step(const Closure& closure, const StepArgs& args) {
   Evaluations objective(*this, closure, args);
   std::vector<std::vector<Tensor>> state(optimizer_->state_names().size());
   for (std::size_t i = 0; i < units_.size(); ++i)
-    for (std::size_t kind = 0; kind < optimizer_state_[i].size(); ++kind)
-      state[kind].push_back(optimizer_state_[i][kind]);
+    for (std::size_t kind = 0; kind < memory_->states()[i].size(); ++kind)
+      state[kind].push_back(memory_->states()[i][kind]);
   try {
-    optimizer_->minimise(objective, state, shared_, objective.rate());
+    optimizer_->minimise(objective, state, memory_->shared(), objective.rate());
   } catch (...) {
     if (objective.may_take_back()) objective.abandon();
     throw;

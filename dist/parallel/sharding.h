@@ -52,6 +52,7 @@ struct ShardingOptions {
   int group = 0;
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 
+  bool operator==(const ShardingOptions&) const = default;
   // Whether a step of so many micro-batches sums gradients over the ranks after each of them.
   bool reduces_each(std::int64_t micro_batches) const {
     return accumulation == Accumulation::each_backward && micro_batches > 1;

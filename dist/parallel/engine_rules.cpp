@@ -1,0 +1,75 @@
+#include "keel/dist/parallel/engine_rules.h"
+
+#include "keel/dist/parallel/row_sums.h"
+#include "keel/dist/parallel/sharding_keys.h"
+
+namespace keel {
+namespace {
+
+void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
+                        bool on_host) {
+  const std::string_view name = optimizer.name();
+  const OptimizerRequirements needs = optimizer.requirements();
+  const auto require = [&](bool holds, std::string_view why) {
+    if (!holds) throw Error(concat(name, ": ", why), ErrorKind::unsupported);
+  };
+  if (needs.pure_gradient) {
+    require(options.clip == 0, "gradients that are compared with each other must not be clipped; set clip to 0");
+    require(!options.compression.kind().feedback,
+            "compression with error feedback is not offered: a gradient must depend on the weights alone");
+    require(options.scaling.growth == 1 && options.scaling.backoff == 1,
+            "a dynamic loss scale is not offered: it skips steps");
+  }
+  require(!needs.host_memory || on_host,
+          "works in the processor's memory alone; on a device it needs offload_optimizer");
+  if (!needs.one_vector) return;
+  for (const FlatBuffer& unit : layout)
+    for (const Segment& segment : unit.segments)
+      require(options.groups(segment.name, segment.shape).lr_factor == 1,
+              "all parameters are one vector, and have no rates of their own");
+}
+
+}  // namespace
+
+bool has_replicas(const ShardingOptions& options, int ranks) {
+  return options.group != 0 && options.group != ranks && kShardingStages[options.stage].optimizer;
+}
+
+// What each rank refuses by itself, before there is a communicator that the others could still be using.
+void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
+                  int ranks, bool on_host) {
+  const int stage = options.sharding.stage, group = options.sharding.group;
+  KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
+             "the stages of sharding are 0 to 3, got ", stage);
+  KEEL_CHECK(group >= 0 && (group == 0 || ranks % group == 0), "groups of ", group, " ranks do not divide the ", ranks,
+             " that there are");
+  if (options.compression.kind().feedback) {
+    KEEL_CHECK(!has_replicas(options.sharding, ranks), "gradient compression ", options.compression.kind().name,
+               " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
+               "leaves out");
+    KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
+  }
+  check_gradients(layout, optimizer);
+  check_requirements(layout, options, optimizer, on_host);
+}
+
+std::string describe_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options,
+                            const Optimizer& optimizer) {
+  const LossScaling& scaling = options.scaling;
+  std::string lines =
+      concat(to_text(options.sharding), "; parameters in ", options.policy.parameter, ", gradients in ",
+             options.policy.gradient, ", on the wire in ", options.wire_dtype(), "; compression ",
+             options.compression.kind().name, ", fraction ", options.compression.fraction, ", rank ",
+             options.compression.rank, "; ", options.micro_batches, " micro-batches; seed ", options.seed, "; clip ",
+             options.clip, options.clip_by == ClipBy::value ? " by value" : "", "; loss scale ", options.loss_scale,
+             " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
+             ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); optimizer ", optimizer.name(),
+             "; units from number ", options.first_subject, "; named \'", options.name, "\'\n");
+  for (const FlatBuffer& unit : layout)
+    for (const Segment& segment : unit.segments)
+      lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",
+                      " in unit '", unit.unit, "'\n");
+  return lines;
+}
+
+}  // namespace keel

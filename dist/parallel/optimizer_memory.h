@@ -1,0 +1,80 @@
+#pragma once
+// What the optimizer has on one rank: its state, and the ranges of parameters that it updates in a step, where they are
+// or in the processor's memory.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "keel/dist/parallel/shard_unit.h"
+#include "keel/dist/parallel/tensor_sums.h"
+#include "keel/nn/tensor_parts.h"
+#include "keel/optim/optimizer.h"
+
+namespace keel {
+
+class OptimizerMemory {
+ public:
+  using Units = std::vector<std::unique_ptr<ShardUnit>>;
+  // Where it is.
+  struct Site {
+    Context context;           // of the model
+    bool offloads = false;     // the optimizer works in the processor's memory
+    DType dtype = DType::f32;  // of its state
+    Communicator& ranks;       // all of them, for sums over whole parameters
+    int sharers = 1;           // how many of them, from the first on, have all shards
+  };
+  // Units, optimizer and communicator must outlive it.
+  OptimizerMemory(const Units& units, const Optimizer& optimizer, const GroupRule& groups, const Site& site);
+
+  // Updates what this rank owns by the gradients of its units. `state`: a step that decide_step() has decided. The
+  // device has the new values afterwards; the other ranks do not.
+  void update(const Tensor& state);
+  // Forgets the rows of a step, where gradients are kept as rows.
+  void forget_rows();
+
+  const Context& context() const { return context_; }
+  DType dtype() const { return dtype_; }  // of states
+  std::span<const ParameterRange> ranges() const { return ranges_; }
+  // By unit, and then by the optimizer's state_names().
+  std::span<const std::vector<Tensor>> states() const { return states_; }
+  const Tensor& shared() const { return shared_; }  // the optimizer's shared number, the same on every rank
+  // Views of all of it, as "<state>.<parameter>" and "shared.<name>".
+  TensorParts parts() const;
+
+  // Bytes that were copied between the device and the processor.
+  std::int64_t offload_bytes() const { return offload_bytes_; }
+  void count_offload(std::int64_t bytes) { offload_bytes_ += bytes; }
+  double waited_ms() const { return sums_ ? sums_->waited_ms() : 0; }
+
+ private:
+  void make_sums(const Site& site);
+  void make_states(const ShardUnit& unit);
+  void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter, const GroupRule& groups);
+  std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
+  ParameterRange range_of(std::size_t unit, std::int64_t begin, std::int64_t end) const;
+  void take_rows();
+  void update_on_processor(const Tensor& state);
+  std::vector<ParameterRange> with_gradients(std::span<const ParameterRange> ranges, Span of_unit, std::size_t unit,
+                                             const Tensor& gradient) const;
+
+  const Units& units_;
+  const Optimizer& optimizer_;
+  Context context_;
+  bool offloads_;
+  DType dtype_;
+  std::vector<std::vector<Tensor>> states_;
+  TensorParts parameter_state_;  // the states that the optimizer keeps for single parameters
+  std::vector<ParameterRange> ranges_;
+  std::vector<Span> unit_ranges_;  // of ranges_, by unit
+  // For an optimizer that measures: the parts of this rank's shards, and the sums over whole parameters.
+  std::vector<ParameterRange> parts_;
+  std::vector<Span> unit_parts_;  // of parts_, by unit
+  std::optional<TensorSums> sums_;
+  Tensor shared_;
+  std::int64_t offload_bytes_ = 0;
+};
+
+}  // namespace keel

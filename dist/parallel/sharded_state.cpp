@@ -1,0 +1,112 @@
+// The numbers of the engine that a checkpoint keeps.
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "keel/dist/parallel/engine_rules.h"
+#include "keel/dist/parallel/sharded.h"
+#include "keel/kernels/elementwise.h"
+
+namespace keel {
+namespace {
+
+constexpr std::string_view kOtherModel = "these weights belong to another model";
+std::string complaint_of(const Optimizer& optimizer) {
+  return concat("this optimizer state is not that of ", optimizer.name(), " for this model");
+}
+
+}  // namespace
+
+bool Sharded::holds_parts() const {
+  if (replicas_ != nullptr) return replicas_->rank() == 0;
+  return kShardingStages[options_.sharding.stage].optimizer || rank() == 0;
+}
+
+TensorParts Sharded::weights() const {
+  TensorParts parts;
+  for (const auto& unit : units_)
+    for (const Segment& segment : unit->layout().segments)
+      parts.push_back(unit->part(segment, segment.name, unit->parameters().own_weights()));
+  const TensorParts buffers = buffer_updates_->parts();
+  parts.insert(parts.end(), buffers.begin(), buffers.end());
+  return parts;
+}
+
+TensorParts Sharded::optimizer_state() const { return memory_->parts(); }
+
+TensorParts Sharded::compression_state() const {
+  TensorParts parts;
+  for (const auto& unit : units_) {
+    const Reducer* reducer = unit->reducer();
+    if (reducer == nullptr || reducer->feedback() == nullptr) continue;
+    const std::vector<Segment>& segments = unit->layout().segments;
+    for (const Segment& segment : segments)
+      parts.push_back({concat("residual.", segment.name), segment.shape, 0,
+                       reducer->feedback()->residual().slice(0, segment.offset, segment.offset + segment.numel)});
+    if (!reducer->factors().defined()) continue;
+    std::int64_t at = 0;
+    for (const LowRank& part : low_rank_parts(unit->layout(), options_.compression.rank)) {
+      const std::int64_t count = part.rank * part.columns;
+      parts.push_back({concat("factor.", segments[part.segment].name),
+                       {part.rank, part.columns},
+                       0,
+                       reducer->factors().slice(0, at, at + count)});
+      at += count;
+    }
+  }
+  return parts;
+}
+
+void Sharded::load_compression_state(std::span<const TensorParts> states) {
+  wait_until_released();
+  std::map<std::string, TensorPart> mine;
+  for (const TensorPart& part : compression_state()) {
+    kernels::fill(part.values, 0);
+    mine.emplace(part.name, part);
+  }
+  for (const TensorParts& state : states)
+    for (const TensorPart& part : state) {
+      const auto place = mine.find(part.name);
+      const bool is_factor = part.name.starts_with("factor.");
+      if (is_factor && (place == mine.end() || place->second.shape != part.shape)) continue;
+      KEEL_CHECK(mine.empty() || place != mine.end(), "what was not delivered of ", part.name,
+                 " belongs to no parameter of this model");
+      if (mine.empty()) continue;
+      KEEL_CHECK(place->second.shape == part.shape, part.name, " has shape ", part.shape, " instead of ",
+                 place->second.shape);
+      const Tensor values = kernels::to(part.values, context_);
+      if (is_factor) kernels::copy_into(place->second.values, values);
+      else kernels::accumulate(place->second.values, values);
+    }
+}
+
+void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }
+
+void Sharded::check_optimizer_state(const TensorParts& state) const {
+  check_parts(state, optimizer_state(), complaint_of(*optimizer_));
+}
+
+void Sharded::load_weights(const TensorParts& weights) {
+  wait_until_released();
+  copy_parts(weights, this->weights(), kOtherModel);
+  adopt_weights();
+}
+
+void Sharded::adopt_weights() {
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    units_[unit]->parameters().adopt_weights();
+    share_updates(unit);
+  }
+  buffer_updates_->share();
+}
+
+void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
+  wait_until_released();
+  copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  adopt_steps(steps);
+}
+
+void Sharded::adopt_steps(const StepState& steps) { decision_->adopt(steps); }
+
+}  // namespace keel

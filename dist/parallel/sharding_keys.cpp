@@ -1,0 +1,79 @@
+#include "keel/dist/parallel/sharding_keys.h"
+
+#include "keel/runtime/error.h"
+
+namespace keel {
+namespace {
+
+constexpr std::int64_t kMebibyte = 1 << 20;
+
+constexpr ShardingKey kShardingKeys[] = {
+    {.key = "bucket",
+     .member = &ShardingOptions::bucket,
+     .unit = kMebibyte,
+     .low = 0,
+     .low_open = true,
+     .help = "MiB of gradients that the ranks sum at a time, under strategies ddp and zero1.",
+     .known_as = "bucket_cap_mb|bucket_size"},
+    {.key = "first_bucket",
+     .member = &ShardingOptions::first_bucket,
+     .unit = kMebibyte,
+     .low = 0,
+     .low_open = true,
+     .help = "MiB of the first bucket, small so that sending begins early."},
+    {.key = "overlap",
+     .member = &ShardingOptions::overlap,
+     .help = "Sum gradients while backward goes on; false: after it.",
+     .known_as = "overlap_comm"},
+    {.key = "accumulation",
+     .member = &ShardingOptions::accumulation,
+     .help = "When gradients of several micro-batches are summed over the ranks; deferred: once a step; each_backward: "
+             "after every micro-batch, so that under zero2 and zero3 no rank keeps whole gradients, which sends more. "
+             "Either gives the same bits under every strategy."},
+    {.key = "reshard_after_forward",
+     .member = &ShardingOptions::reshard_after_forward,
+     .help = "Under zero3: give whole weights back between forward and backward; false: send less, need more memory."},
+    {.key = "keep_last_unit",
+     .member = &ShardingOptions::keep_last_unit,
+     .help = "Under zero3: the last block, with which backward begins, stays whole in between. Not where activations "
+             "are recomputed."},
+    {.key = "prefetch",
+     .member = &ShardingOptions::prefetch,
+     .low = 0,
+     .high = 64,
+     .help = "Under zero3: blocks whose weights are gathered ahead of their use."},
+    {.key = "persistence_threshold",
+     .member = &ShardingOptions::persistence_threshold,
+     .low = 0,
+     .help = "Under zero3: blocks with fewer weights stay whole on every rank.",
+     .known_as = "stage3_param_persistence_threshold"},
+    {.key = "group",
+     .member = &ShardingOptions::group,
+     .low = 0,
+     .high = 1048576,
+     .same_numbers = false,
+     .help = "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. "
+             "Usually the ranks of a node; 0: all ranks.",
+     .known_as = "hybrid_shard"},
+    {.key = "strict",
+     .member = &ShardingOptions::strict,
+     .help = "A weight that the loss does not depend on is an error; false: its gradient is zero."},
+    {.key = "offload_optimizer",
+     .member = &ShardingOptions::offload_optimizer,
+     .same_numbers = false,
+     .help = "Keep the optimizer's state and fp32 weights in the processor's memory and update there; for GPUs."},
+};
+
+}  // namespace
+
+std::span<const ShardingKey> sharding_keys() { return kShardingKeys; }
+
+std::string to_text(const ShardingOptions& options) {
+  std::string text = concat("stage ", options.stage);
+  for (const ShardingKey& key : kShardingKeys)
+    std::visit([&](auto member) { text += concat("; ", key.key, ' ', static_cast<std::int64_t>(options.*member)); },
+               key.member);
+  return text;
+}
+
+}  // namespace keel

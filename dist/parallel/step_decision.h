@@ -1,0 +1,43 @@
+#pragma once
+// What all ranks know of a step's gradient, and what follows for the step: its norm, whether it is taken, its learning
+// rate, and the loss scale of the next.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/shard_unit.h"
+#include "keel/dist/parallel/sharded_options.h"
+#include "keel/kernels/step_state.h"
+
+namespace keel {
+
+class StepDecision {
+ public:
+  // `ranks`: all of them; it must outlive this.
+  StepDecision(const Context& context, Communicator& ranks, const ShardedOptions& options);
+
+  // Decides the step of the gradients of these units, whose losses have this weight on this rank. `counts`: this rank's
+  // shards count; others may have the same. Every rank calls it; it waits for no device.
+  void decide(std::span<const std::unique_ptr<ShardUnit>> units, double weight, bool counts, StepArgs args);
+
+  // The state of keel/kernels/step_state.h.
+  const Tensor& state() const { return state_; }
+  // Waits for the device. An Error where ranks have failed: what an aborted collective left on the device is no state.
+  StepState read() const;
+  void write(const StepState& state) { state_.copy_from_host(&state); }
+  // Takes over counts of steps and loss scale.
+  void adopt(const StepState& steps);
+
+  double waited_ms() const { return waited_ms_; }
+
+ private:
+  Communicator& ranks_;
+  double clip_;
+  LossScaling scaling_;
+  Tensor state_, partials_;
+  double waited_ms_ = 0;
+};
+
+}  // namespace keel

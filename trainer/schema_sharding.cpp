@@ -1,0 +1,103 @@
+// Rows of the section `sharding` that are options of the engine, made from its table.
+
+#include <cmath>
+#include <type_traits>
+#include <variant>
+
+#include "keel/config/values.h"
+#include "keel/dist/parallel/sharding_keys.h"
+#include "keel/trainer/schema_rows.h"
+
+namespace keel {
+namespace {
+
+const std::string& accumulation_choices() {
+  static const std::string choices = [] {
+    std::string text;
+    for (const std::string_view name : kAccumulations) text += concat(text.empty() ? "" : "|", name);
+    return text;
+  }();
+  return choices;
+}
+
+// The shortest number that the row reads as so many units.
+std::string in_units(std::int64_t count, std::int64_t unit) {
+  const double exact = static_cast<double>(count) / static_cast<double>(unit);
+  for (int digits = 1; digits < 17; ++digits) {
+    const double scale = std::pow(10.0, digits), rounded = std::round(exact * scale) / scale;
+    if (std::llround(rounded * static_cast<double>(unit)) == count) return yaml_of(rounded);
+  }
+  return yaml_of(exact);
+}
+
+class ShardingField : public KeyField {
+ public:
+  explicit ShardingField(const ShardingKey& key) : key_(key) {}
+
+  std::string values(const SchemaRow& row) const override {
+    return visit([&](auto value) {
+      if constexpr (std::is_same_v<decltype(value), Accumulation>) return listed(accumulation_choices());
+      else return key_.unit == 1 ? words_for(value, row.range) : words_for(double{}, row.range);
+    });
+  }
+  void set(const SchemaRow& row, Settings& settings, const YamlNode& node) const override {
+    std::visit([&](auto member) { read(row, node, config_of(settings).sharding.*member); }, key_.member);
+  }
+  std::string text(const SchemaRow& /*row*/, const Settings& settings) const override {
+    return text_of(config_of(settings).sharding);
+  }
+  std::string_view choices() const override {
+    return std::holds_alternative<ShardingKey::Of<Accumulation>>(key_.member) ? accumulation_choices()
+                                                                              : std::string_view();
+  }
+
+  std::string text_of(const ShardingOptions& options) const {
+    return std::visit(
+        [&](auto member) {
+          const auto value = options.*member;
+          if constexpr (std::is_same_v<decltype(value), const Accumulation>) return std::string(name_of(value));
+          else return key_.unit == 1 ? yaml_of(value) : in_units(static_cast<std::int64_t>(value), key_.unit);
+        },
+        key_.member);
+  }
+
+ private:
+  template <class F>
+  std::string visit(const F& f) const {
+    return std::visit([&](auto member) { return f(ShardingOptions{}.*member); }, key_.member);
+  }
+  template <class T>
+  void read(const SchemaRow& row, const YamlNode& node, T& value) const {
+    if constexpr (std::is_same_v<T, Accumulation>) {
+      value = static_cast<Accumulation>(read_choice(row, node, accumulation_choices()));
+    } else if (key_.unit == 1) {
+      read_value(row, node, value);
+    } else if constexpr (std::is_same_v<T, std::int64_t>) {
+      double units = 0;
+      read_value(row, node, units);
+      value = std::llround(units * static_cast<double>(key_.unit));
+    }
+  }
+
+  const ShardingKey& key_;
+};
+
+}  // namespace
+
+std::vector<SchemaRow> sharding_rows() {
+  std::vector<SchemaRow> rows;
+  for (const ShardingKey& key : sharding_keys()) {
+    const auto field = std::make_shared<ShardingField>(key);
+    rows.push_back({.key = kept(concat("sharding.", key.key)),
+                    .field = field,
+                    .standard = kept(field->text_of({})),
+                    .range = {.low = key.low, .high = key.high, .low_open = key.low_open},
+                    .when = {},
+                    .help = key.help,
+                    .known_as = key.known_as,
+                    .on_resume = key.same_numbers ? OnResume::ignores : OnResume::warns});
+  }
+  return rows;
+}
+
+}  // namespace keel
