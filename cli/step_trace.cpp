@@ -26,7 +26,7 @@ Json to_chakra(const TraceNode& node, std::size_t id) {
   if (is_collective) {
     attributes.push_back(whole_number("comm_type", comm_type(node.collective.kind)));
     attributes.push_back(whole_number("comm_size", node.collective.count * node.collective.width));
-    attributes.push_back(text("pg_name", node.collective.across_groups ? "replicas" : "shards"));
+    attributes.push_back(text("pg_name", std::string(name_of(node.collective.axis))));
     attributes.push_back(text("carries", node.collective.of_parameters ? "parameters" : "gradients"));
   } else {
     attributes.push_back(whole_number("num_ops", node.operations));

@@ -38,7 +38,9 @@ std::int64_t Codec::kept(std::int64_t count) const {
 
 std::int64_t Codec::bytes(std::int64_t count) const {
   if (kind == Kind::top_k) return 8 * kept(count);
-  return count + 4 * ((count + kBlock - 1) / kBlock);
+  const std::int64_t scales = 4 * ((count + kBlock - 1) / kBlock);
+  if (kind == Kind::int8) return scales + count;
+  return scales + count / kBlock * (kBlock / 2) + std::min(count % kBlock, kBlock / 2);
 }
 
 void kernels::encode(const CodecArgs& args) {

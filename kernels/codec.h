@@ -11,17 +11,19 @@ namespace keel {
 // How fp32 numbers become a payload. Its length depends on their count alone, so the receiver needs no length.
 //
 // int8: blocks of 256 numbers. A block has one scale in fp32, its largest magnitude / 127; each number is the nearest
-// multiple of the scale in [-127, 127], so its error is at most half a scale. top_k: the `kept` numbers of largest
+// multiple of the scale in [-127, 127], so its error is at most half a scale. int4: the same with multiples in [-7, 7],
+// two to a byte. top_k: the `kept` numbers of largest
 // magnitude (of equal ones the first), each as its index and its value.
 struct Codec {
-  enum class Kind : unsigned char { int8, top_k };
+  enum class Kind : unsigned char { int8, top_k, int4 };
   static constexpr std::int64_t kBlock = 256;
 
   Kind kind = Kind::int8;
   double fraction = 1;  // of the numbers, rounded up: what top_k keeps
 
   std::int64_t kept(std::int64_t count) const;
-  // int8: count + 4 for each block. top_k: 8 for each number that is kept.
+  // int8: count + 4 for each block. int4: about half of it; a block of n numbers has min(n, 128) bytes. top_k: 8 for
+  // each number that is kept.
   std::int64_t bytes(std::int64_t count) const;
 };
 

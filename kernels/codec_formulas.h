@@ -35,15 +35,33 @@ KEEL_HD T get(const std::byte* payload, std::int64_t i) {
 KEEL_HD inline std::int8_t* multiples_of(std::byte* payload, std::int64_t bytes, std::int64_t count) {
   return reinterpret_cast<std::int8_t*>(payload + bytes - count);
 }
+// One of int4 holds them in pairs: byte i of a block has number i in its lower half, and number i + 128 in the upper.
+inline constexpr std::int64_t kPairs = 128;  // of a block
+KEEL_HD inline std::byte* pairs_of(std::byte* payload, std::int64_t blocks, std::int64_t block) {
+  return payload + blocks * 4 + block * kPairs;
+}
+KEEL_HD inline std::byte pair_of(std::int8_t lower, std::int8_t upper) {
+  return static_cast<std::byte>((lower & 0xf) | (upper & 0xf) << 4);
+}
+KEEL_HD inline float lower_of(std::byte pair) {
+  return static_cast<float>((static_cast<int>(pair & std::byte{0xf}) ^ 8) - 8);
+}
+KEEL_HD inline float upper_of(std::byte pair) { return lower_of(pair >> 4); }
+
+// The largest multiples.
+inline constexpr float kLargestInt8 = 127, kLargestInt4 = 7;
 // The scale of a block whose largest magnitude has these bits.
-KEEL_HD inline float scale_of(std::uint32_t largest) {
-  return largest < kInfinity ? std::bit_cast<float>(largest) / 127 : std::numeric_limits<float>::quiet_NaN();
+KEEL_HD inline float scale_of(std::uint32_t largest, float largest_multiple) {
+  return largest < kInfinity ? std::bit_cast<float>(largest) / largest_multiple
+                             : std::numeric_limits<float>::quiet_NaN();
 }
 // The multiple that is sent; x becomes the residual.
-KEEL_HD inline std::int8_t take_multiple(float& x, float scale) {
+KEEL_HD inline std::int8_t take_multiple(float& x, float scale, float largest_multiple) {
   if (!(scale > 0)) return 0;  // nothing to send, or nothing that can be sent
   const float nearest = std::nearbyint(x / scale);
-  const float multiple = nearest < -127 ? -127 : nearest > 127 ? 127 : nearest;
+  const float multiple = nearest < -largest_multiple  ? -largest_multiple
+                         : nearest > largest_multiple ? largest_multiple
+                                                      : nearest;
   x -= scale * multiple;
   return static_cast<std::int8_t>(multiple);
 }

@@ -129,10 +129,13 @@ void ConfigResolver::check_compression() {
   require(
       !kind.wire || config_.sharding.wire == ShardingConfig::Number::automatic, {kKey, "sharding.wire"},
       concat(kind.name, " says in which numbers gradients travel, and so does sharding.wire; remove one of the two"));
-  require(!kind.feedback || config_.sharding.group == 0, {kKey, "sharding.group"},
+  const bool is_coded = kind.feedback || config_.gradient_compression.has_codec();
+  require(!is_coded || config_.sharding.group == 0, {kKey, "sharding.group"},
           concat(kind.name,
                  " is not offered with groups of ranks: their sums are summed again, and nobody would keep "
                  "what that leaves out"));
+  require(!config_.sharding.secondary || config_.sharding.subgroup > 0, {"sharding.secondary", "sharding.subgroup"},
+          "secondary shards are those of subgroups; set sharding.subgroup to the ranks of a node");
 }
 
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.

@@ -11,10 +11,11 @@
 namespace keel {
 namespace {
 
-const std::string& accumulation_choices() {
+template <class Enum>
+const std::string& choices_of() {
   static const std::string choices = [] {
     std::string text;
-    for (const std::string_view name : kAccumulations) text += concat(text.empty() ? "" : "|", name);
+    for (const std::string_view name : names_of(Enum{})) text += concat(text.empty() ? "" : "|", name);
     return text;
   }();
   return choices;
@@ -31,12 +32,18 @@ std::string in_units(std::int64_t count, std::int64_t unit) {
 }
 
 class ShardingField : public KeyField {
+  // f(a value of the member's type)
+  template <class F>
+  auto visit(const F& f) const {
+    return std::visit([&](auto member) { return f(ShardingOptions{}.*member); }, key_.member);
+  }
+
  public:
   explicit ShardingField(const ShardingKey& key) : key_(key) {}
 
   std::string values(const SchemaRow& row) const override {
     return visit([&](auto value) {
-      if constexpr (std::is_same_v<decltype(value), Accumulation>) return listed(accumulation_choices());
+      if constexpr (std::is_enum_v<decltype(value)>) return listed(choices_of<decltype(value)>());
       else return key_.unit == 1 ? words_for(value, row.range) : words_for(double{}, row.range);
     });
   }
@@ -47,29 +54,27 @@ class ShardingField : public KeyField {
     return text_of(config_of(settings).sharding);
   }
   std::string_view choices() const override {
-    return std::holds_alternative<ShardingKey::Of<Accumulation>>(key_.member) ? accumulation_choices()
-                                                                              : std::string_view();
+    return visit([](auto value) -> std::string_view {
+      if constexpr (std::is_enum_v<decltype(value)>) return choices_of<decltype(value)>();
+      else return {};
+    });
   }
 
   std::string text_of(const ShardingOptions& options) const {
     return std::visit(
         [&](auto member) {
           const auto value = options.*member;
-          if constexpr (std::is_same_v<decltype(value), const Accumulation>) return std::string(name_of(value));
+          if constexpr (std::is_enum_v<decltype(value)>) return std::string(name_of(value));
           else return key_.unit == 1 ? yaml_of(value) : in_units(static_cast<std::int64_t>(value), key_.unit);
         },
         key_.member);
   }
 
  private:
-  template <class F>
-  std::string visit(const F& f) const {
-    return std::visit([&](auto member) { return f(ShardingOptions{}.*member); }, key_.member);
-  }
   template <class T>
   void read(const SchemaRow& row, const YamlNode& node, T& value) const {
-    if constexpr (std::is_same_v<T, Accumulation>) {
-      value = static_cast<Accumulation>(read_choice(row, node, accumulation_choices()));
+    if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(read_choice(row, node, choices_of<T>()));
     } else if (key_.unit == 1) {
       read_value(row, node, value);
     } else if constexpr (std::is_same_v<T, std::int64_t>) {

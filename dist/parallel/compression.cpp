@@ -17,8 +17,12 @@ std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank)
 }
 
 Codec codec_of(const Compression& compression) {
-  return {.kind = compression.type == Compression::Type::int8 ? Codec::Kind::int8 : Codec::Kind::top_k,
-          .fraction = compression.fraction};
+  switch (compression.type) {
+    case Compression::Type::int4:
+    case Compression::Type::qgz: return {.kind = Codec::Kind::int4};
+    case Compression::Type::top_k: return {.kind = Codec::Kind::top_k, .fraction = compression.fraction};
+    default: return {.kind = Codec::Kind::int8};
+  }
 }
 
 }  // namespace keel

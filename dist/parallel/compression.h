@@ -24,6 +24,12 @@ inline constexpr CompressionKind kCompressions[] = {
     {"bf16", DType::bf16, false, "rounded to bf16"},
     {"fp16", DType::f16, false, "rounded to fp16"},
     {"int8", std::nullopt, true, "a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
+    {"int4", std::nullopt, true,
+     "half a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
+    {"qgz", std::nullopt, false,
+     "as int4 to the ranks of a sharding.subgroup, and their sums as int4 to the other ones, or at once where there "
+     "are no "
+     "subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
     {"topk", std::nullopt, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
     {"powersgd", std::nullopt, true,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
@@ -31,10 +37,21 @@ inline constexpr CompressionKind kCompressions[] = {
 };
 
 struct Compression {
-  enum class Type : unsigned char { none, bf16, fp16, int8, top_k, power_sgd };  // in the order of kCompressions
+  enum class Type : unsigned char {
+    none,
+    bf16,
+    fp16,
+    int8,
+    int4,
+    qgz,
+    top_k,
+    power_sgd
+  };  // in the order of kCompressions
   Type type = Type::none;
   double fraction = 0.01;  // top_k: of each shard
   std::int64_t rank = 4;   // power_sgd: columns
+  // Whether it sends bytes that a codec makes.
+  bool has_codec() const { return type != Type::power_sgd && type > Type::fp16; }
   const CompressionKind& kind() const { return kCompressions[static_cast<std::size_t>(type)]; }
   bool operator==(const Compression&) const = default;
 };
@@ -47,7 +64,7 @@ struct LowRank {
 // The matrices of a unit for which those two factors have fewer numbers than the matrix; the rest is sent as it is.
 std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank);
 
-// How the payloads of int8 and topk are made.
+// How the payloads of int8, int4, qgz and topk are made.
 Codec codec_of(const Compression& compression);
 
 }  // namespace keel

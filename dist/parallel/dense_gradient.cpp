@@ -16,8 +16,9 @@ class DenseGradient : public UnitGradient {
     const Context& context = site.context;
     const DType dtype = split.gradient;
     // Memory that comes and goes is this rank's alone.
-    buffer.gradient = split.shards_gradients ? empty(context, {split.whole}, dtype, Purpose::bucket)
-                                             : site.shards.allocate(context, split.whole, dtype, Purpose::gradient);
+    buffer.gradient = split.shards_gradients
+                          ? empty(context, {split.whole}, dtype, Purpose::bucket)
+                          : site.axes.shards.allocate(context, split.whole, dtype, Purpose::gradient);
     buffer.clear_gaps(0, buffer.gradient);
     const bool apart = split.shards_gradients || split.adds_sums;
     if (apart) sum_ = empty(context, {split.shard.count()}, dtype, Purpose::gradient);
@@ -46,7 +47,7 @@ class DenseGradient : public UnitGradient {
     if (split_.shards_gradients) buffer_.gradient.storage()->drop();
   }
   void gather_sums() override {
-    if (split_.gathers_sums()) gathering_ = site_.shards.all_gather(sum_, own_, site_.subject);
+    if (split_.gathers_sums()) gathering_ = site_.axes.shards.all_gather(sum_, own_, site_.subject);
   }
   void wait_sums() override {
     const Stopwatch watch(waited_ms_);

@@ -1,5 +1,6 @@
 #include "keel/dist/parallel/engine_rules.h"
 
+#include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 #include "keel/dist/parallel/sharding_keys.h"
 
@@ -31,20 +32,15 @@ void check_requirements(std::span<const FlatBuffer> layout, const ShardedOptions
 
 }  // namespace
 
-bool has_replicas(const ShardingOptions& options, int ranks) {
-  return options.group != 0 && options.group != ranks && kShardingStages[options.stage].optimizer;
-}
-
-// What each rank refuses by itself, before there is a communicator that the others could still be using.
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host) {
-  const int stage = options.sharding.stage, group = options.sharding.group;
+  const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
-  KEEL_CHECK(group >= 0 && (group == 0 || ranks % group == 0), "groups of ", group, " ranks do not divide the ", ranks,
-             " that there are");
-  if (options.compression.kind().feedback) {
-    KEEL_CHECK(!has_replicas(options.sharding, ranks), "gradient compression ", options.compression.kind().name,
+  check_groups(options.sharding, ranks);
+  if (options.compression.has_codec() || options.compression.kind().feedback) {
+    KEEL_CHECK(place_of(options.sharding, ranks, 0).groups == 1, "gradient compression ",
+               options.compression.kind().name,
                " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
                "leaves out");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");

@@ -8,9 +8,6 @@
 
 namespace keel {
 
-// Whether each of several groups of ranks has all shards (hybrid sharding).
-bool has_replicas(const ShardingOptions& options, int ranks);
-
 // Throws an Error for options that do not go together, with each other or with the optimizer. `on_host`: it works in
 // the processor's memory.
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,

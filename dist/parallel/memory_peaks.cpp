@@ -26,6 +26,8 @@ class PeakCounter {
     bool gradient = false;      // a whole one that comes and goes
     bool summed = false;        // there is a sum of an earlier pass
     bool holds_before = false;  // what compression kept before this step is kept, too
+    bool gathered = false;      // in this step
+    std::int64_t coded = 0;     // bytes of codes of a gather that is under way
     std::size_t stage = 0;      // of the reduction, to begin next
     std::int64_t held = 0;      // bytes of the stage that is under way
   };
@@ -36,8 +38,11 @@ class PeakCounter {
     const std::int64_t whole = split.whole * static_cast<std::int64_t>(size_of(split.values));
     State& state = states_[unit];
     switch (kind) {
-      case Kind::gather: return count(gathered_, whole);
-      case Kind::release: return count(gathered_, -whole);
+      case Kind::gather:
+        if (split.secondary == 0 || (split.trainable && !state.gathered)) all_.add(state.coded = split.gather_held());
+        state.gathered = true;  // from here on from the subgroup, as they are
+        return count(gathered_, whole);
+      case Kind::release: all_.add(-std::exchange(state.coded, 0)); return count(gathered_, -whole);
       case Kind::begin_reduce:
         if (!std::exchange(state.holds_before, true)) all_.add(split.reduction.state);
         return begin_stage(unit);
@@ -48,7 +53,7 @@ class PeakCounter {
         state.stage = 0;
         state.summed = true;
         return hold_gradient(unit, false);
-      case Kind::wait_gathered:
+      case Kind::wait_gathered: return all_.add(-std::exchange(state.coded, 0));
       case Kind::gather_gradient:
       case Kind::wait_gradient: return;
     }

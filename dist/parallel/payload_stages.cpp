@@ -9,36 +9,43 @@
 namespace keel {
 namespace {
 
-// Each rank's payload of shard i goes to rank i, or to all. Sums are taken in fp32 in the order of ranks.
+using StageKind = ReductionStage::Kind;
+
+// Each rank's payload of shard i goes to rank i, or to all. Inside a subgroup a rank gets those of all shards whose
+// owners have its place in theirs. Sums are taken in fp32 in the order of ranks.
 class PayloadStage : public RunningStage {
  public:
-  PayloadStage(bool gathers, const StageSite& site)
-      : gathers_(gathers),
+  PayloadStage(StageKind kind, const StageSite& site)
+      : kind_(kind),
         site_(site),
         codec_(codec_of(site.site.compression)),
-        ranks_(site.site.shards.size()),
+        ranks_(axis_of(kind, site.site.axes)),
         part_(site.split.shard.count()) {}
 
   Work begin(const Tensor& numbers, const Tensor&) override {
     const Context& context = site_.site.context;
+    const bool gathers = kind_ == StageKind::gather_payloads;
     {
       const WorkTimer::Scope timing(site_.timer);
-      sent_ = empty(context, {ranks_ * bytes()}, DType::u8, Purpose::bucket);
-      kernels::encode({rows_of(numbers, 0, ranks_), rows_of(sent_, 0, ranks_), codec_});
-      received_ = empty(context, {(gathers_ ? ranks_ : 1) * ranks_ * bytes()}, DType::u8, Purpose::bucket);
+      const std::int64_t shards = kind_ == StageKind::scatter_across ? ranks_.size() : site_.site.axes.shards.size();
+      sent_ = empty(context, {shards * bytes()}, DType::u8, Purpose::bucket);
+      // What is left out stays in the numbers, which nobody reads any more unless they are a residual.
+      kernels::encode({rows_of(kernels::cast(numbers, DType::f32), 0, shards), rows_of(sent_, 0, shards), codec_});
+      if (kind_ == StageKind::scatter_inside) sent_ = by_place(sent_, shards);
+      received_ = empty(context, {(gathers ? ranks_.size() : 1) * shards * bytes()}, DType::u8, Purpose::bucket);
+      slices_ = gathers ? shards : shards / ranks_.size();
     }
-    Communicator& ranks = site_.site.shards;
-    return gathers_ ? ranks.all_gather(sent_, received_, site_.site.subject) : ranks.all_to_all(sent_, received_);
+    return gathers ? ranks_.all_gather(sent_, received_, site_.site.subject) : ranks_.all_to_all(sent_, received_);
   }
   Tensor finish() override {
     const WorkTimer::Scope timing(site_.timer);
-    const std::int64_t shards = gathers_ ? ranks_ : 1;  // that each rank has sent here
-    const Tensor sum = zeros(site_.site.context, {shards * part_}, DType::f32, Purpose::workspace);
-    for (std::int64_t r = 0; r < ranks_; ++r)
-      kernels::decode_add({rows_of(sum, 0, shards), rows_of(received_, r * shards, shards), codec_});
+    const Tensor sum = zeros(site_.site.context, {slices_ * part_}, DType::f32, Purpose::workspace);
+    for (std::int64_t r = 0; r < ranks_.size(); ++r)
+      kernels::decode_add({rows_of(sum, 0, slices_), rows_of(received_, r * slices_, slices_), codec_});
     sent_ = received_ = {};
     // Blocks of numbers reach into gaps and padding, which stay zero whatever arrives.
-    site_.layout.clear_gaps(gathers_ ? 0 : site_.split.shard.begin, sum);
+    if (kind_ == StageKind::gather_payloads) site_.layout.clear_gaps(0, sum);
+    else if (kind_ != StageKind::scatter_inside) site_.layout.clear_gaps(site_.split.shard.begin, sum);
     return sum;
   }
 
@@ -49,17 +56,33 @@ class PayloadStage : public RunningStage {
     return flat.slice(0, first * length, (first + count) * length).view({count, length});
   }
 
-  bool gathers_;
+  static Communicator& axis_of(StageKind kind, const Axes& axes) {
+    return axes[kind == StageKind::scatter_inside   ? Axis::inside
+                : kind == StageKind::scatter_across ? Axis::across
+                                                    : Axis::shards];
+  }
+  // Payloads by subgroup and place, as payloads by place and subgroup.
+  Tensor by_place(const Tensor& payloads, std::int64_t shards) const {
+    const std::int64_t places = ranks_.size(), subgroups = shards / places;
+    const Tensor sorted = empty(site_.site.context, payloads.shape(), DType::u8, Purpose::bucket);
+    kernels::copy_into(sorted.view({places, subgroups, bytes()}),
+                       payloads.view({subgroups, places, bytes()}).transpose(0, 1));
+    return sorted;
+  }
+
+  StageKind kind_;
   StageSite site_;
   Codec codec_;
-  std::int64_t ranks_, part_;  // numbers of a shard
+  Communicator& ranks_;
+  std::int64_t part_;        // numbers of a shard
+  std::int64_t slices_ = 0;  // shards that each rank has sent here
   Tensor sent_, received_;
 };
 
 }  // namespace
 
 std::unique_ptr<RunningStage> make_payload_stage(ReductionStage::Kind kind, const StageSite& site) {
-  return std::make_unique<PayloadStage>(kind == ReductionStage::Kind::gather_payloads, site);
+  return std::make_unique<PayloadStage>(kind, site);
 }
 
 }  // namespace keel

@@ -5,6 +5,7 @@
 
 #include "keel/dist/comm/algorithms.h"
 #include "keel/dist/parallel/memory_peaks.h"
+#include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
 
 namespace keel {
@@ -67,7 +68,7 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
 bool saves_parts(const ShardingOptions& options, int ranks, int rank) {
-  const int group = shard_ranks(options, ranks);
+  const int group = place_of(options, ranks, rank).ranks;
   return group < ranks ? rank < group : kShardingStages[options.stage].optimizer || rank == 0;
 }
 
@@ -80,33 +81,50 @@ std::int64_t count_parameters(const FlatBuffer& buffer, Span among) {
   return count;
 }
 
+// A rank on an axis.
+Sender sender_on(Axis axis, std::string_view algorithm, const RankPlace& place, int rank) {
+  switch (axis) {
+    case Axis::replicas: return {algorithm, place.groups, rank / place.ranks};
+    case Axis::inside: return {algorithm, place.subgroup, place.rank % place.subgroup};
+    case Axis::across: return {algorithm, place.ranks / place.subgroup, place.rank / place.subgroup};
+    case Axis::shards: break;
+  }
+  return {algorithm, place.ranks, place.rank};
+}
+
+// What a unit's parameters are gathered by in a step, so many times where they are gathered at all. Those of a frozen
+// unit never change.
+void plan_gathers(RankPlan& plan, const UnitSplit& unit, std::int64_t times) {
+  if (!unit.shards_parameters && !unit.shares_updates()) return;
+  const std::int64_t first = unit.secondary == 0 ? times : unit.trainable ? 1 : 0;
+  if (first > 0) plan.collectives.push_back(gather_of(unit, first));
+  if (times > first) plan.collectives.push_back(secondary_gather_of(unit, times - first));
+}
+
 }  // namespace
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
 
-int shard_ranks(const ShardingOptions& options, int ranks) {
-  return options.group == 0 || !kShardingStages[options.stage].optimizer ? ranks : options.group;
-}
+int shard_ranks(const ShardingOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
 
-RankPlace place_of(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank) {
+RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                        int ranks, int rank) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
   KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
              options.sharding.stage);
-  const int group = shard_ranks(options.sharding, ranks);
-  KEEL_CHECK(ranks % group == 0, "groups of ", group, " ranks do not divide the ", ranks, " that there are");
+  check_groups(options.sharding, ranks);
   check_gradients(layout, optimizer);
   for (const FlatBuffer& buffer : layout)
     KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
                ", whose gradient is kept as rows, follow from what each batch looks up; there is no plan of them");
-  return {.ranks = group, .rank = rank % group, .groups = ranks / group};
+  return place_of(options.sharding, ranks, rank);
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                    int ranks, int rank, const BufferCount& buffers, std::string_view algorithm) {
-  const RankPlace place = place_of(layout, optimizer, options, ranks, rank);
+  const RankPlace place = check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
   const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
@@ -120,16 +138,19 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
 
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
+  std::int64_t shared = 0;    // buffers in which updated weights travel, the most of a unit
   const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSplit& unit = units[i];
     const auto value_bytes = static_cast<std::int64_t>(size_of(unit.values)),
                gradient_bytes = static_cast<std::int64_t>(size_of(unit.gradient));
-    plan.memory.parameter += (unit.shards_parameters ? unit.shard.count() : unit.whole) * value_bytes;
+    const std::int64_t kept = (unit.keeps_own() ? unit.owned.count() : 0) + (unit.shards_parameters ? 0 : unit.whole) +
+                              (unit.secondary > 0 ? unit.whole / unit.secondary : 0);
+    plan.memory.parameter += kept * value_bytes;
     const bool stays = answers || !sharding.reshard_after_forward || layout[i].unit.empty() ||
                        (sharding.keep_last_unit && layout[i].unit == last);
-    if (unit.shards_parameters || unit.shares_updates())
-      plan.collectives.push_back(gather_of(unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1));
+    plan_gathers(plan, unit, unit.shards_parameters ? options.micro_batches * (stays ? 1 : 2) : 1);
+    if (!unit.shards_parameters) shared = std::max(shared, unit.trainable ? unit.gather_held() : 0);
     const std::int64_t mine = count_parameters(layout[i], unit.owned), numbers = saves ? mine : 0;
     plan.owned += mine;
     plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : value_bytes);
@@ -158,10 +179,9 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
   if (ranks == 1) plan.collectives.clear();
-  const Sender inside(algorithm, place.ranks, place.rank), across(algorithm, place.groups, rank / place.ranks);
   for (const PlannedCollective& each : plan.collectives)
     (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
-        (each.across_groups ? across : inside).bytes(each);
+        sender_on(each.axis, algorithm, place, rank).bytes(each);
   plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
   if (place.ranks > 1)
     plan.traffic.control += Sender(algorithm, ranks, rank)
@@ -183,6 +203,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     plan.memory.whole_gradients = peaks.whole_gradients;
     plan.memory.buckets = peaks.all;
   }
+  if (shared > 0) plan.memory.buckets = std::max(plan.memory.buckets, shared + plan.memory.undelivered);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;
 }

@@ -80,9 +80,9 @@ std::string name_of_unit(const FlatBuffer& unit);
 // The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
 int shard_ranks(const ShardingOptions& options, int ranks);
 
-// Where a rank of all stands. Throws the Errors of plan_rank().
-RankPlace place_of(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
-                   int ranks, int rank);
+// Where a rank stands. Throws the Errors of plan_rank().
+RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
+                        int ranks, int rank);
 
 // `layout` is lay_out(model, shard_ranks(...), optimizer.requirements().block), `buffers` are count_buffers(model). The
 // plan assumes what a transformer does: inside the root's forward pass the units follow in the order of the layout,

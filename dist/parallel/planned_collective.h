@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "keel/dist/comm/communicator.h"
+#include "keel/dist/parallel/axes.h"
 
 namespace keel {
 
@@ -12,7 +13,7 @@ struct PlannedCollective {
   CollectiveKind kind;
   std::int64_t count = 0, width = 1, times = 1;
   bool of_parameters = false;  // otherwise of gradients
-  bool across_groups = false;  // otherwise among the ranks of a group
+  Axis axis = Axis::shards;    // whose ranks it is among
 };
 
 }  // namespace keel

@@ -16,6 +16,8 @@ Reducer::Reducer(const FlatBuffer& layout, const UnitSplit& split, const Reducer
     using Kind = ReductionStage::Kind;
     switch (stage.kind) {
       case Kind::scatter_payloads:
+      case Kind::scatter_inside:
+      case Kind::scatter_across:
       case Kind::gather_payloads: stages_.push_back(make_payload_stage(stage.kind, shared)); break;
       case Kind::left_factors:
         factors = make_factor_stages(shared);

@@ -1,7 +1,6 @@
 #include "keel/dist/parallel/reduction.h"
 
 #include "keel/dist/parallel/unit_split.h"
-#include "keel/kernels/codec.h"
 
 namespace keel {
 namespace {
@@ -32,8 +31,14 @@ ReductionPlan plan_sums(const UnitSplit& split) {
   return plan;
 }
 
-ReductionPlan plan_payloads(const UnitSplit& split, const Codec& codec, int ranks) {
-  ReductionPlan plan{.state = kWide * split.whole};
+void gather_sums(ReductionPlan& plan, const UnitSplit& split) {
+  const std::int64_t width = width_of(split.wire);
+  if (split.sums_whole())
+    add_stage(plan, StageKind::gather_sums, {CollectiveKind::all_gather, split.whole, width}, split.whole * width);
+}
+
+ReductionPlan plan_payloads(const UnitSplit& split, const Codec& codec, int ranks, bool feedback) {
+  ReductionPlan plan{.state = feedback ? kWide * split.whole : 0};
   const std::int64_t payload = ranks * codec.bytes(split.shard.count()), width = width_of(split.wire);
   // Payloads to all, or sums of shards: whatever is less.
   if (split.sums_whole() && payload <= payload / ranks + split.shard.count() * width) {
@@ -42,8 +47,19 @@ ReductionPlan plan_payloads(const UnitSplit& split, const Codec& codec, int rank
     return plan;
   }
   add_stage(plan, StageKind::scatter_payloads, {CollectiveKind::all_to_all, payload, 1}, 2 * payload);
-  if (split.sums_whole())
-    add_stage(plan, StageKind::gather_sums, {CollectiveKind::all_gather, split.whole, width}, split.whole * width);
+  gather_sums(plan, split);
+  return plan;
+}
+
+// A rank of a subgroup gets the payloads of all shards of its place, and then sends each where it belongs.
+ReductionPlan plan_two_levels(const UnitSplit& split, const Codec& codec, const RankPlace& place) {
+  ReductionPlan plan;
+  const std::int64_t shard = codec.bytes(split.shard.count()), subgroups = place.ranks / place.subgroup;
+  add_stage(plan, StageKind::scatter_inside,
+            {CollectiveKind::all_to_all, place.ranks * shard, 1, 1, false, Axis::inside}, 2 * place.ranks * shard);
+  add_stage(plan, StageKind::scatter_across, {CollectiveKind::all_to_all, subgroups * shard, 1, 1, false, Axis::across},
+            2 * subgroups * shard);
+  gather_sums(plan, split);
   return plan;
 }
 
@@ -62,20 +78,27 @@ ReductionPlan plan_factors(const FlatBuffer& layout, std::int64_t rank) {
 }  // namespace
 
 ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,
-                             int ranks, int groups) {
+                             const RankPlace& place) {
   ReductionPlan plan;
-  if (ranks > 1 && compression.type == Compression::Type::power_sgd) plan = plan_factors(layout, compression.rank);
-  else if (ranks > 1 && compression.kind().feedback) plan = plan_payloads(split, codec_of(compression), ranks);
-  else if (ranks > 1 || groups > 1) plan = plan_sums(split);
-  if (groups > 1) {
-    const std::int64_t count = split.sums_whole() ? split.whole : split.shard.count();
-    add_stage(plan, StageKind::sum_replicas,
-              {CollectiveKind::all_reduce, count, width_of(split.wire), 1, false, /*across_groups=*/true}, 0);
-    // In the memory where the group's sum is.
-    const ReductionStage& inside = plan.stages[plan.stages.size() - 2];
-    plan.stages.back().held = inside.held;
-    plan.stages.back().held_later = inside.held_later;
+  const bool several = place.ranks > 1;
+  if (several && compression.type == Compression::Type::power_sgd) {
+    plan = plan_factors(layout, compression.rank);
+  } else if (several && compression.type == Compression::Type::qgz && place.has_subgroups()) {
+    plan = plan_two_levels(split, codec_of(compression), place);
+  } else if (several && compression.has_codec()) {
+    plan = plan_payloads(split, codec_of(compression), place.ranks, compression.kind().feedback);
+  } else if (several || place.groups > 1) {
+    plan = plan_sums(split);
   }
+  if (place.groups == 1) return plan;
+  const std::int64_t count = split.sums_whole() ? split.whole : split.shard.count();
+  // In the memory where the group's sum is.
+  const ReductionStage inside = plan.stages.back();
+  plan.stages.push_back(
+      {.kind = StageKind::sum_replicas,
+       .collective = {CollectiveKind::all_reduce, count, width_of(split.wire), 1, false, Axis::replicas},
+       .held = inside.held,
+       .held_later = inside.held_later});
   return plan;
 }
 

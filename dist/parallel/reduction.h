@@ -18,9 +18,11 @@ struct ReductionStage {
     sum_whole,         // to the sums of all of it
     sum_replicas,      // the sums of all groups, of what the rank has
     scatter_payloads,  // shard i, as bytes that a codec makes, goes to rank i, which adds up those of all ranks
-    gather_payloads,   // all shards as such bytes go to all ranks, which add them up
-    gather_sums,       // the sums of all shards, in the wire dtype
-    left_factors,      // PowerSGD's two collectives
+    scatter_inside,    // in two steps, over the ranks of a subgroup and then over the subgroups
+    scatter_across,
+    gather_payloads,  // all shards as such bytes go to all ranks, which add them up
+    gather_sums,      // the sums of all shards, in the wire dtype
+    left_factors,     // PowerSGD's two collectives
     right_factors,
   };
   Kind kind;
@@ -35,8 +37,8 @@ struct ReductionPlan {
   std::int64_t state = 0;
 };
 
-// Of a dense, trainable unit. `groups`: of ranks that have all shards each; `ranks`: of a group.
+// Of a dense, trainable unit.
 ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, const Compression& compression,
-                             int ranks, int groups);
+                             const RankPlace& place);
 
 }  // namespace keel

@@ -20,7 +20,7 @@ class RowsGradient : public UnitGradient {
     buffer_.complete_gradient();
     const RowGradient& rows = buffer_.segments.front().parameter->variable.leaf()->rows;
     if (is_alone()) own_ = rows;
-    else sums_.emplace(rows, wire_, site_.shards, site_.subject);
+    else sums_.emplace(rows, wire_, site_.axes.shards, site_.subject);
   }
   void continue_reduce() override {
     if (sums_) sums_->proceed();
@@ -29,8 +29,8 @@ class RowsGradient : public UnitGradient {
   void finish_reduce() override {
     if (is_alone()) return;
     RowGradient sum = finish_sum();
-    if (site_.replicas != nullptr) {
-      sums_.emplace(sum, wire_, *site_.replicas, site_.subject);
+    if (site_.axes.replicas != nullptr) {
+      sums_.emplace(sum, wire_, *site_.axes.replicas, site_.subject);
       sum = finish_sum();
     }
     const RowGradient rows = sum.cast(buffer_.row_dtype);
@@ -50,7 +50,7 @@ class RowsGradient : public UnitGradient {
   double codec_ms() const override { return 0; }
 
  private:
-  bool is_alone() const { return site_.shards.size() == 1 && site_.replicas == nullptr; }
+  bool is_alone() const { return site_.axes.shards.size() == 1 && site_.axes.replicas == nullptr; }
   RowGradient finish_sum() {
     RowGradient sum = sums_->finish(owned_);
     waited_ms_ += sums_->waited_ms();

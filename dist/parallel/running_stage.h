@@ -16,8 +16,7 @@ namespace keel {
 // Where a unit's gradient is reduced. All that it names must outlive the reducer.
 struct ReducerSite {
   Context context;
-  Communicator& shards;              // the ranks that the unit's shards are spread over
-  Communicator* replicas = nullptr;  // those with the same shard, if any
+  Axes axes;
   Compression compression = {};
   std::uint64_t seed = 1;  // of PowerSGD's first factors
   int subject = 0;         // the unit's number, as its collectives name it
@@ -44,7 +43,7 @@ struct StageSite {
 using RunningStages = std::vector<std::unique_ptr<RunningStage>>;
 // For a stage of sums: scatter_sums, sum_whole, sum_replicas or gather_sums.
 std::unique_ptr<RunningStage> make_sum_stage(ReductionStage::Kind kind, const StageSite& site);
-// For scatter_payloads or gather_payloads.
+// For a stage of payloads: scatter_payloads, scatter_inside, scatter_across or gather_payloads.
 std::unique_ptr<RunningStage> make_payload_stage(ReductionStage::Kind kind, const StageSite& site);
 // The two stages of PowerSGD, which share the factors that they return: f32, (rank, columns) of each of
 // low_rank_parts(), one behind the other, the same on every rank.

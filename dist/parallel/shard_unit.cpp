@@ -9,13 +9,10 @@ namespace keel {
 
 ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site)
     : buffer_(std::move(layout)),
-      split_(split_unit(buffer_, options,
-                        {.ranks = site.shards.size(),
-                         .rank = site.shards.rank(),
-                         .groups = site.replicas != nullptr ? site.replicas->size() : 1})),
+      split_(split_unit(buffer_, options, site.place)),
       parameters_(buffer_, split_,
                   {.context = site.context,
-                   .shards = site.shards,
+                   .axes = site.axes,
                    .has_masters = options.policy.master(),
                    .offload = site.offload,
                    .seed = options.seed,
@@ -23,8 +20,7 @@ ShardUnit::ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Sit
   if (split_.trainable)
     gradient_ = make_unit_gradient(buffer_, split_,
                                    {.context = site.context,
-                                    .shards = site.shards,
-                                    .replicas = site.replicas,
+                                    .axes = site.axes,
                                     .compression = options.compression,
                                     .seed = options.seed,
                                     .subject = site.subject});

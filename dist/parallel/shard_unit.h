@@ -31,10 +31,10 @@ class ShardUnit {
   // Where the unit is. Communicators and options must outlive it.
   struct Site {
     Context context;
-    Communicator& shards;              // the ranks that shards are spread over
-    Communicator* replicas = nullptr;  // those with the same shard, if any
-    bool offload = false;              // masters and optimizer state lie in the processor's memory, and it updates
-    int subject = 0;                   // the unit's number, as its collectives name it
+    Axes axes;
+    RankPlace place;       // this rank's, by the same axes
+    bool offload = false;  // masters and optimizer state lie in the processor's memory, and it updates
+    int subject = 0;       // the unit's number, as its collectives name it
   };
   ShardUnit(FlatBuffer layout, const ShardedOptions& options, const Site& site);
   ShardUnit(const ShardUnit&) = delete;
@@ -71,7 +71,7 @@ class ShardUnit {
   // Milliseconds in which this thread has waited for collectives of the unit, and in which gradients were encoded and
   // decoded.
   double waited_ms() const { return parameters_.waited_ms() + (gradient_ ? gradient_->waited_ms() : 0); }
-  double codec_ms() const { return gradient_ ? gradient_->codec_ms() : 0; }
+  double codec_ms() const { return parameters_.codec_ms() + (gradient_ ? gradient_->codec_ms() : 0); }
 
  private:
   FlatBuffer buffer_;  // values and gradient may be without memory

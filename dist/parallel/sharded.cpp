@@ -45,10 +45,11 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
-  make_groups();
+  const bool sends_inside = options_.sharding.secondary || options_.compression.type == Compression::Type::qgz;
+  groups_.emplace(communicator_, options_.sharding, sends_inside);
   make_units(model);
   buffer_updates_.emplace(model, context_, *control_);
-  const int sharers = group_ != nullptr ? group_->size() : size();
+  const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
   decision_.emplace(context_, *control_, options_);
   memory_.emplace(units_, *optimizer_, options_.groups,
@@ -72,22 +73,14 @@ Sharded::~Sharded() {
       }
 }
 
-void Sharded::make_groups() {
-  if (!has_replicas(options_.sharding, size())) return;
-  const int group = options_.sharding.group;
-  group_ = communicator_.split(rank() / group, rank() % group);
-  replicas_ = communicator_.split(rank() % group, rank() / group);
-}
-
 void Sharded::make_units(Module& model) {
-  Communicator& group = group_ != nullptr ? *group_ : communicator_;
-  std::vector<FlatBuffer> layouts = lay_out(model, group.size(), optimizer_->requirements().block);
+  std::vector<FlatBuffer> layouts = lay_out(model, groups_->place().ranks, optimizer_->requirements().block);
   for (FlatBuffer& layout : layouts) {
     const int subject = (options_.first_subject + static_cast<int>(units_.size())) & 0xffff;
     units_.push_back(std::make_unique<ShardUnit>(std::move(layout), options_,
                                                  ShardUnit::Site{.context = context_,
-                                                                 .shards = group,
-                                                                 .replicas = replicas_.get(),
+                                                                 .axes = groups_->axes(),
+                                                                 .place = groups_->place(),
                                                                  .offload = offloads_,
                                                                  .subject = subject}));
   }

@@ -14,6 +14,7 @@
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/buffer_updates.h"
 #include "keel/dist/parallel/optimizer_memory.h"
+#include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/rank_sums.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharded_options.h"
@@ -149,7 +150,7 @@ class Sharded {
   const std::vector<std::vector<std::size_t>>& buckets() const { return schedule_.buckets(); }
   std::span<const ParameterRange> ranges() const { return memory_->ranges(); }
   // What this rank has sent for parameters and gradients, and for flags, norms and weights of steps.
-  Traffic data_traffic() const;
+  Traffic data_traffic() const { return groups_->traffic(); }
   Traffic control_traffic() const { return control_->traffic(); }
   // Milliseconds in which the processor has waited for the collectives of parameters, gradients and steps.
   double waited_ms() const;
@@ -203,7 +204,6 @@ class Sharded {
 
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
-  void make_groups();
   void make_units(Module& model);
   void make_schedule(Module& model);
   void watch_leaves();
@@ -229,8 +229,7 @@ class Sharded {
   std::unique_ptr<Communicator> own_communicator_;  // of a rank alone
   Communicator& communicator_;
   std::unique_ptr<Communicator> control_;  // the same ranks, for all but parameters and gradients
-  // Hybrid sharding: the ranks of this one's group, and those with the same shard in the other groups.
-  std::unique_ptr<Communicator> group_, replicas_;
+  std::optional<RankGroups> groups_;
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
   bool offloads_;

@@ -19,7 +19,7 @@ std::string complaint_of(const Optimizer& optimizer) {
 }  // namespace
 
 bool Sharded::holds_parts() const {
-  if (replicas_ != nullptr) return replicas_->rank() == 0;
+  if (groups_->axes().replicas != nullptr) return groups_->counts();
   return kShardingStages[options_.sharding.stage].optimizer || rank() == 0;
 }
 

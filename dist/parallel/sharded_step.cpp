@@ -23,9 +23,7 @@ PendingStep Sharded::step(const StepCurves& curves) {
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
-  // Every group has all shards; those of the first group are counted.
-  const bool counts = replicas_ == nullptr || replicas_->rank() == 0;
-  decision_->decide(units_, weight_, counts, std::move(args));
+  decision_->decide(units_, weight_, groups_->counts(), std::move(args));
 }
 
 PendingStep Sharded::step(StepArgs args) {
@@ -84,8 +82,8 @@ void Sharded::forget_gradients() {
 }
 
 void Sharded::set_activity(const std::string& activity) {
-  for (Communicator* each : {&communicator_, control_.get(), group_.get(), replicas_.get()})
-    if (each != nullptr) each->set_activity(activity);
+  groups_->set_activity(activity);
+  control_->set_activity(activity);
 }
 
 // The trainable parameter that holds an element, counted as step() hands units to add_squares(); "" past the last.
@@ -97,19 +95,6 @@ std::string Sharded::parameter_at(std::int64_t element) const {
     element -= unit->layout().numel;
   }
   return {};
-}
-
-Traffic Sharded::data_traffic() const {
-  Traffic sum = communicator_.traffic();
-  for (const Communicator* communicator : {group_.get(), replicas_.get()}) {
-    if (communicator == nullptr) continue;
-    const Traffic more = communicator->traffic();
-    sum.inside_node += more.inside_node;
-    sum.between_nodes += more.between_nodes;
-    sum.control += more.control;
-    sum.collectives += more.collectives;
-  }
-  return sum;
 }
 
 double Sharded::waited_ms() const {

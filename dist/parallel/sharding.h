@@ -35,6 +35,14 @@ constexpr std::string_view name_of(Accumulation accumulation) {
   return kAccumulations[static_cast<std::size_t>(accumulation)];
 }
 
+// What weights are gathered as. Codes are blocks of whole numbers and a scale (keel/kernels/codec.h). Every rank then
+// computes with the weights that such a code gives, in every stage, its own among them; the optimizer keeps the exact
+// ones. (Wang et al. 2023, ZeRO++: qwZ.)
+enum class WeightCode : unsigned char { exact, int8, int4 };
+
+inline constexpr std::string_view kWeightCodes[] = {"exact", "int8", "int4"};
+constexpr std::string_view name_of(WeightCode code) { return kWeightCodes[static_cast<std::size_t>(code)]; }
+
 struct ShardingOptions {
   int stage = 0;
   // Stages 0 and 1: a bucket is units whose gradients are sent together; so many bytes close it. The first bucket is
@@ -50,6 +58,13 @@ struct ShardingOptions {
   // Hybrid sharding: shards are spread over groups of so many neighbouring ranks, and each group has all shards; 0: one
   // group of all ranks. Gradients are summed inside the groups, rounded, and then summed across groups.
   int group = 0;
+  // Neighbouring ranks that are close to each other, as those of a node; divides the ranks of a group. 0: there are no
+  // subgroups. Secondary shards and the compression qgz send inside of them.
+  int subgroup = 0;
+  // Stage 3: once a unit was gathered, each subgroup keeps it in shards of its own, from which it is gathered until the
+  // weights change. (ZeRO++: hpZ.)
+  bool secondary = false;
+  WeightCode weight_code = WeightCode::exact;
   bool offload_optimizer = false;  // masters and optimizer state lie in the processor's memory, and it updates
 
   bool operator==(const ShardingOptions&) const = default;

@@ -55,6 +55,22 @@ constexpr ShardingKey kShardingKeys[] = {
      .help = "Ranks that share one copy of what the strategy shards, neighbours by rank; each group has its own copy. "
              "Usually the ranks of a node; 0: all ranks.",
      .known_as = "hybrid_shard"},
+    {.key = "subgroup",
+     .member = &ShardingOptions::subgroup,
+     .low = 0,
+     .high = 1048576,
+     .same_numbers = false,
+     .help = "Neighbouring ranks that are close to each other, as those of a node: sharding.secondary and the "
+             "compression qgz send inside of them; 0: none."},
+    {.key = "secondary",
+     .member = &ShardingOptions::secondary,
+     .help = "Under zero3: keep a block that was gathered in shards of each sharding.subgroup, too, and gather it from "
+             "there until the weights change; sends less between nodes, needs more memory. Published as hpZ."},
+    {.key = "weight_code",
+     .member = &ShardingOptions::weight_code,
+     .same_numbers = false,
+     .help = "What weights are gathered as, and computed with, under every strategy; int8, int4: blocks of 256 whole "
+             "numbers with a scale. The optimizer keeps the exact ones. Published as qwZ."},
     {.key = "strict",
      .member = &ShardingOptions::strict,
      .help = "A weight that the loss does not depend on is an error; false: its gradient is zero."},

@@ -16,7 +16,7 @@ namespace keel {
 struct ShardingKey {
   template <class T>
   using Of = T ShardingOptions::*;
-  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<Accumulation>>;
+  using Member = std::variant<Of<bool>, Of<int>, Of<std::int64_t>, Of<Accumulation>, Of<WeightCode>>;
 
   std::string_view key;  // "bucket", in the section `sharding` of configurations
   Member member;
@@ -29,6 +29,10 @@ struct ShardingKey {
   std::string_view help;           // with the unit
   std::string_view known_as = {};  // other programs' words, "a|b"
 };
+
+// The names of an enumeration's values, in their order.
+constexpr std::span<const std::string_view> names_of(Accumulation) { return kAccumulations; }
+constexpr std::span<const std::string_view> names_of(WeightCode) { return kWeightCodes; }
 
 // In the order of documentation. Without `stage`, which configurations call the strategy.
 std::span<const ShardingKey> sharding_keys();

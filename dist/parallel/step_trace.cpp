@@ -23,7 +23,7 @@ std::int64_t matrix_numbers(const FlatBuffer& unit) {
 class Tracer {
  public:
   Tracer(std::span<const FlatBuffer> layout, std::span<const UnitSplit> units, std::int64_t tokens)
-      : layout_(layout), units_(units), tokens_(tokens), gathered_(units.size()) {}
+      : layout_(layout), units_(units), tokens_(tokens), gathered_(units.size()), is_first_(units.size(), true) {}
 
   void add(const StepEvent& event, bool sends) {
     micro_batch_ = event.micro_batch;
@@ -83,10 +83,16 @@ class Tracer {
     TraceNode node{.kind = Kind::collective,
                    .name = "gather " + name_of_unit(layout_[unit]),
                    .micro_batch = micro_batch_,
-                   .collective = gather_of(units_[unit])};
+                   .collective = next_gather(unit)};
     if (of) node.needs.push_back(*of);
     else if (last_compute_) node.follows.push_back(*last_compute_);
     gathered_[unit] = push_collective(std::move(node));
+  }
+  // From the subgroup's shards once they have the weights.
+  PlannedCollective next_gather(std::size_t unit) {
+    const bool first = is_first_[unit] && units_[unit].trainable;
+    is_first_[unit] = false;
+    return units_[unit].secondary > 0 && !first ? secondary_gather_of(units_[unit]) : gather_of(units_[unit]);
   }
   void begin_reduce(std::size_t unit) {
     Reduction& reduction = reductions_[unit];
@@ -129,6 +135,7 @@ class Tracer {
   std::int64_t tokens_, micro_batch_ = 1;
   std::vector<TraceNode> nodes_ = {};
   std::vector<std::optional<std::size_t>> gathered_;  // by unit: where it was last
+  std::vector<bool> is_first_;                        // by unit: not gathered since the update
   std::map<std::size_t, Reduction> reductions_ = {};  // by unit
   std::optional<std::size_t> last_compute_ = {}, last_collective_ = {};
 };
@@ -137,7 +144,8 @@ class Tracer {
 
 std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
                                   const ShardedOptions& options, int ranks, int rank, std::int64_t tokens) {
-  const std::vector<UnitSplit> units = split_units(layout, options, place_of(layout, optimizer, options, ranks, rank));
+  const std::vector<UnitSplit> units =
+      split_units(layout, options, check_planned(layout, optimizer, options, ranks, rank));
   Tracer tracer(layout, units, tokens);
   for (const StepEvent& event : walk_step(layout, units, options)) tracer.add(event, ranks > 1);
   tracer.update(ranks > 1);

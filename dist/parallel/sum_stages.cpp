@@ -16,7 +16,7 @@ class SumStage : public RunningStage {
 
   Work begin(const Tensor& numbers, const Tensor& into) override {
     const DType wire = site_.split.wire;
-    Communicator& shards = site_.site.shards;
+    Communicator& shards = site_.site.axes.shards;
     const int subject = site_.site.subject;
     if (kind_ == StageKind::gather_sums) {
       received_ = empty(site_.site.context, {site_.split.whole}, wire, Purpose::bucket);
@@ -39,7 +39,7 @@ class SumStage : public RunningStage {
         return shards.reduce_scatter(sent_, received_, CombineOp::sum, subject);
       default:
         received_ = sent_;
-        return (kind_ == StageKind::sum_replicas ? *site_.site.replicas : shards)
+        return (kind_ == StageKind::sum_replicas ? *site_.site.axes.replicas : shards)
             .all_reduce(sent_, CombineOp::sum, subject);
     }
   }

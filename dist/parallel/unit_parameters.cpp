@@ -22,10 +22,9 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
       split_(split),
       context_(site.context),
       update_context_(site.offload ? site.context.host() : site.context),
-      shards_(site.shards),
-      subject_(site.subject) {
-  const Span kept = split.shards_parameters ? split.shard : Span{0, split.whole};
-  const Tensor values = shards_.allocate(context_, kept.count(), split.values, Purpose::parameter);
+      gatherer_(make_gatherer(site.context, split, site.axes, site.subject)) {
+  const Span kept = split.keeps_own() ? split.owned : Span{0, split.whole};
+  const Tensor values = site.axes.shards.allocate(context_, kept.count(), split.values, Purpose::parameter);
   if (split.trainable && site.has_masters) {
     own_master_ = empty(update_context_, {split.owned.count()}, DType::f32, Purpose::optimizer);
     initialise(buffer, site.seed, split.owned.begin, own_master_);
@@ -35,6 +34,11 @@ UnitParameters::UnitParameters(FlatBuffer& buffer, const UnitSplit& split, const
     own_values_ = values;
     buffer.values = empty(context_, {split.whole}, split.values, Purpose::bucket);
     release();
+  } else if (split.keeps_own()) {
+    own_values_ = values;
+    buffer.values = site.axes.shards.allocate(context_, split.whole, split.values, Purpose::parameter);
+    begin_gather();
+    wait_gathered();
   } else {
     buffer.values = values;
     own_values_ = values.slice(0, split.owned.begin, split.owned.end);
@@ -69,17 +73,24 @@ void UnitParameters::gather() {
   if (!split_.shards_parameters || storage.resident()) return;
   storage.set_touch_hook({});
   storage.restore();
-  gathering_ = shards_.all_gather(own_values_, alias_of(buffer_.values), subject_);
-  gathering_active_ = true;
+  begin_gather();
   storage.set_touch_hook([this](Storage&) { touch(); });
+}
+
+void UnitParameters::begin_gather() {
+  gathering_ = gatherer_->begin(alias_of(own_values_), alias_of(buffer_.values));
+  gathering_active_ = true;
 }
 
 void UnitParameters::wait_gathered() {
   if (!gathering_active_) return;
   gathering_active_ = false;
   buffer_.values.storage()->set_touch_hook({});
-  const Stopwatch watch(waited_ms_);
-  std::exchange(gathering_, {}).wait();
+  {
+    const Stopwatch watch(waited_ms_);
+    std::exchange(gathering_, {}).wait();
+  }
+  gatherer_->finish();
 }
 
 // Whoever reads the values gets them whole and up to date.
@@ -99,18 +110,18 @@ void UnitParameters::release() {
 }
 
 void UnitParameters::share_updates() {
-  if (split_.owns_all()) return;
+  if (split_.owns_all() && !split_.keeps_own()) return;
   Storage& storage = *buffer_.values.storage();
+  gatherer_->weights_change();
   if (split_.shards_parameters) {
     release();
     storage.bump_version();
     return;
   }
-  const Tensor whole = alias_of(buffer_.values);
-  gathering_ = shards_.all_gather(whole.slice(0, split_.owned.begin, split_.owned.end), whole, subject_);
-  gathering_active_ = true;
+  begin_gather();
   storage.bump_version();
   storage.set_touch_hook([this](Storage&) { wait_gathered(); });
+  if (split_.keeps_own()) wait_gathered();  // one unit's codes at a time
 }
 
 }  // namespace keel

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
-#include "keel/dist/comm/communicator.h"
-#include "keel/dist/parallel/unit_split.h"
+#include "keel/dist/parallel/gatherer.h"
 #include "keel/nn/flat_buffer.h"
 
 namespace keel {
@@ -13,7 +13,7 @@ namespace keel {
 // Where a unit's parameters are, and where the optimizer works on them.
 struct ParameterSite {
   Context context;
-  Communicator& shards;  // the ranks that the unit's shards are spread over
+  Axes axes;
   bool has_masters = false;
   bool offload = false;    // masters and optimizer state lie in the processor's memory, and it updates
   std::uint64_t seed = 1;  // of the initial numbers
@@ -54,15 +54,16 @@ class UnitParameters {
   void when_touched(std::function<void()> told) { told_of_touch_ = std::move(told); }
 
   double waited_ms() const { return waited_ms_; }
+  double codec_ms() const { return gatherer_->codec_ms(); }
 
  private:
+  void begin_gather();
   void touch();
 
   FlatBuffer& buffer_;
   const UnitSplit& split_;
   Context context_, update_context_;
-  Communicator& shards_;
-  int subject_;
+  std::unique_ptr<Gatherer> gatherer_;
   Tensor own_values_, own_master_, update_values_;
   Work gathering_;
   bool gathering_active_ = false;

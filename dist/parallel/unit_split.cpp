@@ -11,6 +11,8 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
       .by_rows = layout.sparse,
       .shards_parameters = several && stage.parameters && layout.padded >= options.sharding.persistence_threshold,
       .shards_gradients = several && stage.gradients,
+      .ranks = place.ranks,
+      .code = several ? options.sharding.weight_code : WeightCode::exact,
       .adds_sums = (several || place.groups > 1) && options.sharding.reduces_each(options.micro_batches),
       .whole = layout.padded,
       .shard = shard,
@@ -18,8 +20,8 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
       .values = options.policy.parameter,
       .gradient = accumulates ? options.policy.gradient : options.policy.parameter,
       .wire = options.wire_dtype()};
-  if (layout.trainable && !layout.sparse)
-    split.reduction = plan_reduction(layout, split, options.compression, place.ranks, place.groups);
+  if (options.sharding.secondary && split.shards_parameters && place.has_subgroups()) split.secondary = place.subgroup;
+  if (layout.trainable && !layout.sparse) split.reduction = plan_reduction(layout, split, options.compression, place);
   return split;
 }
 
@@ -40,12 +42,29 @@ ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, s
           .gradient_bytes = split.gradient_bytes()};
 }
 
+Codec codec_of(WeightCode code) { return {.kind = code == WeightCode::int4 ? Codec::Kind::int4 : Codec::Kind::int8}; }
+
+std::int64_t UnitSplit::gather_held() const {
+  if (code == WeightCode::exact) return 0;
+  return ((owns_all() ? 0 : 1) + ranks) * codec_of(code).bytes(shard.count());
+}
+
 PlannedCollective gather_of(const UnitSplit& unit, std::int64_t times) {
+  const bool exact = unit.code == WeightCode::exact;
+  return {.kind = CollectiveKind::all_gather,
+          .count = exact ? unit.whole : unit.ranks * codec_of(unit.code).bytes(unit.shard.count()),
+          .width = exact ? static_cast<std::int64_t>(size_of(unit.values)) : 1,
+          .times = times,
+          .of_parameters = true};
+}
+
+PlannedCollective secondary_gather_of(const UnitSplit& unit, std::int64_t times) {
   return {.kind = CollectiveKind::all_gather,
           .count = unit.whole,
           .width = static_cast<std::int64_t>(size_of(unit.values)),
           .times = times,
-          .of_parameters = true};
+          .of_parameters = true,
+          .axis = Axis::inside};
 }
 
 PlannedCollective gradient_gather_of(const UnitSplit& unit) {

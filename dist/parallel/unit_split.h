@@ -13,16 +13,14 @@
 
 namespace keel {
 
-// Where a rank stands: shards are spread over the `ranks` ranks of a group, and each of `groups` groups has them all.
-struct RankPlace {
-  int ranks = 1, rank = 0, groups = 1;
-};
-
 // Counts are elements.
 struct UnitSplit {
   bool trainable = true;
   bool by_rows = false;  // its gradient is kept as rows
   bool shards_parameters = false, shards_gradients = false;
+  int ranks = 1;                        // that its shards are spread over
+  WeightCode code = WeightCode::exact;  // of the weights that are computed with
+  int secondary = 0;                    // ranks of a subgroup, which has shards of its own; 0: there are none
   bool adds_sums = false;  // sums over ranks of several passes, in a shard apart from the rank's own gradient
   std::int64_t whole = 0;  // with padding
   Span shard = {};         // of this rank
@@ -31,11 +29,15 @@ struct UnitSplit {
   DType wire = DType::f32;  // in which gradients travel
   ReductionPlan reduction = {};
 
+  // Whether this rank's own weights lie apart from those that are computed with.
+  bool keeps_own() const { return shards_parameters || code != WeightCode::exact; }
   bool owns_all() const { return owned.count() == whole; }
   // Whether a reduction gives this rank the sums of the whole unit, not those of its shard alone.
   bool sums_whole() const { return !adds_sums && owns_all(); }
   // Whether its parameters are sent to the other ranks once they are updated.
   bool shares_updates() const { return trainable && !shards_parameters && !owns_all(); }
+  // Bytes of the buffers of a gather.
+  std::int64_t gather_held() const;
   // Whether the sums are gathered once they are all there.
   bool gathers_sums() const { return trainable && !by_rows && adds_sums && owned != shard; }
   // Elements of gradients that are kept from pass to pass.
@@ -55,8 +57,13 @@ std::vector<UnitSplit> split_units(std::span<const FlatBuffer> layout, const Sha
 // The unit as a UnitSchedule is told of it; `module` is a number that units of one module have in common.
 ScheduledUnit scheduled_unit(const FlatBuffer& layout, const UnitSplit& split, std::size_t module);
 
+// How the payloads of coded weights are made.
+Codec codec_of(WeightCode code);
+
 // The collective that gathers all parameters of a unit, so many times.
 PlannedCollective gather_of(const UnitSplit& unit, std::int64_t times = 1);
+// The one that gathers them from the shards of a subgroup.
+PlannedCollective secondary_gather_of(const UnitSplit& unit, std::int64_t times = 1);
 // The one that gathers the sums of its gradient.
 PlannedCollective gradient_gather_of(const UnitSplit& unit);
 

@@ -26,17 +26,53 @@ void for_each_block(const CodecArgs& args, const F& f) {
                });
 }
 
+// Writes the block's scale.
+float put_scale(const float* x, std::int64_t n, float largest_multiple, std::byte* payload, std::int64_t block) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, size_bits(x[i]));
+  const float scale = scale_of(largest, largest_multiple);
+  put(payload, block, scale);
+  return scale;
+}
+
 void encode_int8(const CodecArgs& args) {
   const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
   for_each_block(args, [&](std::int64_t part, std::int64_t block, std::int64_t first, std::int64_t n) {
     std::byte* const payload = args.payload.raw() + part * bytes;
     float* const x = args.numbers.data<float>() + part * count + first;
-    std::uint32_t largest = 0;
-    for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, size_bits(x[i]));
-    const float scale = scale_of(largest);
-    put(payload, block, scale);
+    const float scale = put_scale(x, n, kLargestInt8, payload, block);
     std::int8_t* const to = multiples_of(payload, bytes, count) + first;
-    for (std::int64_t i = 0; i < n; ++i) to[i] = take_multiple(x[i], scale);
+    for (std::int64_t i = 0; i < n; ++i) to[i] = take_multiple(x[i], scale, kLargestInt8);
+  });
+}
+
+void encode_int4(const CodecArgs& args) {
+  const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
+  const std::int64_t blocks = (count + Codec::kBlock - 1) / Codec::kBlock;
+  for_each_block(args, [&](std::int64_t part, std::int64_t block, std::int64_t first, std::int64_t n) {
+    std::byte* const payload = args.payload.raw() + part * bytes;
+    float* const x = args.numbers.data<float>() + part * count + first;
+    const float scale = put_scale(x, n, kLargestInt4, payload, block);
+    std::byte* const to = pairs_of(payload, blocks, block);
+    for (std::int64_t i = 0; i < std::min(n, kPairs); ++i) {
+      const std::int8_t lower = take_multiple(x[i], scale, kLargestInt4);
+      to[i] = pair_of(lower, i + kPairs < n ? take_multiple(x[i + kPairs], scale, kLargestInt4) : std::int8_t{0});
+    }
+  });
+}
+
+void add_int4(const CodecArgs& args) {
+  const std::int64_t count = args.numbers.dim(1), bytes = args.payload.dim(1);
+  const std::int64_t blocks = (count + Codec::kBlock - 1) / Codec::kBlock;
+  for_each_block(args, [&](std::int64_t part, std::int64_t block, std::int64_t first, std::int64_t n) {
+    std::byte* const payload = args.payload.raw() + part * bytes;
+    const auto scale = get<float>(payload, block);
+    const std::byte* const from = pairs_of(payload, blocks, block);
+    float* const sum = args.numbers.data<float>() + part * count + first;
+    for (std::int64_t i = 0; i < std::min(n, kPairs); ++i) {
+      sum[i] += scale * lower_of(from[i]);
+      if (i + kPairs < n) sum[i + kPairs] += scale * upper_of(from[i]);
+    }
   });
 }
 
@@ -115,8 +151,20 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-void encode(const CodecArgs& args) { args.codec.kind == Codec::Kind::int8 ? encode_int8(args) : encode_top_k(args); }
-void decode_add(const CodecArgs& args) { args.codec.kind == Codec::Kind::int8 ? add_int8(args) : add_top_k(args); }
+void encode(const CodecArgs& args) {
+  switch (args.codec.kind) {
+    case Codec::Kind::int8: return encode_int8(args);
+    case Codec::Kind::int4: return encode_int4(args);
+    case Codec::Kind::top_k: return encode_top_k(args);
+  }
+}
+void decode_add(const CodecArgs& args) {
+  switch (args.codec.kind) {
+    case Codec::Kind::int8: return add_int8(args);
+    case Codec::Kind::int4: return add_int4(args);
+    case Codec::Kind::top_k: return add_top_k(args);
+  }
+}
 
 void orthonormalise(const Tensor& x) {
   const auto rows = static_cast<std::size_t>(x.dim(0)), columns = static_cast<std::size_t>(x.dim(1));

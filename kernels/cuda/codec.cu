@@ -1,8 +1,8 @@
 // Codecs: the bytes of the processor's, without a word to the host.
 //
-// int8: a warp for each block of numbers. top_k: the size that is kept at least is found digit by digit from the
-// highest on, as a radix sort would, but only where the digits so far are its own; then every number that stays knows
-// its place among the others by how many come before it.
+// int8 and int4: a warp for each block of numbers. top_k: the size that is kept at least is found digit by digit from
+// the highest on, as a radix sort would, but only where the digits so far are its own; then every number that stays
+// knows its place among the others by how many come before it.
 
 #include "keel/kernels/codec.h"
 
@@ -43,25 +43,65 @@ __device__ void with_block(const Rows& rows, const F& f) {
     block * Codec::kBlock + threadIdx.x % kWarp);
 }
 
+// Reads the lane's numbers of the block, 0 past the last one, and writes the block's scale.
+__device__ float read_block(const Rows& rows, const float* numbers, std::byte* payload, std::int64_t block,
+                            std::int64_t first, float largest_multiple, float (&x)[kEach]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    x[i] = first + i * kWarp < rows.count ? numbers[first + i * kWarp] : 0.0f;
+    largest = std::max(largest, size_bits(x[i]));
+  }
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) largest = std::max(largest, exchange(largest, distance));
+  const float scale = scale_of(largest, largest_multiple);
+  if (threadIdx.x % kWarp == 0) put(payload, block, scale);
+  return scale;
+}
+
 __global__ void encode_int8_kernel(Rows rows) {
   with_block(rows, [&](float* numbers, std::byte* payload, std::int64_t block, std::int64_t first) {
     float x[kEach];
-    std::uint32_t largest = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      x[i] = first + i * kWarp < rows.count ? numbers[first + i * kWarp] : 0.0f;
-      largest = std::max(largest, size_bits(x[i]));
-    }
-    for (int distance = kWarp / 2; distance > 0; distance /= 2)
-      largest = std::max(largest, exchange(largest, distance));
-    const float scale = scale_of(largest);
-    if (threadIdx.x % kWarp == 0) put(payload, block, scale);
+    const float scale = read_block(rows, numbers, payload, block, first, kLargestInt8, x);
     std::int8_t* const multiples = multiples_of(payload, rows.bytes, rows.count);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (first + i * kWarp >= rows.count) continue;
-      multiples[first + i * kWarp] = take_multiple(x[i], scale);
+      multiples[first + i * kWarp] = take_multiple(x[i], scale, kLargestInt8);
       numbers[first + i * kWarp] = x[i];
+    }
+  });
+}
+
+// A lane has both numbers of each of its pairs.
+__global__ void encode_int4_kernel(Rows rows) {
+  with_block(rows, [&](float* numbers, std::byte* payload, std::int64_t block, std::int64_t first) {
+    float x[kEach];
+    const float scale = read_block(rows, numbers, payload, block, first, kLargestInt4, x);
+    std::byte* const pairs = pairs_of(payload, ceil_div(rows.count, Codec::kBlock), block);
+#pragma unroll
+    for (int i = 0; i < kEach / 2; ++i) {
+      const std::int64_t lower = first + i * kWarp, upper = lower + kPairs;
+      if (lower >= rows.count) continue;
+      const std::int8_t of_lower = take_multiple(x[i], scale, kLargestInt4);
+      const std::int8_t of_upper = take_multiple(x[i + kEach / 2], scale, kLargestInt4);
+      pairs[threadIdx.x % kWarp + i * kWarp] = pair_of(of_lower, of_upper);
+      numbers[lower] = x[i];
+      if (upper < rows.count) numbers[upper] = x[i + kEach / 2];
+    }
+  });
+}
+
+__global__ void add_int4_kernel(Rows rows) {
+  with_block(rows, [&](float* sums, std::byte* payload, std::int64_t block, std::int64_t first) {
+    const auto scale = get<float>(payload, block);
+    const std::byte* const pairs = pairs_of(payload, ceil_div(rows.count, Codec::kBlock), block);
+#pragma unroll
+    for (int i = 0; i < kEach / 2; ++i) {
+      const std::int64_t lower = first + i * kWarp, upper = lower + kPairs;
+      if (lower >= rows.count) continue;
+      const std::byte pair = pairs[threadIdx.x % kWarp + i * kWarp];
+      sums[lower] += scale * lower_of(pair);
+      if (upper < rows.count) sums[upper] += scale * upper_of(pair);
     }
   });
 }
@@ -254,15 +294,18 @@ void encode(const CodecArgs& args) {
   if (args.numbers.numel() == 0) return;
   if (args.codec.kind == Codec::Kind::top_k) return encode_top_k(args);
   const Rows rows(args);
-  launch("encode", encode_int8_kernel, {warps_for_blocks(rows), kThreads}, stream_of(args.numbers), rows);
+  const auto kernel = args.codec.kind == Codec::Kind::int8 ? encode_int8_kernel : encode_int4_kernel;
+  launch("encode", kernel, {warps_for_blocks(rows), kThreads}, stream_of(args.numbers), rows);
 }
 
 void decode_add(const CodecArgs& args) {
   if (args.numbers.numel() == 0) return;
   const Rows rows(args);
   const cudaStream_t stream = stream_of(args.numbers);
-  if (args.codec.kind == Codec::Kind::int8)
-    return launch("decode_add", add_int8_kernel, {warps_for_blocks(rows), kThreads}, stream, rows);
+  if (args.codec.kind != Codec::Kind::top_k) {
+    const auto kernel = args.codec.kind == Codec::Kind::int8 ? add_int8_kernel : add_int4_kernel;
+    return launch("decode_add", kernel, {warps_for_blocks(rows), kThreads}, stream, rows);
+  }
   const std::int64_t kept = rows.parts * (rows.bytes / kKeptBytes);
   launch("decode_add", add_kept_kernel, {grid_of(ceil_div(kept, std::int64_t{kThreads})), kThreads}, stream, rows,
          args.numbers.context().api().fault());

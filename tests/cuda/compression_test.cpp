@@ -64,7 +64,7 @@ std::vector<std::vector<double>> compressed(const Context& context, Communicator
                                             const Compression& compression, bool whole, double scale) {
   const FlatBuffer layout = lay_out(model, ranks.size()).front();
   const UnitSplit split = split_of(layout, ranks, compression, whole);
-  Reducer reducer(layout, split, {.context = context, .shards = ranks, .compression = compression});
+  Reducer reducer(layout, split, {.context = context, .axes = {ranks}, .compression = compression});
   std::vector<std::vector<double>> seen;
   for (int step = 0; step < 3; ++step) {
     const Tensor gradient = zeros(context, {layout.padded});
@@ -85,7 +85,7 @@ TEST_F(DeviceCompressor, HasTheBitsOfTheProcessors) {
     if (n > most()) continue;
     on_devices(n, [](const DeviceRank& own) {
       const Context host = testing::context(1);
-      for (const Compression& compression : {kInt8, top_k_of(0.03), top_k_of(1), kPowerSgd})
+      for (const Compression& compression : {kInt8, kInt4, top_k_of(0.03), top_k_of(1), kPowerSgd})
         for (const bool whole : {false, true}) {
           UnitNet net(32, 1);
           const double scale = whole ? 1 : 64;
@@ -149,7 +149,7 @@ TEST_F(DeviceCompressor, CountsTheTimeOfTheDevice) {
     UnitNet net(32, 1);
     const FlatBuffer layout = lay_out(net, 2).front();
     const UnitSplit split = split_of(layout, own.devices, kInt8, false);
-    Reducer reducer(layout, split, {.context = own.context, .shards = own.devices, .compression = kInt8});
+    Reducer reducer(layout, split, {.context = own.context, .axes = {own.devices}, .compression = kInt8});
     EXPECT_EQ(reducer.codec_ms(), 0);
     reducer.begin(zeros(own.context, {layout.padded}), 1, {});
     reducer.finish();

@@ -13,7 +13,7 @@
 
 namespace keel::testing {
 
-inline const Codec kInt8Codec = {};
+inline const Codec kInt8Codec = {}, kInt4Codec = {.kind = Codec::Kind::int4};
 inline Codec top(double fraction) { return {.kind = Codec::Kind::top_k, .fraction = fraction}; }
 
 // Numbers of very different sizes, some of them zero and some alike.

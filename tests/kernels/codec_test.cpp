@@ -36,6 +36,11 @@ TEST(Codec, SendsWhatItsFormulaSays) {
   EXPECT_EQ(kInt8Codec.bytes(1), 5);
   EXPECT_EQ(kInt8Codec.bytes(256), 260);
   EXPECT_EQ(kInt8Codec.bytes(257), 265);
+  EXPECT_EQ(kInt4Codec.bytes(0), 0);
+  EXPECT_EQ(kInt4Codec.bytes(1), 5);
+  EXPECT_EQ(kInt4Codec.bytes(128), 132);
+  EXPECT_EQ(kInt4Codec.bytes(256), 132);
+  EXPECT_EQ(kInt4Codec.bytes(257), 137);
   EXPECT_EQ(top(0.01).bytes(1000), 80);
   EXPECT_EQ(top(0.01).bytes(1001), 88) << "rounded up";
   EXPECT_EQ(top(1e-9).bytes(1000), 8) << "one at least";
@@ -45,7 +50,7 @@ TEST(Codec, SendsWhatItsFormulaSays) {
 }
 
 TEST(Codec, WhatIsSentAndWhatIsLeftAddUpToTheBit) {
-  for (const Codec& codec : {kInt8Codec, top(0.01), top(0.3), top(1)})
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01), top(0.3), top(1)})
     for (const std::int64_t count : {1, 255, 256, 257, 1000}) {
       const std::vector<double> values = mixed(3 * count, static_cast<std::uint64_t>(count));
       const Coded coded = code(context(), values, 3, codec);
@@ -53,15 +58,20 @@ TEST(Codec, WhatIsSentAndWhatIsLeftAddUpToTheBit) {
     }
 }
 
-TEST(Codec, Int8IsHalfAScaleOffAtMost) {
-  for (const std::int64_t count : {1, 256, 700}) {
+TEST(Codec, Int8AndInt4AreHalfAScaleOffAtMost) {
+  for (const auto& [count, codec] : std::vector<std::pair<std::int64_t, Codec>>{{1, kInt8Codec},
+                                                                                {256, kInt8Codec},
+                                                                                {700, kInt8Codec},
+                                                                                {1, kInt4Codec},
+                                                                                {130, kInt4Codec},
+                                                                                {700, kInt4Codec}}) {
     const std::vector<double> values = mixed(count, 5);
-    const Coded coded = code(context(), values, 1, kInt8Codec);
+    const Coded coded = code(context(), values, 1, codec);
     for (std::size_t block = 0; block < values.size(); block += Codec::kBlock) {
       const std::size_t end = std::min(values.size(), block + Codec::kBlock);
       double largest = 0;
       for (std::size_t i = block; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
-      const double scale = largest / 127;
+      const double scale = largest / (codec.kind == Codec::Kind::int8 ? 127 : 7);
       for (std::size_t i = block; i < end; ++i)
         ASSERT_LE(std::abs(coded.rest[i]), scale / 2 * (1 + 1e-5)) << i << ": more than rounding in fp32 explains";
     }
@@ -85,7 +95,7 @@ TEST(Codec, TopKKeepsTheLargestAndOfEqualOnesTheFirst) {
 TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
   for (const double bad :
        {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()})
-    for (const Codec& codec : {kInt8Codec, top(0.01)}) {
+    for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.01)}) {
       std::vector<double> values = mixed(600, 3);
       values[300] = bad;
       EXPECT_FALSE(std::isfinite(code(context(), values, 1, codec).carried[300]));
@@ -94,7 +104,7 @@ TEST(Codec, WhatIsNotFiniteArrivesAsSuch) {
 
 TEST(Codec, GivesTheSameBytesOnAnyNumberOfThreads) {
   const std::vector<double> values = mixed(4 * 30'000, 1);
-  for (const Codec& codec : {kInt8Codec, top(0.02)}) {
+  for (const Codec& codec : {kInt8Codec, kInt4Codec, top(0.02)}) {
     const Coded one = code(context(1), values, 4, codec), four = code(context(4), values, 4, codec);
     EXPECT_EQ(one.payload.to_vector<std::uint8_t>(), four.payload.to_vector<std::uint8_t>());
     EXPECT_EQ(one.carried, four.carried);

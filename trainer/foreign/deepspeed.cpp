@@ -91,6 +91,13 @@ void read_persistence(ForeignReading& reading, const ForeignEntry& entry) {
     reading.put("sharding.persistence_threshold", std::to_string(*elements), entry);
 }
 
+void read_secondary(ForeignReading& reading, const ForeignEntry& entry) {
+  const auto ranks = reading.whole_number(entry, 1048576);
+  if (!ranks || *ranks == 1) return;
+  reading.put("sharding.subgroup", std::to_string(*ranks), entry);
+  reading.put("sharding.secondary", "true", entry);
+}
+
 // Its Adam decays the weights themselves unless adam_w_mode is false, and none of them decays where nothing says so.
 void read_optimizer(ForeignReading& reading, const ForeignEntry& entry) {
   const YamlNode* params = nullptr;
@@ -271,12 +278,12 @@ constexpr ForeignRow kDeepSpeedRows[] = {
     taken("zero_optimization.ignore_unused_parameters", "keel's gradient of one is zero; see sharding.strict"),
     taken("zero_optimization.load_from_fp32_weights", "keel's checkpoints hold the fp32 masters"),
     taken("zero_optimization.elastic_checkpoint", "any number of ranks goes on from keel's checkpoints"),
-    refused("zero_optimization.zero_hpz_partition_size",
-            "keel's groups share all that is sharded; choose sharding.group", "1"),
-    refused("zero_optimization.zero_quantized_weights", "keel gathers weights as they are", kDeepSpeedOff),
-    refused("zero_optimization.zero_quantized_nontrainable_weights", "keel gathers weights as they are", kDeepSpeedOff),
-    refused("zero_optimization.zero_quantized_gradients",
-            "keel's int8 keeps what rounding leaves out; choose it: gradient_compression.type=int8", kDeepSpeedOff),
+    mapped("zero_optimization.zero_hpz_partition_size", "sharding.subgroup", read_secondary,
+           "with sharding.secondary where it is above 1"),
+    words("zero_optimization.zero_quantized_weights", "sharding.weight_code", "true=int8|false=exact"),
+    refused("zero_optimization.zero_quantized_nontrainable_weights",
+            "sharding.weight_code codes those of frozen blocks and of others alike", kDeepSpeedOff),
+    words("zero_optimization.zero_quantized_gradients", "gradient_compression.type", "true=qgz|false=none"),
     refused("zero_optimization.mics_shard_size", "keel's is sharding.group", "-1|0"),
     refused("zero_optimization.legacy_stage1", "keel has one stage 1", kDeepSpeedOff),
     refused("zero_optimization.cpu_offload", "write offload_optimizer: {device: cpu}", kDeepSpeedOff),

@@ -39,10 +39,10 @@ class CompressionLaws : public ::testing::TestWithParam<World> {
   void TearDown() override { GetParam().leave(); }
 };
 
-inline constexpr Compression kInt8 = {.type = Compression::Type::int8};
+inline constexpr Compression kInt8 = {.type = Compression::Type::int8}, kInt4 = {.type = Compression::Type::int4};
 inline constexpr Compression kPowerSgd = {.type = Compression::Type::power_sgd, .rank = 3};
 inline Compression top_k_of(double fraction) { return {.type = Compression::Type::top_k, .fraction = fraction}; }
-inline std::vector<Compression> all_kinds() { return {kInt8, top_k_of(0.03), kPowerSgd}; }
+inline std::vector<Compression> all_kinds() { return {kInt8, kInt4, top_k_of(0.03), kPowerSgd}; }
 
 inline std::string text_of(const Compression& c) { return concat(c.kind().name, ' ', c.fraction, ' ', c.rank); }
 
@@ -209,7 +209,7 @@ TEST_P(CompressionLaws, LosesNothing) {
       };
       const std::vector<double> expected = sums(stage(number));
       for (const Compression& compression :
-           {kInt8, top_k_of(0.01), kPowerSgd,
+           {kInt8, kInt4, top_k_of(0.01), kPowerSgd,
             Compression{.type = Compression::Type::power_sgd, .rank = GetParam().width}})
         EXPECT_LT(relative_error(sums(options_of(number, compression)), expected), 2e-6)
             << text_of(compression) << ", stage " << number << ", " << n << " ranks";

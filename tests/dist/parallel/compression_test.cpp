@@ -43,8 +43,10 @@ TEST(Compression, SendsTheBytesOfItsFormula) {
           << text_of(compression) << ", stage " << number << ", " << n << " ranks";
     };
     const std::int64_t int8 = part + 4 * ((part + 255) / 256);
+    const std::int64_t int4 = part / 256 * 128 + std::min<std::int64_t>(part % 256, 128) + 4 * ((part + 255) / 256);
     const std::int64_t tenth = 8 * static_cast<std::int64_t>(std::ceil(0.03 * static_cast<double>(part)));
     expect(1, kInt8, (n - 1) * int8);
+    expect(1, kInt4, (n - 1) * int4);
     expect(1, top_k_of(0.03), (n - 1) * tenth);
     // The whole sum: payloads to all, or those of a shard to one and the sum of it to all.
     expect(0, kInt8, std::min((n - 1) * n * int8, (n - 1) * (int8 + 4 * part)));
@@ -84,7 +86,7 @@ TEST(Compression, AStepThatIsNotTakenLeavesNothingBetweenParameters) {
     });
     return weights;
   };
-  for (const Compression& compression : {kInt8, top_k_of(0.03), top_k_of(1), kPowerSgd})
+  for (const Compression& compression : {kInt8, kInt4, top_k_of(0.03), top_k_of(1), kPowerSgd})
     for (const int number : {0, 1, 2, 3}) {
       SCOPED_TRACE(concat(text_of(compression), ", stage ", number));
       // The first three steps of both take the same batches.

@@ -67,6 +67,25 @@ std::vector<double> trained_in_micro_batches(Communicator& ranks, const ShardedO
   return state_of(engine);
 }
 
+// Codes of weights and of gradients, and secondary shards, in subgroups of two where these divide the ranks.
+std::vector<double> trained_as_zero_plus_plus(Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = stage(number);
+  options.policy = PrecisionPolicy::of(DType::bf16);
+  options.compression = {.type = Compression::Type::qgz};
+  options.sharding.weight_code = WeightCode::int8;
+  options.sharding.secondary = true;
+  options.sharding.subgroup = ranks.size() % 2 == 0 ? 2 : 1;
+  Sharded engine(net, context, ranks, make_adamw({}), options);
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::bf16);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  return state_of(engine);
+}
+
 constexpr Disturbed kDisturbed[] = {
     {"Lbfgs",
      [](Communicator& ranks, int number) {
@@ -103,6 +122,7 @@ constexpr Disturbed kDisturbed[] = {
        return state_of(engine);
      }},
     {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
+    {"ZeroPlusPlus", trained_as_zero_plus_plus},
     {"EachBackward",
      [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };

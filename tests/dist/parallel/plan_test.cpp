@@ -210,6 +210,33 @@ std::vector<Variant> variants() {
          o.wire = DType::f32;
        }},
       {"int8", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::int8}; }, true},
+      {"int4 in codes of int8",
+       [](ShardedOptions& o) {
+         o.compression = {.type = Compression::Type::int4};
+         o.sharding.weight_code = WeightCode::int8;
+       },
+       true},
+      {"secondary shards",
+       [](ShardedOptions& o) {
+         o.sharding.subgroup = 2;
+         o.sharding.secondary = true;
+       },
+       true},
+      {"all of ZeRO++",
+       [](ShardedOptions& o) {
+         o.policy = PrecisionPolicy::of(DType::bf16);
+         o.compression = {.type = Compression::Type::qgz};
+         o.sharding.subgroup = 2;
+         o.sharding.secondary = true;
+         o.sharding.weight_code = WeightCode::int4;
+       },
+       true},
+      {"some stay, in codes",
+       [](ShardedOptions& o) {
+         o.sharding.persistence_threshold = 5000;
+         o.sharding.weight_code = WeightCode::int8;
+       },
+       true},
       {"top 3 %", [](ShardedOptions& o) { o.compression = {.type = Compression::Type::top_k, .fraction = 0.03}; },
        true},
       {"top 90 % of bf16",
@@ -293,7 +320,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     EXPECT_EQ(plan.traffic.control, engine.control_traffic().sent() - control);
     const std::vector<std::string> traced = collectives_of(trace, plan);
     // Codes are no floats, and what buffers observe is no gradient.
-    if (options.compression.type != Compression::Type::int8 && options.compression.type != Compression::Type::top_k &&
+    if (!options.compression.has_codec() && options.sharding.weight_code == WeightCode::exact &&
         buffers.moving_numbers == 0) {
       EXPECT_EQ(traced, asked);
     }
@@ -311,6 +338,7 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
             ShardedOptions options = stage(number);
             variant.set(options);
             if (options.sharding.group > 0 && ranks % options.sharding.group != 0) continue;
+            if (options.sharding.subgroup > 0 && ranks % options.sharding.subgroup != 0) continue;
             options.micro_batches = micro_batches;
             expect_as_planned(concat(c.name, ", ", variant.name), c, ranks, options,
                               {.settings = AdamSettings{.decoupled = true}});

@@ -1,0 +1,109 @@
+#include "keel/dist/parallel/gatherer.h"
+
+#include <utility>
+
+#include "keel/kernels/codec.h"
+#include "keel/kernels/elementwise.h"
+#include "keel/runtime/work_timer.h"
+
+namespace keel {
+namespace {
+
+class PlainGatherer : public Gatherer {
+ public:
+  PlainGatherer(Communicator& ranks, int subject) : ranks_(ranks), subject_(subject) {}
+  Work begin(const Tensor& own, const Tensor& whole) override { return ranks_.all_gather(own, whole, subject_); }
+
+ private:
+  Communicator& ranks_;
+  int subject_;
+};
+
+// Shards travel as a codec's bytes, and every rank decodes all of them, its own among them: qwZ of Wang et al. 2023
+// (ZeRO++). A rank that owns everything does the same without a message.
+class CodedGatherer : public Gatherer {
+ public:
+  CodedGatherer(const Context& context, const UnitSplit& split, Communicator& ranks, int subject)
+      : ranks_(ranks), subject_(subject), codec_(codec_of(split.code)), part_(split.shard.count()), timer_(context) {}
+
+  Work begin(const Tensor& own, const Tensor& whole) override {
+    whole_ = whole;
+    const std::int64_t shards = own.numel() == whole.numel() ? ranks_.size() : 1;
+    {
+      const WorkTimer::Scope timing(timer_);
+      const Tensor numbers = empty(own.context(), {shards, part_}, DType::f32, Purpose::workspace);
+      kernels::copy_into(numbers.flatten(), own);
+      payloads_ = empty(own.context(), {shards * bytes()}, DType::u8, Purpose::bucket);
+      kernels::encode({numbers, payloads_.view({shards, bytes()}), codec_});
+    }
+    if (shards == ranks_.size()) return {};
+    own_payload_ =
+        std::exchange(payloads_, empty(own.context(), {ranks_.size() * bytes()}, DType::u8, Purpose::bucket));
+    return ranks_.all_gather(own_payload_, payloads_, subject_);
+  }
+  void finish() override {
+    const WorkTimer::Scope timing(timer_);
+    const std::int64_t shards = ranks_.size();
+    const Tensor numbers = zeros(whole_.context(), {shards, part_}, DType::f32, Purpose::workspace);
+    kernels::decode_add({numbers, payloads_.view({shards, bytes()}), codec_});
+    kernels::copy_into(whole_, numbers.flatten());
+    own_payload_ = payloads_ = whole_ = {};
+  }
+  double codec_ms() const override { return timer_.milliseconds(); }
+
+ private:
+  std::int64_t bytes() const { return codec_.bytes(part_); }
+
+  Communicator& ranks_;
+  int subject_;
+  Codec codec_;
+  std::int64_t part_;  // numbers of a shard
+  WorkTimer timer_;
+  Tensor own_payload_, payloads_, whole_;
+};
+
+// Keeps a shard of the subgroup's, and gathers from there until the weights change: hpZ of the same.
+class SecondaryGatherer : public Gatherer {
+ public:
+  SecondaryGatherer(std::unique_ptr<Gatherer> first, const Context& context, const UnitSplit& split,
+                    Communicator& inside, int subject)
+      : first_(std::move(first)),
+        inside_(inside),
+        subject_(subject),
+        place_(part({0, split.whole}, inside.size(), inside.rank())),
+        shard_(empty(context, {place_.count()}, split.values, Purpose::parameter)) {}
+
+  Work begin(const Tensor& own, const Tensor& whole) override {
+    if (is_fresh_) return inside_.all_gather(shard_, whole, subject_);
+    whole_ = whole;
+    return first_->begin(own, whole);
+  }
+  void finish() override {
+    if (std::exchange(is_fresh_, true)) return;
+    first_->finish();
+    kernels::copy_into(shard_, whole_.slice(0, place_.begin, place_.end));
+    whole_ = {};
+  }
+  void weights_change() override { is_fresh_ = false; }
+  double codec_ms() const override { return first_->codec_ms(); }
+
+ private:
+  std::unique_ptr<Gatherer> first_;
+  Communicator& inside_;
+  int subject_;
+  Span place_;
+  Tensor shard_, whole_;
+  bool is_fresh_ = false;  // the shard has the weights that are
+};
+
+}  // namespace
+
+std::unique_ptr<Gatherer> make_gatherer(const Context& context, const UnitSplit& split, const Axes& axes, int subject) {
+  std::unique_ptr<Gatherer> gatherer;
+  if (split.code == WeightCode::exact) gatherer = std::make_unique<PlainGatherer>(axes.shards, subject);
+  else gatherer = std::make_unique<CodedGatherer>(context, split, axes.shards, subject);
+  if (split.secondary == 0) return gatherer;
+  return std::make_unique<SecondaryGatherer>(std::move(gatherer), context, split, *axes.inside, subject);
+}
+
+}  // namespace keel
