@@ -1,6 +1,7 @@
 #include "keel/optim/optimizer.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "keel/optim/update_args.h"
 
@@ -59,10 +60,15 @@ class Elementwise final : public Optimizer {
   std::string_view name() const override { return name_; }
   OptimizerRequirements requirements() const override {
     const bool has_norms = norm_count(options_.settings) > 0;
+    const bool is_sgd =
+        visit_rule([](const auto& rule) { return std::is_same_v<std::decay_t<decltype(rule)>, SgdSettings>; },
+                   options_.settings) &&
+        !options_.stochastic_rounding;
     return {.rows = options_.takes_rows,
             .one_by_one = has_norms,
             .master = !options_.stochastic_rounding,
-            .passes = has_norms ? 1 : 0};
+            .passes = has_norms ? 1 : 0,
+            .linear = is_sgd};
   }
   std::vector<std::string_view> state_names() const override { return keel::state_names(options_.settings); }
   double initial_state(std::size_t kind) const override { return keel::initial_state(options_.settings, kind); }

@@ -95,6 +95,9 @@ struct OptimizerRequirements {
   int passes = 0;
   // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
   std::int64_t block = 1;
+  // Its update is a linear function of this step's gradient and those before: the mean of updates by several gradients
+  // is the update by their mean.
+  bool linear = false;
   bool operator==(const OptimizerRequirements&) const = default;
 };
 

@@ -140,6 +140,8 @@ std::vector<std::string> decisive_of(const Variant& variant, int ranks) {
   const bool compresses = compression.type != Compression::Type::none;
   all.push_back(compresses ? concat("sends gradients as ", compression.kind().name) : "sends gradients as they are");
   if (compression.type == Compression::Type::top_k) all.back() += concat(", fraction ", compression.fraction);
+  if (compression.type == Compression::Type::qgz && compression.bits == Compression::Bits::eight)
+    all.back() += ", 8 bits";
   if (compression.type == Compression::Type::power_sgd) all.back() += concat(", rank ", compression.rank);
   const std::int64_t group = config.sharding.group;
   const bool has_groups =
@@ -219,7 +221,11 @@ void set_compression(Config& config, const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string kind = text.substr(0, colon), number = text.substr(std::min(colon + 1, text.size()));
   std::string setting = concat("gradient_compression={type: ", text_to_yaml(kind));
-  if (colon < text.size()) setting += concat(kind == "powersgd" ? ", rank: " : ", fraction: ", text_to_yaml(number));
+  if (colon < text.size())
+    setting += concat(kind == "powersgd" ? ", rank: "
+                      : kind == "qgz"    ? ", bits: "
+                                         : ", fraction: ",
+                      text_to_yaml(number));
   config = parse_config(config.keys, to_yaml(config), concat("--compression ", text), {setting + '}'});
 }
 

@@ -136,6 +136,7 @@ constexpr Condition kAlways = {};
 constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
+constexpr Condition kInTwoSteps = {"gradient_compression.type", "qgz"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
 const Condition kByClosure = {"optimizer.type", closure_optimizers()};
@@ -299,6 +300,8 @@ std::vector<SchemaRow> own_rows() {
        "density|ratio"},
       {"gradient_compression.rank", KEEL_FIELD(gradient_compression.rank), "4", between(1, 4096), kPowerSgd,
        "Columns of the narrow matrices.", "matrix_approximation_rank"},
+      {"gradient_compression.bits", choice(KEEL_AT(gradient_compression.bits), "4|8"), "4", kAny, kInTwoSteps,
+       "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes."},
 
       {"loss_scale.type", choice(KEEL_AT(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
        "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},

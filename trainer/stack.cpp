@@ -55,7 +55,7 @@ PlannedStack::PlannedStack(const Config& config, Module& model, int ranks, bool 
       ranks_(ranks),
       options_(planned_options(config, model, ranks, frozen, passes)),
       optimizer_(frozen ? make_sgd() : make_optimizer(config)),
-      layout_(planned_layout(model, shard_ranks(options_.sharding, ranks), optimizer_->requirements().block, frozen)),
+      layout_(planned_layout(model, shard_ranks(options_, ranks), optimizer_->requirements().block, frozen)),
       buffers_(count_buffers(model)),
       is_trained_(!frozen) {
   if (frozen) buffers_.moving_numbers = buffers_.moving_buffers = 0;

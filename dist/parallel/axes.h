@@ -42,7 +42,10 @@ struct Axes {
 struct RankPlace {
   int ranks = 1, rank = 0, groups = 1;
   int subgroup = 1;
+  bool sums_groups = true;  // gradients are summed over the groups in each step
 
+  // The groups whose gradients come together.
+  int summed_groups() const { return sums_groups ? groups : 1; }
   // Whether there are several subgroups of several ranks.
   bool has_subgroups() const { return subgroup > 1 && subgroup < ranks; }
 };

@@ -18,8 +18,9 @@ std::vector<LowRank> low_rank_parts(const FlatBuffer& layout, std::int64_t rank)
 
 Codec codec_of(const Compression& compression) {
   switch (compression.type) {
-    case Compression::Type::int4:
-    case Compression::Type::qgz: return {.kind = Codec::Kind::int4};
+    case Compression::Type::int4: return {.kind = Codec::Kind::int4};
+    case Compression::Type::qgz:
+      return {.kind = compression.bits == Compression::Bits::four ? Codec::Kind::int4 : Codec::Kind::int8};
     case Compression::Type::top_k: return {.kind = Codec::Kind::top_k, .fraction = compression.fraction};
     default: return {.kind = Codec::Kind::int8};
   }

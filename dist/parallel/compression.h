@@ -27,9 +27,9 @@ inline constexpr CompressionKind kCompressions[] = {
     {"int4", std::nullopt, true,
      "half a byte each, and a scale for 256 of them; what rounding leaves out is sent later"},
     {"qgz", std::nullopt, false,
-     "as int4 to the ranks of a sharding.subgroup, and their sums as int4 to the other ones, or at once where there "
-     "are no "
-     "subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
+     "as codes of gradient_compression.bits to the ranks of a sharding.subgroup, and their sums likewise to the other "
+     "ones, "
+     "or at once where there are no subgroups; nothing is kept (Wang et al. 2023, ZeRO++)"},
     {"topk", std::nullopt, true, "the largest fraction of the numbers; the rest is added to the next gradient"},
     {"powersgd", std::nullopt, true,
      "products of two narrow matrices, of gradient_compression.rank columns (Vogels et al. 2019); the rest is sent "
@@ -50,6 +50,8 @@ struct Compression {
   Type type = Type::none;
   double fraction = 0.01;  // top_k: of each shard
   std::int64_t rank = 4;   // power_sgd: columns
+  enum class Bits : unsigned char { four, eight };
+  Bits bits = Bits::four;  // qgz: of a number
   // Whether it sends bytes that a codec makes.
   bool has_codec() const { return type != Type::power_sgd && type > Type::fp16; }
   const CompressionKind& kind() const { return kCompressions[static_cast<std::size_t>(type)]; }

@@ -37,30 +37,45 @@ void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& opti
   const int stage = options.sharding.stage;
   KEEL_CHECK(stage >= 0 && stage < static_cast<int>(std::size(kShardingStages)),
              "the stages of sharding are 0 to 3, got ", stage);
-  check_groups(options.sharding, ranks);
+  check_groups(options, ranks);
+  KEEL_CHECK(
+      !options.strategy || options.sharding.group > 0 || ranks == 1,
+      "a strategy of communication is for groups of ranks; set sharding.group to the ranks of a group, 1 at least");
   if (options.compression.has_codec() || options.compression.kind().feedback) {
-    KEEL_CHECK(place_of(options.sharding, ranks, 0).groups == 1, "gradient compression ",
-               options.compression.kind().name,
+    KEEL_CHECK(place_of(options, ranks, 0).groups == 1, "gradient compression ", options.compression.kind().name,
                " is not offered with groups of ranks: their sums are summed again, and nobody would keep what that "
                "leaves out");
     KEEL_CHECK(options.policy.parameter != DType::f64, "gradient compression is for fp32 and narrower numbers");
   }
+  if (options.strategy && optimizer.requirements().closure)
+    throw Error(concat(optimizer.name(),
+                       " evaluates the loss of all ranks several times in a step; a strategy of "
+                       "communication is not offered with it"),
+                ErrorKind::unsupported);
   check_gradients(layout, optimizer);
   check_requirements(layout, options, optimizer, on_host);
+}
+
+bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer) {
+  if (!options.strategy) return true;
+  OptimizerRequirements requirements = optimizer.requirements();
+  if (options.clip != 0) requirements.linear = false;
+  return options.strategy()->sums_gradients(requirements);
 }
 
 std::string describe_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options,
                             const Optimizer& optimizer) {
   const LossScaling& scaling = options.scaling;
-  std::string lines =
-      concat(to_text(options.sharding), "; parameters in ", options.policy.parameter, ", gradients in ",
-             options.policy.gradient, ", on the wire in ", options.wire_dtype(), "; compression ",
-             options.compression.kind().name, ", fraction ", options.compression.fraction, ", rank ",
-             options.compression.rank, "; ", options.micro_batches, " micro-batches; seed ", options.seed, "; clip ",
-             options.clip, options.clip_by == ClipBy::value ? " by value" : "", "; loss scale ", options.loss_scale,
-             " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
-             ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); optimizer ", optimizer.name(),
-             "; units from number ", options.first_subject, "; named \'", options.name, "\'\n");
+  std::string lines = concat(
+      to_text(options.sharding), "; parameters in ", options.policy.parameter, ", gradients in ",
+      options.policy.gradient, ", on the wire in ", options.wire_dtype(), "; compression ",
+      options.compression.kind().name, ", fraction ", options.compression.fraction, ", rank ", options.compression.rank,
+      ", bits ", static_cast<int>(options.compression.bits), "; ", options.micro_batches, " micro-batches; seed ",
+      options.seed, "; clip ", options.clip, options.clip_by == ClipBy::value ? " by value" : "", "; loss scale ",
+      options.loss_scale, " (growth ", scaling.growth, ", backoff ", scaling.backoff, ", interval ", scaling.interval,
+      ", hysteresis ", scaling.hysteresis, ", floor ", scaling.floor, "); optimizer ", optimizer.name(),
+      options.strategy ? "; " + options.strategy()->describe() : "", "; units from number ", options.first_subject,
+      "; named \'", options.name, "\'\n");
   for (const FlatBuffer& unit : layout)
     for (const Segment& segment : unit.segments)
       lines += concat(segment.name, ' ', segment.shape, unit.trainable ? "" : " frozen", unit.sparse ? " by rows" : "",

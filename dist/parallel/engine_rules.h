@@ -13,6 +13,9 @@ namespace keel {
 void check_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options, const Optimizer& optimizer,
                   int ranks, bool on_host);
 
+// Whether gradients are summed over groups of ranks in each step: always, unless a strategy has something else to do.
+bool sums_groups(const ShardedOptions& options, const Optimizer& optimizer);
+
 // All that decides which collectives a rank asks for, and what they hold: one line of options, and a line of each
 // parameter.
 std::string describe_engine(std::span<const FlatBuffer> layout, const ShardedOptions& options,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "keel/dist/comm/algorithms.h"
+#include "keel/dist/parallel/engine_rules.h"
 #include "keel/dist/parallel/memory_peaks.h"
 #include "keel/dist/parallel/rank_groups.h"
 #include "keel/dist/parallel/row_sums.h"
@@ -67,9 +68,8 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
-bool saves_parts(const ShardingOptions& options, int ranks, int rank) {
-  const int group = place_of(options, ranks, rank).ranks;
-  return group < ranks ? rank < group : kShardingStages[options.stage].optimizer || rank == 0;
+bool saves_parts(const ShardedOptions& options, const RankPlace& place, int rank) {
+  return rank < place.ranks && (kShardingStages[options.sharding.stage].optimizer || rank == 0);
 }
 
 // Elements of parameters, without padding.
@@ -101,25 +101,38 @@ void plan_gathers(RankPlan& plan, const UnitSplit& unit, std::int64_t times) {
   if (times > first) plan.collectives.push_back(secondary_gather_of(unit, times - first));
 }
 
+void plan_strategy(RankPlan& plan, std::span<const UnitSplit> units, const CommunicationStrategy& strategy, int groups,
+                   int group) {
+  std::vector<std::int64_t> numbers;
+  for (const UnitSplit& unit : units)
+    if (unit.trainable) numbers.push_back(unit.owned.count());
+  const StrategyCost cost = strategy.cost(numbers, groups, group);
+  plan.memory.optimizer += cost.state;
+  plan.traffic.strategy = cost.sent;
+  plan.traffic.strategy_steps = cost.every;
+}
+
 }  // namespace
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
 std::string name_of_unit(const FlatBuffer& unit) { return unit.unit.empty() ? "the rest" : unit.unit; }
 
-int shard_ranks(const ShardingOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
+int shard_ranks(const ShardedOptions& options, int ranks) { return place_of(options, ranks, 0).ranks; }
 
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
                         int ranks, int rank) {
   KEEL_CHECK(ranks >= 1 && rank >= 0 && rank < ranks, "there is no rank ", rank, " of ", ranks);
   KEEL_CHECK(options.sharding.stage >= 0 && options.sharding.stage <= 3, "the stages of sharding are 0 to 3, got ",
              options.sharding.stage);
-  check_groups(options.sharding, ranks);
+  check_groups(options, ranks);
   check_gradients(layout, optimizer);
   for (const FlatBuffer& buffer : layout)
     KEEL_CHECK(!buffer.sparse, "memory and bytes of ", buffer.segments.front().name,
                ", whose gradient is kept as rows, follow from what each batch looks up; there is no plan of them");
-  return place_of(options.sharding, ranks, rank);
+  RankPlace place = place_of(options, ranks, rank);
+  place.sums_groups = sums_groups(options, optimizer);
+  return place;
 }
 
 RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,
@@ -139,7 +152,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   RankPlan plan;
   std::int64_t arriving = 0;  // weights that come back from the processor, the most of a unit
   std::int64_t shared = 0;    // buffers in which updated weights travel, the most of a unit
-  const bool saves = plan.saves = saves_parts(sharding, ranks, rank);
+  const bool saves = plan.saves = saves_parts(options, place, rank);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const UnitSplit& unit = units[i];
     const auto value_bytes = static_cast<std::int64_t>(size_of(unit.values)),
@@ -182,20 +195,24 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   for (const PlannedCollective& each : plan.collectives)
     (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
         sender_on(each.axis, algorithm, place, rank).bytes(each);
-  plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
+  // Those who decide a step together.
+  const int deciders = place.ranks * place.summed_groups();
+  const Sender decider(algorithm, deciders, rank % deciders);
+  plan.traffic.control = decider.elements(CollectiveKind::all_gather, control_bytes(deciders));
   if (place.ranks > 1)
-    plan.traffic.control += Sender(algorithm, ranks, rank)
-                                .elements(CollectiveKind::all_gather, ranks * 8 * measured_sums(layout, optimizer));
+    plan.traffic.control +=
+        decider.elements(CollectiveKind::all_gather, deciders * 8 * measured_sums(layout, optimizer));
   if (optimizer.requirements().closure)  // the losses of all ranks
-    plan.traffic.control += Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, ranks * 8);
+    plan.traffic.control += decider.elements(CollectiveKind::all_gather, deciders * 8);
   if (const SharedNumber* shared = optimizer.shared_number(); shared != nullptr && saves)
     plan.memory.checkpoint += static_cast<std::int64_t>(sizeof(double)) * shared->count;
   constexpr auto kNumber = static_cast<std::int64_t>(sizeof(float));
   plan.memory.parameter += kNumber * buffers.numbers;
   if (rank == 0) plan.memory.checkpoint += kNumber * buffers.numbers;
-  plan.traffic.control +=
-      Sender(algorithm, ranks, rank)
-          .elements(CollectiveKind::all_gather, ranks * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
+  plan.traffic.control += decider.elements(CollectiveKind::all_gather,
+                                           deciders * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
+  if (!place.sums_groups && place.groups > 1)
+    plan_strategy(plan, units, *options.strategy(), place.groups, rank / place.ranks);
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) {
     const MemoryPeaks peaks = memory_peaks(units, walk_step(layout, units, options));

@@ -59,6 +59,8 @@ struct TrafficPlan {
   // that needs a closure. Not in sent().
   std::int64_t control = 0;
   std::int64_t offload = 0;  // to the processor and back; not in sent()
+  // What a strategy of communication sends in so many steps; not in sent(), which is of a step inside a group.
+  std::int64_t strategy = 0, strategy_steps = 1;
 
   std::int64_t sent() const { return gathers + reductions; }
 };
@@ -78,7 +80,7 @@ std::int64_t control_bytes(int ranks);
 std::string name_of_unit(const FlatBuffer& unit);
 
 // The number of ranks that a unit's shards are spread over; lay_out() takes it as `shards`.
-int shard_ranks(const ShardingOptions& options, int ranks);
+int shard_ranks(const ShardedOptions& options, int ranks);
 
 // Where a rank stands. Throws the Errors of plan_rank().
 RankPlace check_planned(std::span<const FlatBuffer> layout, const Optimizer& optimizer, const ShardedOptions& options,

@@ -6,33 +6,35 @@
 
 namespace keel {
 
-RankPlace place_of(const ShardingOptions& options, int ranks, int rank) {
-  const bool in_groups = options.group != 0 && kShardingStages[options.stage].optimizer;
-  const int of_group = in_groups ? options.group : ranks;
+RankPlace place_of(const ShardedOptions& options, int ranks, int rank) {
+  const ShardingOptions& sharding = options.sharding;
+  const bool in_groups = sharding.group != 0 && (kShardingStages[sharding.stage].optimizer || options.strategy);
+  const int of_group = in_groups ? sharding.group : ranks;
   return {.ranks = of_group,
           .rank = rank % of_group,
           .groups = ranks / of_group,
-          .subgroup = options.subgroup == 0 ? of_group : options.subgroup};
+          .subgroup = sharding.subgroup == 0 ? of_group : sharding.subgroup};
 }
 
-void check_groups(const ShardingOptions& options, int ranks) {
-  KEEL_CHECK(options.group >= 0 && (options.group == 0 || ranks % options.group == 0), "groups of ", options.group,
+void check_groups(const ShardedOptions& options, int ranks) {
+  const ShardingOptions& sharding = options.sharding;
+  KEEL_CHECK(sharding.group >= 0 && (sharding.group == 0 || ranks % sharding.group == 0), "groups of ", sharding.group,
              " ranks do not divide the ", ranks, " that there are");
   const int of_group = place_of(options, ranks, 0).ranks;
-  KEEL_CHECK(options.subgroup >= 0 && (options.subgroup == 0 || of_group % options.subgroup == 0), "subgroups of ",
-             options.subgroup, " ranks do not divide the ", of_group, " that share the shards");
-  KEEL_CHECK(!options.secondary || options.subgroup > 0, "secondary shards are those of subgroups, and there are none");
+  KEEL_CHECK(sharding.subgroup >= 0 && (sharding.subgroup == 0 || of_group % sharding.subgroup == 0), "subgroups of ",
+             sharding.subgroup, " ranks do not divide the ", of_group, " that share the shards");
+  KEEL_CHECK(!sharding.secondary || sharding.subgroup > 0,
+             "secondary shards are those of subgroups, and there are none");
 }
 
-RankGroups::RankGroups(Communicator& all, const ShardingOptions& options, bool has_subgroups)
-    : place_(place_of(options, all.size(), all.rank())),
-      all_(all),
-      axes_{place_.groups == 1 ? all : own(all.split(all.rank() / place_.ranks, place_.rank))} {
-  if (place_.groups > 1) axes_.replicas = &own(all.split(place_.rank, all.rank() / place_.ranks));
-  if (!has_subgroups || !place_.has_subgroups()) return;
-  const int subgroup = place_.rank / place_.subgroup, place = place_.rank % place_.subgroup;
-  axes_.inside = &own(axes_.shards.split(subgroup, place));
-  axes_.across = &own(axes_.shards.split(place, subgroup));
+RankGroups::RankGroups(Communicator& all, const RankPlace& place, const ShardedOptions& options)
+    : place_(place), all_(all), axes_{place.groups == 1 ? all : own(all.split(all.rank() / place.ranks, place.rank))} {
+  if (place.groups > 1) axes_.replicas = &own(all.split(place.rank, all.rank() / place.ranks));
+  const bool sends_inside = options.sharding.secondary || options.compression.type == Compression::Type::qgz;
+  if (!sends_inside || !place.has_subgroups()) return;
+  const int subgroup = place.rank / place.subgroup, neighbour = place.rank % place.subgroup;
+  axes_.inside = &own(axes_.shards.split(subgroup, neighbour));
+  axes_.across = &own(axes_.shards.split(neighbour, subgroup));
 }
 
 Communicator& RankGroups::own(std::unique_ptr<Communicator> communicator) {

@@ -6,24 +6,24 @@
 #include <vector>
 
 #include "keel/dist/parallel/axes.h"
-#include "keel/dist/parallel/sharding.h"
+#include "keel/dist/parallel/sharded_options.h"
 
 namespace keel {
 
 // Where rank `rank` of `ranks` stands. The options must fit the number of ranks.
-RankPlace place_of(const ShardingOptions& options, int ranks, int rank);
+RankPlace place_of(const ShardedOptions& options, int ranks, int rank);
 // Throws an Error where groups or subgroups do not divide the ranks.
-void check_groups(const ShardingOptions& options, int ranks);
+void check_groups(const ShardedOptions& options, int ranks);
 
 class RankGroups {
  public:
-  // Every rank of `all`, which must outlive it, makes one. `has_subgroups`: somebody sends inside of them.
-  RankGroups(Communicator& all, const ShardingOptions& options, bool has_subgroups);
+  // Every rank of `all`, which must outlive it, makes one at its place.
+  RankGroups(Communicator& all, const RankPlace& place, const ShardedOptions& options);
 
   const RankPlace& place() const { return place_; }
   const Axes& axes() const { return axes_; }
-  // Whether this rank's shards count in sums over all ranks, where several groups have the same.
-  bool counts() const { return axes_.replicas == nullptr || axes_.replicas->rank() == 0; }
+  // Whether this rank is in the first group.
+  bool is_first() const { return axes_.replicas == nullptr || axes_.replicas->rank() == 0; }
   // Of parameters and gradients.
   Traffic traffic() const;
   void set_activity(const std::string& activity);

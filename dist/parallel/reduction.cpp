@@ -87,10 +87,10 @@ ReductionPlan plan_reduction(const FlatBuffer& layout, const UnitSplit& split, c
     plan = plan_two_levels(split, codec_of(compression), place);
   } else if (several && compression.has_codec()) {
     plan = plan_payloads(split, codec_of(compression), place.ranks, compression.kind().feedback);
-  } else if (several || place.groups > 1) {
+  } else if (several || place.summed_groups() > 1) {
     plan = plan_sums(split);
   }
-  if (place.groups == 1) return plan;
+  if (place.summed_groups() == 1) return plan;
   const std::int64_t count = split.sums_whole() ? split.whole : split.shard.count();
   // In the memory where the group's sum is.
   const ReductionStage inside = plan.stages.back();

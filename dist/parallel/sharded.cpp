@@ -45,21 +45,41 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe_engine(layout, options_, *optimizer_) + BufferUpdates::describe(model),
                   "ranks differ in their model or options");
-  const bool sends_inside = options_.sharding.secondary || options_.compression.type == Compression::Type::qgz;
-  groups_.emplace(communicator_, options_.sharding, sends_inside);
+  RankPlace place = place_of(options_, size(), rank());
+  place.sums_groups = sums_groups(options_, *optimizer_);
+  if (!place.sums_groups && place.groups > 1) {
+    strategy_ = options_.strategy();
+    group_control_ = control_->split(rank() / place.ranks, place.rank);
+  }
+  Communicator& deciders = group_control_ ? *group_control_ : *control_;
+  groups_.emplace(communicator_, place, options_);
   make_units(model);
-  buffer_updates_.emplace(model, context_, *control_);
+  buffer_updates_.emplace(model, context_, deciders);
   const int sharers = groups_->place().ranks;
   const DType dtype = options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32;
-  decision_.emplace(context_, *control_, options_);
+  decision_.emplace(context_, deciders, options_);
   memory_.emplace(units_, *optimizer_, options_.groups,
-                  OptimizerMemory::Site{context_, offloads_, dtype, *control_, sharers});
+                  OptimizerMemory::Site{context_, offloads_, dtype, deciders, sharers});
   if (optimizer_->requirements().closure) {
     dots_.emplace(1, memory_->context(), context_, *control_, sharers);
     losses_.emplace(1, memory_->context(), context_, *control_, size());
   }
   make_schedule(model);
   watch_leaves();
+  begin_strategy();
+}
+
+void Sharded::begin_strategy() {
+  if (!strategy_) return;
+  KEEL_CHECK(!changes_buffers(), "a strategy of communication is not offered for models whose steps change buffers");
+  StrategySite site{.units = {}, .context = context_, .outer = *groups_->axes().replicas};
+  for (const auto& unit : units_) {
+    strategy_units_.push_back(site.units.size());
+    if (!unit->trainable()) continue;
+    KEEL_CHECK(!unit->sparse(), "a strategy of communication is not offered for gradients that are kept as rows");
+    site.units.push_back({unit->layout().unit, unit->parameters().own_weights(), unit->gradient().own()});
+  }
+  strategy_->begin(site);
 }
 
 Sharded::~Sharded() {

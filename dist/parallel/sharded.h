@@ -159,6 +159,12 @@ class Sharded {
   double codec_ms() const;
   // Bytes that were copied between the device and the processor for an offloaded optimizer.
   std::int64_t offload_bytes() const { return memory_->offload_bytes(); }
+  // Of a strategy of communication, of this rank: its tensors as "<state>.<parameter>", and its steps.
+  TensorParts strategy_state() const;
+  std::int64_t strategy_steps() const { return strategy_ ? strategy_->steps() : 0; }
+  // Takes over what strategy_state() of the same rank of as many groups was, once weights and optimizer state are
+  // loaded. Every rank calls it.
+  void load_strategy_state(const TensorParts& state, std::int64_t steps);
   // Whether this rank's parts are needed to have all: others may hold the same.
   bool holds_parts() const;
 
@@ -205,6 +211,7 @@ class Sharded {
   Sharded(Module& model, const Context& context, std::unique_ptr<Communicator> own, Communicator* communicator,
           std::unique_ptr<const Optimizer> optimizer, const ShardedOptions& options);
   void make_units(Module& model);
+  void begin_strategy();
   void make_schedule(Module& model);
   void watch_leaves();
 
@@ -230,6 +237,10 @@ class Sharded {
   Communicator& communicator_;
   std::unique_ptr<Communicator> control_;  // the same ranks, for all but parameters and gradients
   std::optional<RankGroups> groups_;
+  // Those who decide a step together, where that is not control_.
+  std::unique_ptr<Communicator> group_control_;
+  std::unique_ptr<CommunicationStrategy> strategy_;  // null: gradients of all ranks are summed
+  std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;
   bool offloads_;

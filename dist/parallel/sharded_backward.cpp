@@ -20,7 +20,10 @@ void Sharded::perform(const UnitSchedule::Actions& actions) {
       case Kind::release: unit.parameters().release(); break;
       case Kind::begin_reduce: unit.gradient().begin_reduce(gradient_scale_); break;
       case Kind::continue_reduce: unit.gradient().continue_reduce(); break;
-      case Kind::finish_reduce: unit.gradient().finish_reduce(); break;
+      case Kind::finish_reduce:
+        unit.gradient().finish_reduce();
+        if (strategy_ && last_seen_) strategy_->after_backward(strategy_units_[action.unit]);
+        break;
       case Kind::gather_gradient: unit.gradient().gather_sums(); break;
       case Kind::wait_gradient: unit.gradient().wait_sums(); break;
     }

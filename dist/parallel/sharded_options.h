@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "keel/dist/parallel/communication_strategy.h"
 #include "keel/dist/parallel/compression.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/kernels/step_state.h"
@@ -26,6 +27,8 @@ struct ShardedOptions {
   ClipBy clip_by = ClipBy::norm;
   GroupRule groups = decay_matrices_only;
   ShardingOptions sharding = {};
+  // What groups of ranks tell each other, in place of their gradients' sums; empty: those sums.
+  StrategyMaker strategy = {};
   LossScaling scaling = {};
   double loss_scale = 1;  // of the first step
   // The number of the first unit, by which its collectives are told from others. Engines that share a communicator have

@@ -19,8 +19,7 @@ std::string complaint_of(const Optimizer& optimizer) {
 }  // namespace
 
 bool Sharded::holds_parts() const {
-  if (groups_->axes().replicas != nullptr) return groups_->counts();
-  return kShardingStages[options_.sharding.stage].optimizer || rank() == 0;
+  return groups_->is_first() && (kShardingStages[options_.sharding.stage].optimizer || rank() == 0);
 }
 
 TensorParts Sharded::weights() const {
@@ -79,6 +78,26 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
       if (is_factor) kernels::copy_into(place->second.values, values);
       else kernels::accumulate(place->second.values, values);
     }
+}
+
+TensorParts Sharded::strategy_state() const {
+  TensorParts parts;
+  if (!strategy_) return parts;
+  std::size_t number = 0;  // of those that are trained
+  for (const auto& unit : units_) {
+    if (!unit->trainable()) continue;
+    for (const StrategyState& state : strategy_->state(number++))
+      for (const Segment& segment : unit->layout().segments)
+        parts.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
+  }
+  return parts;
+}
+
+void Sharded::load_strategy_state(const TensorParts& state, std::int64_t steps) {
+  if (!strategy_) return;
+  wait_until_released();
+  copy_parts(state, strategy_state(), "this is not the state of this strategy of communication");
+  strategy_->resumed(steps);
 }
 
 void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }

@@ -23,7 +23,10 @@ PendingStep Sharded::step(const StepCurves& curves) {
 // What all ranks know of the gradient, and what follows for the step.
 void Sharded::decide(StepArgs args) {
   KEEL_CHECK(last_seen_, "step() needs a backward() whose options say that it is the last one of the step");
-  decision_->decide(units_, weight_, groups_->counts(), std::move(args));
+  // Groups that have all shards count once.
+  const bool counts = groups_->is_first() || strategy_ != nullptr;
+  if (strategy_) strategy_->before_step();
+  decision_->decide(units_, weight_, counts, std::move(args));
 }
 
 PendingStep Sharded::step(StepArgs args) {
@@ -33,6 +36,9 @@ PendingStep Sharded::step(StepArgs args) {
   wait_until_released();
   clip_values();
   memory_->update(decision_->state());
+  if (strategy_ && strategy_->after_step())
+    for (const auto& unit : units_)
+      if (unit->trainable()) unit->parameters().adopt_weights();
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
     if (units_[unit]->trainable()) share_updates(unit);
   buffer_updates_->apply(decision_->state());

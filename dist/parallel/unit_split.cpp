@@ -13,7 +13,7 @@ UnitSplit split_unit(const FlatBuffer& layout, const ShardedOptions& options, co
       .shards_gradients = several && stage.gradients,
       .ranks = place.ranks,
       .code = several ? options.sharding.weight_code : WeightCode::exact,
-      .adds_sums = (several || place.groups > 1) && options.sharding.reduces_each(options.micro_batches),
+      .adds_sums = (several || place.summed_groups() > 1) && options.sharding.reduces_each(options.micro_batches),
       .whole = layout.padded,
       .shard = shard,
       .owned = several && stage.optimizer ? shard : whole,

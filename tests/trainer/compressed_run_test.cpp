@@ -33,6 +33,19 @@ TEST(CompressedRun, GoesOnFromACheckpointToTheSameBits) {
     }
 }
 
+TEST(ZeroPlusPlusRun, GoesOnFromACheckpointToTheSameBits) {
+  for (const char* strategy : {"ddp-fp32", "zero3-bf16"}) {
+    const TemporaryFolder place;
+    const std::vector<std::string> settings = {"gradient_compression.type=qgz", "sharding.weight_code=int8",
+                                               "sharding.secondary=true", "sharding.subgroup=2",
+                                               concat("strategy=", strategy)};
+    train_by(4, small_run(place, "whole", settings));
+    train_by(4, small_run(place, "parts", settings), 5);
+    train_by(4, small_run(place, "parts", extended(settings, {"resume=auto"})));
+    EXPECT_EQ(weights_of(small_run(place, "parts")), weights_of(small_run(place, "whole"))) << strategy;
+  }
+}
+
 TEST(CompressedRun, GoesOnWithMoreAndFewerRanksAndWithoutCompression) {
   const TemporaryFolder place;
   const std::vector<std::string> settings = {"gradient_compression={type: topk, fraction: 0.02}",
@@ -61,11 +74,14 @@ TEST(CompressedRun, IsRefusedWhereItCannotBe) {
   };
   EXPECT_NE(message({"gradient_compression.type=int8", "sharding.group=2"}).find("nobody would keep"),
             std::string::npos);
+  EXPECT_NE(message({"gradient_compression.type=qgz", "sharding.group=2"}).find("nobody would keep"),
+            std::string::npos);
+  EXPECT_NE(message({"sharding.secondary=true"}).find("set sharding.subgroup"), std::string::npos);
   EXPECT_NE(message({"gradient_compression.type=bf16", "sharding.wire=fp16"}).find("remove one"), std::string::npos);
   EXPECT_NE(message({"gradient_compression.type=topkk"}).find("did you mean 'topk'"), std::string::npos);
   EXPECT_NE(message({"gradient_compression.rank=3"}).find("applies only when"), std::string::npos);
   EXPECT_EQ(message({"gradient_compression={type: powersgd, rank: 3}", "strategy=zero3-bf16"}), "");
-  for (const char* type : {"bf16", "int8", "topk", "powersgd"})
+  for (const char* type : {"bf16", "int8", "int4", "qgz", "topk", "powersgd"})
     EXPECT_EQ(message({concat("gradient_compression.type=", type), "device=cuda:0"}), "") << type;
 }
 

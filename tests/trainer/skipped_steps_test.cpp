@@ -29,7 +29,7 @@ TEST(SkippedSteps, ARunThatTakesNoneIsAnErrorOnEveryRank) {
 TEST(SkippedSteps, AreFollowedByStepsThatAreTakenUnderEveryCompressionAndOptimizer) {
   const TemporaryFolder place;
   for (const std::string strategy : {"ddp-fp16", "zero1-fp16", "zero2-fp16"})
-    for (const std::string compression : {"int8", "topk", "powersgd"})
+    for (const std::string compression : {"int8", "qgz", "topk", "powersgd"})
       for (const std::string optimizer : {"{type: AdamW8bit, lr: 3e-3}", "{type: AdamW, lr: 3e-3}"}) {
         SCOPED_TRACE(strategy + ' ' + compression + ' ' + optimizer);
         const Config config =

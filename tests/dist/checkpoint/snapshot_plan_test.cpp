@@ -31,8 +31,7 @@ template <class Model>
 void expect_as_planned(const std::string& what, int size, const ShardedOptions& options, const MakeOptimizer& make) {
   run_ranks(size, [&](Communicator& ranks) {
     Model planned, model;
-    const std::vector<FlatBuffer> layout =
-        lay_out(planned, shard_ranks(options.sharding, size), make()->requirements().block);
+    const std::vector<FlatBuffer> layout = lay_out(planned, shard_ranks(options, size), make()->requirements().block);
     const RankPlan plan = plan_rank(layout, *make(), options, size, ranks.rank(), count_buffers(planned));
     const Context context = testing::context(1);
     const Sharded engine(model, context, ranks, make(), options);

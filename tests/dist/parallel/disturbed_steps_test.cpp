@@ -8,6 +8,7 @@
 #include <random>
 
 #include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/outer_steps.h"
 #include "keel/optim/elementwise.h"
 #include "keel/optim/lbfgs.h"
 #include "tests/by_commit.h"
@@ -86,6 +87,29 @@ std::vector<double> trained_as_zero_plus_plus(Communicator& ranks, int number) {
   return state_of(engine);
 }
 
+// Outer steps of two fragments, of which one travels while the next step is computed.
+std::vector<double> trained_by_outer_steps(Communicator& ranks, int number) {
+  const Context context = testing::context(1);
+  UnitNet net;
+  ShardedOptions options = stage(number);
+  options.sharding.group = ranks.size() % 2 == 0 ? ranks.size() / 2 : 1;
+  options.strategy = [] {
+    return make_outer_steps(
+        {.every = 2, .rate = 0.7, .momentum = 0.9, .nesterov = true, .fragments = 2, .delay = 1, .blend = 0.5});
+  };
+  Sharded engine(net, context, ranks, make_adamw({}), options);
+  for (int step = 0; step < 4; ++step) {
+    const Tensor x = rows(context, step, ranks, 0, 1, 100, DType::f32);
+    engine.backward(mean(square(net(x))), {.weight = x.dim(0)});
+    EXPECT_TRUE(engine.step(1e-2).get().taken);
+  }
+  // Groups differ between outer steps, and ranks of one do not.
+  std::vector<double> mine = whole_values(engine);
+  const Tensor all = empty(context, {ranks.size() * static_cast<std::int64_t>(mine.size())}, DType::f64);
+  ranks.all_gather(tensor_of(context, mine, {static_cast<std::int64_t>(mine.size())}, DType::f64), all).wait();
+  return doubles(all);
+}
+
 constexpr Disturbed kDisturbed[] = {
     {"Lbfgs",
      [](Communicator& ranks, int number) {
@@ -123,6 +147,7 @@ constexpr Disturbed kDisturbed[] = {
      }},
     {"Deferred", [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, stage(number)); }},
     {"ZeroPlusPlus", trained_as_zero_plus_plus},
+    {"OuterSteps", trained_by_outer_steps},
     {"EachBackward",
      [](Communicator& ranks, int number) { return trained_in_micro_batches(ranks, each_backward(number)); }},
 };

@@ -146,7 +146,7 @@ TEST(Hybrid, RanksThatSaveHaveEachNumberOnce) {
         const Context context = testing::context(1);
         UnitNet net;
         Sharded engine(net, context, comm, make_adamw(), options);
-        const std::vector<FlatBuffer> layout = lay_out(net, shard_ranks(options.sharding, comm.size()));
+        const std::vector<FlatBuffer> layout = lay_out(net, shard_ranks(options, comm.size()));
         const RankPlan plan = plan_rank(layout, *make_adamw(), options, comm.size(), comm.rank());
         const std::lock_guard lock(mutex);
         planned += plan.memory.checkpoint;

@@ -27,7 +27,7 @@ ShardedOptions in_bf16(int number, int micro_batches = 1) {
 }
 
 RankPlan plan_of(Module& model, int ranks, const ShardedOptions& options, int rank = 0) {
-  return plan_rank(lay_out(model, shard_ranks(options.sharding, ranks)), *make_adamw(), options, ranks, rank);
+  return plan_rank(lay_out(model, shard_ranks(options, ranks)), *make_adamw(), options, ranks, rank);
 }
 
 std::int64_t sent(int ranks, const ShardedOptions& options) {
@@ -289,7 +289,7 @@ void expect_as_planned(const std::string& what, const Case& c, int ranks, const 
     const Context context = testing::context(1);
     const auto planned = c.make(), model = c.make();
     const std::vector<FlatBuffer> layout =
-        lay_out(*planned, shard_ranks(options.sharding, ranks), optimizer()->requirements().block);
+        lay_out(*planned, shard_ranks(options, ranks), optimizer()->requirements().block);
     const BufferCount buffers = count_buffers(*planned);
     const RankPlan plan = plan_rank(layout, *optimizer(), options, ranks, comm.rank(), buffers);
     const std::vector<TraceNode> trace = trace_step(layout, *optimizer(), options, ranks, comm.rank(), 3);

@@ -342,8 +342,8 @@ TEST(ShardedClosure, NeedsMemoryAndBytesAsPlannedForEachEvaluation) {
         UnitNet net, planned;
         ShardedOptions options = options_of_stage(number);
         if (ranks % 2 == 0) options.sharding.accumulation = Accumulation::each_backward;
-        const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options.sharding, ranks)), *make_lbfgs(few(false)),
-                                        options, ranks, comm.rank());
+        const RankPlan plan = plan_rank(lay_out(planned, shard_ranks(options, ranks)), *make_lbfgs(few(false)), options,
+                                        ranks, comm.rank());
         Sharded engine(net, context, comm, make_lbfgs(few(false)), options);
         const auto counted = [&] { return static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current); };
         std::int64_t owned = 0;

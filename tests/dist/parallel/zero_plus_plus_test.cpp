@@ -21,6 +21,9 @@ struct CodedCase {
 void PrintTo(const CodedCase& kind, std::ostream* out) { *out << kind.name; }  // NOLINT(readability-identifier-naming)
 
 void code_weights(ShardedOptions& o) { o.sharding.weight_code = WeightCode::int8; }
+void code_gradients_finely(ShardedOptions& o) {
+  o.compression = {.type = Compression::Type::qgz, .bits = Compression::Bits::eight};
+}
 void code_gradients(ShardedOptions& o) { o.compression = {.type = Compression::Type::qgz}; }
 void keep_secondary(ShardedOptions& o) { o.sharding.secondary = true; }
 
@@ -28,6 +31,7 @@ constexpr CodedCase kCodedCases[] = {
     {"WeightsAsInt8", code_weights},
     {"WeightsAsInt4", [](ShardedOptions& o) { o.sharding.weight_code = WeightCode::int4; }},
     {"GradientsInTwoSteps", code_gradients},
+    {"GradientsOf8Bits", code_gradients_finely},
     {"All", [](ShardedOptions& o) {
        code_weights(o);
        code_gradients(o);
@@ -226,6 +230,9 @@ TEST(TwoSteps, AddUpTheGradientsOfAllRanks) {
     coded.sharding.subgroup = subgroup;
     // Each of two roundings to 15 levels is a few percent of a typical number off.
     EXPECT_LT(relative_error(gradients(coded), exact), 0.2) << subgroup;
+    ShardedOptions fine = coded;
+    code_gradients_finely(fine);
+    EXPECT_LT(relative_error(gradients(fine), exact), 0.01) << subgroup;
   }
 }
 

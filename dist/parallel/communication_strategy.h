@@ -1,0 +1,80 @@
+#pragma once
+// A strategy of one's own: what groups of ranks that train together tell each other, and when.
+//
+// Ranks of a group (ShardingOptions::group) have one copy of the model and sum their gradients in every step, in every
+// sharding stage: that is the inner axis. The outer axis goes through ranks with the same shard in the other groups.
+// What travels there is the strategy's: gradients of each step, differences of weights after several, or anything else.
+// Every call below happens on every rank, in the same order.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "keel/dist/comm/communicator.h"
+#include "keel/optim/optimizer.h"
+
+namespace keel {
+
+// A trainable unit on this rank: dense tensors of the elements that it updates, which the other ranks of its axis have,
+// too.
+struct StrategyUnit {
+  std::string_view name;  // the path of its module
+  Tensor weights;         // as the optimizer has them, in fp32 where there are masters; where the optimizer works
+  Tensor gradient;        // the sum over the group, times the loss scale
+};
+
+struct StrategySite {
+  std::vector<StrategyUnit> units;
+  Context context;      // of tensors that travel
+  Communicator& outer;  // one rank of each group
+};
+
+// A tensor of a unit that checkpoints keep: as many elements as the weights.
+struct StrategyState {
+  std::string_view name;
+  Tensor values;
+};
+
+// What a strategy needs, on one rank.
+struct StrategyCost {
+  std::int64_t state = 0;  // bytes that are kept from step to step
+  std::int64_t sent = 0;   // bytes that are sent in `every` steps
+  std::int64_t every = 1;
+};
+
+class CommunicationStrategy {
+ public:
+  virtual ~CommunicationStrategy() = default;
+
+  // Name and options. Ranks that differ in it do not begin.
+  virtual std::string describe() const = 0;
+  // Whether gradients are summed over the groups, too, in each step, as without a strategy.
+  virtual bool sums_gradients(const OptimizerRequirements& /*optimizer*/) const { return false; }
+
+  // The weights are initial ones, equal in all groups. Whatever the site names outlives the strategy.
+  virtual void begin(const StrategySite& site) = 0;
+  // The gradient of this unit is complete; others may not be.
+  virtual void after_backward(std::size_t /*unit*/) {}
+  // All gradients are complete. What they are afterwards decides the step, and is what the optimizer reads.
+  virtual void before_step() {}
+  // The optimizer has updated, or the group has skipped the step. True where weights were written here.
+  virtual bool after_step() { return false; }
+
+  // Views that a checkpoint keeps of a unit, and that a run which goes on writes to; after that, resumed().
+  virtual std::vector<StrategyState> state(std::size_t /*unit*/) { return {}; }
+  // Steps so far, taken or not.
+  virtual std::int64_t steps() const { return 0; }
+  virtual void resumed(std::int64_t /*steps*/) {}
+
+  // `numbers`: elements of each unit on this rank.
+  virtual StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int rank) const = 0;
+};
+
+// Makes one on every rank.
+using StrategyMaker = std::function<std::unique_ptr<CommunicationStrategy>()>;
+
+}  // namespace keel

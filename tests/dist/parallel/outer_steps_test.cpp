@@ -1,0 +1,261 @@
+// Outer steps of groups: local SGD, DiLoCo and its streaming form.
+
+#include "keel/dist/parallel/outer_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <tuple>
+
+#include "keel/dist/comm/decorators.h"
+#include "keel/dist/parallel/plan.h"
+#include "tests/dist/parallel/sharding_support.h"
+
+namespace keel {
+namespace {
+
+using namespace keel::testing;
+
+constexpr OuterStepOptions kLocalSgd = {.every = 3};
+constexpr OuterStepOptions kDiLoCo = {.every = 3, .rate = 0.7, .momentum = 0.9, .nesterov = true};
+constexpr OuterStepOptions kStreaming = {
+    .every = 4, .rate = 0.7, .momentum = 0.9, .nesterov = true, .fragments = 2, .delay = 1, .blend = 0.5};
+constexpr OuterStepOptions kPolyak = {.every = 2, .rate = 0.5, .momentum = 0.5};
+constexpr OuterStepOptions kAll[] = {kLocalSgd, kDiLoCo, kStreaming, kPolyak};
+
+using MakeInner = std::unique_ptr<Optimizer> (*)();
+std::unique_ptr<Optimizer> adam() { return make_adamw(); }
+std::unique_ptr<Optimizer> plain_sgd() { return make_sgd(); }
+
+struct GroupRun {
+  int ranks = 2, group = 1, steps = 7;
+  ShardedOptions options = stage(0);
+  MakeInner inner = adam;
+  double rate = 1e-2;
+  std::uint64_t delays = 0;
+  DType dtype = DType::f32;
+};
+
+struct GroupResult {
+  std::vector<std::vector<double>> weights;  // by rank
+  std::int64_t across = 0;                   // bytes that rank 0 sent to other groups
+};
+
+ShardedOptions with_outer(int number, const OuterStepOptions& outer) {
+  ShardedOptions options = stage(number);
+  options.strategy = [outer] { return make_outer_steps(outer); };
+  return options;
+}
+
+void train_step(Sharded& engine, const UnitNet& net, Communicator& comm, int step, DType dtype, double rate) {
+  const Tensor x = rows(engine.context(), step, comm, 0, 1, 100, dtype);
+  const Tensor y = rows(engine.context(), step, comm, 0, 1, 900, dtype);
+  engine.backward(mse_loss(net(x), Variable(y)), {.weight = x.dim(0)});
+  EXPECT_TRUE(engine.step(rate).get().taken);
+}
+
+GroupResult trained_in_groups(const GroupRun& run) {
+  ShardedOptions options = run.options;
+  options.policy = PrecisionPolicy::of(run.dtype);
+  options.sharding.group = run.group;
+  std::vector<int> nodes;
+  for (int r = 0; r < run.ranks; ++r) nodes.push_back(r / run.group);
+  GroupResult result;
+  result.weights.resize(static_cast<std::size_t>(run.ranks));
+  std::mutex mutex;
+  run_ranks(run.ranks,
+            [&](Communicator& direct) {
+              DelayedCommunicator comm(direct, run.delays, std::chrono::microseconds(run.delays == 0 ? 0 : 300));
+              UnitNet net;
+              Sharded engine(net, testing::context(1), comm, run.inner(), options);
+              const std::int64_t before = engine.data_traffic().between_nodes;
+              for (int step = 0; step < run.steps; ++step) train_step(engine, net, comm, step, run.dtype, run.rate);
+              for (const auto& unit : engine.units()) unit->parameters().wait_gathered();
+              const std::int64_t across = engine.data_traffic().between_nodes - before;
+              const std::vector<double> weights = whole_values(engine);
+              const std::lock_guard lock(mutex);
+              result.weights[static_cast<std::size_t>(comm.rank())] = weights;
+              if (comm.rank() == 0) result.across = across;
+            },
+            {.nodes = nodes});
+  return result;
+}
+
+// An outer step after every step, of rate 1 and without momentum.
+TEST(OuterSteps, AfterEveryStepAreDataParallelTrainingToTheBit) {
+  for (const int n : {2, 3, 4})
+    for (const int group : {1, 2})
+      for (const int number : {0, 1, 2, 3}) {
+        if (n % group != 0) continue;
+        GroupRun run{.ranks = n, .group = group, .options = with_outer(number, {}), .inner = plain_sgd, .rate = 0.1};
+        const GroupResult together = trained_in_groups(run);
+        // Without a strategy stage 0 knows no groups; its sums are then those of the other stages.
+        run.options = stage(group == 1 || number > 0 ? number : 1);
+        EXPECT_TRUE(trained_in_groups(run).weights == together.weights)
+            << n << " ranks in groups of " << group << ", stage " << number;
+      }
+}
+
+// With another optimizer inside the mean of its updates is not its update by the mean.
+TEST(OuterSteps, AfterEveryStepOfAdamAreTheMeanOfItsSteps) {
+  GroupRun run{.options = with_outer(0, {})};
+  const GroupResult outer = trained_in_groups(run);
+  EXPECT_EQ(outer.weights[0], outer.weights[1]);
+  run.options = stage(0);
+  EXPECT_FALSE(trained_in_groups(run).weights == outer.weights);
+}
+
+// The same by two engines that know nothing of each other, whose weights are put in between, in double precision.
+std::vector<double> reference(const OuterStepOptions& outer, int steps, double rate) {
+  constexpr int kGroups = 2;
+  std::vector<double> result;
+  run_ranks(kGroups, [&](Communicator& comm) {
+    const Context context = testing::context(1);
+    UnitNet net;
+    Sharded engine(net, context, make_adamw(), stage(0));
+    struct Unit {
+      std::vector<double> anchor, momentum, travelling;
+    };
+    std::vector<Unit> units;
+    for (const auto& unit : engine.units()) {
+      units.push_back({doubles(unit->parameters().own_weights()), {}, {}});
+      units.back().momentum.assign(units.back().anchor.size(), 0);
+    }
+    const auto mean_over_groups = [&](const std::vector<double>& mine) {
+      const Tensor all = empty(context, {kGroups, static_cast<std::int64_t>(mine.size())}, DType::f64);
+      const Tensor own = tensor_of(context, mine, {static_cast<std::int64_t>(mine.size())}, DType::f64);
+      comm.all_gather(own, all.flatten()).wait();
+      const std::vector<double> both = doubles(all);
+      std::vector<double> mean(mine.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) mean[i] = (both[i] + both[mine.size() + i]) / kGroups;
+      return mean;
+    };
+    for (int step = 0; step < steps; ++step) {
+      train_step(engine, net, comm, step, DType::f32, rate);
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        Unit& unit = units[u];
+        const Tensor& weights = engine.units()[u]->parameters().own_weights();
+        const auto due = [&](std::int64_t done) {
+          const std::int64_t fragment = static_cast<std::int64_t>(u) % outer.fragments;
+          return done > 0 && (done + fragment * (outer.every / outer.fragments)) % outer.every == 0;
+        };
+        if (due(step + 1)) {
+          std::vector<double> difference = doubles(weights);
+          for (std::size_t i = 0; i < difference.size(); ++i) difference[i] = unit.anchor[i] - difference[i];
+          unit.travelling = mean_over_groups(difference);
+        }
+        if (!due(step + 1 - outer.delay)) continue;
+        std::vector<double> now = doubles(weights);
+        for (std::size_t i = 0; i < now.size(); ++i) {
+          const double g = unit.travelling[i], b = unit.momentum[i] = outer.momentum * unit.momentum[i] + g;
+          unit.anchor[i] -= outer.rate * (outer.nesterov ? g + outer.momentum * b : b);
+          now[i] = outer.blend * unit.anchor[i] + (1 - outer.blend) * now[i];
+        }
+        kernels::copy_into(weights, tensor_of(context, now, {static_cast<std::int64_t>(now.size())}));
+      }
+      engine.adopt_weights();
+    }
+    if (comm.rank() == 0) result = whole_values(engine);
+  });
+  return result;
+}
+
+TEST(OuterSteps, AreThoseOfTheirFormula) {
+  for (const OuterStepOptions& outer : kAll) {
+    const GroupResult result = trained_in_groups({.options = with_outer(0, outer)});
+    EXPECT_LT(relative_error(result.weights[0], reference(outer, 7, 1e-2)), 1e-6)
+        << make_outer_steps(outer)->describe();
+  }
+}
+
+TEST(OuterSteps, GiveTheSameBitsInEveryStage) {
+  for (const OuterStepOptions& outer : kAll)
+    for (const auto& [n, group, dtype] : std::vector<std::tuple<int, int, DType>>{
+             {4, 2, DType::bf16}, {6, 3, DType::f32}, {3, 1, DType::f32}, {2, 1, DType::bf16}}) {
+      const GroupRun first{.ranks = n, .group = group, .options = with_outer(0, outer), .dtype = dtype};
+      const GroupResult expected = trained_in_groups(first);
+      for (const int number : {0, 1, 2, 3}) {
+        GroupRun run = first;
+        run.options = with_outer(number, outer);
+        run.delays = 3;
+        EXPECT_TRUE(trained_in_groups(run).weights == expected.weights)
+            << make_outer_steps(outer)->describe() << ", " << n << " ranks, stage " << number << ", " << dtype;
+      }
+    }
+}
+
+TEST(OuterSteps, BringGroupsTogether) {
+  const GroupResult at_the_end =
+      trained_in_groups({.ranks = 4, .group = 2, .steps = 6, .options = with_outer(1, kDiLoCo)});
+  for (const std::vector<double>& weights : at_the_end.weights) EXPECT_EQ(weights, at_the_end.weights[0]);
+  const GroupResult between =
+      trained_in_groups({.ranks = 4, .group = 2, .steps = 7, .options = with_outer(1, kDiLoCo)});
+  EXPECT_EQ(between.weights[0], between.weights[1]);
+  EXPECT_NE(between.weights[0], between.weights[2]);
+}
+
+TEST(OuterSteps, GoOnInTheMiddleOfAWindowToTheSameBits) {
+  for (const OuterStepOptions& outer : kAll)
+    for (const int number : {0, 3})
+      for (const int stop : {1, 4, 5}) {
+        ShardedOptions options = with_outer(number, outer);
+        options.sharding.group = 2;
+        run_ranks(4, [&](Communicator& comm) {
+          UnitNet whole_net, first_net, second_net;
+          Sharded whole(whole_net, testing::context(1), comm, make_adamw(), options);
+          Sharded first(first_net, testing::context(1), comm, make_adamw(), options);
+          for (int step = 0; step < 8; ++step) train_step(whole, whole_net, comm, step, DType::f32, 1e-2);
+          for (int step = 0; step < stop; ++step) train_step(first, first_net, comm, step, DType::f32, 1e-2);
+          Sharded second(second_net, testing::context(1), comm, make_adamw(), options);
+          second.load_weights(first.weights());
+          second.load_optimizer_state(first.optimizer_state(), first.state());
+          second.load_strategy_state(first.strategy_state(), first.strategy_steps());
+          for (int step = stop; step < 8; ++step) train_step(second, second_net, comm, step, DType::f32, 1e-2);
+          EXPECT_TRUE(whole_values(second) == whole_values(whole))
+              << make_outer_steps(outer)->describe() << ", stage " << number << ", stopped after " << stop;
+        });
+      }
+}
+
+// What the plan says: nothing crosses groups but the outer steps.
+TEST(OuterSteps, SendAndKeepWhatThePlanSays) {
+  for (const OuterStepOptions& outer : kAll)
+    for (const int number : {0, 2, 3}) {
+      ShardedOptions options = with_outer(number, outer);
+      options.sharding.group = 2;
+      // The last fragments have arrived when the delay is over.
+      const int windows = 2, steps = static_cast<int>(outer.every * windows + outer.delay);
+      const GroupResult result = trained_in_groups({.ranks = 4, .group = 2, .steps = steps, .options = options});
+      UnitNet planned, net;
+      const std::vector<FlatBuffer> layout = lay_out(planned, shard_ranks(options, 4));
+      const RankPlan plan = plan_rank(layout, *make_adamw(), options, 4, 0);
+      EXPECT_EQ(plan.traffic.strategy_steps, outer.every);
+      EXPECT_EQ(result.across, windows * plan.traffic.strategy);
+      run_ranks(4, [&](Communicator& comm) {
+        UnitNet own;
+        const Context context = testing::context(1);
+        Sharded engine(own, context, comm, make_adamw(), options);
+        for (int step = 0; step < steps; ++step) train_step(engine, own, comm, step, DType::f32, 1e-2);
+        if (comm.rank() == 0) {
+          EXPECT_EQ(static_cast<std::int64_t>(context.memory()[Purpose::optimizer].current), plan.memory.optimizer);
+        }
+      });
+    }
+}
+
+TEST(OuterSteps, RefuseWhatMakesNoSense) {
+  for (const OuterStepOptions& wrong : {OuterStepOptions{.every = 0}, OuterStepOptions{.every = 2, .fragments = 3},
+                                        OuterStepOptions{.every = 2, .delay = 2}, OuterStepOptions{.blend = 0},
+                                        OuterStepOptions{.rate = 0}, OuterStepOptions{.momentum = 1}})
+    EXPECT_THROW(make_outer_steps(wrong), Error);
+  EXPECT_THROW(run_ranks(2,
+                         [&](Communicator& comm) {
+                           UnitNet net;
+                           Sharded(net, testing::context(1), comm, make_adamw(), with_outer(0, kDiLoCo));
+                         }),
+               Error)
+      << "no groups";
+}
+
+}  // namespace
+}  // namespace keel
