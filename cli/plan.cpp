@@ -132,6 +132,9 @@ void print_plan(const RankPlan& plan, const std::string& name) {
     fmt::print("  and {} in the processor's memory; {} a step to it and back\n",
                binary_size(static_cast<double>(plan.memory.host)),
                binary_size(static_cast<double>(plan.traffic.offload)));
+  if (plan.traffic.strategy > 0)
+    fmt::print("  and {} to other groups of ranks every {} steps\n",
+               binary_size(static_cast<double>(plan.traffic.strategy)), plan.traffic.strategy_steps);
   print_copy(plan.memory);
 }
 
@@ -161,6 +164,8 @@ Json to_json(const RankPlan& plan) {
   json["reduction_bytes"] = plan.traffic.reductions;
   json["control_bytes"] = plan.traffic.control;
   json["offload_bytes"] = plan.traffic.offload;
+  json["strategy_bytes"] = plan.traffic.strategy;
+  json["strategy_steps"] = plan.traffic.strategy_steps;
   return json;
 }
 

@@ -193,6 +193,21 @@ StepCurves scaled(const StepCurves& curves, double factor) {
   return all;
 }
 
+// What does not apply to a type is as it is without it.
+OuterStepOptions outer_options(const OuterConfig& config) {
+  using Type = OuterConfig::Type;
+  OuterStepOptions options = {.every = config.every};
+  if (config.type == Type::local_sgd) return options;
+  options.rate = config.rate;
+  options.momentum = config.momentum;
+  options.nesterov = true;
+  if (config.type == Type::diloco) return options;
+  options.fragments = config.fragments;
+  options.delay = config.delay;
+  options.blend = config.blend;
+  return options;
+}
+
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
@@ -208,6 +223,10 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.sharding = sharding;
   options.sharding.stage = stage_number(config.strategy.stage);
   options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
+  if (config.outer.type != OuterConfig::Type::none) {
+    options.sharding.group = std::max(options.sharding.group, 1);
+    options.strategy = [outer = outer_options(config.outer)] { return make_outer_steps(outer); };
+  }
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&
                        config.strategy.precision == Strategy::Precision::fp16);

@@ -17,6 +17,7 @@
 #include "keel/config/settings.h"
 #include "keel/config/typed_list.h"
 #include "keel/dist/parallel/compression.h"
+#include "keel/dist/parallel/outer_steps.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
@@ -81,6 +82,13 @@ struct ShardingConfig : ShardingOptions {
   enum class Path : unsigned char { automatic, nccl, host };
   Path path = Path::automatic;  // between GPUs
   bool operator==(const ShardingConfig&) const = default;
+};
+
+// What groups of ranks tell each other, in place of their gradients; see keel/dist/parallel/outer_steps.h.
+struct OuterConfig : OuterStepOptions {
+  enum class Type : unsigned char { none, local_sgd, diloco, streaming_diloco };
+  Type type = Type::none;
+  bool operator==(const OuterConfig&) const = default;
 };
 
 struct LossScaleConfig {
@@ -166,6 +174,7 @@ struct Config : Settings {
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;
   ShardingConfig sharding;
+  OuterConfig outer;
   Compression gradient_compression;
   LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads

@@ -138,6 +138,22 @@ void ConfigResolver::check_compression() {
           "secondary shards are those of subgroups; set sharding.subgroup to the ranks of a node");
 }
 
+void ConfigResolver::check_outer() {
+  const OuterConfig& outer = config_.outer;
+  if (outer.type == OuterConfig::Type::none) return;
+  constexpr std::string_view kKey = "outer.type";
+  require(config_.ema.decay == 0, {kKey, "ema.decay"}, "groups have weights of their own, of which no average is kept");
+  require(config_.swa.start.is_none(), {kKey, "swa.start"},
+          "groups have weights of their own, of which no average is kept");
+  require(!find_optimizer(config_.optimizer.type).requirements.closure, {kKey, "optimizer.type"},
+          concat(config_.optimizer.type, " evaluates the loss of all ranks several times in a step"));
+  if (outer.type != OuterConfig::Type::streaming_diloco) return;
+  require(outer.fragments <= outer.every, {"outer.fragments", "outer.every"},
+          "there are more parts than steps between two outer steps");
+  require(outer.delay < outer.every, {"outer.delay", "outer.every"},
+          "a part comes later than the next outer step begins");
+}
+
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.
 void ConfigResolver::leave_out_replaced_rate() {
   const Given* rate = find("optimizer.lr");
@@ -211,6 +227,7 @@ void ConfigResolver::check_together() {
           {"optimizer.stochastic_rounding", "strategy"}, "needs strategy bf16: weights in fp32 are not rounded");
   check_strategy();
   check_compression();
+  check_outer();
   try {
     (void)make_trackers(c.trackers);
   } catch (const Error& error) { require(false, {"tracker"}, error.what()); }

@@ -119,6 +119,7 @@ std::vector<std::string> load_hub_weights(const std::string& folder, const Manif
     for (const auto& [tensor, part] : turned) fill_turned(reader, *tensor, dtypes.at(tensor->name), part);
   });
   engine.adopt_weights();
+  engine.restart_groups();
   return match.notes;
 }
 

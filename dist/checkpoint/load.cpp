@@ -31,6 +31,30 @@ std::vector<TensorParts> residuals_of(const ExtentReader& reader, const Manifest
   return mine;
 }
 
+// Groups that have weights of their own go on from these, or, where there were not as many, all from those of the
+// first.
+void load_groups(const ExtentReader& reader, const Manifest& manifest, Sharded& engine, Communicator& ranks) {
+  if (engine.groups() == 1) return;
+  engine.restart_groups();
+  if (manifest.sections("strategy").empty()) return;  // of a run without one
+  const TensorParts state = engine.strategy_state();
+  together(ranks, [&] { reader.check("strategy", state, "the checkpoint is of another strategy of communication"); });
+  reader.fill_among("strategy", state, ranks);
+  const auto saved = static_cast<int>(manifest.sections("group.").size()) + 1;
+  if (saved == engine.groups()) {
+    together(ranks, [&] {
+      if (engine.group() > 0) reader.fill(section_of_group(engine.group()), group_parts(engine));
+    });
+    engine.adopt_weights();
+  } else if (ranks.rank() == 0) {
+    engine.context().log(LogLevel::warning,
+                         concat("the checkpoint is of ", saved, " groups of ranks, and there are ", engine.groups(),
+                                ": all go on from the weights of the first, without what the others have learnt since "
+                                "the last outer step"));
+  }
+  engine.adopt_strategy_state();
+}
+
 }  // namespace
 
 // Extents travel as they lie in memory: there may be many.
@@ -74,6 +98,7 @@ void load_checkpoint(const std::string& folder, const Manifest& manifest, Sharde
   engine.adopt_weights();
   engine.adopt_steps(steps);
   together(ranks, [&] { engine.load_compression_state(residuals); });
+  load_groups(reader, manifest, engine, ranks);
 }
 
 void load_beside(const std::string& folder, const Manifest& manifest, const SavedBeside& beside,
@@ -90,6 +115,7 @@ void load_weights(const std::string& folder, const Manifest& manifest, Sharded& 
   engine.wait_until_released();
   reader.fill_among(section, engine.weights(), ranks);
   engine.adopt_weights();
+  engine.restart_groups();
 }
 
 void load_weights(const std::string& folder, std::span<const std::string> files, Sharded& engine, Communicator& ranks) {

@@ -21,7 +21,8 @@ namespace keel {
 
 inline constexpr std::int64_t kExtentBytes = std::int64_t{16} << 20, kPageBytes = 4096;
 
-// A tensor of a section: "weights", "optimizer", or "compression.3", which are the residuals of rank 3.
+// A tensor of a section: "weights", "optimizer", "compression.3", which are the residuals of rank 3, "strategy", or
+// "group.3", the weights and optimizer state of group 3 where groups of ranks have their own.
 struct StoredTensor {
   std::string section, name;
   DType dtype = DType::f32;

@@ -51,6 +51,19 @@ std::string kind_of(const Sharded& engine, std::string_view kind, std::string_vi
 
 }  // namespace
 
+std::string section_of_group(int group) { return concat("group.", group); }
+
+TensorParts group_parts(const Sharded& engine) {
+  TensorParts all;
+  for (const auto& [kind, parts] :
+       {std::pair{"weights.", engine.weights()}, std::pair{"optimizer.", engine.optimizer_state()}})
+    for (TensorPart part : parts) {
+      part.name = kind + part.name;
+      all.push_back(std::move(part));
+    }
+  return all;
+}
+
 FileNumber number_files(const Sharded& engine, Communicator& ranks) {
   const std::vector<int> writes = gather_values(ranks, engine.holds_parts() ? 1 : 0);
   FileNumber number{.count = std::accumulate(writes.begin(), writes.end(), 0)};
@@ -77,6 +90,16 @@ std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::
     sections.push_back({concat("compression.", engine.rank()),
                         file_name("compression", engine.rank(), engine.size()),
                         engine.compression_state(),
+                        {{"format", "keel"}}});
+  if (engine.groups() > 1 && engine.group() == 0 && engine.holds_group_parts())
+    sections.push_back({"strategy",
+                        file_name("strategy", engine.rank(), engine.size()),
+                        engine.strategy_state(),
+                        {{"format", "keel"}}});
+  if (engine.group() > 0 && engine.holds_group_parts())
+    sections.push_back({section_of_group(engine.group()),
+                        file_name("group", engine.rank(), engine.size()),
+                        group_parts(engine),
                         {{"format", "keel"}}});
   return sections;
 }

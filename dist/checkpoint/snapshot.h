@@ -25,6 +25,10 @@ std::string section_of_stack(std::string_view name, std::string_view what);
 // Weights and state of another engine, which is saved beside the first; both have names.
 std::vector<SavedBeside> saved_with(Sharded& engine);
 
+// Of a group of ranks that has weights of its own: its section, and views of this rank's weights and optimizer state.
+std::string section_of_group(int group);
+TensorParts group_parts(const Sharded& engine);
+
 // Views of the weights, the optimizer's state and the residuals that this rank is to save, and of what is saved beside.
 std::vector<Section> sections_of(const Sharded& engine, FileNumber number, std::span<const SavedBeside> beside = {});
 std::int64_t bytes_of(const std::vector<Section>& sections);

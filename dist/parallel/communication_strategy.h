@@ -66,6 +66,8 @@ class CommunicationStrategy {
 
   // Views that a checkpoint keeps of a unit, and that a run which goes on writes to; after that, resumed().
   virtual std::vector<StrategyState> state(std::size_t /*unit*/) { return {}; }
+  // Weights were read from somewhere: they are where all groups begin, and nothing is left of steps before.
+  virtual void restart() {}
   // Steps so far, taken or not.
   virtual std::int64_t steps() const { return 0; }
   virtual void resumed(std::int64_t /*steps*/) {}

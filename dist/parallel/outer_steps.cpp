@@ -28,9 +28,9 @@ class OuterSteps : public CommunicationStrategy {
   // The other groups still need what this one sends.
   ~OuterSteps() override {
     for (Unit& unit : units_) {
-      if (!unit.travelling.defined() || std::uncaught_exceptions() > 0) continue;
+      if (std::uncaught_exceptions() > 0) continue;
       try {
-        unit.sum.wait();
+        wait(unit);
       } catch (const std::exception& error) {
         site_->context.log(LogLevel::error, concat("the sum of an outer step did not end: ", error.what()));
       }
@@ -52,6 +52,7 @@ class OuterSteps : public CommunicationStrategy {
     for (const StrategyUnit& unit : site.units) {
       Unit& own = units_.emplace_back();
       own.anchor = copy_of(unit.weights);
+      if (options_.delay > 0) own.travelling = zeros(site.context, unit.weights.shape(), kWide, kKept);
       if (options_.momentum > 0) own.momentum = zeros(unit.weights.context(), unit.weights.shape(), kWide, kKept);
     }
   }
@@ -66,22 +67,34 @@ class OuterSteps : public CommunicationStrategy {
     return changed;
   }
 
+  void restart() override {
+    steps_ = 0;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      Unit& own = units_[i];
+      wait(own);
+      own.is_due = false;
+      kernels::copy_into(own.anchor, site_->units[i].weights);
+      if (own.momentum.defined()) kernels::fill(own.momentum, 0);
+    }
+  }
+
   std::vector<StrategyState> state(std::size_t unit) override {
     Unit& own = units_[unit];
     std::vector<StrategyState> state{{"anchor", own.anchor}};
     if (own.momentum.defined()) state.push_back({"outer_momentum", own.momentum});
-    // What travels at that moment is sent anew from what was sent.
-    if (options_.delay > 0) state.push_back({"outer_gradient", sent_of(unit)});
+    if (options_.delay > 0) {
+      wait(own);
+      state.push_back({"outer_gradient", own.travelling});
+    }
     return state;
   }
   std::int64_t steps() const override { return steps_; }
   void resumed(std::int64_t steps) override {
     steps_ = steps;
     for (std::size_t i = 0; i < units_.size(); ++i) {
-      std::int64_t sent = steps_;
-      while (sent > 0 && sent > steps_ - options_.delay && !is_due(i, sent)) --sent;
-      if (options_.delay > 0 && sent > 0 && sent > steps_ - options_.delay)
-        sum_over_groups(units_[i], copy_of(sent_of(i), Purpose::bucket));
+      units_[i].is_due = false;
+      for (std::int64_t sent = steps - options_.delay + 1; sent <= steps; ++sent)
+        units_[i].is_due = units_[i].is_due || is_due(i, sent);
     }
   }
 
@@ -102,23 +115,19 @@ class OuterSteps : public CommunicationStrategy {
   static constexpr Purpose kKept = Purpose::optimizer;
 
   struct Unit {
-    Tensor anchor;    // w0
-    Tensor momentum;  // b
-    Tensor sent;      // w0 - w of this group, as it was sent; kept where steps lie between sending and using
-    Tensor travelling;
-    Work sum;
+    Tensor anchor;        // w0
+    Tensor momentum;      // b
+    Tensor travelling;    // w0 - w of this group, and then the sum over groups; kept where steps lie in between
+    Work sum;             // under way
+    bool is_due = false;  // the sum is to be used
   };
 
-  static Tensor copy_of(const Tensor& x, Purpose purpose = kKept) {
-    const Tensor copy = empty(x.context(), x.shape(), kWide, purpose);
+  static Tensor copy_of(const Tensor& x) {
+    const Tensor copy = empty(x.context(), x.shape(), kWide, kKept);
     kernels::copy_into(copy, x);
     return copy;
   }
-  const Tensor& sent_of(std::size_t unit) {
-    Unit& own = units_[unit];
-    if (!own.sent.defined()) own.sent = zeros(own.anchor.context(), own.anchor.shape(), kWide, kKept);
-    return own.sent;
-  }
+  static void wait(Unit& own) { std::exchange(own.sum, {}).wait(); }
   // Whether the outer step of the unit's fragment begins after so many steps.
   bool is_due(std::size_t unit, std::int64_t steps) const {
     const auto fragment = static_cast<std::int64_t>(unit) % options_.fragments;
@@ -131,19 +140,19 @@ class OuterSteps : public CommunicationStrategy {
     kernels::copy_into(difference, site_->units[unit].weights);
     kernels::scale(difference, -1);
     kernels::accumulate(difference, own.anchor);
-    if (options_.delay > 0) kernels::copy_into(sent_of(unit), difference);
-    sum_over_groups(own, difference);
-  }
-  void sum_over_groups(Unit& own, const Tensor& difference) {
-    own.travelling = kernels::to(difference, site_->context, Purpose::bucket);
+    const Tensor moved = kernels::to(difference, site_->context, Purpose::bucket);
+    if (options_.delay > 0) kernels::copy_into(own.travelling, moved);
+    else own.travelling = moved;
     own.sum = site_->outer.all_reduce(own.travelling);
+    own.is_due = true;
   }
-
   bool use(std::size_t unit) {
     Unit& own = units_[unit];
-    if (!own.travelling.defined()) return false;
-    std::exchange(own.sum, {}).wait();
-    const Tensor gradient = kernels::to(std::exchange(own.travelling, {}), own.anchor.context(), Purpose::bucket);
+    if (!std::exchange(own.is_due, false)) return false;
+    wait(own);
+    const Tensor gradient = empty(own.anchor.context(), own.anchor.shape(), kWide, Purpose::bucket);
+    kernels::copy_into(gradient, kernels::to(own.travelling, own.anchor.context(), Purpose::bucket));
+    if (options_.delay == 0) own.travelling = {};
     kernels::scale(gradient, 1.0 / site_->outer.size());
     step(own, gradient);
     const Tensor& weights = site_->units[unit].weights;

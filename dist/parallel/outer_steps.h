@@ -23,6 +23,7 @@ struct OuterStepOptions {
   std::int64_t fragments = 1;
   std::int64_t delay = 0;  // steps of a group from sending a fragment to using what has come; less than every
   double blend = 1;        // what of the new weights is used: blend of w0, and 1 - blend of the group's own
+  bool operator==(const OuterStepOptions&) const = default;
 };
 
 // An outer step of an optimizer whose update is linear in the gradient, after every step, at rate 1 and without

@@ -80,6 +80,7 @@ void Sharded::begin_strategy() {
     site.units.push_back({unit->layout().unit, unit->parameters().own_weights(), unit->gradient().own()});
   }
   strategy_->begin(site);
+  strategy_step_count_ = zeros(context_.host(), {1}, DType::f64, Purpose::workspace);
 }
 
 Sharded::~Sharded() {

@@ -159,12 +159,19 @@ class Sharded {
   double codec_ms() const;
   // Bytes that were copied between the device and the processor for an offloaded optimizer.
   std::int64_t offload_bytes() const { return memory_->offload_bytes(); }
-  // Of a strategy of communication, of this rank: its tensors as "<state>.<parameter>", and its steps.
+  // Groups of ranks that have weights of their own, since a strategy of communication seldom brings them together: how
+  // many there are, and which this rank's is; 1 and 0 otherwise.
+  int groups() const { return strategy_ ? groups_->place().groups : 1; }
+  int group() const { return strategy_ ? rank() / groups_->place().ranks : 0; }
+  // Whether this rank's parts are needed to have all of its group's.
+  bool holds_group_parts() const;
+  // Views of the strategy's tensors, "<state>.<parameter>", which all groups have alike, and of its "steps".
   TensorParts strategy_state() const;
-  std::int64_t strategy_steps() const { return strategy_ ? strategy_->steps() : 0; }
-  // Takes over what strategy_state() of the same rank of as many groups was, once weights and optimizer state are
-  // loaded. Every rank calls it.
-  void load_strategy_state(const TensorParts& state, std::int64_t steps);
+  void load_strategy_state(const TensorParts& state);
+  // For whoever has written numbers into these views. Every rank calls it.
+  void adopt_strategy_state();
+  // For whoever has loaded weights: they are where all groups begin. Every rank calls it.
+  void restart_groups();
   // Whether this rank's parts are needed to have all: others may hold the same.
   bool holds_parts() const;
 
@@ -240,6 +247,7 @@ class Sharded {
   // Those who decide a step together, where that is not control_.
   std::unique_ptr<Communicator> group_control_;
   std::unique_ptr<CommunicationStrategy> strategy_;  // null: gradients of all ranks are summed
+  Tensor strategy_step_count_;                       // f64 (1), on the processor
   std::vector<std::size_t> strategy_units_;          // by unit: its number among those that are trained
   std::unique_ptr<const Optimizer> optimizer_;
   ShardedOptions options_;

@@ -18,8 +18,10 @@ std::string complaint_of(const Optimizer& optimizer) {
 
 }  // namespace
 
-bool Sharded::holds_parts() const {
-  return groups_->is_first() && (kShardingStages[options_.sharding.stage].optimizer || rank() == 0);
+bool Sharded::holds_parts() const { return groups_->is_first() && holds_group_parts(); }
+
+bool Sharded::holds_group_parts() const {
+  return kShardingStages[options_.sharding.stage].optimizer || groups_->place().rank == 0;
 }
 
 TensorParts Sharded::weights() const {
@@ -81,23 +83,32 @@ void Sharded::load_compression_state(std::span<const TensorParts> states) {
 }
 
 TensorParts Sharded::strategy_state() const {
-  TensorParts parts;
-  if (!strategy_) return parts;
+  TensorParts all;
+  if (!strategy_) return all;
   std::size_t number = 0;  // of those that are trained
   for (const auto& unit : units_) {
     if (!unit->trainable()) continue;
     for (const StrategyState& state : strategy_->state(number++))
       for (const Segment& segment : unit->layout().segments)
-        parts.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
+        all.push_back(unit->part(segment, concat(state.name, '.', segment.name), state.values));
   }
-  return parts;
+  *strategy_step_count_.data<double>() = static_cast<double>(strategy_->steps());
+  all.push_back({"steps", {1}, 0, strategy_step_count_});
+  return all;
 }
 
-void Sharded::load_strategy_state(const TensorParts& state, std::int64_t steps) {
-  if (!strategy_) return;
+void Sharded::load_strategy_state(const TensorParts& state) {
   wait_until_released();
   copy_parts(state, strategy_state(), "this is not the state of this strategy of communication");
-  strategy_->resumed(steps);
+  adopt_strategy_state();
+}
+
+void Sharded::adopt_strategy_state() {
+  if (strategy_) strategy_->resumed(static_cast<std::int64_t>(*strategy_step_count_.data<double>()));
+}
+
+void Sharded::restart_groups() {
+  if (strategy_) strategy_->restart();
 }
 
 void Sharded::check_weights(const TensorParts& weights) const { check_parts(weights, this->weights(), kOtherModel); }

@@ -255,7 +255,8 @@ TEST(Foreign, WhatCannotBeReadIsToldWithItsLineAndKey) {
       {"hps:\n  max_steps: 2\n  max_steps: 3\n", ":3: key 'max_steps' is given twice, first on line 2"},
       {"{\"train_batch_size\": 4,\n \"zero_optimization\": {\"stage\": 2, \"zero_quantized_nontrainable_weights\": "
        "true}}",
-       ":2: zero_optimization.zero_quantized_nontrainable_weights: sharding.weight_code codes those of frozen blocks"},
+       ":2: zero_optimization.zero_quantized_nontrainable_weights: sharding.weight_code codes those of frozen blocks "
+       "and of others alike"},
       {"{\"train_batch_size\": 4,\n \"data_efficiency\": {\"enabled\": true}}",
        ":2: data_efficiency: is no key of DeepSpeed's JSON that keel knows, and may change results; remove it"},
       {"{\"train_batch_size\": 10,\n \"train_micro_batch_size_per_gpu\": 2,\n \"gradient_accumulation_steps\": 2}",
