@@ -12,6 +12,7 @@
 
 #include "keel/tasks/catalog.h"
 #include "keel/trainer/callback.h"
+#include "keel/trainer/strategies.h"
 
 namespace keel {
 
@@ -20,6 +21,8 @@ namespace keel {
 // throws nothing. `callbacks` makes those of each rank that trains, from its configuration. `launch` starts this same
 // program again as ranks, so main() does nothing else before, and writes nothing that ranks must not write each. A
 // catalog that is wrong is told before anything runs, with code 2. Call it once, from the thread that main() has.
-int main(int argc, char** argv, std::span<const TaskEntry> tasks = {}, CallbackFactory callbacks = {});
+// `strategies` are further values of outer.type (examples/own_strategy).
+int main(int argc, char** argv, std::span<const TaskEntry> tasks = {}, CallbackFactory callbacks = {},
+         std::span<const StrategyEntry> strategies = {});
 
 }  // namespace keel

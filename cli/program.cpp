@@ -97,9 +97,11 @@ int run(const Words& words) {
 
 namespace keel {
 
-int main(int argc, char** argv, std::span<const TaskEntry> tasks, CallbackFactory callbacks) {
+int main(int argc, char** argv, std::span<const TaskEntry> tasks, CallbackFactory callbacks,
+         std::span<const StrategyEntry> strategies) {
   try {
-    if (!tasks.empty()) cli::set_program_keys(std::make_shared<const ConfigKeys>(tasks));
+    if (!tasks.empty() || !strategies.empty())
+      cli::set_program_keys(std::make_shared<const ConfigKeys>(tasks, strategies));
     cli::set_program_callbacks(std::move(callbacks));
     return cli::run({argv + 1, argv + argc});
   } catch (...) {

@@ -1,4 +1,5 @@
 #include "keel/trainer/assembly.h"
+#include "keel/trainer/config_keys.h"
 
 #include <algorithm>
 #include <optional>
@@ -193,21 +194,6 @@ StepCurves scaled(const StepCurves& curves, double factor) {
   return all;
 }
 
-// What does not apply to a type is as it is without it.
-OuterStepOptions outer_options(const OuterConfig& config) {
-  using Type = OuterConfig::Type;
-  OuterStepOptions options = {.every = config.every};
-  if (config.type == Type::local_sgd) return options;
-  options.rate = config.rate;
-  options.momentum = config.momentum;
-  options.nesterov = true;
-  if (config.type == Type::diloco) return options;
-  options.fragments = config.fragments;
-  options.delay = config.delay;
-  options.blend = config.blend;
-  return options;
-}
-
 ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, Module& model) {
   const ShardingConfig& sharding = config.sharding;
   ShardedOptions options;
@@ -223,9 +209,9 @@ ShardedOptions engine_options(const Config& config, std::int64_t micro_batches, 
   options.sharding = sharding;
   options.sharding.stage = stage_number(config.strategy.stage);
   options.sharding.offload_optimizer |= config.strategy.optimizer == Strategy::Offload::cpu;
-  if (config.outer.type != OuterConfig::Type::none) {
+  if (const StrategyEntry* entry = find_strategy(config.keys->strategies(), config.text("outer.type"))) {
     options.sharding.group = std::max(options.sharding.group, 1);
-    options.strategy = [outer = outer_options(config.outer)] { return make_outer_steps(outer); };
+    options.strategy = [make = entry->make, settings = static_cast<const Settings&>(config)] { return make(settings); };
   }
   const bool scales = config.loss_scale.type == LossScaleConfig::Type::dynamic ||
                       (config.loss_scale.type == LossScaleConfig::Type::automatic &&

@@ -17,7 +17,6 @@
 #include "keel/config/settings.h"
 #include "keel/config/typed_list.h"
 #include "keel/dist/parallel/compression.h"
-#include "keel/dist/parallel/outer_steps.h"
 #include "keel/dist/parallel/sharded.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/optim/catalog.h"
@@ -82,13 +81,6 @@ struct ShardingConfig : ShardingOptions {
   enum class Path : unsigned char { automatic, nccl, host };
   Path path = Path::automatic;  // between GPUs
   bool operator==(const ShardingConfig&) const = default;
-};
-
-// What groups of ranks tell each other, in place of their gradients; see keel/dist/parallel/outer_steps.h.
-struct OuterConfig : OuterStepOptions {
-  enum class Type : unsigned char { none, local_sgd, diloco, streaming_diloco };
-  Type type = Type::none;
-  bool operator==(const OuterConfig&) const = default;
 };
 
 struct LossScaleConfig {
@@ -174,7 +166,6 @@ struct Config : Settings {
   std::vector<TypedSettings> trackers;  // of the types of tracker_types() (keel/trainer/tracker_config.h)
   Strategy strategy;
   ShardingConfig sharding;
-  OuterConfig outer;
   Compression gradient_compression;
   LossScaleConfig loss_scale;
   std::string device;  // "auto", or what parse_device reads

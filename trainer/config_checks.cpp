@@ -139,19 +139,17 @@ void ConfigResolver::check_compression() {
 }
 
 void ConfigResolver::check_outer() {
-  const OuterConfig& outer = config_.outer;
-  if (outer.type == OuterConfig::Type::none) return;
+  const StrategyEntry* entry = find_strategy(config_.keys->strategies(), config_.text("outer.type"));
+  if (entry == nullptr) return;
   constexpr std::string_view kKey = "outer.type";
   require(config_.ema.decay == 0, {kKey, "ema.decay"}, "groups have weights of their own, of which no average is kept");
   require(config_.swa.start.is_none(), {kKey, "swa.start"},
           "groups have weights of their own, of which no average is kept");
   require(!find_optimizer(config_.optimizer.type).requirements.closure, {kKey, "optimizer.type"},
           concat(config_.optimizer.type, " evaluates the loss of all ranks several times in a step"));
-  if (outer.type != OuterConfig::Type::streaming_diloco) return;
-  require(outer.fragments <= outer.every, {"outer.fragments", "outer.every"},
-          "there are more parts than steps between two outer steps");
-  require(outer.delay < outer.every, {"outer.delay", "outer.every"},
-          "a part comes later than the next outer step begins");
+  try {
+    (void)entry->make(config_);
+  } catch (const Error& error) { require(false, {kKey}, error.what()); }
 }
 
 // Adafactor makes its own rate, so one that a file has for another optimizer does not apply to it.

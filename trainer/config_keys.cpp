@@ -62,9 +62,30 @@ std::vector<KeyRow> rows_of(const TaskEntry& entry) {
   return rows;
 }
 
+// keel's first. An Error lists what is wrong with the others.
+std::vector<StrategyEntry> all_strategies(std::span<const StrategyEntry> own) {
+  std::vector<StrategyEntry> all(keel_strategies().begin(), keel_strategies().end());
+  std::string complaints;
+  for (const StrategyEntry& entry : own) {
+    const auto complain = [&](std::string_view what) {
+      complaints += concat(complaints.empty() ? "" : "\n", "strategy '", entry.name, "': ", what);
+    };
+    if (entry.name.empty() || entry.name == "none" || find_strategy(all, entry.name) != nullptr)
+      complain("its name is taken, or is none");
+    if (!entry.make) complain("nothing makes it");
+    for (const KeyRow& row : entry.rows)
+      if (!row.key.starts_with("outer.") || row.key == "outer.type")
+        complain(concat("the key ", row.key, " is not one of its own in the section outer"));
+    all.push_back(entry);
+  }
+  if (!complaints.empty()) throw Error(complaints);
+  return all;
+}
+
 }  // namespace
 
-ConfigKeys::ConfigKeys(std::span<const TaskEntry> own) : tasks_(own, keys_of(*own_schema())) {
+ConfigKeys::ConfigKeys(std::span<const TaskEntry> own, std::span<const StrategyEntry> strategies)
+    : strategies_(all_strategies(strategies)), base_(schema_with(strategies_)), tasks_(own, keys_of(*base_)) {
   std::string names;
   for (const TaskEntry& entry : tasks_.entries()) names += concat(names.empty() ? "" : "|", entry.name);
   SchemaRow type;
@@ -74,7 +95,7 @@ ConfigKeys::ConfigKeys(std::span<const TaskEntry> own) : tasks_(own, keys_of(*ow
   type.help = "What is learnt, and from what data; `keel tasks` lists them with the keys of each.";
   type.on_resume = OnResume::refuses;
   for (const TaskEntry& entry : tasks_.entries())
-    schemas_.emplace(entry.name, with_first(type, *joined(*own_schema(), rows_of(entry))));
+    schemas_.emplace(entry.name, with_first(type, *joined(*base_, rows_of(entry))));
 }
 
 const Schema& ConfigKeys::schema(std::string_view task) const {

@@ -46,7 +46,7 @@ void check_models(const Config& config, TaskBase& task, const StackModels& model
   refuse(!config.swa.start.is_none(), "swa.start", "averages of weights are for tasks with one model");
   refuse(config.gradient_compression.kind().feedback, "gradient_compression",
          "what is delivered later is kept for one model");
-  refuse(config.outer.type != OuterConfig::Type::none, "outer.type", "outer steps are for tasks with one model");
+  refuse(config.text("outer.type") != "none", "outer.type", "outer steps are for tasks with one model");
   for (const StackModel& model : models.trained()) {
     const Config own = stack_config(config, model.name);
     KEEL_CHECK(model.passes >= 1, "model '", model.name, "' has ", model.passes, " passes; at least one is possible");

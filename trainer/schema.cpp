@@ -10,6 +10,7 @@
 #include "keel/runtime/error.h"
 #include "keel/runtime/file.h"
 #include "keel/trainer/schema_rows.h"
+#include "keel/trainer/strategies.h"
 #include "keel/trainer/tracker_config.h"
 
 namespace keel {
@@ -136,9 +137,6 @@ constexpr Condition kAlways = {};
 constexpr Condition kProfiles = {"profile.steps", "0", true};
 constexpr Condition kBySteps = {"epochs", "0"};
 constexpr Condition kTopK = {"gradient_compression.type", "topk"};
-constexpr Condition kOuter = {"outer.type", "none", true};
-constexpr Condition kDiLoCo = {"outer.type", "diloco|streaming_diloco"};
-constexpr Condition kStreaming = {"outer.type", "streaming_diloco"};
 constexpr Condition kInTwoSteps = {"gradient_compression.type", "qgz"};
 constexpr Condition kPowerSgd = {"gradient_compression.type", "powersgd"};
 const Condition kByGradient = {"optimizer.type", closure_optimizers(), true};
@@ -306,29 +304,6 @@ std::vector<SchemaRow> own_rows() {
       {"gradient_compression.bits", choice(KEEL_AT(gradient_compression.bits), "4|8"), "4", kAny, kInTwoSteps,
        "Bits of a number. 4 are published; 8 send twice as much and come closer to what is sent without codes."},
 
-      {"outer.type", choice(KEEL_AT(outer.type), "none|local_sgd|diloco|streaming_diloco"), "none", kAny, kAlways,
-       "What groups of sharding.group ranks (0: each rank is one) tell each other. none: their gradients, in every "
-       "step. The others: how far "
-       "their weights have come, every outer.every steps. local_sgd: all get the mean of the weights (Stich 2018); "
-       "diloco: "
-       "that difference is the gradient of a step of SGD with Nesterov's momentum (Douillard et al. 2023); "
-       "streaming_diloco: the same for a part of the blocks at a time, while training goes on (Douillard et al. "
-       "2025)."},
-      {"outer.every", KEEL_FIELD(outer.every), "16", between(1, 1e9), kOuter,
-       "Steps of a group between two outer steps."},
-      {"outer.rate", KEEL_FIELD(outer.rate), "0.7", above(0), kDiLoCo, "Learning rate of outer steps."},
-      {"outer.momentum", KEEL_FIELD(outer.momentum), "0.9", kFraction, kDiLoCo, "Momentum of outer steps."},
-      {"outer.fragments", KEEL_FIELD(outer.fragments), "4", between(1, 1e9), kStreaming,
-       "Parts that the blocks are dealt to in turn; each has an outer step every outer.every steps, spread over them."},
-      {"outer.delay", KEEL_FIELD(outer.delay), "1", between(0, 1e9), kStreaming,
-       "Steps from sending a part to using what has come, less than outer.every."},
-      {"outer.blend",
-       KEEL_FIELD(outer.blend),
-       "0.5",
-       {.low = 0, .high = 1, .low_open = true},
-       kStreaming,
-       "Share of what has come in the weights that are used; the rest are the group's own."},
-
       {"loss_scale.type", choice(KEEL_AT(loss_scale.type), "auto|dynamic|fixed|none"), "auto", kAny, kAlways,
        "Factor on the loss against gradients too small for fp16; auto: dynamic under fp16, else none."},
       {"loss_scale.initial", KEEL_FIELD(loss_scale.initial), "65536", above(0), kScaled,
@@ -390,13 +365,14 @@ std::vector<SchemaRow> own_rows() {
 #undef KEEL_AT
 
 // The rows of the optimizer and those of the scheduler stand before `clip`, those of callbacks before log.every.
-std::vector<SchemaRow> all_rows() {
+std::vector<SchemaRow> all_rows(std::span<const StrategyEntry> strategies) {
   std::vector<SchemaRow> all = own_rows();
   const auto insert = [&](std::string_view before, const std::vector<SchemaRow>& section) {
     const auto place = std::find_if(all.begin(), all.end(), [&](const SchemaRow& row) { return row.key == before; });
     all.insert(place, section.begin(), section.end());
   };
   insert("sharding.algorithm", sharding_rows());
+  insert("loss_scale.type", outer_rows(strategies));
   insert("clip", optimizer_rows());
   insert("clip", scheduler_rows());
   insert("log.every", callback_rows());
@@ -409,8 +385,12 @@ std::vector<SchemaRow> all_rows() {
 }  // namespace
 
 const std::shared_ptr<const Schema>& own_schema() {
-  static const std::shared_ptr<const Schema> schema = std::make_shared<const Schema>(all_rows(), retired_keys());
+  static const std::shared_ptr<const Schema> schema = schema_with(keel_strategies());
   return schema;
+}
+
+std::shared_ptr<const Schema> schema_with(std::span<const StrategyEntry> strategies) {
+  return std::make_shared<const Schema>(all_rows(strategies), retired_keys());
 }
 
 }  // namespace keel

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,8 @@
 #include "keel/trainer/config.h"
 
 namespace keel {
+
+struct StrategyEntry;  // keel/trainer/strategies.h
 
 inline constexpr Range kAny = {};
 inline constexpr Range kFraction = {.low = 0, .high = 1, .high_open = true};
@@ -30,6 +33,8 @@ inline const Config& config_of(const Settings& settings) { return static_cast<co
 
 // All of keel's own rows, without task.type and without those of tasks. Made once; never changes.
 const std::shared_ptr<const Schema>& own_schema();
+// The same where a program has these strategies of communication.
+std::shared_ptr<const Schema> schema_with(std::span<const StrategyEntry> strategies);
 
 // Fields of rows that only a Config has values of. A text is a path, in which a leading ~ is the home folder.
 template <class T>
@@ -76,6 +81,9 @@ std::string schedule_field_text(const ScheduleUse& use, const ScheduleSettings& 
 
 // Those of the section `sharding` that are options of the engine.
 std::vector<SchemaRow> sharding_rows();
+
+// Those of the section `outer`.
+std::vector<SchemaRow> outer_rows(std::span<const StrategyEntry> entries);
 
 // Those of keel's own callbacks.
 std::vector<SchemaRow> callback_rows();

@@ -72,9 +72,13 @@ class CommunicationStrategy {
   virtual std::int64_t steps() const { return 0; }
   virtual void resumed(std::int64_t /*steps*/) {}
 
-  // `numbers`: elements of each unit on this rank.
-  virtual StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int rank) const = 0;
+  // `numbers`: elements of each unit on this rank; `group`: which of the groups its is.
+  virtual StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int group) const = 0;
 };
+
+// Of a strategy that all-reduces every number of its units in fp32 once in `every` steps, as ordered sums are made, and
+// keeps so many fp32 tensors of them. `group`: this rank's.
+StrategyCost cost_of_sums(std::span<const std::int64_t> numbers, int groups, int group, std::int64_t every, int kept);
 
 // Makes one on every rank.
 using StrategyMaker = std::function<std::unique_ptr<CommunicationStrategy>()>;

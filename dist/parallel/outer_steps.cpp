@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "keel/dist/comm/schedule.h"
 #include "keel/kernels/elementwise.h"
 
 namespace keel {
@@ -98,20 +97,13 @@ class OuterSteps : public CommunicationStrategy {
     }
   }
 
-  StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int rank) const override {
-    StrategyCost cost{.every = options_.every};
-    const std::int64_t tensors = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0);
-    for (const std::int64_t count : numbers) {
-      const std::int64_t own = part({0, count}, groups, rank).count();
-      cost.state += tensors * kWidth * count;
-      cost.sent += kWidth * (count - own + (groups - 1) * own);
-    }
-    return cost;
+  StrategyCost cost(std::span<const std::int64_t> numbers, int groups, int group) const override {
+    const int kept = 1 + (options_.momentum > 0 ? 1 : 0) + (options_.delay > 0 ? 1 : 0);
+    return cost_of_sums(numbers, groups, group, options_.every, kept);
   }
 
  private:
   static constexpr DType kWide = DType::f32;
-  static constexpr std::int64_t kWidth = 4;
   static constexpr Purpose kKept = Purpose::optimizer;
 
   struct Unit {

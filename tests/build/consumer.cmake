@@ -111,6 +111,25 @@ endif()
 run(${throws} compare ${its_yaml} -N 3 --steps 3 --repeats 1)
 run(${throws} plan ${its_yaml} -N 4)
 run(${throws} tasks throws)
+# A program with a strategy of communication of its own: equal weights in every stage, also where it was killed between two
+# meetings of its groups.
+list(TRANSFORM flags REPLACE "/tests/build/consumer$" "/examples/own_strategy" OUTPUT_VARIABLE own)
+list(TRANSFORM own REPLACE "/consumer/build$" "/consumer/own_strategy")
+run(${own})
+run("${CMAKE_COMMAND}" --build "${folder}/own_strategy")
+set(elastic "${folder}/own_strategy/elastic")
+set(elastically "${SOURCE}/examples/addition.yaml" time_limit=0 steps=45 eval.every=0 checkpoint.every=15 threads=1
+  outer.type=elastic sharding.group=2)
+foreach(stage IN ITEMS ddp zero3)
+  run(${elastic} launch -N 4 --threads --strat ${stage} ${elastically} "run=${folder}/elastic-${stage}")
+endforeach()
+same_weights(elastic-zero3 elastic-ddp)
+kill_when_saved(elastic-resumed ${elastic} launch -N 4 --threads --strat zero3 ${elastically}
+  "run=${folder}/elastic-resumed")
+run(${elastic} launch -N 4 --threads --strat zero3 ${elastically} "run=${folder}/elastic-resumed" resume=auto)
+same_weights(elastic-resumed elastic-ddp)
+run(${elastic} plan ${elastically} -N 4)
+run(${elastic} compare ${elastically} -N 4 --steps 3 --repeats 1 --strategies ddp-fp32,zero2-fp32)
 # Two models that play against each other make points on a ring, and go on in another stage. In four runs the points lay
 # 0.014 to 0.053 from the ring and covered 0.86 to 0.97 of it.
 list(TRANSFORM flags REPLACE "/tests/build/consumer$" "/examples/gan" OUTPUT_VARIABLE own)

@@ -1,0 +1,96 @@
+#include "keel/trainer/strategies.h"
+
+#include <algorithm>
+
+#include "keel/dist/parallel/outer_steps.h"
+
+namespace keel {
+namespace {
+
+KeyRow every(std::string_view standard) {
+  return {.key = "outer.every",
+          .type = KeyType::integer,
+          .standard = standard,
+          .help = "Steps of a group between two outer steps.",
+          .low = 1};
+}
+KeyRow rate() {
+  return {.key = "outer.rate",
+          .type = KeyType::number,
+          .standard = "0.7",
+          .help = "Learning rate of outer steps.",
+          .low = 0,
+          .low_open = true};
+}
+KeyRow momentum() {
+  return {.key = "outer.momentum",
+          .type = KeyType::number,
+          .standard = "0.9",
+          .help = "Nesterov's momentum of outer steps.",
+          .low = 0,
+          .high = 1,
+          .high_open = true};
+}
+
+OuterStepOptions diloco_of(const Settings& settings) {
+  return {.every = settings.integer("outer.every"),
+          .rate = settings.number("outer.rate"),
+          .momentum = settings.number("outer.momentum"),
+          .nesterov = true};
+}
+
+}  // namespace
+
+std::span<const StrategyEntry> keel_strategies() {
+  static const StrategyEntry entries[] = {
+      {.name = "local_sgd",
+       .summary = "all groups get the mean of their weights (Stich 2018)",
+       .rows = {every("16")},
+       .make = [](const Settings& s) { return make_outer_steps({.every = s.integer("outer.every")}); }},
+      {.name = "diloco",
+       .summary =
+           "how far the weights have come, in the mean, is the gradient of a step of SGD with Nesterov's momentum "
+           "(Douillard et al. 2023)",
+       .rows = {every("50"), rate(), momentum()},
+       .make = [](const Settings& s) { return make_outer_steps(diloco_of(s)); }},
+      {.name = "streaming_diloco",
+       .summary = "the same for a part of the blocks at a time, while training goes on (Douillard et al. 2025)",
+       .rows = {every("50"),
+                rate(),
+                momentum(),
+                {.key = "outer.fragments",
+                 .type = KeyType::integer,
+                 .standard = "4",
+                 .help = "Parts that the blocks are dealt to in turn; each has an outer step every outer.every steps, "
+                         "spread over them.",
+                 .low = 1},
+                {.key = "outer.delay",
+                 .type = KeyType::integer,
+                 .standard = "1",
+                 .help = "Steps from sending a part to using what has come, less than outer.every.",
+                 .low = 0},
+                {.key = "outer.blend",
+                 .type = KeyType::number,
+                 .standard = "0.5",
+                 .help = "Share of what has come in the weights that are used; the rest are the group's own.",
+                 .low = 0,
+                 .high = 1,
+                 .low_open = true}},
+       .make =
+           [](const Settings& s) {
+             OuterStepOptions options = diloco_of(s);
+             options.fragments = s.integer("outer.fragments");
+             options.delay = s.integer("outer.delay");
+             options.blend = s.number("outer.blend");
+             return make_outer_steps(options);
+           }},
+  };
+  return entries;
+}
+
+const StrategyEntry* find_strategy(std::span<const StrategyEntry> entries, std::string_view name) {
+  const auto found = std::ranges::find(entries, name, &StrategyEntry::name);
+  return found == entries.end() ? nullptr : &*found;
+}
+
+}  // namespace keel
