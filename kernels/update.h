@@ -13,6 +13,7 @@
 #include "keel/kernels/rules/lamb.h"
 #include "keel/kernels/rules/lars.h"
 #include "keel/kernels/rules/lion.h"
+#include "keel/kernels/rules/muon.h"
 #include "keel/kernels/rules/nadam.h"
 #include "keel/kernels/rules/radam.h"
 #include "keel/kernels/rules/rmsprop.h"
@@ -27,7 +28,7 @@ namespace keel {
 // a name of its own, so that headers can declare it without including every rule.
 struct UpdateSettings : std::variant<SgdSettings, AdamSettings, AdamaxSettings, NAdamSettings, RAdamSettings,
                                      AdagradSettings, AdadeltaSettings, RmspropSettings, RpropSettings, AsgdSettings,
-                                     LionSettings, LambSettings, LarsSettings, AdafactorSettings> {
+                                     LionSettings, LambSettings, LarsSettings, AdafactorSettings, MuonSettings> {
   using variant::variant;
 };
 

@@ -29,6 +29,7 @@ struct Segment {
   std::int64_t offset;  // elements from the start of the buffer
   std::int64_t numel;
   std::shared_ptr<Parameter::State> parameter;
+  std::vector<std::int64_t> matrices = {};  // as in keel/nn/hidden_matrices.h: their rows; none where it is no matrix
 };
 
 struct FlatBuffer {

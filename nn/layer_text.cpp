@@ -149,6 +149,7 @@ constexpr std::array<ItemRow, 7> kItems = {{
      [](Reading& r, Words w) {
        const std::int64_t width = whole_number(w[1]);
        r.outputs.push_back({Reading::new_name(r.outputs, w[0]), width, std::make_unique<Linear>(r.width, width)});
+       r.outputs.back().layer->is_head = true;
      }},
 }};
 

@@ -289,6 +289,37 @@ std::vector<OptimizerEntry> make_entries() {
                                   .relative_step = o.relative_step,
                                   .warmup_init = o.warmup_init};
        }},
+      // The momentum, decay and forms of PyTorch's Muon; AdamW's part as in both papers.
+      {"Muon",
+       "",
+       "Momentum that is made orthogonal, of hidden matrices (packed layers part by part); AdamW for embeddings, "
+       "heads, "
+       "norms and biases.",
+       {{"lr", "1e-3"},
+        {"momentum", "0.95"},
+        {"nesterov", "true"},
+        {"weight_decay", "0.1"},
+        {"betas", "[0.9, 0.95]"},
+        {"eps", "1e-8"},
+        {"matrices", "hidden"},
+        {"matrix_scale", "match_rms_adamw"},
+        {"newton_schulz_steps", "5"},
+        {"products", "bf16"},
+        {"adamw_lr_factor", "1"},
+        {"maximize", "false"}},
+       [](Options o) -> UpdateSettings {
+         return MuonSettings{.momentum = o.momentum,
+                             .nesterov = o.nesterov,
+                             .maximize = o.maximize,
+                             .newton_schulz_steps = o.newton_schulz_steps,
+                             .products = o.products,
+                             .scaling = o.matrix_scale,
+                             .matrices = o.matrices,
+                             .beta1 = o.betas[0],
+                             .beta2 = o.betas[1],
+                             .epsilon = o.eps,
+                             .adamw_lr_factor = o.adamw_lr_factor};
+       }},
       {"LBFGS",
        "L-BFGS",
        "Quasi-Newton steps: each evaluates the loss of the same batch several times, along directions that the changes "

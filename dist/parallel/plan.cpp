@@ -15,7 +15,10 @@ class Sender {
   Sender(std::string_view algorithm, int ranks, int rank)
       : algorithm_(find_algorithm(algorithm)), shape_{.rank = rank, .size = ranks} {}
 
-  std::int64_t bytes(const PlannedCollective& c) const { return c.times * c.width * elements(c.kind, c.count); }
+  std::int64_t bytes(const PlannedCollective& c) const {
+    const bool has_counts = c.of_matrices && c.kind == CollectiveKind::all_to_all;
+    return c.times * c.width * (has_counts ? c.count - c.stays : elements(c.kind, c.count));
+  }
   std::int64_t elements(CollectiveKind kind, std::int64_t count) const {
     const std::int64_t own = part({0, count}, shape_.size, shape_.rank).count();
     const bool is_direct = algorithm_.name == "direct";  // whose formula is quicker than its schedule
@@ -58,10 +61,19 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
     const std::int64_t begin = std::max(segment.offset, owned.begin);
     const std::int64_t end = std::min(segment.offset + segment.numel, owned.end);
     if (begin >= end) continue;
-    for (const StateKind& kind : optimizer.parameter_state(segment.shape, groups(segment.name, segment.shape)))
+    for (const StateKind& kind : optimizer.parameter_state(segment.shape, group_of(groups, segment)))
       bytes += kind.bytes(end - begin, wide);
   }
   return bytes;
+}
+
+// What a rank has of matrices at the end of a step.
+std::int64_t matrix_bytes(const MatrixDeal& deal, int rank, bool offloaded, std::int64_t wide) {
+  const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
+  const std::int64_t travelling =
+      deal.sharded() ? deal.owned(rank) + deal.dealt(rank) : deal.ranks() * deal.most_dealt();
+  if (offloaded) return deal.ranks() > 1 ? width * travelling : 0;
+  return wide * deal.owned(rank) + width * travelling;
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
@@ -80,6 +92,30 @@ std::int64_t count_parameters(const FlatBuffer& buffer, Span among) {
 }
 
 }  // namespace
+
+std::optional<MatrixDeal> plan_matrices(std::span<const FlatBuffer> layout, const Optimizer& optimizer,
+                                        const ShardedOptions& options, int ranks) {
+  if (!optimizer.requirements().matrices) return {};
+  std::vector<const FlatBuffer*> units;
+  for (const FlatBuffer& unit : layout) units.push_back(&unit);
+  return MatrixDeal(units, optimizer, options.groups, ranks, kShardingStages[options.sharding.stage].optimizer,
+                    options.policy.parameter == DType::f64 ? DType::f64 : DType::f32);
+}
+
+std::vector<PlannedCollective> matrix_collectives(const MatrixDeal& deal, int rank) {
+  if (deal.ranks() == 1) return {};
+  PlannedCollective each{.kind = CollectiveKind::all_gather,
+                         .count = deal.ranks() * deal.most_dealt(),
+                         .width = static_cast<std::int64_t>(size_of(deal.dtype())),
+                         .of_matrices = true};
+  if (!deal.sharded()) return {each};
+  each.kind = CollectiveKind::all_to_all;
+  each.stays = deal.exchanged(rank, rank);
+  PlannedCollective back = each;
+  each.count = deal.owned(rank);
+  back.count = deal.dealt(rank);
+  return {each, back};
+}
 
 std::int64_t control_bytes(int ranks) { return ranks * static_cast<std::int64_t>(sizeof(StepPartial)); }
 
@@ -140,11 +176,15 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     for (const PlannedCollective& each : reductions_of(unit, reductions, groups)) plan.collectives.push_back(each);
     if (unit.gathers_sums()) plan.collectives.push_back(gradient_gather_of(unit));
   }
+  const std::optional<MatrixDeal> deal = plan_matrices(layout, optimizer, options, group);
+  if (deal)
+    for (const PlannedCollective& each : matrix_collectives(*deal, rank % group)) plan.collectives.push_back(each);
   if (ranks == 1) plan.collectives.clear();
   const Sender inside(algorithm, group, rank % group), across(algorithm, groups, rank / group);
   for (const PlannedCollective& each : plan.collectives)
-    (each.of_parameters ? plan.traffic.gathers : plan.traffic.reductions) +=
-        (each.across_groups ? across : inside).bytes(each);
+    (each.of_matrices     ? plan.traffic.matrices
+     : each.of_parameters ? plan.traffic.gathers
+                          : plan.traffic.reductions) += (each.across_groups ? across : inside).bytes(each);
   plan.traffic.control = Sender(algorithm, ranks, rank).elements(CollectiveKind::all_gather, control_bytes(ranks));
   if (group > 1)
     plan.traffic.control += Sender(algorithm, ranks, rank)
@@ -161,6 +201,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
           .elements(CollectiveKind::all_gather, ranks * kNumber * (buffers.moving_numbers + buffers.moving_buffers));
   plan.memory.gradient += plan.memory.undelivered;
   if (ranks > 1) step.report(plan.memory);
+  if (deal)
+    plan.memory.buckets =
+        std::max(plan.memory.buckets,
+                 matrix_bytes(*deal, rank % group, sharding.offload_optimizer, wide) + plan.memory.undelivered);
   if (arriving > 0) plan.memory.buckets = std::max(plan.memory.buckets, arriving + plan.memory.undelivered);
   return plan;
 }

@@ -182,6 +182,7 @@ void Sharded::make_state() {
     before += unit.layout().numel;
     parameter += unit.layout().segments.size();
   }
+  make_matrices();
 }
 
 void Sharded::make_sums() {
@@ -197,6 +198,16 @@ void Sharded::make_sums() {
     if (unit->trainable())
       for (const Segment& segment : unit->layout().segments) shapes.push_back(segment.shape);
   sums_.emplace(*optimizer_, shapes, context, context_, *control_, sharers);
+}
+
+void Sharded::make_matrices() {
+  if (!optimizer_->requirements().matrices) return;
+  std::vector<const FlatBuffer*> layout;
+  for (const auto& unit : units_) layout.push_back(&unit->layout());
+  Communicator& ranks = group_ != nullptr ? *group_ : communicator_;
+  MatrixDeal deal(layout, *optimizer_, options_.groups, ranks.size(),
+                  kShardingStages[options_.sharding.stage].optimizer, state_dtype());
+  matrices_.emplace(*optimizer_, std::move(deal), ranges_, offloads_ ? context_.host() : context_, context_, ranks);
 }
 
 // Elements of a unit that this rank owns, as the optimizer sees them.
@@ -237,7 +248,7 @@ void Sharded::make_ranges(std::size_t unit, std::int64_t before, std::size_t par
              first_part = static_cast<std::int64_t>(parts_.size());
   const std::vector<Segment>& segments = units_[unit]->layout().segments;
   const bool one_by_one = optimizer_->requirements().one_by_one;
-  const auto group_of = [&](std::size_t at) { return options_.groups(segments[at].name, segments[at].shape); };
+  const auto group_of = [&](std::size_t at) { return keel::group_of(options_.groups, segments[at]); };
   for (std::size_t first = 0, last; first < segments.size() && units_[unit]->trainable(); first = last) {
     const ParameterGroup group = group_of(first);
     for (last = first + 1; !one_by_one && last < segments.size() && group_of(last) == group;) ++last;

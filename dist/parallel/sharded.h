@@ -13,6 +13,7 @@
 
 #include "keel/dist/comm/communicator.h"
 #include "keel/dist/parallel/buffer_updates.h"
+#include "keel/dist/parallel/matrix_updates.h"
 #include "keel/dist/parallel/shard_unit.h"
 #include "keel/dist/parallel/sharding.h"
 #include "keel/dist/parallel/tensor_sums.h"
@@ -233,6 +234,7 @@ class Sharded {
   void make_units(Module& model);
   void make_state();
   void make_sums();
+  void make_matrices();
   void make_ranges(std::size_t unit, std::int64_t before, std::size_t parameter);
   std::vector<Tensor> make_parameter_state(const ShardUnit& unit, const Segment& segment, const ParameterGroup& group);
   DType state_dtype() const { return options_.policy.parameter == DType::f64 ? DType::f64 : DType::f32; }
@@ -279,6 +281,7 @@ class Sharded {
   std::vector<ParameterRange> parts_;
   std::vector<Span> unit_parts_;  // of parts_, by unit
   std::optional<TensorSums> sums_;
+  std::optional<MatrixUpdates> matrices_;  // for an optimizer that transforms them
   // For an optimizer that needs a closure: sums over all elements, and over the losses of all ranks.
   std::optional<RankSums> dots_, losses_;
   std::optional<BufferUpdates> buffer_updates_;

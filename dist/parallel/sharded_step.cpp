@@ -73,14 +73,17 @@ PendingStep Sharded::step(StepArgs args) {
   wait_until_released();
   clip_values();
   take_rows();
+  if (matrices_) matrices_->begin(ranges_);
   if (offloads_) {
     update_offloaded();
   } else {
     const StepInput input{.step = state_, .shared = shared_};
     if (sums_) sums_->measure(parts_, ranges_, input);
+    if (matrices_) matrices_->run(ranges_, input);
     optimizer_->update(ranges_, input);
     optimizer_->advance(input);
   }
+  if (matrices_) matrices_->end(ranges_);
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
     if (units_[unit]->trainable()) share_updates(unit);
   buffer_updates_->apply(state_);
@@ -133,7 +136,7 @@ std::vector<ParameterRange> Sharded::with_gradients(std::span<const ParameterRan
 }
 
 // Gradients come to the processor while it updates the units before, and values go back while it updates the next. An
-// optimizer that measures needs all gradients first.
+// optimizer that measures or transforms needs all gradients first.
 void Sharded::update_offloaded() {
   const HostCopy state(state_);
   std::vector<HostCopy> gradients;
@@ -144,14 +147,16 @@ void Sharded::update_offloaded() {
     offload_bytes_ += static_cast<std::int64_t>(unit->own_gradient().bytes());
   }
   const StepInput input{.step = state.get(), .shared = shared_};
-  if (sums_) {
-    std::vector<ParameterRange> parts;
+  const auto all_with_gradients = [&](std::span<const ParameterRange> ranges, std::span<const Span> of_units) {
+    std::vector<ParameterRange> all;
     for (std::size_t i = 0; i < units_.size(); ++i)
       if (units_[i]->trainable())
-        for (ParameterRange& part : with_gradients(parts_, unit_parts_[i], i, gradients[i].get()))
-          parts.push_back(std::move(part));
-    sums_->measure(parts, ranges_, input);
-  }
+        for (ParameterRange& range : with_gradients(ranges, of_units[i], i, gradients[i].get()))
+          all.push_back(std::move(range));
+    return all;
+  };
+  if (sums_) sums_->measure(all_with_gradients(parts_, unit_parts_), ranges_, input);
+  if (matrices_) matrices_->run(all_with_gradients(ranges_, unit_ranges_), input);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     ShardUnit& unit = *units_[i];
     if (!unit.trainable()) continue;
@@ -229,7 +234,8 @@ Traffic Sharded::data_traffic() const {
 }
 
 double Sharded::waited_ms() const {
-  double sum = waited_ms_ + buffer_updates_->waited_ms() + (sums_ ? sums_->waited_ms() : 0);
+  double sum = waited_ms_ + buffer_updates_->waited_ms() + (sums_ ? sums_->waited_ms() : 0) +
+               (matrices_ ? matrices_->waited_ms() : 0);
   for (const std::optional<RankSums>* each : {&dots_, &losses_}) sum += *each ? (*each)->waited_ms() : 0;
   for (const auto& unit : units_) sum += unit->waited_ms();
   return sum;

@@ -43,10 +43,34 @@ class Tracer {
         return;
     }
   }
+  // Of an optimizer that transforms matrices: before the update.
+  void transform(const MatrixDeal& deal, const Optimizer& optimizer, int rank) {
+    TraceNode prepare{.name = "prepare matrices", .micro_batch = micro_batch_};
+    needs_last_compute(prepare);
+    for (const auto& [unit, reduction] : reductions_) prepare.needs.push_back(reduction.last);
+    prepare.bytes = deal.owned(rank) * static_cast<std::int64_t>(size_of(deal.dtype()));
+    std::size_t last = push_compute(std::move(prepare));
+    const std::vector<PlannedCollective> collectives = matrix_collectives(deal, rank);
+    const auto send = [&](const PlannedCollective& each) {
+      last = push_collective({.kind = Kind::collective,
+                              .name = "matrices",
+                              .micro_batch = micro_batch_,
+                              .needs = {last},
+                              .collective = each});
+    };
+    if (collectives.size() == 2) send(collectives.front());
+    TraceNode transform{.name = "transform matrices", .micro_batch = micro_batch_, .needs = {last}};
+    for (const DealtMatrix& matrix : deal.matrices())
+      if (matrix.owner == rank) transform.operations += optimizer.transform_operations(matrix.rows, matrix.columns);
+    last = push_compute(std::move(transform));
+    if (!collectives.empty()) send(collectives.back());
+    transformed_ = last;
+  }
   void update(bool sends) {
     TraceNode node{.name = "update", .micro_batch = micro_batch_};
     needs_last_compute(node);
     for (const auto& [unit, reduction] : reductions_) node.needs.push_back(reduction.last);
+    if (transformed_) node.needs.push_back(*transformed_);
     for (const PlannedUnit& unit : units_)
       if (unit.trainable) node.bytes += unit.owned * unit.value_bytes;
     const std::size_t place = push_compute(std::move(node));
@@ -126,7 +150,7 @@ class Tracer {
   std::vector<TraceNode> nodes_ = {};
   std::vector<std::optional<std::size_t>> gathered_;  // by unit: where it was last
   std::map<std::size_t, Reduction> reductions_ = {};  // by unit
-  std::optional<std::size_t> last_compute_ = {}, last_collective_ = {};
+  std::optional<std::size_t> last_compute_ = {}, last_collective_ = {}, transformed_ = {};
 };
 
 }  // namespace
@@ -139,6 +163,8 @@ std::vector<TraceNode> trace_step(std::span<const FlatBuffer> layout, const Opti
   const PlannedStep step(units, options, ranks / group);
   Tracer tracer(layout, units, ranks / group, tokens);
   for (const StepEvent& event : step.events()) tracer.add(event, ranks > 1);
+  if (const auto deal = plan_matrices(layout, optimizer, options, group))
+    tracer.transform(*deal, optimizer, rank % group);
   tracer.update(ranks > 1);
   return tracer.take();
 }
