@@ -16,8 +16,11 @@ namespace keel {
 // Where the calling rank stands, and on how much it works.
 struct CollectiveShape {
   int rank = 0, size = 1;
-  std::int64_t count = 0;      // elements of the whole tensor; a shard is part({0, count}, size, rank)
+  std::int64_t count = 0;      // elements of the whole tensor
   std::vector<int> node = {};  // of each rank; empty: all ranks share one
+  // Elements of each rank's shard, or that go to it; empty: a shard is part({0, count}, size, rank).
+  std::span<const std::int64_t> counts = {};
+  std::span<const std::int64_t> incoming = {};  // that come from each rank, where `counts` go to them
 };
 
 // input (S) -> output (S), the sum of all ranks' inputs; the two may be one memory.
@@ -45,7 +48,7 @@ const Algorithm& find_algorithm(std::string_view name);
 // once around and then exchanges them, 2 f S at the root, for large tensors.
 Schedule broadcast_tree(const CollectiveShape& shape, int root);
 Schedule broadcast_scattered(const CollectiveShape& shape, int root);
-// input (S) -> output (S): part i goes to rank i, and comes from there.
+// input (S) -> output (S): part i goes to rank i, and comes from there. With counts, output has what is incoming.
 Schedule all_to_all(const CollectiveShape& shape);
 
 }  // namespace keel

@@ -1,5 +1,10 @@
 #include "keel/dist/comm/communicator.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/regroup.h"
 #include "keel/dist/comm/schedule.h"
 
@@ -25,6 +30,16 @@ void check_shard(const Communicator& communicator, std::string_view name, const 
              " ranks, rank ", communicator.rank(), " has ", count, ", got ", shard);
 }
 
+// A length for each rank, which together are those of the tensor.
+void check_counts(const Communicator& communicator, std::string_view name, const char* role,
+                  const std::vector<std::int64_t>& counts, const Tensor& tensor) {
+  const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const bool has_negative = std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; });
+  KEEL_CHECK(counts.size() == static_cast<std::size_t>(communicator.size()) && !has_negative && sum == tensor.numel(),
+             name, " on rank ", communicator.rank(), ": ", role, ' ', tensor, " needs ", communicator.size(),
+             " counts which together are its elements, got ", counts.size(), " of ", sum);
+}
+
 void check_peer(const Communicator& communicator, std::string_view name, int peer) {
   KEEL_CHECK(peer >= 0 && peer < communicator.size(), name, " on rank ", communicator.rank(), ": there is no rank ",
              peer, " of ", communicator.size());
@@ -32,11 +47,9 @@ void check_peer(const Communicator& communicator, std::string_view name, int pee
 
 }  // namespace
 
-std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                         "all_to_all", "barrier",        "send",       "receive"};
-  return kNames[static_cast<int>(kind)];
-}
+std::string_view name_of(CollectiveKind kind) { return traits_of(kind).name; }
+
+std::string name_of(CollectiveKind kind, bool has_counts) { return concat(name_of(kind), has_counts ? "_v" : ""); }
 
 DType Collective::dtype() const {
   const Tensor& any = output.defined() ? output : input;
@@ -44,22 +57,21 @@ DType Collective::dtype() const {
 }
 
 std::int64_t Collective::count() const {
-  const Tensor& whole = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::send ? input : output;
+  if (has_counts() && kind != CollectiveKind::all_to_all)
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const Tensor& whole = traits_of(kind).given == Held::whole ? input : output;
   return whole.defined() ? whole.numel() : 0;
 }
 
 std::ostream& operator<<(std::ostream& out, const Collective& collective) {
-  out << name_of(collective.kind);
+  out << name_of(collective.kind, collective.has_counts());
   if (collective.kind == CollectiveKind::barrier) return out;
   out << " of " << collective.count() << ' ' << collective.dtype();
-  switch (collective.kind) {
-    case CollectiveKind::all_reduce:
-    case CollectiveKind::reduce_scatter: return out << " (" << name_of(collective.op) << ')';
-    case CollectiveKind::broadcast:
-    case CollectiveKind::receive: return out << " from rank " << collective.peer;
-    case CollectiveKind::send: return out << " to rank " << collective.peer;
-    default: return out;
-  }
+  const CollectiveTraits& traits = traits_of(collective.kind);
+  if (traits.adds) out << " (" << name_of(collective.op) << ')';
+  if (!traits.has_root && !traits.is_message) return out;
+  const bool is_target = collective.kind == CollectiveKind::send || traits.gotten == Held::whole_at_root;
+  return out << (is_target ? " to rank " : " from rank ") << collective.peer;
 }
 
 Work Communicator::all_reduce(const Tensor& x, CombineOp op, int subject) {
@@ -91,6 +103,21 @@ Work Communicator::all_to_all(const Tensor& input, const Tensor& output) {
   KEEL_CHECK(input.numel() == output.numel() && input.numel() % size() == 0, "all_to_all on rank ", rank(), ": input ",
              input, " and output ", output, " must have as many elements, a multiple of ", size());
   return begin({.kind = CollectiveKind::all_to_all, .input = input, .output = output});
+}
+
+Work Communicator::all_to_all_v(const Tensor& input, const Tensor& output, std::vector<std::int64_t> sends,
+                                std::vector<std::int64_t> receives) {
+  check_pair(*this, "all_to_all_v", input, output);
+  check_counts(*this, "all_to_all_v", "input", sends, input);
+  check_counts(*this, "all_to_all_v", "output", receives, output);
+  const auto own = static_cast<std::size_t>(rank());
+  KEEL_CHECK(sends[own] == receives[own], "all_to_all_v on rank ", rank(), ": it sends itself ", sends[own],
+             " elements and receives ", receives[own]);
+  return begin({.kind = CollectiveKind::all_to_all,
+                .input = input,
+                .output = output,
+                .counts = std::move(sends),
+                .incoming = std::move(receives)});
 }
 
 Work Communicator::send(const Tensor& x, int to) {

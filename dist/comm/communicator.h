@@ -37,10 +37,16 @@ struct Collective {
   // A number in [0, 2^16) for what the tensors are. Ranks must name the same one, so that ranks which ask in different
   // orders do not mix up tensors of equal size. Broadcasts and messages have none.
   int subject = 0;
+  // Elements by rank, where the tensor is not cut into shards: of an all_to_all what goes to each rank and what comes
+  // from it.
+  std::vector<std::int64_t> counts = {}, incoming = {};
 
   DType dtype() const;
-  std::int64_t count() const;  // elements of the whole tensor
+  std::int64_t count() const;  // elements of the whole tensor; of an all_to_all those that this rank gives
+  bool has_counts() const { return !counts.empty(); }
 };
+// "all_to_all_v": with an ending where a rank names its counts.
+std::string name_of(CollectiveKind kind, bool has_counts);
 // "reduce_scatter of 1024 f32 (sum)", for messages.
 std::ostream& operator<<(std::ostream& out, const Collective& collective);
 
@@ -105,6 +111,10 @@ class Communicator {
   Work broadcast(const Tensor& x, int root);
   // The i-th of n equal parts of the input goes to rank i; the i-th of the output comes from there.
   Work all_to_all(const Tensor& input, const Tensor& output);
+  // The same with parts of any lengths, which lie one behind the other: sends[i] elements go to rank i, receives[i]
+  // come from there. What a rank sends is what its peer receives; otherwise every rank gets an Error.
+  Work all_to_all_v(const Tensor& input, const Tensor& output, std::vector<std::int64_t> sends,
+                    std::vector<std::int64_t> receives);
   Work send(const Tensor& x, int to);
   Work receive(const Tensor& x, int from);
   // Blocks until every rank has come.

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/operation.h"
 #include "keel/dist/comm/signature.h"
 #include "keel/runtime/error.h"
@@ -28,8 +29,7 @@ class MessageOperation : public GroupOperation {
   MessageOperation(std::shared_ptr<Group> group, const Collective& collective)
       : GroupOperation(std::move(group), collective), signatures_(static_cast<std::size_t>(group_->size())) {
     memory_ = std::make_shared<Memory>(Memory{collective_.input, collective_.output});
-    const bool pairwise = collective.kind == CollectiveKind::send || collective.kind == CollectiveKind::receive;
-    pairwise ? offer() : exchange_signatures();
+    traits_of(collective.kind).is_message ? offer() : exchange_signatures();
   }
 
  private:
@@ -65,7 +65,9 @@ class MessageOperation : public GroupOperation {
     swap_signatures(peer, tag_of(sends ? Channel::offer : Channel::reply, sequence),
                     tag_of(sends ? Channel::reply : Channel::offer, sequence));
   }
-  void sign(std::uint32_t sequence) { signatures_[own()] = Signature(sequence, collective_, group_->algorithm_number); }
+  void sign(std::uint32_t sequence) {
+    signatures_[own()] = Signature(sequence, collective_, group_->algorithm_number, group_->rank());
+  }
   void swap_signatures(int peer, std::uint64_t send_tag, std::uint64_t receive_tag) {
     partners_.push_back(peer);
     Transport& transport = *group_->transport;
@@ -207,8 +209,12 @@ class MessageOperation : public GroupOperation {
 }  // namespace
 
 Schedule schedule_of(const Group& group, const Collective& c) {
-  const CollectiveShape shape{
-      .rank = group.rank(), .size = group.size(), .count = c.count(), .node = group.options.nodes};
+  const CollectiveShape shape{.rank = group.rank(),
+                              .size = group.size(),
+                              .count = c.count(),
+                              .node = group.options.nodes,
+                              .counts = c.counts,
+                              .incoming = c.incoming};
   switch (c.kind) {
     case CollectiveKind::all_reduce: return group.algorithm->all_reduce(shape);
     case CollectiveKind::reduce_scatter: return group.algorithm->reduce_scatter(shape);
@@ -227,9 +233,16 @@ Schedule schedule_of(const Group& group, const Collective& c) {
 
 std::shared_ptr<const Schedule> ScheduleCache::find(const Group& group, const Collective& c) {
   for (const Entry& entry : entries_)
-    if (entry.kind == c.kind && entry.dtype == c.dtype() && entry.count == c.count() && entry.peer == c.peer)
+    if (entry.kind == c.kind && entry.dtype == c.dtype() && entry.count == c.count() && entry.peer == c.peer &&
+        entry.counts == c.counts && entry.incoming == c.incoming)
       return entry.schedule;
-  const Entry made{c.kind, c.dtype(), c.count(), c.peer, std::make_shared<const Schedule>(schedule_of(group, c))};
+  const Entry made{c.kind,
+                   c.dtype(),
+                   c.count(),
+                   c.peer,
+                   c.counts,
+                   c.incoming,
+                   std::make_shared<const Schedule>(schedule_of(group, c))};
   if (entries_.size() < kMost) entries_.push_back(made);
   else entries_[oldest_++ % kMost] = made;
   return made.schedule;

@@ -197,9 +197,27 @@ class MpiCollectives : public Communicator {
       case CollectiveKind::all_gather: return all_gather(c, type);
       case CollectiveKind::broadcast: return check("MPI_Bcast", MPI_Bcast(to, count, type, c.peer, comm_));
       case CollectiveKind::all_to_all:
+        if (c.has_counts()) return all_to_all_v(c, type);
         return check("MPI_Alltoall", MPI_Alltoall(from, count / size_, type, to, count / size_, type, comm_));
       default: return check("MPI_Barrier", MPI_Barrier(comm_));
     }
+  }
+
+  void all_to_all_v(const Collective& c, MPI_Datatype type) {
+    const auto cut = [&](const std::vector<std::int64_t>& lengths, std::vector<int>& counts, std::vector<int>& places) {
+      const Shares shares(0, size_, lengths);
+      counts.clear();
+      places.clear();
+      for (int r = 0; r < size_; ++r) {
+        counts.push_back(static_cast<int>(shares.of(r).count()));
+        places.push_back(static_cast<int>(shares.of(r).begin));
+      }
+    };
+    count_of(c.output.numel());
+    cut(c.counts, counts_, places_);
+    cut(c.incoming, incoming_, incoming_places_);
+    check("MPI_Alltoallv", MPI_Alltoallv(c.input.raw(), counts_.data(), places_.data(), type, c.output.raw(),
+                                         incoming_.data(), incoming_places_.data(), type, comm_));
   }
 
   // Fills counts_ and places_: how many elements each rank's shard has, and where it begins.
@@ -253,7 +271,7 @@ class MpiCollectives : public Communicator {
   Traffic traffic_;
   bool failed_ = false;
   std::string reason_;
-  std::vector<int> counts_, places_;
+  std::vector<int> counts_, places_, incoming_, incoming_places_;
   std::vector<std::byte> scratch_;
   Watch watch_;
 };

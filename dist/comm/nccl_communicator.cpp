@@ -1,13 +1,13 @@
 #include "keel/dist/comm/nccl_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
 #include "keel/dist/comm/cuda/nccl_group.h"
-#include "keel/dist/comm/signature.h"
+#include "keel/dist/comm/history.h"
 #include "keel/runtime/device_api.h"
 
 namespace keel {
@@ -125,7 +125,6 @@ bool is_of_hosts(const Collective& collective) {
   const auto on_host = [](const Tensor& x) { return !x.defined() || x.device().type == DeviceType::cpu; };
   return on_host(collective.input) && on_host(collective.output);
 }
-bool is_message(CollectiveKind kind) { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 
 class NcclCommunicator : public Communicator {
  public:
@@ -171,7 +170,7 @@ class NcclCommunicator : public Communicator {
       throw Error(concat(asked, ": collectives are not recorded in graphs"), ErrorKind::unsupported);
     group_->check();
     ++traffic_.collectives;
-    if (is_message(collective.kind)) return begin_message(collective);
+    if (traits_of(collective.kind).is_message) return begin_message(collective);
     queue_messages();
     const std::string what = describe(collective);
     agree(collective, what);
@@ -220,7 +219,12 @@ class NcclCommunicator : public Communicator {
   const NcclOptions& options() const { return group_->options(); }
   bool is_fast() const { return options().order == ReduceOrder::fast; }
   CollectiveShape shape_of(const Collective& collective) const {
-    return {.rank = rank(), .size = size(), .count = collective.count(), .node = nodes()};
+    return {.rank = rank(),
+            .size = size(),
+            .count = collective.count(),
+            .node = nodes(),
+            .counts = collective.counts,
+            .incoming = collective.incoming};
   }
   std::string place() const {
     return concat(" (collective number ", sequence_, activity_.empty() ? "" : ", ", activity_, ')');
@@ -293,41 +297,27 @@ class NcclCommunicator : public Communicator {
     count((rank() + 1) % size(), cuda::elements_passed_on(shape, kind, c.peer), c.dtype());
   }
 
-  // At every k-th collective: what this rank asks for now, and a digest of what it has asked for since the last time.
+  // Compares what ranks have asked for, at every k-th collective.
   void agree(const Collective& collective, const std::string& what) {
+    using Told = CollectiveHistory::Told;
     if (options().check_every == 0) return;
-    const Signature own(sequence_, collective, algorithm_number_);
-    std::array<std::int64_t, 3> words = {};
-    std::memcpy(words.data(), &own, sizeof own);
-    for (const int i : {0, 1})
-      digest_ = (digest_ ^ static_cast<std::uint64_t>(words[static_cast<std::size_t>(i)])) * kPrime;
+    const Told own = history_.add(Signature(sequence_, collective, algorithm_number_, rank()));
     if ((sequence_ + 1) % static_cast<std::uint32_t>(options().check_every) != 0) return;
-    words[2] = static_cast<std::int64_t>(digest_);
-    const Tensor mine = from_values<std::int64_t>(host_, std::span<const std::int64_t>(words), {3});
-    const Tensor all = empty(host_, {3 * size()}, DType::i64, Purpose::workspace);
+    const Tensor all = empty(host_, {static_cast<std::int64_t>(sizeof own) * size()}, DType::u8, Purpose::workspace);
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&own);
+    const Tensor mine = from_values<std::uint8_t>(host_, std::span(bytes, sizeof own), {all.numel() / size()});
     group_->ask_control([&](Communicator& control) {
       control.set_activity("before " + what);
       control.all_gather(mine, all).wait();
       control.set_activity(activity_);
     });
-    compare(all.to_vector<std::int64_t>(), what);
-  }
-  void compare(const std::vector<std::int64_t>& told, const std::string& what) {
-    std::vector<Signature> asked(static_cast<std::size_t>(size()));
-    bool same_history = true;
-    for (std::size_t r = 0; r < asked.size(); ++r) {
-      std::memcpy(static_cast<void*>(&asked[r]), &told[3 * r], sizeof(Signature));
-      same_history = same_history && told[3 * r + 2] == told[2];
-    }
-    std::string found = difference(asked);
-    if (found.empty() && !same_history)
-      found = concat("ranks asked for different collectives before ", what, "; check_every 1 names the first");
+    std::vector<Told> told(static_cast<std::size_t>(size()));
+    std::memcpy(static_cast<void*>(told.data()), all.raw(), all.bytes());
+    const std::string found = difference(told, what);
     if (found.empty()) return;
     group_->fail(found);
     throw Error(found, ErrorKind::peer);
   }
-
-  static constexpr std::uint64_t kPrime = 0x100000001b3;  // of FNV-1a
 
   std::shared_ptr<NcclGroup> group_;
   Context host_;
@@ -337,7 +327,7 @@ class NcclCommunicator : public Communicator {
   std::string activity_;
   Traffic traffic_;
   std::uint32_t sequence_ = 0;
-  std::uint64_t digest_ = 0xcbf29ce484222325;
+  CollectiveHistory history_;
 };
 
 // The same for all ranks, from rank 0.

@@ -43,6 +43,7 @@ class ScheduleCache {
     DType dtype;
     std::int64_t count;
     int peer;
+    std::vector<std::int64_t> counts, incoming;
     std::shared_ptr<const Schedule> schedule;
   };
   std::vector<Entry> entries_;

@@ -267,7 +267,7 @@ TEST(Communicator, CountsBytesInsideAndBetweenNodesAndThoseOfSignatures) {
              EXPECT_EQ(traffic.sent(), 2 * 3 * 1'000 * 4);
              EXPECT_EQ(traffic.inside_node,
                        traffic.between_nodes + 2 * 1'000 * 4);  // of 4 shards, 2 are of the own node
-             EXPECT_EQ(traffic.control, 3 * 16);
+             EXPECT_EQ(traffic.control, 3 * 24);
              EXPECT_EQ(traffic.collectives, 1);
            },
            {.algorithm = "hierarchical", .nodes = {0, 0, 1, 1}});

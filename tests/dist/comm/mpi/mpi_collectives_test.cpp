@@ -69,6 +69,15 @@ TEST(MpiCollectives, GiveWhatKeelsOwnGiveForAnyCountAndType) {
             ranks.all_to_all(given(), x).wait();
             return x;
           });
+        both([&](Communicator& ranks) {
+          // Rank r sends (r + i) mod 3 numbers to rank i.
+          std::vector<std::int64_t> counts;
+          std::int64_t sum = 0;
+          for (int i = 0; i < n; ++i) sum += counts.emplace_back(count == 0 ? 0 : (rank + i) % 3);
+          const Tensor x = zeros(context, {sum}, dtype);
+          ranks.all_to_all_v(whole_numbers(context, rank, sum, dtype), x, counts, counts).wait();
+          return x;
+        });
         if (dtype == DType::bf16 || dtype == DType::f16) continue;
         for (const CombineOp op : {CombineOp::sum, CombineOp::maximum, CombineOp::minimum}) {
           both([&](Communicator& ranks) {
