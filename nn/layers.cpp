@@ -158,6 +158,7 @@ Variable Activation::forward(const Variable& x, Forward&) const {
 Mlp::Mlp(const std::vector<std::int64_t>& sizes, ActivationKind activation) : activation(activation) {
   KEEL_CHECK(sizes.size() >= 2, "an Mlp needs at least an input and an output size");
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) layers.emplace_back(sizes[i], sizes[i + 1]);
+  layers.back().is_head = true;
 }
 Variable Mlp::forward(const Variable& x, Forward& pass) const {
   const Activation activate(activation);

@@ -74,10 +74,10 @@ struct PlannedCollective {
   CollectiveKind kind;
   std::int64_t count = 0, width = 1, times = 1;
   bool of_parameters = false;  // otherwise of gradients
-  bool of_matrices = false;    // of neither
+  bool across_groups = false;  // otherwise among the ranks of a group
+  bool of_matrices = false;    // of neither parameters nor gradients
   // Of an all_to_all of matrices, whose parts differ in length: elements that the rank keeps.
   std::int64_t stays = 0;
-  bool across_groups = false;  // otherwise among the ranks of a group
 };
 
 struct RankPlan {

@@ -89,6 +89,7 @@ TEST(OptimizerCatalog, EveryNumberOfAnOptionStandsInTheSettingsOnce) {
   give("clip_threshold", values.clip_threshold);
   give("decay_rate", values.decay_rate);
   give("beta1", values.beta1);
+  give("adamw_lr_factor", values.adamw_lr_factor);
   for (const OptimizerEntry& entry : optimizers()) {
     if (entry.settings == nullptr) continue;
     visit_rule(
@@ -108,7 +109,7 @@ TEST(OptimizerCatalog, EveryNumberOfAnOptionStandsInTheSettingsOnce) {
 }
 
 TEST(OptimizerCatalog, SaysOfEachOptimizerWhatItRequires) {
-  std::set<std::string_view> closures, by_rows, whole, blocks;
+  std::set<std::string_view> closures, by_rows, whole, matrices, blocks;
   for (const OptimizerEntry& entry : optimizers()) {
     const OptimizerRequirements needs = make_optimizer(entry)->requirements(), &listed = entry.requirements;
     EXPECT_EQ(std::tuple(needs.closure, needs.one_vector, needs.pure_gradient, needs.host_memory, needs.rows),
@@ -123,11 +124,13 @@ TEST(OptimizerCatalog, SaysOfEachOptimizerWhatItRequires) {
     if (needs.closure) closures.insert(entry.name);
     if (needs.rows) by_rows.insert(entry.name);
     if (needs.passes > 0) whole.insert(entry.name);
+    if (needs.matrices) matrices.insert(entry.name);
     if (needs.block > 1) blocks.insert(entry.name);
   }
   EXPECT_EQ(closures, (std::set<std::string_view>{"LBFGS"}));
   EXPECT_EQ(by_rows, (std::set<std::string_view>{"SparseAdam"}));
   EXPECT_EQ(whole, (std::set<std::string_view>{"Adafactor", "LAMB", "LARS"}));
+  EXPECT_EQ(matrices, (std::set<std::string_view>{"Muon"}));
   EXPECT_EQ(blocks, (std::set<std::string_view>{"Adam8bit", "AdamW8bit"}));
 }
 

@@ -327,10 +327,10 @@ TEST(Plan, KnowsTheStateOfEveryOptimizer) {
     }
 }
 
-TEST(Plan, KnowsWhatOptimizersMeasureInGroups) {
+TEST(Plan, KnowsWhatOptimizersMeasureAndTransformInGroups) {
   for (const RuleCase& rule : every_rule())
     for (const int group : {1, 2, 4}) {
-      if (norm_count(rule.settings) == 0) continue;
+      if (norm_count(rule.settings) == 0 && !std::holds_alternative<MuonSettings>(rule.settings)) continue;
       ShardedOptions options = stage(3);
       options.sharding.group = group;
       expect_as_planned(concat(rule.name, ", groups of ", group), cases().front(), 4, options,
