@@ -43,7 +43,7 @@ std::vector<Occurrence> find_parameters(Module& model) {
 void give_memory(FlatBuffer& buffer, const Context& context, const PrecisionPolicy& policy, bool accumulates) {
   buffer.values = empty(context, {buffer.padded}, policy.parameter, Purpose::parameter);
   if (!buffer.trainable) return;
-  if (policy.master()) buffer.master = empty(context, {buffer.padded}, DType::f32, Purpose::optimizer);
+  if (policy.master()) buffer.master = empty(context, {buffer.padded}, policy.master_dtype(), Purpose::optimizer);
   buffer.row_dtype = accumulates ? policy.gradient : policy.parameter;
   if (buffer.sparse) return;
   buffer.gradient = empty(context, {buffer.padded}, buffer.row_dtype, Purpose::gradient);

@@ -58,6 +58,7 @@ struct OptionsOf {
   Of<MuonScale> matrix_scale = {};
   Of<MuonMatrices> matrices = {};
   Of<double> adamw_lr_factor = {};
+  Of<double> weight_lr_power = {}, r = {};
   bool operator==(const OptionsOf&) const = default;
 };
 // What a program sets; the rest is the optimizer's defaults.
@@ -78,7 +79,8 @@ struct OptimizerEntry {
   UpdateSettings (*settings)(const OptimizerValues&);
   // An optimizer that needs a closure has this instead of settings; it has one group, and treats all parameters alike.
   std::unique_ptr<Optimizer> (*make)(const OptimizerValues&) = nullptr;
-  // Those that no option changes: closure, one_vector, pure_gradient, host_memory and rows. The others follow from the
+  // Those that no option changes: closure, one_vector, pure_gradient, host_memory, rows and averages. The
+  // others follow from the
   // options, and an optimizer that was made says them.
   OptimizerRequirements requirements = {};
 

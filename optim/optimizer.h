@@ -38,9 +38,9 @@ ParameterGroup decay_matrices_only(std::string_view name, const Dims& shape);
 
 // Flat dense tensors of as many elements each: some parameters of one group, or a part of them.
 struct ParameterRange {
-  Tensor parameter;  // the model's copy; written
-  Tensor master;     // f32 weights where `parameter` is narrower and the optimizer requires it, else undefined; written
-  Tensor gradient;   // f32 or the parameter's dtype
+  Tensor parameter;           // the model's copy; written
+  Tensor master;              // f32 (f64 for f64) weights where the optimizer requires it, else undefined; written
+  Tensor gradient;            // f32 or the parameter's dtype
   std::vector<Tensor> state;  // one for each of the optimizer's state_names() and parameter_state(); written
   ParameterGroup group;
   std::int64_t first = 0;  // where the range begins among all numbers that are trained
@@ -99,6 +99,9 @@ struct OptimizerRequirements {
   // It measures whole parameters before it updates, in so many passes. In each, every rank measures its parts; these
   // are added in the order of ranks before the next pass. Needs one_by_one.
   int passes = 0;
+  // The weights are an average of those that it trains at, and masters in every dtype; the model computes with the
+  // latter while it is trained: see Optimizer::fill_values().
+  bool averages = false;
   // It transforms whole matrices before it updates: see Optimizer::matrices(). Needs one_by_one.
   bool matrices = false;
   // A range begins at a multiple of so many elements of its parameter; lay_out() takes it as `block`.
@@ -141,6 +144,9 @@ class Optimizer {
     return {};
   }
   virtual void update(std::span<const ParameterRange> ranges, const StepInput& input) const = 0;
+  // Writes `parameter` from master and state, where the weights are averages: what the next gradient is taken at.
+  // update() has done so.
+  virtual void fill_values(std::span<const ParameterRange> /*ranges*/) const {}
   // One step of an optimizer that requires a closure. `state` has a vector shaped like the objective's weights for each
   // of state_names(); `shared` holds the shared numbers, f64, on the processor. Both are written. Throws the Errors of
   // the objective.

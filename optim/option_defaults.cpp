@@ -101,6 +101,8 @@ void for_each_option(OptimizerValues& values, const OptimizerOptions& options, c
   KEEL_OPTION(matrix_scale);
   KEEL_OPTION(matrices);
   KEEL_OPTION(adamw_lr_factor);
+  KEEL_OPTION(weight_lr_power);
+  KEEL_OPTION(r);
 #undef KEEL_OPTION
 }
 

@@ -58,7 +58,7 @@ const OptionRow kOptions[] = {
      KEEL_OPTION(weight_decay),
      kFromZero,
      "Decay of matrices; biases and norms have none. AdamW, HFAdamW, TFAdamW, Adam8bit, AdamW8bit, Lion, LAMB, "
-     "Adafactor, Muon and "
+     "Adafactor, Muon, ScheduleFreeAdamW and "
      "decoupled_weight_decay shrink the weights themselves; with the others it is part of the gradient (an L2 "
      "penalty).",
      {},
@@ -146,6 +146,9 @@ const OptionRow kOptions[] = {
     {"products", named_choice<MuonProducts, &OptimizerValues::products>(kMuonProducts), kAny,
      "The numbers in which matrices travel to the rank that makes them orthogonal, and are multiplied there."},
     {"adamw_lr_factor", KEEL_OPTION(adamw_lr_factor), kFromZero, "Factor on the rate of what AdamW moves."},
+    {"weight_lr_power", KEEL_OPTION(weight_lr_power), kFromZero,
+     "A step counts in the mean of the weights by its rate to this power, so that a warm-up counts for little."},
+    {"r", KEEL_OPTION(r), kFromZero, "And by its number to this power; above 0 later steps count for more."},
     {"maximize", KEEL_OPTION(maximize), kAny, "Climb instead of descend."},
     {"stochastic_rounding", KEEL_OPTION(stochastic_rounding), kAny,
      "Round bf16 weights up or down at random and keep no fp32 copy beside them, which spares 4 bytes each; needs "

@@ -130,9 +130,10 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
   check_planned(layout, optimizer, options, ranks, rank);
   PrecisionPolicy policy = options.policy;
   policy.keeps_master = optimizer.requirements().master;
+  policy.averages = optimizer.requirements().averages;
   const auto wide = static_cast<std::int64_t>(policy.parameter == DType::f64 ? 8 : 4);
   const std::int64_t state_width = wide * static_cast<std::int64_t>(optimizer.state_names().size());
-  const std::int64_t state_bytes = state_width + (policy.master() ? 4 : 0);
+  const std::int64_t state_bytes = state_width + (policy.master() ? wide : 0);
   const ShardingOptions& sharding = options.sharding;
   const std::int64_t reductions = sharding.reduces_each(options.micro_batches) ? options.micro_batches : 1;
   const int group = shard_ranks(sharding, ranks), groups = ranks / group;
@@ -154,7 +155,7 @@ RankPlan plan_rank(std::span<const FlatBuffer> layout, const Optimizer& optimize
     const Span owned = unit.owned == unit.whole ? Span{0, unit.whole} : part({0, unit.whole}, group, rank % group);
     const std::int64_t mine = count_parameters(layout[i], owned), numbers = saves ? mine : 0;
     plan.owned += mine;
-    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? 4 : unit.value_bytes);
+    plan.memory.checkpoint += numbers * (unit.trainable && policy.master() ? wide : unit.value_bytes);
     if (!unit.trainable) continue;
     plan.memory.gradient += unit.gradients_kept() * unit.gradient_bytes;
     if (unit.compression) {

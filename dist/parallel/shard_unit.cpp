@@ -57,7 +57,7 @@ void ShardUnit::make_parameters(const Memory& memory) {
   const Span kept = parameters_sharded_ ? shard_ : Span{0, buffer_.padded};
   const Tensor values = communicator_.allocate(context_, kept.count(), dtype, Purpose::parameter);
   if (trainable() && memory.policy.master()) {
-    own_master_ = empty(update_context_, {owned_.count()}, DType::f32, Purpose::optimizer);
+    own_master_ = empty(update_context_, {owned_.count()}, memory.policy.master_dtype(), Purpose::optimizer);
     initialise(buffer_, memory.seed, owned_.begin, own_master_);
   }
   initialise(buffer_, memory.seed, kept.begin, values);

@@ -40,6 +40,7 @@ Sharded::Sharded(Module& model, const Context& context, std::unique_ptr<Communic
   const std::vector<FlatBuffer> layout = lay_out(model, size(), optimizer_->requirements().block);
   check_options(layout);
   options_.policy.keeps_master = optimizer_->requirements().master;
+  options_.policy.averages = optimizer_->requirements().averages;
   control_ = communicator_.split(0, rank());
   check_agreement(*control_, describe(model, layout), "ranks differ in their model or options");
   make_groups();

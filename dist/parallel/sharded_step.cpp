@@ -69,6 +69,7 @@ void Sharded::decide(StepArgs args) {
 PendingStep Sharded::step(StepArgs args) {
   KEEL_CHECK(!optimizer_->requirements().closure, optimizer_->name(),
              " evaluates the loss several times in a step: step() needs a closure for it");
+  KEEL_CHECK(!uses_averages_, "step() needs the weights that are trained at: use_averages(false)");
   decide(std::move(args));
   wait_until_released();
   clip_values();
@@ -336,14 +337,28 @@ void Sharded::load_weights(const TensorParts& weights) {
 void Sharded::adopt_weights() {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit]->adopt_weights();
+    if (optimizer_->requirements().averages && !uses_averages_) {
+      const Span own = unit_ranges_[unit];
+      optimizer_->fill_values(
+          std::span(ranges_).subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.count())));
+      units_[unit]->send_values();
+    }
     share_updates(unit);
   }
   buffer_updates_->share();
 }
 
+void Sharded::use_averages(bool use) {
+  if (!optimizer_->requirements().averages || use == uses_averages_) return;
+  wait_until_released();
+  uses_averages_ = use;
+  adopt_weights();
+}
+
 void Sharded::load_optimizer_state(const TensorParts& state, const StepState& steps) {
   wait_until_released();
   copy_parts(state, optimizer_state(), complaint_of(*optimizer_));
+  if (optimizer_->requirements().averages) adopt_weights();
   adopt_steps(steps);
 }
 

@@ -53,6 +53,8 @@ inline std::vector<RuleCase> every_rule() {
       {"lars", LarsSettings{.dampening = 0.2}},
       {"lars of Nesterov", LarsSettings{.nesterov = true}},
       {"lars without momentum", LarsSettings{.momentum = 0}},
+      {"schedule-free", ScheduleFreeSettings{}},
+      {"schedule-free, by steps and rates", ScheduleFreeSettings{.beta1 = 0.5, .weight_lr_power = 0.5, .r = 1.5}},
       {"muon", MuonSettings{}},
       {"muon in fp32, of every matrix", MuonSettings{.nesterov = false,
                                                      .products = MuonProducts::fp32,

@@ -320,11 +320,12 @@ TEST(Plan, IsWhatTheEngineCountsInEveryStageRankCountAndOption) {
 
 TEST(Plan, KnowsTheStateOfEveryOptimizer) {
   for (const RuleCase& rule : every_rule())
-    for (const int number : {0, 2}) {
-      ShardedOptions options = stage(number);
-      options.policy = PrecisionPolicy::of(DType::bf16);
-      expect_as_planned(rule.name, cases().front(), 3, options, {.settings = rule.settings});
-    }
+    for (const int number : {0, 2})
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        ShardedOptions options = stage(number);
+        options.policy = PrecisionPolicy::of(dtype);
+        expect_as_planned(rule.name, cases().front(), 3, options, {.settings = rule.settings});
+      }
 }
 
 TEST(Plan, KnowsWhatOptimizersMeasureAndTransformInGroups) {
