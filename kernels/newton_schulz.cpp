@@ -1,5 +1,7 @@
 #include "keel/kernels/newton_schulz.h"
 
+#include <utility>
+
 #include "keel/kernels/elementwise.h"
 #include "keel/kernels/matmul.h"
 #include "keel/kernels/reduce.h"
@@ -19,14 +21,28 @@ Tensor normalised(const Tensor& x) {
   return contiguous(cast(binary<Div>(numbers, divisor), x.dtype()));
 }
 
-// a x + (b A + c A A) x. A is made with b in it, so that one sum of two matrices is enough.
-Tensor iterate(const Tensor& x) {
-  const Tensor gram = matmul(x, x.transpose(0, 1), {.alpha = static_cast<float>(kB), .same_bits = true});
-  const Tensor polynomial = matmul(gram, gram, {.alpha = static_cast<float>(kC / (kB * kB)), .same_bits = true});
-  accumulate(polynomial, gram);
-  const Tensor next = unary<MulScalar>(x, kA);
-  matmul(polynomial, x, {.into = next, .accumulate = true, .same_bits = true});
-  return next;
+// What one iteration after the other writes to: A, the polynomial, and x in turn.
+struct Buffers {
+  Tensor gram, polynomial, diagonal, next, slopes;
+
+  explicit Buffers(const Tensor& x)
+      : gram(empty(x.context(), {x.dim(0), x.dim(0)}, x.dtype(), Purpose::workspace)),
+        polynomial(empty(x.context(), {x.dim(0), x.dim(0)}, x.dtype(), Purpose::workspace)),
+        diagonal(polynomial.storage(), {x.dim(0)}, {x.dim(0) + 1}, polynomial.offset(), x.dtype()),
+        next(empty(x.context(), x.shape(), x.dtype(), Purpose::workspace)),
+        slopes(full(x.context(), {x.dim(0)}, kA, x.dtype())) {}
+};
+
+// (a I + b A + c A A) x, which changes places with x. A is made with b in it, so that one sum of two matrices is
+// enough.
+void iterate(Tensor& x, Buffers& buffers) {
+  matmul(x, x.transpose(0, 1), {.into = buffers.gram, .alpha = static_cast<float>(kB), .same_bits = true});
+  matmul(buffers.gram, buffers.gram,
+         {.into = buffers.polynomial, .alpha = static_cast<float>(kC / (kB * kB)), .same_bits = true});
+  accumulate(buffers.polynomial, buffers.gram);
+  accumulate(buffers.diagonal, buffers.slopes);
+  matmul(buffers.polynomial, x, {.into = buffers.next, .same_bits = true});
+  std::swap(x, buffers.next);
 }
 
 }  // namespace
@@ -36,7 +52,8 @@ Tensor newton_schulz(const Tensor& x, int steps) {
   if (x.numel() == 0) return clone(x);
   const bool tall = x.dim(0) > x.dim(1);
   Tensor result = normalised(tall ? x.transpose(0, 1) : x);
-  for (int step = 0; step < steps; ++step) result = iterate(result);
+  Buffers buffers(result);
+  for (int step = 0; step < steps; ++step) iterate(result, buffers);
   return tall ? contiguous(result.transpose(0, 1)) : result;
 }
 
