@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "keel/dist/comm/collective_schedule.h"
 #include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
@@ -218,13 +219,9 @@ class NcclCommunicator : public Communicator {
  private:
   const NcclOptions& options() const { return group_->options(); }
   bool is_fast() const { return options().order == ReduceOrder::fast; }
-  CollectiveShape shape_of(const Collective& collective) const {
-    return {.rank = rank(),
-            .size = size(),
-            .count = collective.count(),
-            .node = nodes(),
-            .counts = collective.counts,
-            .incoming = collective.incoming};
+  CollectiveShape shape_of(const Collective& collective) const { return keel::shape_of(collective, rank(), nodes()); }
+  Schedule schedule_of(const Collective& collective) const {
+    return keel::schedule_of(algorithm_, collective, rank(), nodes());
   }
   std::string place() const {
     return concat(" (collective number ", sequence_, activity_.empty() ? "" : ", ", activity_, ')');
@@ -258,16 +255,19 @@ class NcclCommunicator : public Communicator {
       case CollectiveKind::all_reduce:
         if (is_fast()) cuda::queue_all_reduce(own, c);
         else if (algorithm_.name == "direct") return queue_direct_all_reduce(own, c);
-        else return run(own, algorithm_.all_reduce(shape), c);
+        else return run(own, schedule_of(c), c);
         break;
       case CollectiveKind::reduce_scatter:
-        if (!is_fast()) return run(own, algorithm_.reduce_scatter(shape), c);
+        if (!is_fast()) return run(own, schedule_of(c), c);
         cuda::queue_reduce_scatter(own, c);
         break;
-      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output); break;
+      case CollectiveKind::reduce:
+        if (!is_fast()) return run(own, schedule_of(c), c);
+        cuda::queue_reduce(own, c);
+        break;
+      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output, c.counts); break;
       case CollectiveKind::broadcast: cuda::queue_broadcast(own, c.output, c.peer); break;
-      case CollectiveKind::all_to_all: return run(own, keel::all_to_all(shape), c);
-      default: break;
+      default: return run(own, schedule_of(c), c);
     }
     count_passed_on(shape, c.kind, c);
   }

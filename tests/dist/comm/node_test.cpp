@@ -86,6 +86,13 @@ std::vector<double> everything(Communicator& comm, DType dtype, Lie lie = Lie::a
     const Tensor received = room(parts);
     comm.all_to_all(mine(parts), received).wait();
     keep(received);
+    const Tensor reduced = mine(count), all = room(parts), own_part = room(parts / n);
+    comm.reduce(reduced, reduced, n / 2, CombineOp::maximum).wait();
+    keep(reduced);
+    comm.gather(mine(parts / n), all, n - 1).wait();
+    keep(all);
+    comm.scatter(mine(parts), own_part, 0).wait();
+    keep(own_part);
     comm.barrier();
   }
   const Traffic traffic = comm.traffic();
