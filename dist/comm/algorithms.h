@@ -34,6 +34,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view order;  // in which order numbers are added
   std::string_view cost;
+  bool adds_at_once;  // all ranks' terms in one combination
   AllReduce all_reduce;
   ReduceScatter reduce_scatter;
   AllGather all_gather;

@@ -1,5 +1,7 @@
 #include "keel/dist/comm/collective_schedule.h"
 
+#include "keel/dist/comm/collective_table.h"
+
 namespace keel {
 namespace {
 
@@ -40,6 +42,15 @@ Schedule schedule_of(const Algorithm& algorithm, const Collective& c, int rank, 
     case CollectiveKind::barrier: break;
   }
   return {};
+}
+
+CombineOp op_of(const Algorithm& algorithm, CombineOp op) {
+  return op == CombineOp::mean && !algorithm.adds_at_once ? CombineOp::sum : op;
+}
+
+void finish_mean(const Algorithm& algorithm, const Collective& c, int ranks) {
+  if (!traits_of(c.kind).adds || c.op == op_of(algorithm, c.op) || !c.output.defined()) return;
+  kernels::combine({{&c.output, 1}, c.output, c.op, ranks});
 }
 
 std::shared_ptr<const Schedule> ScheduleCache::find(const Algorithm& algorithm, const Collective& c, int rank,

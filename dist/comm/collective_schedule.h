@@ -13,6 +13,12 @@ namespace keel {
 Schedule schedule_of(const Algorithm& algorithm, const Collective& collective, int rank, const std::vector<int>& nodes);
 CollectiveShape shape_of(const Collective& collective, int rank, const std::vector<int>& nodes);
 
+// What the combinations of such a schedule do. An algorithm that passes partial sums on cannot divide them. A mean is
+// then a sum that finish_mean() divides: rounded once more, and in integers of the dtype.
+CombineOp op_of(const Algorithm& algorithm, CombineOp op);
+// The last of a schedule's steps: the rank's output, where it has one, becomes the mean.
+void finish_mean(const Algorithm& algorithm, const Collective& collective, int ranks);
+
 // For one algorithm and rank: the steps of a training ask for the same collectives again and again.
 class ScheduleCache {
  public:

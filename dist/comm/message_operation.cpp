@@ -122,7 +122,10 @@ class MessageOperation : public GroupOperation {
   bool begin_next_step() {
     if (!std::exchange(has_agreed_, true)) agree();
     else combine_all(schedule_->steps[next_ - 1]);
-    if (next_ == schedule_->steps.size()) return false;
+    if (next_ == schedule_->steps.size()) {
+      finish_mean(*group_->algorithm, collective_, group_->size());
+      return false;
+    }
     const Step& step = schedule_->steps[next_++];
     for (const Transfer& receive : step.receives) {
       const Tensor piece = at(receive.piece);
@@ -177,7 +180,7 @@ class MessageOperation : public GroupOperation {
     for (const Piece& term : combination.terms) terms.push_back(at(term));
     const Tensor result = at(combination.result);
     if (terms.size() == 1 && terms.front().raw() == result.raw()) return;
-    kernels::combine({terms, result, collective_.op});
+    kernels::combine({terms, result, op_of(*group_->algorithm, collective_.op)});
   }
 
   std::vector<int> awaited() const override {

@@ -31,7 +31,16 @@ MPI_Datatype type_of(DType dtype, bool adds) {
   return MPI_UINT16_T;
 }
 
-MPI_Op op_of(CombineOp op) { return op == CombineOp::sum ? MPI_SUM : op == CombineOp::maximum ? MPI_MAX : MPI_MIN; }
+MPI_Op op_of(CombineOp op) {
+  switch (op) {
+    case CombineOp::maximum: return MPI_MAX;
+    case CombineOp::minimum: return MPI_MIN;
+    case CombineOp::product: return MPI_PROD;
+    case CombineOp::sum:
+    case CombineOp::mean: break;  // the sum is divided behind it
+  }
+  return MPI_SUM;
+}
 
 int count_of(std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
@@ -148,6 +157,7 @@ class MpiCollectives : public Communicator {
     }
     watch_.leave();
     if (c.output.defined()) c.output.mark_written();
+    if (c.op == CombineOp::mean && c.output.defined()) kernels::combine({{&c.output, 1}, c.output, c.op, size_});
     return {};
   }
 
@@ -186,7 +196,10 @@ class MpiCollectives : public Communicator {
   }
 
   void run(const Collective& c) {
-    const MPI_Datatype type = type_of(c.dtype(), traits_of(c.kind).adds);
+    const bool adds = traits_of(c.kind).adds;
+    if (adds && c.op == CombineOp::mean && !is_floating(c.dtype()))
+      throw Error(concat("MPI adds ", c.dtype(), " in itself, and has no mean of it"), ErrorKind::unsupported);
+    const MPI_Datatype type = type_of(c.dtype(), adds);
     const int count = count_of(c.count());
     void* const from = c.input.defined() ? c.input.raw() : nullptr;
     void* const to = c.output.defined() ? c.output.raw() : nullptr;

@@ -52,7 +52,7 @@ TEST_F(NcclCounts, GiveWhatProcessorsGiveToARootAndByCounts) {
                 const std::int64_t part = cut.of(rank).count(), whole = cut.count();
                 const auto given = [&](const Context& context, std::int64_t size) {
                   std::vector<double> values;
-                  for (std::int64_t i = 0; i < size; ++i) values.push_back(static_cast<double>((rank + i) % 6));
+                  for (std::int64_t i = 0; i < size; ++i) values.push_back(static_cast<double>((rank + i) % 4));
                   return tensor_of(context, values, {size}, dtype);
                 };
                 const auto both = [&](const char* name, std::int64_t size, const auto& ask) {
@@ -61,9 +61,14 @@ TEST_F(NcclCounts, GiveWhatProcessorsGiveToARootAndByCounts) {
                   ask(own.hosts, host, here).wait();
                   EXPECT_EQ(doubles(there), doubles(here)) << name << ' ' << dtype << ' ' << count << " of " << n;
                 };
-                both("reduce", whole, [&](Communicator& ranks, const Context& context, const Tensor& out) {
-                  return ranks.reduce(given(context, whole), out, root);
-                });
+                for (const CombineOp op : {CombineOp::sum, CombineOp::product, CombineOp::mean}) {
+                  both("reduce", whole, [&](Communicator& ranks, const Context& context, const Tensor& out) {
+                    return ranks.reduce(given(context, whole), out, root, op);
+                  });
+                  both("reduce_scatter_v", part, [&](Communicator& ranks, const Context& context, const Tensor& out) {
+                    return ranks.reduce_scatter_v(given(context, whole), out, counts, op);
+                  });
+                }
                 both("gather", whole, [&](Communicator& ranks, const Context& context, const Tensor& out) {
                   return ranks.gather(given(context, part), out, root, counts);
                 });
@@ -72,9 +77,6 @@ TEST_F(NcclCounts, GiveWhatProcessorsGiveToARootAndByCounts) {
                 });
                 both("all_gather_v", whole, [&](Communicator& ranks, const Context& context, const Tensor& out) {
                   return ranks.all_gather_v(given(context, part), out, counts);
-                });
-                both("reduce_scatter_v", part, [&](Communicator& ranks, const Context& context, const Tensor& out) {
-                  return ranks.reduce_scatter_v(given(context, whole), out, counts);
                 });
               }
           },

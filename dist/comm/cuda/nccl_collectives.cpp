@@ -21,7 +21,14 @@ ncclDataType_t type_of(DType dtype) {
 }
 
 ncclRedOp_t op_of(CombineOp op) {
-  return op == CombineOp::sum ? ncclSum : op == CombineOp::maximum ? ncclMax : ncclMin;
+  switch (op) {
+    case CombineOp::maximum: return ncclMax;
+    case CombineOp::minimum: return ncclMin;
+    case CombineOp::product: return ncclProd;
+    case CombineOp::sum:
+    case CombineOp::mean: break;  // finish_mean() divides the sum
+  }
+  return ncclSum;
 }
 
 cudaStream_t stream_of(const NcclRank& own) { return static_cast<cudaStream_t>(own.context.stream().native()); }
@@ -54,7 +61,7 @@ void copy(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
-void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective) {
+void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collective& collective, CombineOp op) {
   const Tensor scratch =
       schedule.scratch == 0 ? Tensor() : empty(own.context, {schedule.scratch}, collective.dtype(), Purpose::workspace);
   const auto at = [&](const Piece& piece) {
@@ -73,7 +80,7 @@ void queue_schedule(const NcclRank& own, const Schedule& schedule, const Collect
       std::vector<Tensor> terms;
       for (const Piece& term : combination.terms) terms.push_back(at(term));
       if (terms.size() == 1) copy(terms.front(), at(combination.result));
-      else kernels::combine({terms, at(combination.result), collective.op});
+      else kernels::combine({terms, at(combination.result), op});
     }
   }
 }

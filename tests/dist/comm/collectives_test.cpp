@@ -21,7 +21,8 @@ using namespace keel::testing;
 using Numbers = std::vector<double>;
 
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
-constexpr CombineOp kOps[] = {CombineOp::sum, CombineOp::maximum, CombineOp::minimum};
+constexpr CombineOp kOps[] = {CombineOp::sum, CombineOp::maximum, CombineOp::minimum, CombineOp::product,
+                              CombineOp::mean};
 
 // One request as every rank makes it.
 struct Request {
@@ -54,6 +55,7 @@ double combined(double a, double b, CombineOp op) {
   switch (op) {
     case CombineOp::maximum: return std::max(a, b);
     case CombineOp::minimum: return std::min(a, b);
+    case CombineOp::product: return a * b;
     default: return a + b;
   }
 }
@@ -64,7 +66,14 @@ Numbers combined(const Request& q) {
       double& each = all[static_cast<std::size_t>(i)];
       each = combined(each, number(r, i), q.op);
     }
-  return all;
+  if (q.op != CombineOp::mean) return all;
+  for (double& each : all) {
+    each = is_floating(q.dtype) && q.dtype != DType::f64
+               ? static_cast<double>(static_cast<float>(each) / static_cast<float>(q.n))
+               : each / q.n;
+    if (!is_floating(q.dtype)) each = std::trunc(each);
+  }
+  return doubles(tensor_of(testing::context(1), all, {q.whole()}, q.dtype));  // rounded
 }
 Numbers gathered(const Request& q) {
   Numbers all;
@@ -101,6 +110,17 @@ std::int64_t sent_by_root(int rank, const Request& q) { return rank == q.root ? 
 std::int64_t sent_to_root(int rank, const Request& q) { return rank == q.root ? 0 : q.count_of(rank); }
 
 const Law kLaws[] = {
+    {"all_reduce", true,
+     [](Communicator& comm, const Request& q) {
+       const Tensor x = tensor_of(testing::context(1), numbers(comm.rank(), 0, q.whole()), {q.whole()}, q.dtype);
+       comm.all_reduce(x, q.op).wait();
+       return doubles(x);
+     },
+     [](int, const Request& q) { return combined(q); },
+     [](int rank, const Request& q) {
+       const std::int64_t own = part({0, q.whole()}, q.n, rank).count();
+       return q.whole() - own + (q.n - 1) * own;
+     }},
     {"reduce_scatter_v", true,
      [](Communicator& comm, const Request& q) {
        const Tensors x(q, comm.rank(), numbers(comm.rank(), 0, q.whole()), nothing(q.count_of(comm.rank())));
@@ -219,9 +239,13 @@ TEST(EveryCollective, GivesItByEveryAlgorithm) {
                [&](Communicator& comm) {
                  for (const Law& law : kLaws)
                    for (const Counts& counts : cuts(n)) {
-                     const Request q{n, counts, DType::f32, CombineOp::sum, n - 1, false};
-                     EXPECT_TRUE(law.ask(comm, q) == law.expected(comm.rank(), q))
-                         << law.name << ' ' << algorithm->name;
+                     const CombineOp ops[] = {CombineOp::sum, law.adds ? CombineOp::mean : CombineOp::sum};
+                     for (const CombineOp op : ops)
+                       for (const DType dtype : {DType::f32, DType::bf16}) {
+                         const Request q{n, counts, dtype, op, n - 1, false};
+                         EXPECT_TRUE(law.ask(comm, q) == law.expected(comm.rank(), q))
+                             << law.name << ' ' << algorithm->name;
+                       }
                    }
                },
                {.algorithm = std::string(algorithm->name), .nodes = nodes});
@@ -269,7 +293,7 @@ TEST(EveryCollective, IsRefusedOnAllRanksWhereOneNamesOtherCountsOrAnotherRoot) 
     for (const bool shared : {true, false})
       for (const bool by_counts : {true, false}) {
         const bool has_root = law.name == "gather" || law.name == "scatter" || law.name == "reduce";
-        if (by_counts ? law.name == "reduce" : !has_root) continue;
+        if (by_counts ? law.name == "reduce" || law.name == "all_reduce" : !has_root) continue;
         const auto told = messages(3,
                                    [&](Communicator& comm) {
                                      Request q{3, {2, 3, 4}, DType::f32, CombineOp::sum, 0, false};
