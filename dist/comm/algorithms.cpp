@@ -45,7 +45,7 @@ Schedule all_to_all(const CollectiveShape& shape) {
   Writer w(shape);
   KEEL_CHECK(!shape.counts.empty() || shape.count % shape.size == 0, "all_to_all among ", shape.size,
              " ranks cannot cut ", shape.count, " elements into equal parts");
-  const Shares incoming(shape.count, shape.size, shape.incoming);
+  const Cut incoming(shape.count, shape.size, shape.incoming);
   w.begin_step();
   w.combine({input(w.shard(w.rank()))}, output(incoming.of(w.rank())));
   for (int i = 1; i < w.size(); ++i) {

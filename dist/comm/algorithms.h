@@ -34,6 +34,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view order;  // in which order numbers are added
   std::string_view cost;
+  bool adds_at_once;  // all ranks' terms in one combination
   AllReduce all_reduce;
   ReduceScatter reduce_scatter;
   AllGather all_gather;
@@ -48,6 +49,13 @@ const Algorithm& find_algorithm(std::string_view name);
 // once around and then exchanges them, 2 f S at the root, for large tensors.
 Schedule broadcast_tree(const CollectiveShape& shape, int root);
 Schedule broadcast_scattered(const CollectiveShape& shape, int root);
+// input (the rank's shard) -> output (S) of the root, and back: the root receives or sends f S.
+Schedule gather(const CollectiveShape& shape, int root);
+Schedule scatter(const CollectiveShape& shape, int root);
+// input (S) -> output (S) of the root, their sum. `by_root` has the root add all alone, in the order of ranks, and
+// receive (n - 1) S; `by_parts` is the algorithm's reduce_scatter and then a gather.
+Schedule reduce_by_root(const CollectiveShape& shape, int root);
+Schedule reduce_by_parts(const Algorithm& algorithm, const CollectiveShape& shape, int root);
 // input (S) -> output (S): part i goes to rank i, and comes from there. With counts, output has what is incoming.
 Schedule all_to_all(const CollectiveShape& shape);
 

@@ -13,7 +13,7 @@ constexpr std::uint64_t kPrime = 0x100000001b3;  // of FNV-1a
 
 CollectiveHistory::Told CollectiveHistory::add(const Signature& now) {
   Signature common = now;  // to all ranks
-  if (now.is_by_pairs()) balance_ += std::exchange(common.shares, 0);
+  if (now.is_by_pairs()) balance_ += std::exchange(common.digest, 0);
   std::array<std::uint64_t, sizeof common / sizeof(std::uint64_t)> words = {};
   std::memcpy(words.data(), &common, sizeof common);
   for (const std::uint64_t word : words) digest_ = (digest_ ^ word) * kPrime;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "keel/dist/comm/collective_schedule.h"
 #include "keel/dist/comm/collective_table.h"
 #include "keel/dist/comm/cuda/launch_order.h"
 #include "keel/dist/comm/cuda/nccl_collectives.h"
@@ -218,13 +219,9 @@ class NcclCommunicator : public Communicator {
  private:
   const NcclOptions& options() const { return group_->options(); }
   bool is_fast() const { return options().order == ReduceOrder::fast; }
-  CollectiveShape shape_of(const Collective& collective) const {
-    return {.rank = rank(),
-            .size = size(),
-            .count = collective.count(),
-            .node = nodes(),
-            .counts = collective.counts,
-            .incoming = collective.incoming};
+  CollectiveShape shape_of(const Collective& collective) const { return keel::shape_of(collective, rank(), nodes()); }
+  Schedule schedule_of(const Collective& collective) const {
+    return keel::schedule_of(algorithm_, collective, rank(), nodes());
   }
   std::string place() const {
     return concat(" (collective number ", sequence_, activity_.empty() ? "" : ", ", activity_, ')');
@@ -256,21 +253,27 @@ class NcclCommunicator : public Communicator {
     const CollectiveShape shape = shape_of(c);
     switch (c.kind) {
       case CollectiveKind::all_reduce:
-        if (is_fast()) cuda::queue_all_reduce(own, c);
+        if (nccl_adds(c)) cuda::queue_all_reduce(own, c);
         else if (algorithm_.name == "direct") return queue_direct_all_reduce(own, c);
-        else return run(own, algorithm_.all_reduce(shape), c);
+        else return run(own, schedule_of(c), c);
         break;
       case CollectiveKind::reduce_scatter:
-        if (!is_fast()) return run(own, algorithm_.reduce_scatter(shape), c);
+        if (!nccl_adds(c)) return run(own, schedule_of(c), c);
         cuda::queue_reduce_scatter(own, c);
         break;
-      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output); break;
+      case CollectiveKind::reduce:
+        if (!nccl_adds(c)) return run(own, schedule_of(c), c);
+        cuda::queue_reduce(own, c);
+        break;
+      case CollectiveKind::all_gather: cuda::queue_all_gather(own, c.input, c.output, c.counts); break;
       case CollectiveKind::broadcast: cuda::queue_broadcast(own, c.output, c.peer); break;
-      case CollectiveKind::all_to_all: return run(own, keel::all_to_all(shape), c);
-      default: break;
+      default: return run(own, schedule_of(c), c);
     }
+    if (c.op == CombineOp::mean && c.output.defined()) kernels::combine({{&c.output, 1}, c.output, c.op, size()});
     count_passed_on(shape, c.kind, c);
   }
+  // NCCL would add whole numbers in their dtype, in which the sum of a mean may not fit.
+  bool nccl_adds(const Collective& c) const { return is_fast() && (c.op != CombineOp::mean || is_floating(c.dtype())); }
   // The shards to their owners, who add them; then NCCL's all-gather, which knows the machine better than a list of
   // messages does.
   void queue_direct_all_reduce(const NcclRank& own, const Collective& c) {
@@ -283,7 +286,8 @@ class NcclCommunicator : public Communicator {
     count_passed_on(shape, CollectiveKind::all_gather, c);
   }
   void run(const NcclRank& own, const Schedule& schedule, const Collective& c) {
-    cuda::queue_schedule(own, schedule, c);
+    cuda::queue_schedule(own, schedule, c, op_of(algorithm_, c.op));
+    finish_mean(algorithm_, c, size());
     for (const Step& step : schedule.steps)
       for (const Transfer& send : step.sends) count(send.peer, send.piece.span.count(), c.dtype());
   }

@@ -132,7 +132,7 @@ class NodeOperation : public GroupOperation {
   // What the algorithm of messages would send.
   void count_traffic() const {
     const auto elements = [&]() -> std::int64_t {
-      if (traits_of(collective_.kind).has_root) return group_->schedules.find(*group_, collective_)->elements_sent();
+      if (traits_of(collective_.kind).has_root) return group_->schedule_of(collective_)->elements_sent();
       std::int64_t sent = 0;
       for (int r = 0; r < n(); ++r)
         if (r != rank()) sent += parts_.given(rank(), r).count();

@@ -33,7 +33,7 @@ class Parts {
   const CollectiveTraits& traits_;
   int rank_, root_;
   std::int64_t count_;
-  Shares outgoing_, incoming_;
+  Cut outgoing_, incoming_;
   bool by_pairs_, differ_;
 };
 

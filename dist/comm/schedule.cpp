@@ -10,7 +10,7 @@ Span part(Span whole, int n, int i) {
   return {begin_of(i), begin_of(i + 1)};
 }
 
-Shares::Shares(std::int64_t count, int ranks, std::span<const std::int64_t> counts) : Shares(count, ranks) {
+Cut::Cut(std::int64_t count, int ranks, std::span<const std::int64_t> counts) : Cut(count, ranks) {
   if (counts.empty()) return;
   begins_.reserve(counts.size() + 1);
   begins_.push_back(0);
@@ -18,7 +18,7 @@ Shares::Shares(std::int64_t count, int ranks, std::span<const std::int64_t> coun
   count_ = begins_.back();
 }
 
-std::int64_t Shares::longest() const {
+std::int64_t Cut::longest() const {
   std::int64_t longest = 0;
   for (int r = 0; r < ranks_; ++r) longest = std::max(longest, of(r).count());
   return longest;

@@ -25,11 +25,11 @@ struct Span {
 Span part(Span whole, int n, int i);
 
 // How a tensor is cut among ranks, one part behind the other: shards as part() says, or by counts.
-class Shares {
+class Cut {
  public:
-  Shares(std::int64_t count, int ranks) : ranks_(ranks), count_(count) {}
+  Cut(std::int64_t count, int ranks) : ranks_(ranks), count_(count) {}
   // `counts`: elements of each rank; empty: shards.
-  Shares(std::int64_t count, int ranks, std::span<const std::int64_t> counts);
+  Cut(std::int64_t count, int ranks, std::span<const std::int64_t> counts);
   Span of(int rank) const {
     if (begins_.empty()) return part({0, count_}, ranks_, rank);
     const auto r = static_cast<std::size_t>(rank);

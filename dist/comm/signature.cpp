@@ -14,7 +14,7 @@ constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kSubjectShift) - 1;
 constexpr std::uint64_t kByPairs = kCountMask;  // as the count: it differs between ranks
 
 std::string describe(const Signature& s) {
-  std::string text = name_of(s.kind, s.shares != 0 || s.is_by_pairs());
+  std::string text = name_of(s.kind, s.digest != 0 || s.is_by_pairs());
   if (s.kind == CollectiveKind::barrier) return text;
   if (s.is_by_pairs()) return concat(text, " of ", s.dtype);
   text += concat(" of ", s.count_and_subject & kCountMask, ' ', s.dtype);
@@ -58,7 +58,7 @@ std::uint64_t digest_of(const Collective& collective, int rank) {
 std::string unbalanced(const std::vector<Signature>& asked) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 24;  // elements; by chance a factor reaches it once in 2^39
   std::uint64_t balance = 0;
-  for (const Signature& each : asked) balance += each.shares;
+  for (const Signature& each : asked) balance += each.digest;
   if (balance == 0) return {};
   std::string text =
       concat("ranks send each other other counts than they receive in all_to_all_v, number ", asked[0].sequence);
@@ -85,7 +85,7 @@ Signature::Signature(std::uint32_t sequence, const Collective& collective, std::
                             << kSubjectShift) {
   if (!collective.has_counts()) return;
   if (kind == CollectiveKind::all_to_all) count_and_subject |= kByPairs;
-  shares = digest_of(collective, rank);
+  digest = digest_of(collective, rank);
 }
 
 bool Signature::is_by_pairs() const {
@@ -95,7 +95,7 @@ bool Signature::is_by_pairs() const {
 bool Signature::goes_with(const Signature& other) const {
   if (!is_by_pairs()) return *this == other;
   Signature same = *this;
-  same.shares = other.shares;
+  same.digest = other.digest;
   return same == other;
 }
 

@@ -20,7 +20,7 @@ struct Signature {
   // A digest of the counts by rank, 0 without. Of an all_to_all_v, which has no count of its own, it is the sum over
   // all peers of what this rank sends less what it receives, each times a factor of sender and receiver: over all ranks
   // these are 0 where each receives what it is sent.
-  std::uint64_t shares = 0;
+  std::uint64_t digest = 0;
 
   Signature() = default;
   Signature(std::uint32_t sequence, const Collective& collective, std::uint8_t algorithm, int rank);
@@ -38,7 +38,7 @@ bool is_one_collective(int ranks, const Asked& asked) {
   std::uint64_t balance = 0;
   for (int r = 0; r < ranks; ++r) {
     if (!asked(r).goes_with(asked(0))) return false;
-    balance += asked(r).shares;
+    balance += asked(r).digest;
   }
   return balance == 0 || !asked(0).is_by_pairs();
 }

@@ -88,6 +88,17 @@ TEST_F(StagedCollectives, GiveWhatProcessorsGive) {
                   return out;
                 });
                 both([&](Communicator& ranks, const Context& context) {
+                  const Tensor x = mine(context);
+                  ranks.reduce(x, x, 1).wait();
+                  return x;
+                });
+                both([&](Communicator& ranks, const Context& context) {
+                  const Tensor all = zeros(context, {count * n}, dtype), back = zeros(context, {count}, dtype);
+                  ranks.gather(mine(context), own.rank() == 0 ? all : Tensor(), 0).wait();
+                  ranks.scatter(own.rank() == 0 ? all : Tensor(), back, 0).wait();
+                  return back;
+                });
+                both([&](Communicator& ranks, const Context& context) {
                   // `count` numbers for the next rank, and none for others.
                   std::vector<std::int64_t> sends(static_cast<std::size_t>(n)), receives(static_cast<std::size_t>(n));
                   sends[static_cast<std::size_t>((own.rank() + 1) % n)] = count;

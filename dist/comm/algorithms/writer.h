@@ -9,12 +9,12 @@ namespace keel::collectives {
 class Writer {
  public:
   explicit Writer(const CollectiveShape& shape)
-      : shape_(shape), whole_{0, shape.count}, shares_(shape.count, shape.size, shape.counts) {}
+      : shape_(shape), whole_{0, shape.count}, cut_(shape.count, shape.size, shape.counts) {}
 
   int rank() const { return shape_.rank; }
   int size() const { return shape_.size; }
   Span whole() const { return whole_; }
-  Span shard(int i) const { return shares_.of(i); }
+  Span shard(int i) const { return cut_.of(i); }
   int next() const { return (rank() + 1) % size(); }
   int previous() const { return (rank() + size() - 1) % size(); }
 
@@ -44,7 +44,7 @@ class Writer {
  private:
   const CollectiveShape& shape_;
   Span whole_;
-  Shares shares_;
+  Cut cut_;
   Schedule schedule_;
 };
 
