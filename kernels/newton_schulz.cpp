@@ -1,5 +1,6 @@
 #include "keel/kernels/newton_schulz.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "keel/kernels/elementwise.h"
@@ -21,40 +22,49 @@ Tensor normalised(const Tensor& x) {
   return contiguous(cast(binary<Div>(numbers, divisor), x.dtype()));
 }
 
-// What one iteration after the other writes to: A, the polynomial, and x in turn.
-struct Buffers {
-  Tensor gram, polynomial, diagonal, next, slopes;
+// x and what its iterations write to.
+class Iteration {
+ public:
+  explicit Iteration(const Tensor& x)
+      : x_(normalised(x)),
+        next_(buffer(x.shape())),
+        gram_(buffer({least(), least()})),
+        polynomial_(buffer({least(), least()})),
+        diagonal_(polynomial_.storage(), {least()}, {least() + 1}, polynomial_.offset(), x.dtype()),
+        slopes_(full(x.context(), {least()}, kA, x.dtype())) {}
+  const Tensor& x() const { return x_; }
 
-  explicit Buffers(const Tensor& x)
-      : gram(empty(x.context(), {x.dim(0), x.dim(0)}, x.dtype(), Purpose::workspace)),
-        polynomial(empty(x.context(), {x.dim(0), x.dim(0)}, x.dtype(), Purpose::workspace)),
-        diagonal(polynomial.storage(), {x.dim(0)}, {x.dim(0) + 1}, polynomial.offset(), x.dtype()),
-        next(empty(x.context(), x.shape(), x.dtype(), Purpose::workspace)),
-        slopes(full(x.context(), {x.dim(0)}, kA, x.dtype())) {}
+  // x = (a I + b A + c A A) x with A = x x^T, or x (a I + b A + c A A) with A = x^T x. A is made with b in it, so that
+  // one sum of two matrices is enough.
+  void advance() {
+    const Tensor turned = x_.transpose(0, 1);
+    multiply(is_tall() ? turned : x_, is_tall() ? x_ : turned, gram_, kB);
+    multiply(gram_, gram_, polynomial_, kC / (kB * kB));
+    accumulate(polynomial_, gram_);
+    accumulate(diagonal_, slopes_);
+    multiply(is_tall() ? x_ : polynomial_, is_tall() ? polynomial_ : x_, next_, 1);
+    std::swap(x_, next_);
+  }
+
+ private:
+  bool is_tall() const { return x_.dim(0) > x_.dim(1); }
+  std::int64_t least() const { return std::min(x_.dim(0), x_.dim(1)); }
+  Tensor buffer(const Dims& shape) const { return empty(x_.context(), shape, x_.dtype(), Purpose::workspace); }
+  static void multiply(const Tensor& a, const Tensor& b, const Tensor& into, double alpha) {
+    matmul(a, b, {.into = into, .alpha = static_cast<float>(alpha), .same_bits = true});
+  }
+
+  Tensor x_, next_, gram_, polynomial_, diagonal_, slopes_;
 };
-
-// (a I + b A + c A A) x, which changes places with x. A is made with b in it, so that one sum of two matrices is
-// enough.
-void iterate(Tensor& x, Buffers& buffers) {
-  matmul(x, x.transpose(0, 1), {.into = buffers.gram, .alpha = static_cast<float>(kB), .same_bits = true});
-  matmul(buffers.gram, buffers.gram,
-         {.into = buffers.polynomial, .alpha = static_cast<float>(kC / (kB * kB)), .same_bits = true});
-  accumulate(buffers.polynomial, buffers.gram);
-  accumulate(buffers.diagonal, buffers.slopes);
-  matmul(buffers.polynomial, x, {.into = buffers.next, .same_bits = true});
-  std::swap(x, buffers.next);
-}
 
 }  // namespace
 
 Tensor newton_schulz(const Tensor& x, int steps) {
   KEEL_CHECK(x.defined() && x.rank() == 2 && is_floating(x.dtype()), "newton_schulz: expects a matrix, got ", x);
   if (x.numel() == 0) return clone(x);
-  const bool tall = x.dim(0) > x.dim(1);
-  Tensor result = normalised(tall ? x.transpose(0, 1) : x);
-  Buffers buffers(result);
-  for (int step = 0; step < steps; ++step) iterate(result, buffers);
-  return tall ? contiguous(result.transpose(0, 1)) : result;
+  Iteration iteration(x);
+  for (int step = 0; step < steps; ++step) iteration.advance();
+  return iteration.x();
 }
 
 }  // namespace keel::kernels

@@ -40,7 +40,8 @@ void MatrixUpdates::end(std::span<ParameterRange> ranges) const {
 void MatrixUpdates::run(std::span<const ParameterRange> ranges, const StepInput& input) {
   optimizer_.prepare(ranges, input);
   if (deal_.sharded()) run_sharded(ranges);
-  else run_whole(ranges);
+  else if (ranks_.size() > 1) run_whole(ranges);
+  else run_alone(ranges);
 }
 
 Tensor MatrixUpdates::own_piece(std::size_t matrix, std::span<const ParameterRange> ranges) const {
@@ -55,6 +56,13 @@ Tensor MatrixUpdates::buffer(std::int64_t count, Purpose purpose) const {
 // The numbers of a whole matrix, flat.
 Tensor MatrixUpdates::transform(const DealtMatrix& matrix, const Tensor& numbers) const {
   return optimizer_.transform(numbers.view({matrix.rows, matrix.columns})).flatten();
+}
+
+void MatrixUpdates::run_alone(std::span<const ParameterRange> ranges) {
+  for (std::size_t i = 0; i < deal_.matrices().size(); ++i) {
+    const Tensor own = own_piece(i, ranges);
+    kernels::copy_into(own, transform(deal_.matrices()[i], kernels::cast(own, deal_.dtype())));
+  }
 }
 
 // Where everybody has all elements: the matrices of each owner lie one behind the other, in equal shards.
@@ -74,7 +82,7 @@ void MatrixUpdates::run_whole(std::span<const ParameterRange> ranges) {
     kernels::copy_into(place, own);
     kernels::copy_into(place, transform(matrix, place));
   });
-  if (ranks_.size() > 1) {
+  {
     const Stopwatch watch(waited_ms_);
     const Tensor there = kernels::to(all, collectives_, Purpose::bucket);
     ranks_.all_gather(there.select(0, ranks_.rank()), there.flatten()).wait();

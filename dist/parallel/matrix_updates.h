@@ -41,6 +41,7 @@ class MatrixUpdates {
   Tensor buffer(std::int64_t count, Purpose purpose) const;
   Tensor transform(const DealtMatrix& matrix, const Tensor& numbers) const;
   void run_sharded(std::span<const ParameterRange> ranges);
+  void run_alone(std::span<const ParameterRange> ranges);
   void run_whole(std::span<const ParameterRange> ranges);
   void transform_pieces(const Tensor& received) const;
   void exchange(const Tensor& mine, const Tensor& dealt, bool back);

@@ -70,10 +70,10 @@ std::int64_t kept_of_parameters(const FlatBuffer& buffer, const Optimizer& optim
 // What a rank has of matrices at the end of a step.
 std::int64_t matrix_bytes(const MatrixDeal& deal, int rank, bool offloaded, std::int64_t wide) {
   const auto width = static_cast<std::int64_t>(size_of(deal.dtype()));
-  const std::int64_t travelling =
-      deal.sharded() ? deal.owned(rank) + deal.dealt(rank) : deal.ranks() * deal.most_dealt();
-  if (offloaded) return deal.ranks() > 1 ? width * travelling : 0;
-  return wide * deal.owned(rank) + width * travelling;
+  const std::int64_t travelling = deal.ranks() == 1 ? 0
+                                  : deal.sharded()  ? deal.owned(rank) + deal.dealt(rank)
+                                                    : deal.ranks() * deal.most_dealt();
+  return width * travelling + (offloaded ? 0 : wide * deal.owned(rank));
 }
 
 // Whether a rank saves weights and state; see Sharded::holds_parts().
