@@ -162,7 +162,7 @@ TEST(Config, EveryMistakeOfAnOptimizerIsNamedWithItsPlace) {
       {with("optimizer: {type: LBFGS}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
        "c.yaml:4: scheduler.cycle_momentum: LBFGS has neither momentum nor betas; set cycle_momentum to false"},
       {with("optimizer: {type: Muon, matrices: some}"),
-       "c.yaml:3: optimizer.matrices: expects hidden, all or none, got 'some'"},
+       "c.yaml:3: optimizer.matrices: expects hidden, all or none, got 'some'; did you mean 'none'?"},
       {with("optimizer: {type: ScheduleFreeAdamW}\nscheduler: {type: OneCycleLR, cycle_momentum: true}"),
        "c.yaml:4: scheduler.cycle_momentum: the weights of ScheduleFreeAdamW follow from one beta1 of all steps; set "
        "cycle_momentum to false"},

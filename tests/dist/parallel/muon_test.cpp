@@ -154,15 +154,15 @@ TEST(Muon, GivesTheSameBitsInEveryStageAndByAnyNumberOfRanks) {
 
 TEST(Muon, GivesTheSameBitsInEveryStageWhereRanksHaveRowsOfTheirOwn) {
   for (const int ranks : {2, 3, 4})
-    for (const bool each : {false, true}) {
+    for (const auto& [dtype, each] : {std::pair{DType::bf16, false}, {DType::bf16, true}, {DType::f16, false}}) {
       std::vector<MuonEnd> ends;
       for (const int number : {0, 1, 2, 3})
         ends.push_back(train_muon({.ranks = ranks,
                                    .stage = number,
                                    .micro_batches = 2,
                                    .everybody_has_rows = true,
-                                   .dtype = DType::bf16,
-                                   .set = [&](ShardedOptions& options) {
+                                   .dtype = dtype,
+                                   .set = [each = each](ShardedOptions& options) {
                                      options.clip = 0.05;
                                      if (each) options.sharding.accumulation = Accumulation::each_backward;
                                    }}));
